@@ -1,0 +1,2 @@
+//! The sptrace command: parse, dispatch, exit status.
+fn main() {}

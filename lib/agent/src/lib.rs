@@ -1,0 +1,1 @@
+//! The logic that runs inside the traced program.

@@ -1,0 +1,1 @@
+//! Functions, basic blocks, call sites; the cache of analyses.

@@ -1,0 +1,1 @@
+//! Answers the agent's questions, drains its records, feeds the trace.

@@ -1,0 +1,1 @@
+//! Loaded objects: symbols, PLT, unwind ranges, build ids.

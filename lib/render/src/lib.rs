@@ -1,0 +1,1 @@
+//! Text, table, csv and folded sinks over reports.

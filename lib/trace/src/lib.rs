@@ -1,0 +1,1 @@
+//! Event model, trace file, call tree, statistics.

@@ -1,0 +1,1 @@
+//! Launch, inject, detach: the only crate that touches another process.

@@ -1,0 +1,1 @@
+//! Every byte that host and agent share: one version, one place.
