@@ -1,1 +1,33 @@
 //! The logic that runs inside the traced program.
+//!
+//! Freestanding: no libc, no allocator, no thread-local storage, no panic path, and only the
+//! system calls of [`sys`]. It is given an arena (see `sptrace-wire`) and the plans in it; it gives
+//! patched call sites and records. It decodes no instruction: what it cannot look up in a plan it
+//! leaves alone and counts.
+//!
+//! By phase: [`start`] (injection), [`common`] (the hot path), [`slow`] (everything the hot path
+//! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
+//! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
+//! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
+//! [`process`] (exec, modules that go away).
+//!
+//! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
+//! nothing here may end or hang the program.
+#![no_std]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one duty for all: called from the slow path with signals blocked, see the module header"
+)]
+
+pub mod chunk;
+pub mod common;
+pub mod module;
+pub mod process;
+pub mod propagate;
+pub mod slow;
+pub mod start;
+pub mod state;
+pub mod sys;
+pub mod text;
+pub mod thread;
+pub mod unwind;

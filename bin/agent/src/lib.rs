@@ -1,0 +1,92 @@
+//! The image put into the traced program: an entry point around `sptrace-agent`, and the few
+//! symbols that a freestanding image must bring itself. Its own workspace, because it needs
+//! panic=abort and the command does not.
+#![no_std]
+
+use core::arch::asm;
+
+/// Called by the bootstrap stub. `arena`: the mapped arena; `entry`: where the program begins.
+///
+/// # Safety
+/// Called once, before the program runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sptrace_start(arena: *mut u8, entry: u64) {
+    // SAFETY: the stub's duty.
+    unsafe { sptrace_agent::start::start(arena, entry) }
+}
+
+/// No panic can be reached; should one be, the thread must not run on in an unknown state.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        // SAFETY: an illegal instruction on purpose.
+        unsafe { asm!("ud2") };
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// # Safety
+/// memcpy(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, n: usize) -> *mut u8 {
+    // SAFETY: the caller's ranges.
+    unsafe {
+        asm!("rep movsb", inout("rcx") n => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags));
+    }
+    to
+}
+
+/// # Safety
+/// memset(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memset(to: *mut u8, value: i32, n: usize) -> *mut u8 {
+    // SAFETY: the caller's range.
+    unsafe {
+        asm!("rep stosb", inout("rcx") n => _, inout("rdi") to => _, in("al") value as u8, options(nostack, preserves_flags));
+    }
+    to
+}
+
+/// # Safety
+/// memmove(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, n: usize) -> *mut u8 {
+    // SAFETY: the caller's ranges; backwards when they overlap that way.
+    unsafe {
+        if (to as usize).wrapping_sub(from as usize) >= n {
+            return memcpy(to, from, n);
+        }
+        let mut i = n;
+        while i > 0 {
+            i -= 1;
+            to.add(i).write_volatile(from.add(i).read_volatile());
+        }
+    }
+    to
+}
+
+/// # Safety
+/// memcmp(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> i32 {
+    // SAFETY: the caller's ranges.
+    unsafe {
+        for i in 0..n {
+            let (x, y) = (a.add(i).read_volatile(), b.add(i).read_volatile());
+            if x != y {
+                return x as i32 - y as i32;
+            }
+        }
+    }
+    0
+}
+
+/// # Safety
+/// bcmp(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> i32 {
+    // SAFETY: the caller's ranges.
+    unsafe { memcmp(a, b, n) }
+}

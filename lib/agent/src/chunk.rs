@@ -1,0 +1,242 @@
+//! Records into chunks: taking a free chunk, handing over a full one, waiting or dropping when none
+//! is free, and falling silent when the host is gone.
+//!
+//! Signals are blocked here, so the reservation needs no care; what a failed fast path reserved
+//! beyond the limit stays zero, and a zero word is no record.
+
+use crate::state::{Hot, Module, control, process};
+use crate::{common, sys};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sptrace_wire::control::*;
+use sptrace_wire::record;
+
+/// Slices of waiting for a free chunk.
+const WAIT_SLICE_MS: u64 = 10;
+/// The kernel's mark on a robust futex whose owner died (futex(2)).
+const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+/// A host whose heartbeat stands still this long is stopped: do not wait for it.
+const STOPPED_HOST_TICKS: u64 = 2_500_000_000;
+
+/// The table entry of chunk `index`.
+pub unsafe fn entry(index: u32) -> *mut Chunk {
+    // SAFETY: the arena holds CHUNKS_MAX entries; callers check `index`.
+    unsafe { ((*process()).arena.add(CHUNKS_OFFSET as usize) as *mut Chunk).add(index as usize) }
+}
+
+/// An entry or exit of a direct call.
+pub unsafe fn put_event(hot: *mut Hot, id: u32) {
+    // SAFETY: the thread's own block.
+    unsafe { write(hot, id, None) }
+}
+
+/// An entry with its callee.
+pub unsafe fn put_pair(hot: *mut Hot, id: u32, callee: u64) {
+    // SAFETY: the thread's own block.
+    unsafe { write(hot, id, Some(callee)) }
+}
+
+/// A control record.
+pub unsafe fn put(hot: *mut Hot, control_id: u32, payload: u64) {
+    // SAFETY: the thread's own block.
+    unsafe { write(hot, control_id, Some(payload)) }
+}
+
+unsafe fn write(hot: *mut Hot, id: u32, payload: Option<u64>) {
+    // SAFETY: make_room leaves at least 48 bytes.
+    unsafe {
+        if !make_room(hot) {
+            (*hot).lost += 1;
+            control().lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if (*hot).lost > 0 {
+            let lost = (*hot).lost;
+            (*hot).lost = 0;
+            let now = sys::tsc();
+            store(hot, record::word(record::LOST, now as u32));
+            store(hot, lost);
+        }
+        let now = sys::tsc();
+        if (now >> 32) != (*hot).hi {
+            (*hot).hi = now >> 32;
+            store(hot, record::word(record::ANCHOR, now as u32));
+            store(hot, now);
+        }
+        store(hot, record::word(id, now as u32));
+        if let Some(payload) = payload {
+            store(hot, payload);
+        }
+    }
+}
+
+#[inline]
+unsafe fn store(hot: *mut Hot, word: u64) {
+    // SAFETY: make_room checked the space.
+    unsafe {
+        ((*hot).cur as *mut u64).write_volatile(word);
+        (*hot).cur += 8;
+    }
+}
+
+/// Room for one record with everything that may precede it. False: the record is lost.
+unsafe fn make_room(hot: *mut Hot) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).chunk != NONE && (*hot).cur + 48 <= (*hot).real_end + 16 {
+            return true;
+        }
+        hand_over(hot);
+        take(hot)
+    }
+}
+
+/// Gives the current chunk, if any, to the host.
+pub unsafe fn hand_over(hot: *mut Hot) {
+    // SAFETY: the chunk is ours until it is pushed.
+    unsafe {
+        let index = (*hot).chunk;
+        if index == NONE {
+            return;
+        }
+        (*hot).chunk = NONE;
+        (*hot).end = 0;
+        (*hot).real_end = 0;
+        stream_of(hot).chunk.store(NONE, Ordering::Release);
+        let c = entry(index);
+        (*c).used_bytes = CHUNK_BYTES as u32;
+        let head = &control().full_chunks;
+        let mut old = head.load(Ordering::Relaxed);
+        loop {
+            (*c).next.store(old, Ordering::Relaxed);
+            match head.compare_exchange_weak(old, index, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => old = now,
+            }
+        }
+        ring();
+    }
+}
+
+/// Wakes the host.
+pub fn ring() {
+    let bell = &control().doorbell;
+    bell.fetch_add(1, Ordering::Release);
+    // SAFETY: a word of the arena.
+    unsafe { sys::futex_wake(bell.as_ptr(), 1) };
+}
+
+unsafe fn stream_of(hot: *mut Hot) -> &'static Stream {
+    // SAFETY: the index was checked when the stream was taken.
+    unsafe {
+        &*((*process()).arena.add(STREAMS_OFFSET as usize) as *const Stream)
+            .add((*hot).stream as usize)
+    }
+}
+
+/// Takes a free chunk, waiting if the user wants that.
+unsafe fn take(hot: *mut Hot) -> bool {
+    // SAFETY: the thread's own block and the arena.
+    unsafe {
+        let mut waited_since = 0u64;
+        let index = loop {
+            if let Some(index) = pop_free() {
+                break index;
+            }
+            if host_is_gone() {
+                fall_silent();
+                return false;
+            }
+            if control().on_full == 1 || host_is_stopped() {
+                return false;
+            }
+            if waited_since == 0 {
+                waited_since = sys::tsc();
+            }
+            let freed = &control().chunks_freed;
+            let seen = freed.load(Ordering::Acquire);
+            if control().free_chunks.load(Ordering::Relaxed) as u32 == NONE {
+                sys::futex_wait(freed.as_ptr(), seen, WAIT_SLICE_MS);
+            }
+        };
+        if host_is_gone() {
+            fall_silent();
+        }
+        let now = sys::tsc();
+        let c = entry(index);
+        (*c).stream = (*hot).stream;
+        (*c).epoch = (*hot).epoch;
+        (*c).sequence = (*hot).sequence;
+        (*c).start_tsc = now;
+        (*c).used_bytes = 0;
+        (*c).open_depth = crate::slow::depth(hot);
+        (*hot).sequence = (*hot).sequence.wrapping_add(1);
+        (*hot).chunk = index;
+        (*hot).hi = now >> 32;
+        let at = (*process()).arena as u64 + chunk_offset(index);
+        (*hot).cur = at;
+        (*hot).real_end = at + CHUNK_BYTES - 16;
+        (*hot).end = if (*hot).rearm_above != 0 { 0 } else { (*hot).real_end };
+        stream_of(hot).chunk.store(index, Ordering::Release);
+        if waited_since != 0 {
+            store(hot, record::word(record::BLOCKED, now as u32));
+            store(hot, now.wrapping_sub(waited_since));
+        }
+        true
+    }
+}
+
+fn pop_free() -> Option<u32> {
+    let head: &AtomicU64 = &control().free_chunks;
+    let mut old = head.load(Ordering::Acquire);
+    loop {
+        let index = old as u32;
+        if index as usize >= CHUNKS_MAX {
+            return None;
+        }
+        // SAFETY: the index was checked.
+        let next = unsafe { (*entry(index)).next.load(Ordering::Relaxed) };
+        let new = ((old >> 32).wrapping_add(1) << 32) | next as u64;
+        match head.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => return Some(index),
+            Err(now) => old = now,
+        }
+    }
+}
+
+/// The host's drain thread is dead, or it has stopped recording.
+fn host_is_gone() -> bool {
+    let c = control();
+    c.host_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 || crate::slow::stopped()
+}
+
+/// The host has not shown life for a second: it is stopped or starved.
+pub fn host_is_stopped() -> bool {
+    // SAFETY: atomics of the process block.
+    let (seen, when): (&AtomicU32, &AtomicU64) =
+        unsafe { (&(*process()).heartbeat, &(*process()).heartbeat_tsc) };
+    let beat = control().heartbeat.load(Ordering::Relaxed);
+    let now = sys::tsc();
+    if beat != seen.load(Ordering::Relaxed) || when.load(Ordering::Relaxed) == 0 {
+        seen.store(beat, Ordering::Relaxed);
+        when.store(now, Ordering::Relaxed);
+        return false;
+    }
+    now.wrapping_sub(when.load(Ordering::Relaxed)) > STOPPED_HOST_TICKS
+}
+
+/// Records nothing more: every routine becomes a bare return.
+pub unsafe fn fall_silent() {
+    // SAFETY: the areas are mapped for life.
+    unsafe {
+        let p = process();
+        if (*p).dormant.swap(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        for i in 0..(*p).module_count as usize {
+            let m: *const Module = &raw const (*p).modules[i];
+            if (*m).area_rw != 0 {
+                common::silence((*m).area_rw as *mut u8);
+            }
+        }
+    }
+}

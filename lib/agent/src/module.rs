@@ -1,0 +1,310 @@
+//! Modules and their plans: asking the host, mapping patch areas, the table of instrumented
+//! entries, and making areas private after a fork.
+//!
+//! A patch area is shared anonymous memory mapped twice: readable and executable near the module,
+//! readable and writable elsewhere. No page of it is ever both.
+
+use crate::state::*;
+use crate::{common, propagate, sys};
+use core::sync::atomic::Ordering;
+use sptrace_wire::control::*;
+use sptrace_wire::plan::*;
+
+/// A host that has accepted a question may take this long (it analyses a large module).
+const ANSWER_SLICES: u32 = 1200;
+const SLICE_MS: u64 = 50;
+
+/// The module that holds `address`, asking the host if it is new. Under the propagation lock.
+pub unsafe fn find(address: u64) -> *mut Module {
+    // SAFETY: the table is changed under the lock only.
+    unsafe {
+        let known = known(address);
+        if !known.is_null() {
+            return known;
+        }
+        for _ in 0..3 {
+            match ask(address) {
+                Asked::Module(m) => return m,
+                Asked::Nothing => return core::ptr::null_mut(),
+                Asked::PlaceTaken => {}
+            }
+        }
+        count_hole(hole::NO_AREA);
+        core::ptr::null_mut()
+    }
+}
+
+/// The module that holds `address`, if it is known already.
+pub unsafe fn known(address: u64) -> *mut Module {
+    // SAFETY: entries below module_count are complete.
+    unsafe {
+        let p = process();
+        for i in 0..(*p).module_count as usize {
+            let m = &raw mut (*p).modules[i];
+            if address >= (*m).start && address < (*m).end && (*m).gone == 0 {
+                return m;
+            }
+        }
+        core::ptr::null_mut()
+    }
+}
+
+enum Asked {
+    Module(*mut Module),
+    Nothing,
+    PlaceTaken,
+}
+
+unsafe fn ask(address: u64) -> Asked {
+    // SAFETY: answers are checked before use.
+    unsafe {
+        let Some(answer) = question(ASK_MODULE, address) else {
+            count_hole(hole::NO_ANSWER);
+            return Asked::Nothing;
+        };
+        let p = process();
+        let index = (*p).module_count as usize;
+        if index >= MODULES {
+            count_hole(hole::TABLE_FULL);
+            return Asked::Nothing;
+        }
+        let m = &raw mut (*p).modules[index];
+        let [found, plan_offset, bias, area_at, area_bytes, end] = answer;
+        if found != 1 {
+            count_hole(if found == 0 { hole::JIT } else { hole::NO_PLAN });
+            if end > address {
+                // Remember the range, so that the next call into it asks nobody.
+                *m = Module { start: bias, end, ..(*m) };
+                (*m).plan = core::ptr::null();
+                (*p).module_count += 1;
+                return Asked::Module(m);
+            }
+            return Asked::Nothing;
+        }
+        if plan_offset < PLANS_OFFSET || plan_offset >= PLANS_OFFSET + PLANS_BYTES {
+            return Asked::Nothing;
+        }
+        let plan = (*p).arena.add(plan_offset as usize);
+        let header = &*(plan as *const PlanHeader);
+        if header.magic != PLAN_MAGIC || header.version != PLAN_VERSION {
+            count_hole(hole::VERSION);
+            return Asked::Nothing;
+        }
+        let functions = sys::map_private((header.functions as usize + 4096) & !4095);
+        if functions.is_null() {
+            return Asked::Nothing;
+        }
+        let bytes = (area_bytes as usize + 4095) & !4095;
+        let rw = make_area(bytes, area_at as usize);
+        if rw.is_null() {
+            return Asked::PlaceTaken;
+        }
+        let base = header.base_svma.wrapping_add(bias);
+        *m = Module {
+            start: base + header.text_start as u64,
+            end: base + header.text_end as u64,
+            base,
+            plan,
+            area: area_at,
+            area_rw: rw as u64,
+            area_bytes: bytes as u64,
+            functions,
+            doubtful: 0,
+            gone: 0,
+            wirings: 0,
+        };
+        (*p).module_count += 1;
+        propagate::install_specials(m);
+        Asked::Module(m)
+    }
+}
+
+/// A patch area: write view anywhere, execute view at `at`. Null if something is there.
+unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
+    // SAFETY: `at` is reserved before it is mapped over.
+    unsafe {
+        if bytes < SLOTS_START as usize || !sys::reserve_exactly(at, bytes) {
+            return core::ptr::null_mut();
+        }
+        let rw = sys::map_shared(bytes);
+        if rw.is_null() {
+            sys::unmap(at, bytes);
+            return rw;
+        }
+        common::install(rw);
+        if !sys::duplicate_shared(rw as usize, bytes, at)
+            || !sys::protect(at, bytes, sys::PROT_RX)
+        {
+            sys::unmap(at, bytes);
+            sys::unmap(rw as usize, bytes);
+            return core::ptr::null_mut();
+        }
+        rw
+    }
+}
+
+/// In a fork child: replaces the areas, which are shared with the parent, by copies of what was
+/// used, and puts back to "first" what the parent has wired since the fork.
+pub unsafe fn own_areas() -> bool {
+    let mut pages = [0u8; 256];
+    // SAFETY: one thread, signals blocked; this code does not lie in an area.
+    unsafe {
+        let p = process();
+        for i in 0..(*p).module_count as usize {
+            let m = &raw mut (*p).modules[i];
+            if (*m).area == 0 {
+                continue;
+            }
+            let bytes = (*m).area_bytes as usize;
+            let old = (*m).area_rw as usize;
+            let new = sys::map_shared(bytes);
+            if new.is_null() {
+                return false;
+            }
+            let mut at = 0;
+            while at < bytes {
+                let run = (bytes - at).min(pages.len() * 4096);
+                if !sys::resident(old + at, run, pages.as_mut_ptr()) {
+                    pages = [1; 256];
+                }
+                for (k, present) in pages.iter().take(run.div_ceil(4096)).enumerate() {
+                    if present & 1 != 0 {
+                        let offset = at + k * 4096;
+                        core::ptr::copy_nonoverlapping(
+                            (old + offset) as *const u8,
+                            new.add(offset),
+                            4096,
+                        );
+                    }
+                }
+                at += run;
+            }
+            if !sys::duplicate_shared(new as usize, bytes, (*m).area as usize)
+                || !sys::protect((*m).area as usize, bytes, sys::PROT_RX)
+            {
+                return false;
+            }
+            sys::unmap(old, bytes);
+            (*m).area_rw = new as u64;
+            if (*(new as *const u64).add(1)) != (*m).wirings {
+                propagate::unwire(m);
+            }
+        }
+    }
+    true
+}
+
+/// Where `address` in an execute view can be written, or 0.
+pub unsafe fn write_view(address: u64) -> u64 {
+    // SAFETY: reads the module table.
+    unsafe {
+        let p = process();
+        for i in 0..(*p).module_count as usize {
+            let m = &raw const (*p).modules[i];
+            if address.wrapping_sub((*m).area) < (*m).area_bytes {
+                return address - (*m).area + (*m).area_rw;
+            }
+        }
+        0
+    }
+}
+
+/// The module whose patch area holds `address`.
+pub unsafe fn of_area(address: u64) -> *mut Module {
+    // SAFETY: reads the module table.
+    unsafe {
+        let p = process();
+        for i in 0..(*p).module_count as usize {
+            let m = &raw mut (*p).modules[i];
+            if address.wrapping_sub((*m).area) < (*m).area_bytes {
+                return m;
+            }
+        }
+        core::ptr::null_mut()
+    }
+}
+
+fn hash(address: u64) -> usize {
+    (((address >> 4) as u32).wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize
+}
+
+/// Enters `address` into the table that calls through pointers consult. Lock-free: one word.
+pub unsafe fn remember(address: u64) {
+    // SAFETY: the table has a spare entry at its end.
+    unsafe {
+        let at = (*process()).table.add(hash(address));
+        for k in 0..2 {
+            let entry = at.add(k);
+            let now = entry.read_volatile();
+            if now == address {
+                return;
+            }
+            if now == 0 {
+                entry.write_volatile(address);
+                return;
+            }
+        }
+        // Both taken: replace the second, so that of two hot callees one stays.
+        at.add(1).write_volatile(address);
+    }
+}
+
+/// Drops all entries in `[start, end)`.
+pub unsafe fn forget(start: u64, end: u64) {
+    // SAFETY: within the table.
+    unsafe {
+        for i in 0..(1usize << TABLE_BITS) + 1 {
+            let entry = (*process()).table.add(i);
+            let now = entry.read_volatile();
+            if now >= start && now < end {
+                entry.write_volatile(0);
+            }
+        }
+    }
+}
+
+/// Asks the host and waits. None: no slot, no host, or no answer in time.
+pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
+    // SAFETY: the slot is ours while its state says so.
+    unsafe {
+        let slots = (*process()).arena.add(QUESTIONS_OFFSET as usize) as *mut Question;
+        let slot = (0..QUESTIONS).map(|i| slots.add(i)).find(|&q| {
+            (*q).state
+                .compare_exchange(QUESTION_FREE, QUESTION_TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        })?;
+        (*slot).kind = kind;
+        (*slot).pid = sys::pid();
+        (*slot).tid = sys::tid();
+        (*slot).argument = argument;
+        (*slot).state.store(QUESTION_ASKED, Ordering::Release);
+        crate::chunk::ring();
+        let mut waited = 0;
+        loop {
+            let state = (*slot).state.load(Ordering::Acquire);
+            if state == QUESTION_ANSWERED {
+                break;
+            }
+            let give_up = if state == QUESTION_ACCEPTED { ANSWER_SLICES } else { 4 };
+            if waited >= give_up || control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0 {
+                // The host may answer in this very moment: only one of us gets the slot back.
+                if (*slot)
+                    .state
+                    .compare_exchange(state, QUESTION_ABANDONED, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return None;
+                }
+                continue;
+            }
+            sys::futex_wait((*slot).state.as_ptr(), state, SLICE_MS);
+            waited += 1;
+        }
+        let answer = core::array::from_fn(|i| match (*slot).answer.get(i) {
+            Some(a) => a.load(Ordering::Relaxed),
+            None => 0,
+        });
+        (*slot).state.store(QUESTION_FREE, Ordering::Release);
+        Some(answer)
+    }
+}

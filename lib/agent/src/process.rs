@@ -1,0 +1,111 @@
+//! What happens to the process as a whole: exec, libraries that go away, stack walkers, signal
+//! handlers. These are functions whose *entry* is intercepted, whoever calls them.
+
+use crate::slow::{Frame, enter_unseen};
+use crate::state::*;
+use crate::{module, propagate, sys, unwind};
+use sptrace_wire::control::*;
+use sptrace_wire::plan::*;
+
+/// A special function is about to run; its return address lies at `above`.
+pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
+    // SAFETY: called by the slow path.
+    unsafe {
+        let Some((kind, entry)) = propagate::special_of(f.id) else { return };
+        match kind {
+            SPECIAL_UNWIND => unwind::give_back(hot, above),
+            SPECIAL_EXEC => {
+                enter_unseen(hot, above + 8, entry);
+                exec(f, mask);
+            }
+            SPECIAL_UNLOAD => unload(),
+            SPECIAL_SIGACTION => {
+                let action = f.rsi;
+                let mut handler = 0u64;
+                if action != 0
+                    && sys::read_own(action as usize, (&raw mut handler).cast(), 8) == 8
+                    && handler > 4096
+                {
+                    propagate::reach(hot, handler);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// execve(path, argv, envp): the host takes hold of us, we do the call ourselves. If it fails, the
+/// host lets go and the program's own function runs (and fails the same way).
+unsafe fn exec(f: &Frame, mask: u64) {
+    // SAFETY: the arguments are the program's.
+    unsafe {
+        match module::question(ASK_EXEC, f.rdi) {
+            Some([1, ..]) => {
+                // The new image inherits the signal mask: it must be the program's.
+                sys::restore_signals(mask);
+                sys::execve(f.rdi as usize, f.rsi as usize, f.rdx as usize);
+                sys::block_signals();
+                module::question(ASK_EXEC_FAILED, 0);
+            }
+            _ => count_hole(hole::EXEC_UNSEEN),
+        }
+    }
+}
+
+/// dlclose: any module but the first may go away. Calls through pointers must ask again, and a
+/// module is looked at before its plan is used.
+unsafe fn unload() {
+    // SAFETY: the table is changed under the lock; a busy lock leaves everything as it is, and the
+    // comparison of bytes still protects every write.
+    unsafe {
+        let p = process();
+        if !propagate::lock(sys::tid()) {
+            count_hole(hole::LOCK_BUSY);
+            return;
+        }
+        for i in 1..(*p).module_count as usize {
+            let m = &raw mut (*p).modules[i];
+            (*m).doubtful = 1;
+            module::forget((*m).start, (*m).end);
+        }
+        propagate::unlock();
+    }
+}
+
+/// A module that may have been unmapped, or mapped anew at the same place: if none of its patches
+/// is there any more, its functions count as never reached.
+pub unsafe fn check_module(m: *mut Module) {
+    // SAFETY: the lock is held; memory is read through the kernel.
+    unsafe {
+        (*m).doubtful = 0;
+        if (*m).plan.is_null() {
+            return;
+        }
+        let h = &*((*m).plan as *const PlanHeader);
+        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+        let functions = (*m).plan.add(h.functions_offset as usize) as *const PlanFunction;
+        for i in 0..h.functions as usize {
+            let f = &*functions.add(i);
+            if *(*m).functions.add(i) != INSTRUMENTED || f.site_count == 0 {
+                continue;
+            }
+            let s = &*sites.add(f.first_site as usize);
+            if s.form == FORM_REFUSED {
+                continue;
+            }
+            let mut now = [0u8; 8];
+            let at = (*m).base + s.start as u64;
+            if sys::read_own(at as usize, now.as_mut_ptr(), 1) != 1 {
+                (*m).gone = 1;
+                return;
+            }
+            if s.flags & SITE_KEEP_CALL == 0 && now[0] != 0xe9 {
+                for k in 0..h.functions as usize {
+                    *(*m).functions.add(k) = UNTOUCHED;
+                }
+                propagate::install_specials(m);
+            }
+            return;
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Propagation: before a callee runs, its own call sites are patched.
+//!
+//! Under one lock, since two threads may reach the same function at once and the second must not
+//! run ahead unpatched. The lock is waited for a bounded time only.
+
+use crate::state::*;
+use crate::{common, module, slow, sys, text};
+use core::sync::atomic::Ordering;
+use sptrace_wire::control::hole;
+use sptrace_wire::plan::*;
+
+/// What became of a callee.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It is instrumented as far as it can be: need not be asked again.
+    Ready,
+    /// Not now (too deep, lock busy, no answer): ask again at its next call.
+    Later,
+    /// Ready, and it must be given its original return address.
+    ReturnAddress,
+}
+
+/// Functions waiting to be instrumented together (cold parts, shared tails).
+const LINKED: usize = 64;
+
+/// Makes sure that the sites of the function at `target` are patched.
+pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
+    // SAFETY: the module table is complete up to its count; the rest happens under the lock.
+    unsafe {
+        let known = module::known(target);
+        if !known.is_null() && (*known).doubtful == 0 {
+            if (*known).plan.is_null() {
+                return Reach::Ready;
+            }
+            if let Some(i) = function_at(known, target)
+                && (*(*known).functions.add(i)) == INSTRUMENTED
+            {
+                return verdict(known, i);
+            }
+        }
+        if (*process()).may_propagate == 0 {
+            return Reach::Ready;
+        }
+        let limit = crate::state::control().depth_limit;
+        if limit > 0 && slow::depth(hot) >= limit {
+            return Reach::Later;
+        }
+        if !lock((*hot).tid) {
+            count_hole(hole::LOCK_BUSY);
+            return Reach::Later;
+        }
+        let r = reach_locked(target);
+        unlock();
+        r
+    }
+}
+
+/// [`reach`] with the lock held.
+pub unsafe fn reach_locked(target: u64) -> Reach {
+    // SAFETY: the lock is held.
+    unsafe {
+        let m = module::find(target);
+        if m.is_null() {
+            return Reach::Later;
+        }
+        if (*m).plan.is_null() {
+            return Reach::Ready;
+        }
+        if (*m).doubtful != 0 {
+            crate::process::check_module(m);
+        }
+        let Some(i) = function_at(m, target) else {
+            count_hole(hole::UNKNOWN_ENTRY);
+            return Reach::Ready;
+        };
+        if *(*m).functions.add(i) != INSTRUMENTED {
+            instrument(m, i);
+        }
+        verdict(m, i)
+    }
+}
+
+unsafe fn verdict(m: *const Module, i: usize) -> Reach {
+    // SAFETY: `i` came from function_at.
+    unsafe {
+        if (*functions(m).add(i)).flags & FN_RETURN_ADDRESS != 0 {
+            Reach::ReturnAddress
+        } else {
+            Reach::Ready
+        }
+    }
+}
+
+unsafe fn header(m: *const Module) -> &'static PlanHeader {
+    // SAFETY: plans stay in the arena.
+    unsafe { &*((*m).plan as *const PlanHeader) }
+}
+
+unsafe fn functions(m: *const Module) -> *const PlanFunction {
+    // SAFETY: the host wrote offsets within the plan.
+    unsafe { (*m).plan.add(header(m).functions_offset as usize) as *const PlanFunction }
+}
+
+/// Index of the function that begins at `address`.
+unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
+    // SAFETY: binary search within the count.
+    unsafe {
+        let want = address.wrapping_sub((*m).base) as u32;
+        let table = functions(m);
+        let (mut low, mut high) = (0usize, header(m).functions as usize);
+        while low < high {
+            let middle = (low + high) / 2;
+            if (*table.add(middle)).entry < want {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low < header(m).functions as usize && (*table.add(low)).entry == want).then_some(low)
+    }
+}
+
+unsafe fn instrument(m: *mut Module, first: usize) {
+    let mut waiting = [0u32; LINKED];
+    let mut done = [0u32; LINKED];
+    let (mut count, mut finished) = (1usize, 0usize);
+    waiting[0] = first as u32;
+    // SAFETY: the lock is held; indexes are checked against the plan's counts.
+    unsafe {
+        let h = header(m);
+        let mut batch = text::Batch::take();
+        while count > 0 {
+            count -= 1;
+            let Some(&i) = waiting.get(count) else { break };
+            let state = (*m).functions.add(i as usize);
+            if *state == INSTRUMENTED || done.iter().take(finished).any(|d| *d == i) {
+                continue;
+            }
+            let f = &*functions(m).add(i as usize);
+            if f.flags & FN_MUTED == 0 {
+                let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+                for s in 0..f.site_count as u32 {
+                    if f.first_site + s < h.sites {
+                        site(m, &*sites.add((f.first_site + s) as usize), &mut batch);
+                    }
+                }
+                let links = (*m).plan.add(h.links_offset as usize) as *const u32;
+                for l in 0..f.link_count as u32 {
+                    if f.first_link + l < h.links {
+                        let to = *links.add((f.first_link + l) as usize);
+                        if to < h.functions && count < LINKED {
+                            waiting[count] = to;
+                            count += 1;
+                        }
+                    }
+                }
+            }
+            control().functions.fetch_add(1, Ordering::Relaxed);
+            if finished < LINKED {
+                done[finished] = i;
+                finished += 1;
+            } else {
+                batch.flush();
+                *state = INSTRUMENTED;
+            }
+        }
+        batch.flush();
+        for i in done.iter().take(finished) {
+            *(*m).functions.add(*i as usize) = INSTRUMENTED;
+        }
+    }
+}
+
+unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let at = (*m).base + s.start as u64;
+        if s.form == FORM_REFUSED {
+            refuse(s.tactic as usize);
+            return;
+        }
+        if s.slot < SLOTS_START || s.slot as u64 + 64 > (*m).area_bytes {
+            return;
+        }
+        let slot = (*m).area + s.slot as u64;
+        let jump_to = match s.form {
+            FORM_DIRECT => {
+                let callee = (*m).base + s.argument as u64;
+                let rel = callee.wrapping_sub(at + 5) as u32;
+                let text = at as *const u8;
+                if *text != 0xe8 || text.add(1).cast::<u32>().read_unaligned() != rel {
+                    foreign_bytes(at, slot + DIRECT_ENTRY as u64);
+                    return;
+                }
+                direct(m, s, at, callee);
+                slot + DIRECT_ENTRY as u64
+            }
+            _ => match template(m, s.argument, s.slot, at) {
+                Some(t) => slot + t as u64,
+                None => {
+                    foreign_bytes(at, slot + template_jump(m, s.argument) as u64);
+                    return;
+                }
+            },
+        };
+        let opcode = if s.flags & SITE_KEEP_CALL != 0 { 0xe8 } else { 0xe9 };
+        let patched_at = at + if s.flags & SITE_KEEP_CALL != 0 { s.span as u64 - 5 } else { 0 };
+        if let Some(c) = control().patched.get(s.tactic as usize) {
+            c.fetch_add(1, Ordering::Relaxed);
+        }
+        let nops = (patched_at - at) as u8;
+        batch.add(patched_at, opcode, jump_to, nops);
+    }
+}
+
+fn refuse(reason: usize) {
+    if let Some(c) = control().refused.get(reason) {
+        c.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The bytes are not those of the plan: fine if they are our own patch already.
+unsafe fn foreign_bytes(at: u64, jump_to: u64) {
+    // SAFETY: text of the module.
+    unsafe {
+        let text = at as *const u8;
+        let rel = jump_to.wrapping_sub(at + 5) as u32;
+        let ours = (*text == 0xe9 || *text == 0xe8)
+            && text.add(1).cast::<u32>().read_unaligned() == rel;
+        if !ours {
+            count_hole(hole::BYTES_DIFFER);
+        }
+    }
+}
+
+/// Writes a direct call's slot.
+unsafe fn direct(m: *mut Module, s: &PlanSite, at: u64, callee: u64) {
+    // SAFETY: the slot lies within the area (checked).
+    unsafe {
+        let ready = match function_at(m, callee) {
+            Some(i) => *(*m).functions.add(i) == INSTRUMENTED && verdict(m, i) == Reach::Ready,
+            None => false,
+        };
+        let routine = if ready { common::offset(sptrace_wire::plan::common::ENTRY) } else { common::offset(sptrace_wire::plan::common::FIRST) };
+        let slot = (*m).area + s.slot as u64;
+        let rel = |to: u64, next: u64| (to.wrapping_sub(next) as u32) as u64;
+        let w = ((*m).area_rw + s.slot as u64) as *mut u64;
+        // +0: cc cc cc e8 rel32 | +8: e8 rel32 e8 .. | +16: .. rel32 (3 of 4) e9? see plan.rs
+        let r1 = rel((*m).area + routine as u64, slot + 8);
+        let r2 = rel(callee, slot + 13);
+        let r3 = rel((*m).area + common::offset(sptrace_wire::plan::common::EXIT) as u64, slot + 18);
+        let r4 = rel(at + 5, slot + 23);
+        w.write_volatile(0xe8cc_cccc | r1 << 32);
+        w.add(1).write_volatile(0xe8 | r2 << 8 | 0xe8 << 40 | (r3 & 0xffff) << 48);
+        w.add(2).write_volatile(r3 >> 16 | 0xe9 << 16 | r4 << 24 | 0xcc << 56);
+    }
+}
+
+unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
+    // SAFETY: stays within the templates.
+    unsafe {
+        let h = header(m);
+        (offset as u64 + 8 <= h.blob_bytes as u64)
+            .then(|| (*m).plan.add(h.blob_offset as usize + offset as usize))
+    }
+}
+
+unsafe fn template_jump(m: *const Module, offset: u32) -> u8 {
+    // SAFETY: checked by blob.
+    unsafe { blob(m, offset).map_or(0, |b| (*(b as *const Template)).jump_to) }
+}
+
+/// Writes a slot from its template, if the original bytes are still there. Gives where the text
+/// jumps to.
+pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Option<u8> {
+    // SAFETY: the host wrote the template; the copy stays within the area.
+    unsafe {
+        let b = blob(m, offset)?;
+        let t = (b as *const Template).read();
+        let original = b.add(8);
+        for k in 0..t.original_bytes as usize {
+            if *original.add(k) != *(at as *const u8).add(k) {
+                return None;
+            }
+        }
+        let code = original.add(t.original_bytes as usize);
+        let fixups = code.add(t.code_bytes as usize) as *const Fixup;
+        if slot as u64 + t.code_bytes as u64 > (*m).area_bytes {
+            return None;
+        }
+        let to = ((*m).area_rw + slot as u64) as *mut u8;
+        core::ptr::copy_nonoverlapping(code, to, t.code_bytes as usize);
+        for k in 0..t.fixups as usize {
+            let x = fixups.add(k).read_unaligned();
+            let target = match x.kind {
+                TO_COMMON => (*m).area + common::offset(x.value) as u64,
+                _ => (*m).base.wrapping_add(x.value as i64 as u64),
+            };
+            let next = (*m).area + slot as u64 + x.position as u64 + x.to_end as u64;
+            to.add(x.position as usize)
+                .cast::<u32>()
+                .write_unaligned(target.wrapping_sub(next) as u32);
+        }
+        Some(t.jump_to)
+    }
+}
+
+/// Intercepts the entries of a new module's special functions.
+pub unsafe fn install_specials(m: *mut Module) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let h = header(m);
+        let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+        let mut batch = text::Batch::take();
+        for i in 0..h.specials as usize {
+            let s = table.add(i).read();
+            let at = (*m).base + s.start as u64;
+            match template(m, s.argument, s.slot, at) {
+                Some(jump) => batch.add(at, 0xe9, (*m).area + s.slot as u64 + jump as u64, 0),
+                None => count_hole(hole::BYTES_DIFFER),
+            }
+        }
+        batch.flush();
+    }
+}
+
+/// The special function whose slot holds `id`: its kind and entry.
+pub unsafe fn special_of(id: u64) -> Option<(u32, u64)> {
+    // SAFETY: reads plans.
+    unsafe {
+        let m = module::of_area(id);
+        if m.is_null() {
+            return None;
+        }
+        let h = header(m);
+        let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+        let offset = (id - (*m).area) as u32;
+        (0..h.specials as usize)
+            .map(|i| table.add(i).read())
+            .find(|s| offset > s.slot && offset <= s.slot + 64)
+            .map(|s| (s.kind, (*m).base + s.entry as u64))
+    }
+}
+
+/// In a fork child: slots that the parent has wired since the fork go back to "first" where this
+/// process has not instrumented the callee.
+pub unsafe fn unwire(m: *mut Module) {
+    // SAFETY: one thread, own area.
+    unsafe {
+        let h = header(m);
+        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+        for i in 0..h.functions as usize {
+            if *(*m).functions.add(i) != INSTRUMENTED {
+                continue;
+            }
+            let f = &*functions(m).add(i);
+            for k in 0..f.site_count as u32 {
+                let s = &*sites.add((f.first_site + k) as usize);
+                if s.form == FORM_DIRECT {
+                    let callee = (*m).base + s.argument as u64;
+                    direct(m, s, (*m).base + s.start as u64, callee);
+                }
+            }
+        }
+        (*m).wirings = *((*m).area_rw as *const u64).add(1);
+    }
+}
+
+/// Takes the propagation lock; false if it stays busy for 200 ms.
+pub unsafe fn lock(tid: u32) -> bool {
+    // SAFETY: the fork page is mapped for life.
+    unsafe {
+        let word = &(*(*process()).fork_page).lock;
+        for _ in 0..200_000u32 {
+            if word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+            let owner = word.load(Ordering::Relaxed);
+            if owner != 0 {
+                sys::futex_wait(word.as_ptr(), owner, 1);
+            }
+            core::hint::spin_loop();
+        }
+        false
+    }
+}
+
+/// Gives it back.
+pub unsafe fn unlock() {
+    // SAFETY: as above.
+    unsafe {
+        let word = &(*(*process()).fork_page).lock;
+        word.store(0, Ordering::Release);
+        sys::futex_wake(word.as_ptr(), 1);
+    }
+}

@@ -1,0 +1,337 @@
+//! The slow path: whatever a common routine could not do in a few instructions.
+//!
+//! Given what the door saved ([`Frame`]); gives back how to return. It decides what the event means
+//! for the shadow stack (frames left by longjmp or throw, entry-only frames that have ended, second
+//! returns), reaches callees before they run, and writes the record.
+//!
+//! Shadow stack: frames ordered by stack pointer, the innermost lowest. A frame whose stack pointer
+//! is not above the present one has ended; if its exit was not seen it is reported so.
+
+use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
+use crate::{chunk, module, process as proc_events, propagate, sys, text, thread, unwind};
+use core::sync::atomic::Ordering;
+use propagate::Reach;
+use sptrace_wire::control::hole;
+use sptrace_wire::plan::common;
+use sptrace_wire::record::{self, FRAME_OPEN};
+
+/// What the slow path's door pushed, lowest address first.
+#[repr(C)]
+pub struct Frame {
+    /// Saved registers.
+    pub rbp: u64,
+    /// rflags as they were.
+    pub rflags: u64,
+    /// Saved registers.
+    pub r11_r10_r9: [u64; 3],
+    /// Fifth argument register.
+    pub r8: u64,
+    /// First argument register.
+    pub rdi: u64,
+    /// Second argument register.
+    pub rsi: u64,
+    /// Which routine.
+    pub routine: u64,
+    /// Third argument register.
+    pub rdx: u64,
+    /// Fourth argument register.
+    pub rcx: u64,
+    /// lahf/seto image.
+    pub flags: u64,
+    /// rax.
+    pub rax: u64,
+    /// Return address into the slot.
+    pub id: u64,
+    /// What stands above it: see `common`.
+    pub above: [u64; 3],
+}
+
+const RET: u64 = 0;
+const RET_8: u64 = 1;
+
+/// Frames further away than this from the stack pointer lie on another stack.
+const SAME_STACK_BYTES: u64 = 64 << 20;
+
+/// Called by the door, on the program's stack.
+///
+/// # Safety
+/// `frame` is what the door pushed.
+pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
+    // SAFETY: the frame is ours until we return.
+    unsafe {
+        let mask = sys::block_signals();
+        let how = dispatch(&mut *frame, mask);
+        sys::restore_signals(mask);
+        how
+    }
+}
+
+unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
+    let routine = f.routine as i32;
+    let normal = match routine {
+        common::INDIRECT | common::TAIL_INDIRECT => RET_8,
+        _ => RET,
+    };
+    let above = &raw const f.above as u64;
+    // SAFETY: signals are blocked, the frame is valid, all table entries are checked.
+    unsafe {
+        let dormant = (*process()).dormant.load(Ordering::Relaxed) != 0;
+        if dormant {
+            if routine == common::SPECIAL {
+                unwind::special_when_dormant(f.id, above);
+            }
+            return normal;
+        }
+        let hot = thread::ensure();
+        if hot.is_null() {
+            count_hole(hole::TABLE_FULL);
+            return normal;
+        }
+        match routine {
+            common::ENTRY => enter(hot, above, f.id, 0, false),
+            common::FIRST => {
+                first(hot, f.id, common::ENTRY);
+                enter(hot, above, f.id, 0, false);
+            }
+            common::ENTRY_ONLY => enter(hot, above + 8, f.id, 0, true),
+            common::ENTRY_ONLY_FIRST => {
+                first(hot, f.id, common::ENTRY_ONLY);
+                enter(hot, above + 8, f.id, 0, true);
+            }
+            common::EXIT => leave(hot, above, f.id),
+            common::INDIRECT => return indirect(hot, f, above),
+            common::TAIL => tail(hot, above + 8, f.id, 0),
+            common::TAIL_FIRST => {
+                if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
+                    unwind::give_back_one(hot, above);
+                }
+                tail(hot, above + 8, f.id, 0);
+            }
+            common::TAIL_INDIRECT => {
+                let target = f.above[0];
+                match propagate::reach(hot, target) {
+                    Reach::Ready => module::remember(target),
+                    Reach::ReturnAddress => unwind::give_back_one(hot, above + 8),
+                    Reach::Later => {}
+                }
+                tail(hot, above + 16, f.id, target);
+            }
+            common::SPECIAL => proc_events::special(hot, f, above, mask),
+            _ => {}
+        }
+        normal
+    }
+}
+
+/// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that
+/// it does not come here again. `id` points at the `call`/`jmp` to the callee.
+unsafe fn first(hot: *mut Hot, id: u64, then: i32) -> Reach {
+    // SAFETY: `id` is a return address in a slot, followed by E8 or E9 rel32.
+    unsafe {
+        let rel = (id as *const u8).add(1).cast::<i32>().read_unaligned();
+        let callee = (id + 5).wrapping_add(rel as i64 as u64);
+        let reach = propagate::reach(hot, callee);
+        if reach == Reach::Ready {
+            text::wire(id, then);
+        }
+        reach
+    }
+}
+
+unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
+    let target = f.above[0];
+    // SAFETY: as in dispatch; the slot's layout is that of an indirect call.
+    unsafe {
+        match propagate::reach(hot, target) {
+            Reach::Ready => module::remember(target),
+            Reach::Later => {}
+            Reach::ReturnAddress => {
+                // Entry-only: the callee gets the original return address and is jumped to.
+                enter(hot, above + 8, f.id, target, true);
+                let back = unwind::original_return(f.id + 4);
+                if back != 0 {
+                    f.above[0] = back;
+                    f.id = target;
+                    return RET;
+                }
+                return RET_8;
+            }
+        }
+        enter(hot, above + 8, f.id, target, false);
+        RET_8
+    }
+}
+
+/// The innermost shadow frame.
+#[inline]
+pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the thread's own block.
+    unsafe { (*hot).ssp as *mut ShadowFrame }
+}
+
+/// Removes frames that have ended before the stack pointer came to `rsp`. With `inclusive`, a frame
+/// at `rsp` itself has ended too.
+unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
+    let mut unwound = 0u64;
+    let mut closed = 0u64;
+    // SAFETY: the sentinel at the bottom has the highest stack pointer and stops every loop.
+    unsafe {
+        loop {
+            let frame = top(hot);
+            let at = (*frame).rsp;
+            let ended = at < rsp || inclusive && at == rsp;
+            if !ended {
+                break;
+            }
+            if rsp - at > SAME_STACK_BYTES {
+                count_hole(hole::OTHER_STACK);
+                break;
+            }
+            if (*frame).id & FRAME_OPEN != 0 {
+                if unwound > 0 {
+                    chunk::put(hot, record::UNWOUND, unwound);
+                    unwound = 0;
+                }
+                closed += 1;
+            } else {
+                if closed > 0 {
+                    chunk::put(hot, record::CLOSED, closed);
+                    closed = 0;
+                }
+                unwound += 1;
+            }
+            (*hot).ssp -= FRAME_BYTES as u64;
+        }
+        if unwound > 0 {
+            chunk::put(hot, record::UNWOUND, unwound);
+        }
+        if closed > 0 {
+            chunk::put(hot, record::CLOSED, closed);
+        }
+        if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
+            unwind::arm_again(hot, rsp);
+        }
+    }
+}
+
+/// A call begins.
+unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: u64, open: bool) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        settle(hot, rsp, true);
+        if (*hot).ssp >= (*hot).ssp_end {
+            (*hot).overflow += 1;
+            count_hole(hole::TOO_DEEP);
+            return;
+        }
+        if callee != 0 {
+            chunk::put_pair(hot, id as u32, callee);
+        } else {
+            chunk::put_event(hot, id as u32);
+        }
+        push(hot, rsp, if open { id | FRAME_OPEN } else { id }, callee);
+    }
+}
+
+/// Pushes a shadow frame. There must be room.
+pub unsafe fn push(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
+    // SAFETY: below `ssp_end` there is room for one more.
+    unsafe {
+        (*hot).ssp += FRAME_BYTES as u64;
+        *top(hot) = ShadowFrame { rsp, id, callee };
+    }
+}
+
+/// A frame without a patched call site begins: a special function's caller was not patched.
+pub unsafe fn enter_unseen(hot: *mut Hot, rsp: u64, function: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        settle(hot, rsp, false);
+        if (*top(hot)).rsp == rsp || (*hot).ssp >= (*hot).ssp_end {
+            return;
+        }
+        chunk::put(hot, record::ENTERED, function);
+        push(hot, rsp, FRAME_OPEN, function);
+    }
+}
+
+/// A call ends.
+unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
+    // SAFETY: the thread's own block; the search ends at the sentinel.
+    unsafe {
+        if (*hot).overflow > 0 && (*top(hot)).rsp > rsp {
+            (*hot).overflow -= 1;
+            return;
+        }
+        settle(hot, rsp, false);
+        // An entry-only frame at the same place has ended: its function has returned before.
+        while (*top(hot)).rsp == rsp && (*top(hot)).id & FRAME_OPEN != 0 {
+            chunk::put(hot, record::CLOSED, 1);
+            (*hot).ssp -= FRAME_BYTES as u64;
+        }
+        if (*top(hot)).rsp == rsp {
+            chunk::put_event(hot, id as u32);
+            (*hot).ssp -= FRAME_BYTES as u64;
+            return;
+        }
+        // Frames of another stack (or of one left by siglongjmp) may lie above ours.
+        let mut below = top(hot);
+        let mut frames = 0u64;
+        while (*below).rsp != u64::MAX && (*below).rsp != rsp && frames < 4096 {
+            below = below.sub(1);
+            frames += 1;
+        }
+        if (*below).rsp == rsp && (*below).id & FRAME_OPEN == 0 {
+            drop_frames(hot, frames);
+            chunk::put_event(hot, id as u32);
+            (*hot).ssp -= FRAME_BYTES as u64;
+        } else {
+            chunk::put(hot, record::RESUMED, id);
+        }
+    }
+}
+
+/// Drops the innermost `frames`, reporting each kind in order.
+unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
+    for _ in 0..frames {
+        // SAFETY: the caller counted them.
+        unsafe {
+            let open = (*top(hot)).id & FRAME_OPEN != 0;
+            chunk::put(hot, if open { record::CLOSED } else { record::UNWOUND }, 1);
+            (*hot).ssp -= FRAME_BYTES as u64;
+        }
+    }
+}
+
+/// A tail jump: the frame whose call site had `rsp` goes on as another function.
+unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        settle(hot, rsp, false);
+        let entered_unseen = (*top(hot)).rsp != rsp;
+        if entered_unseen && (*hot).ssp >= (*hot).ssp_end {
+            return;
+        }
+        if entered_unseen {
+            // The frame that it replaces was never seen: what it becomes stands for itself.
+            let called = if callee != 0 { callee } else { unwind::direct_target(id) };
+            chunk::put(hot, record::ENTERED, called);
+            push(hot, rsp, FRAME_OPEN, called);
+        } else if callee != 0 {
+            chunk::put_pair(hot, id as u32, callee);
+        } else {
+            chunk::put_event(hot, id as u32);
+        }
+    }
+}
+
+/// Number of open frames of a thread.
+pub unsafe fn depth(hot: *mut Hot) -> u32 {
+    // SAFETY: the thread's own block.
+    unsafe { (((*hot).ssp - thread::shadow_bottom(hot)) / FRAME_BYTES as u64) as u32 }
+}
+
+/// True if recording has ended for good.
+pub fn stopped() -> bool {
+    control().host_state.load(Ordering::Relaxed) == sptrace_wire::control::HOST_STOPPED
+}

@@ -1,0 +1,45 @@
+//! Injection's last step: the agent's own start, called once in a fresh image before any of the
+//! program's code runs.
+
+use crate::state::*;
+use crate::{propagate, sys, thread};
+use core::sync::atomic::Ordering;
+use sptrace_wire::control::Control;
+use sptrace_wire::control::hole;
+
+/// Takes up work. `entry` is the address where the program will begin (its own entry point, or
+/// ld.so's). Every failure leaves the program untouched.
+///
+/// # Safety
+/// `arena` is mapped as `sptrace-wire` says; called once.
+pub unsafe fn start(arena: *mut u8, entry: u64) {
+    // SAFETY: nobody else runs yet.
+    unsafe {
+        let c = &*(arena as *const Control);
+        if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
+            c.agent_reason.store(hole::VERSION as u32, Ordering::Relaxed);
+            c.agent_state.store(2, Ordering::Release);
+            return;
+        }
+        let p = process();
+        (*p).arena = arena;
+        (*p).pid = sys::pid();
+        let fork_page = sys::map_private(4096) as *mut ForkPage;
+        let table = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
+        if fork_page.is_null() || table.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
+            count_hole(hole::TABLE_FULL);
+            return;
+        }
+        (*fork_page).mark = 1;
+        (*p).fork_page = fork_page;
+        (*p).table = table;
+        (*p).may_propagate = 1;
+        let hot = thread::ensure();
+        if hot.is_null() {
+            count_hole(hole::TABLE_FULL);
+            return;
+        }
+        c.agent_state.store(1, Ordering::Release);
+        propagate::reach(hot, entry);
+    }
+}

@@ -1,0 +1,198 @@
+//! The agent's memory: one block for the process, one for each thread.
+//!
+//! The process block lies in the image's private data, so a fork child inherits it by copy, as it
+//! inherits the patched text. What must *not* survive a fork (the lock, the key of a thread
+//! block) lies in pages marked MADV_WIPEONFORK.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use sptrace_wire::control::Control;
+
+/// Offset of the thread block's hot page: the first page holds only the key and is wiped on fork.
+pub const HOT: usize = 0x1000;
+/// Offset of the shadow stack in a thread block.
+pub const SHADOW: usize = 0x2000;
+/// Bytes of a shadow frame: call-site rsp, id address, callee.
+pub const FRAME_BYTES: usize = 24;
+/// Bytes of a whole thread block: address space for a shadow stack of half a million frames (8 MB of
+/// stack hold no more: a frame is at least 16 bytes).
+pub const BLOCK_BYTES: usize = SHADOW + 524_288 * FRAME_BYTES;
+
+/// The hot page of a thread block; the assembler uses these offsets through gs.
+#[repr(C)]
+pub struct Hot {
+    /// gs:0x1000 next free word of the chunk.
+    pub cur: u64,
+    /// gs:0x1008 reservations must begin below this; 0 forces the slow path.
+    pub end: u64,
+    /// gs:0x1010 high half of the TSC of the last record.
+    pub hi: u64,
+    /// gs:0x1018 top shadow frame.
+    pub ssp: u64,
+    /// gs:0x1020 no frame may be pushed at or above this.
+    pub ssp_end: u64,
+    /// gs:0x1028 the table of instrumented entries.
+    pub table: u64,
+    /// Thread id of the owner; 0: nobody's.
+    pub tid: u32,
+    /// Process id of the owner.
+    pub pid: u32,
+    /// Its stream.
+    pub stream: u32,
+    /// Epoch of that stream.
+    pub epoch: u32,
+    /// Chunk being written, or NONE.
+    pub chunk: u32,
+    /// Sequence number of the next chunk.
+    pub sequence: u32,
+    /// Events lost since the last record.
+    pub lost: u64,
+    /// Return addresses above this stack address were given back to an unwinder: arm them again when
+    /// control is back above it. 0: none.
+    pub rearm_above: u64,
+    /// True end of the current chunk's reservations, while `end` is forced to 0.
+    pub real_end: u64,
+    /// Next block of the process.
+    pub next: u64,
+    /// Frames not pushed because the shadow stack is full.
+    pub overflow: u64,
+}
+
+/// One frame of the shadow stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ShadowFrame {
+    /// Stack pointer at the call instruction.
+    pub rsp: u64,
+    /// Return address of the common routine in its slot, maybe with FRAME_OPEN.
+    pub id: u64,
+    /// Callee of a call through a pointer.
+    pub callee: u64,
+}
+
+/// Where a module's code lies and what is known of it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Module {
+    /// First executable avma.
+    pub start: u64,
+    /// End of the executable part.
+    pub end: u64,
+    /// avma of the plan's `base_svma`.
+    pub base: u64,
+    /// The plan.
+    pub plan: *const u8,
+    /// Execute view of the patch area; 0: the module is left alone.
+    pub area: u64,
+    /// Write view of the same bytes.
+    pub area_rw: u64,
+    /// Bytes of the area.
+    pub area_bytes: u64,
+    /// One byte a function: [`UNTOUCHED`], [`INSTRUMENTED`].
+    pub functions: *mut u8,
+    /// 1 once it must be checked before use (dlclose happened).
+    pub doubtful: u32,
+    /// 1 if unmapped.
+    pub gone: u32,
+    /// Wirings of the area that this process knows of; a fork child compares them with the area's
+    /// own count.
+    pub wirings: u64,
+}
+
+/// [`Module::functions`]: not reached yet.
+pub const UNTOUCHED: u8 = 0;
+/// [`Module::functions`]: its sites are patched.
+pub const INSTRUMENTED: u8 = 1;
+
+/// At most this many modules in a process.
+pub const MODULES: usize = 512;
+/// log2 of the entries of the table of instrumented functions.
+pub const TABLE_BITS: u32 = 17;
+
+/// The process block.
+pub struct Process {
+    /// The arena.
+    pub arena: *mut u8,
+    /// Pid as of injection or of the last fork.
+    pub pid: u32,
+    /// Nothing is recorded any more.
+    pub dormant: AtomicU32,
+    /// Page that a fork wipes: see [`ForkPage`].
+    pub fork_page: *mut ForkPage,
+    /// All thread blocks.
+    pub blocks: *mut Hot,
+    /// Modules known.
+    pub modules: [Module; MODULES],
+    /// Number of them.
+    pub module_count: u32,
+    /// May this process propagate?
+    pub may_propagate: u32,
+    /// membarrier is registered.
+    pub membarrier: u32,
+    /// Table of instrumented entries: `1 << TABLE_BITS` addresses and a few spare.
+    pub table: *mut u64,
+    /// Entries in it.
+    pub table_used: u32,
+    /// Last seen heartbeat of the host, and when (TSC).
+    pub heartbeat: AtomicU32,
+    /// TSC of the last change of the heartbeat.
+    pub heartbeat_tsc: AtomicU64,
+}
+
+/// What a fork child must not inherit.
+#[repr(C)]
+pub struct ForkPage {
+    /// 1 in the process that made the page, 0 in a fork child.
+    pub mark: u32,
+    /// Propagation lock: tid of the owner or 0.
+    pub lock: AtomicU32,
+}
+
+const NO_MODULE: Module = Module {
+    start: 0,
+    end: 0,
+    base: 0,
+    plan: core::ptr::null(),
+    area: 0,
+    area_rw: 0,
+    area_bytes: 0,
+    functions: core::ptr::null_mut(),
+    doubtful: 0,
+    gone: 0,
+    wirings: 0,
+};
+
+static mut PROCESS: Process = Process {
+    arena: core::ptr::null_mut(),
+    pid: 0,
+    dormant: AtomicU32::new(0),
+    fork_page: core::ptr::null_mut(),
+    blocks: core::ptr::null_mut(),
+    modules: [NO_MODULE; MODULES],
+    module_count: 0,
+    may_propagate: 0,
+    membarrier: 0,
+    table: core::ptr::null_mut(),
+    table_used: 0,
+    heartbeat: AtomicU32::new(0),
+    heartbeat_tsc: AtomicU64::new(0),
+};
+
+/// The process block. Changed only under the propagation lock, but for its atomics.
+#[inline]
+pub fn process() -> *mut Process {
+    &raw mut PROCESS
+}
+
+/// The arena's control block.
+#[inline]
+pub fn control() -> &'static Control {
+    // SAFETY: the arena is mapped for the life of the image; Control is shared by atomics.
+    unsafe { &*((*process()).arena as *const Control) }
+}
+
+/// Counts one hole.
+pub fn count_hole(hole: usize) {
+    if let Some(c) = control().holes.get(hole) {
+        c.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,217 @@
+//! The system calls that the agent makes, directly: the program's libc is never entered.
+//!
+//! Numbers and argument order: Linux x86-64 ABI (syscalls(2)). Results below zero are `-errno`.
+
+use core::arch::asm;
+
+/// One system call.
+///
+/// # Safety
+/// The arguments must be valid for that call.
+#[inline]
+pub unsafe fn call(n: usize, a: [usize; 6]) -> isize {
+    let r: isize;
+    // SAFETY: the kernel clobbers rcx and r11 only; memory effects are the caller's duty.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
+            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    r
+}
+
+const MMAP: usize = 9;
+const MPROTECT: usize = 10;
+const MUNMAP: usize = 11;
+const SIGPROCMASK: usize = 14;
+const MREMAP: usize = 25;
+const MINCORE: usize = 27;
+const MADVISE: usize = 28;
+const GETPID: usize = 39;
+const GETTID: usize = 186;
+const FUTEX: usize = 202;
+const UNSHARE: usize = 272;
+const PROCESS_VM_READV: usize = 310;
+const MEMBARRIER: usize = 324;
+const EXECVE: usize = 59;
+
+/// `PROT_*` values (mman.h).
+pub const PROT_NONE: usize = 0;
+/// Readable and writable.
+pub const PROT_RW: usize = 3;
+/// Readable and executable.
+pub const PROT_RX: usize = 5;
+/// All three: only during a write to live code of a program with threads.
+pub const PROT_RWX: usize = 7;
+const MAP_SHARED_ANON: usize = 0x21;
+const MAP_PRIVATE_ANON_NORESERVE: usize = 0x4022;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+
+/// True if a system call's result is an error.
+pub fn failed(r: isize) -> bool {
+    (-4095..0).contains(&r)
+}
+
+/// New private zeroed memory, or null.
+pub unsafe fn map_private(bytes: usize) -> *mut u8 {
+    // SAFETY: a fresh mapping at an address that the kernel picks.
+    let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0]) };
+    if failed(r) { core::ptr::null_mut() } else { r as *mut u8 }
+}
+
+/// New shared zeroed memory, or null.
+pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
+    // SAFETY: as above.
+    let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
+    if failed(r) { core::ptr::null_mut() } else { r as *mut u8 }
+}
+
+/// Reserves exactly `[at, at + bytes)` without access; false if something is there.
+pub unsafe fn reserve_exactly(at: usize, bytes: usize) -> bool {
+    // SAFETY: NOREPLACE never touches an existing mapping.
+    let r = unsafe {
+        call(MMAP, [at, bytes, PROT_NONE, MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE, usize::MAX, 0])
+    };
+    if !failed(r) && r as usize != at {
+        // A kernel before 4.17 takes the address as a hint.
+        // SAFETY: unmaps what was just mapped.
+        unsafe { unmap(r as usize, bytes) };
+        return false;
+    }
+    !failed(r)
+}
+
+/// Maps the pages of the shared mapping at `from` a second time at `to` (mremap(2): old size 0),
+/// over whatever is there.
+pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
+    // SAFETY: the caller owns `to`.
+    let r = unsafe { call(MREMAP, [from, 0, bytes, 3, to, 0]) };
+    r as usize == to
+}
+
+/// mprotect(2); false on error.
+pub unsafe fn protect(at: usize, bytes: usize, prot: usize) -> bool {
+    // SAFETY: the caller owns the range or restores it.
+    unsafe { call(MPROTECT, [at, bytes, prot, 0, 0, 0]) == 0 }
+}
+
+/// munmap(2).
+pub unsafe fn unmap(at: usize, bytes: usize) {
+    // SAFETY: the caller owns the range.
+    unsafe { call(MUNMAP, [at, bytes, 0, 0, 0, 0]) };
+}
+
+/// MADV_WIPEONFORK: the child of a fork sees zeroes. False where refused.
+pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller owns the range.
+    unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
+}
+
+/// mincore(2): one byte a page into `out`.
+pub unsafe fn resident(at: usize, bytes: usize, out: *mut u8) -> bool {
+    // SAFETY: `out` has a byte for each page.
+    unsafe { call(MINCORE, [at, bytes, out as usize, 0, 0, 0]) == 0 }
+}
+
+/// Blocks all signals; returns the mask before.
+pub unsafe fn block_signals() -> u64 {
+    let all = u64::MAX;
+    let mut old = 0u64;
+    // SAFETY: both point to eight bytes.
+    unsafe { call(SIGPROCMASK, [2, &raw const all as usize, &raw mut old as usize, 8, 0, 0]) };
+    old
+}
+
+/// Sets the signal mask.
+pub unsafe fn restore_signals(mask: u64) {
+    // SAFETY: points to eight bytes.
+    unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
+}
+
+/// Process id.
+pub fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Thread id.
+pub fn tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETTID, [0; 6]) as u32 }
+}
+
+/// True if this thread is the only user of its memory: unshare(CLONE_VM) does nothing then, and is
+/// refused otherwise (kernel/fork.c, `check_unshare_flags`).
+pub fn alone() -> bool {
+    // SAFETY: without other threads the flag changes nothing.
+    unsafe { call(UNSHARE, [0x100, 0, 0, 0, 0, 0]) == 0 }
+}
+
+/// Waits at most `timeout_ms` while `*word == expected`.
+pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
+    let timeout = [timeout_ms / 1000, timeout_ms % 1000 * 1_000_000];
+    // SAFETY: `word` is mapped; FUTEX_WAIT across processes.
+    unsafe { call(FUTEX, [word as usize, 0, expected as usize, timeout.as_ptr() as usize, 0, 0]) };
+}
+
+/// Wakes `count` waiters.
+pub unsafe fn futex_wake(word: *const u32, count: u32) {
+    // SAFETY: `word` is mapped.
+    unsafe { call(FUTEX, [word as usize, 1, count as usize, 0, 0, 0]) };
+}
+
+/// Makes all running threads of this process serialize (membarrier(2), PRIVATE_EXPEDITED_SYNC_CORE),
+/// registering first if `register`.
+pub unsafe fn sync_core(register: bool) -> bool {
+    // SAFETY: changes nothing but ordering.
+    unsafe { call(MEMBARRIER, [if register { 1 << 6 } else { 1 << 5 }, 0, 0, 0, 0, 0]) == 0 }
+}
+
+/// Copies own memory without faulting; returns bytes copied.
+pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
+    let local = [to as usize, bytes];
+    let remote = [from, bytes];
+    // SAFETY: `to` has room; a bad `from` gives an error, no fault.
+    let r = unsafe {
+        call(PROCESS_VM_READV, [pid() as usize, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0])
+    };
+    if failed(r) { 0 } else { r as usize }
+}
+
+/// execve(2): returns only on error.
+pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> isize {
+    // SAFETY: the program's own arguments; the kernel checks them.
+    unsafe { call(EXECVE, [path, argv, envp, 0, 0, 0]) }
+}
+
+/// The time stamp counter.
+#[inline]
+pub fn tsc() -> u64 {
+    // SAFETY: available unless the program forbade it, which is noticed before.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The fs base: identifies the thread.
+#[inline]
+pub fn fs_base() -> u64 {
+    let r: u64;
+    // SAFETY: FSGSBASE was checked at injection.
+    unsafe { asm!("rdfsbase {}", out(reg) r, options(nomem, nostack, preserves_flags)) };
+    r
+}
+
+/// The gs base: this thread's block, or that of the thread which created it.
+#[inline]
+pub fn gs_base() -> u64 {
+    let r: u64;
+    // SAFETY: as above.
+    unsafe { asm!("rdgsbase {}", out(reg) r, options(nomem, nostack, preserves_flags)) };
+    r
+}
+
+/// Sets the gs base.
+#[inline]
+pub unsafe fn set_gs_base(to: u64) {
+    // SAFETY: the program does not use gs (checked by the caller).
+    unsafe { asm!("wrgsbase {}", in(reg) to, options(nomem, nostack, preserves_flags)) };
+}

@@ -1,0 +1,210 @@
+//! Thread blocks: finding out which thread this is, new threads, and forks.
+//!
+//! gs points at the block. A new thread inherits its creator's gs, a fork child its parent's block
+//! with a wiped key; both fail the hot path's comparison with the fs base and come here.
+
+use crate::state::*;
+use crate::{chunk, module, propagate, sys};
+use core::sync::atomic::Ordering;
+use sptrace_wire::control::*;
+use sptrace_wire::record;
+
+/// This thread's hot page, made if need be; null if that is impossible.
+pub unsafe fn ensure() -> *mut Hot {
+    // SAFETY: gs holds zero or one of our blocks (programs that use gs are not entered).
+    unsafe {
+        let gs = sys::gs_base();
+        let fs = sys::fs_base();
+        if gs != 0 && (gs as *const u64).read() == fs && (*hot_of(gs)).tid != 0 {
+            return hot_of(gs);
+        }
+        let (pid, tid) = (sys::pid(), sys::tid());
+        let p = process();
+        if gs != 0 && (*(*p).fork_page).mark == 0 {
+            return fork_child(gs, fs, pid, tid);
+        }
+        if gs != 0 && (*hot_of(gs)).tid == tid && (*hot_of(gs)).pid == pid {
+            // The same thread with another fs base: ld.so has set up thread-local storage.
+            (gs as *mut u64).write(fs);
+            return hot_of(gs);
+        }
+        new_thread(fs, pid, tid)
+    }
+}
+
+/// The hot page of a block.
+pub unsafe fn hot_of(block: u64) -> *mut Hot {
+    (block + HOT as u64) as *mut Hot
+}
+
+/// Address of the sentinel frame at the bottom of a thread's shadow stack.
+pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
+    hot as u64 - HOT as u64 + SHADOW as u64
+}
+
+unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
+    // SAFETY: the block list is changed under the lock only.
+    unsafe {
+        let locked = propagate::lock(tid);
+        let mut hot = if locked { reuse() } else { core::ptr::null_mut() };
+        if hot.is_null() {
+            hot = make_block();
+            if !hot.is_null() && locked {
+                (*hot).next = (*process()).blocks as u64;
+                (*process()).blocks = hot;
+            }
+        }
+        if !hot.is_null() {
+            (*hot).tid = tid;
+        }
+        if locked {
+            propagate::unlock();
+        }
+        if hot.is_null() {
+            return hot;
+        }
+        if !begin(hot, fs, pid, tid, NONE, 0) {
+            (*hot).tid = 0;
+            return core::ptr::null_mut();
+        }
+        hot
+    }
+}
+
+/// Gives the block a stream and makes it this thread's.
+unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_pid: u32) -> bool {
+    // SAFETY: the block is this thread's alone.
+    unsafe {
+        let Some(stream) = take_stream() else { return false };
+        let s = stream_entry(stream);
+        (*s).pid = pid;
+        (*s).tid = tid;
+        (*s).parent = parent;
+        (*s).parent_pid = parent_pid;
+        (*s).start_tsc = sys::tsc();
+        (*s).chunk.store(NONE, Ordering::Relaxed);
+        (*hot).epoch = (*s).epoch.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        (*hot).stream = stream;
+        (*hot).pid = pid;
+        (*hot).tid = tid;
+        (*hot).chunk = NONE;
+        (*hot).sequence = 0;
+        (*hot).cur = 0;
+        (*hot).end = 0;
+        (*hot).real_end = 0;
+        (*hot).lost = 0;
+        (*hot).table = (*process()).table as u64;
+        (*s).state.store(STREAM_LIVE, Ordering::Release);
+        let block = hot as u64 - HOT as u64;
+        (block as *mut u64).write(fs);
+        sys::set_gs_base(block);
+        true
+    }
+}
+
+unsafe fn stream_entry(index: u32) -> *mut Stream {
+    // SAFETY: callers check the index.
+    unsafe { ((*process()).arena.add(STREAMS_OFFSET as usize) as *mut Stream).add(index as usize) }
+}
+
+unsafe fn take_stream() -> Option<u32> {
+    let fresh = control().streams_used.load(Ordering::Relaxed);
+    if (fresh as usize) < STREAMS {
+        let index = control().streams_used.fetch_add(1, Ordering::Relaxed);
+        if (index as usize) < STREAMS {
+            return Some(index);
+        }
+    }
+    (0..STREAMS as u32).find(|&i| {
+        // SAFETY: within the table.
+        let state = unsafe { &(*stream_entry(i)).state };
+        state.load(Ordering::Relaxed) == STREAM_DEAD
+            && state.compare_exchange(STREAM_DEAD, STREAM_TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// A block whose thread is gone, as the host has found out.
+unsafe fn reuse() -> *mut Hot {
+    // SAFETY: under the lock.
+    unsafe {
+        let mut hot = (*process()).blocks;
+        while !hot.is_null() {
+            let s = stream_entry((*hot).stream);
+            let gone = (*hot).tid == 0
+                || (*s).state.load(Ordering::Acquire) != STREAM_LIVE
+                || (*s).epoch.load(Ordering::Relaxed) != (*hot).epoch;
+            if gone {
+                reset(hot);
+                return hot;
+            }
+            hot = (*hot).next as *mut Hot;
+        }
+        hot
+    }
+}
+
+unsafe fn make_block() -> *mut Hot {
+    // SAFETY: fresh memory.
+    unsafe {
+        let block = sys::map_private(BLOCK_BYTES);
+        if block.is_null() {
+            return core::ptr::null_mut();
+        }
+        sys::wipe_on_fork(block, HOT);
+        let hot = hot_of(block as u64);
+        reset(hot);
+        hot
+    }
+}
+
+/// An empty shadow stack: one sentinel above every stack pointer.
+unsafe fn reset(hot: *mut Hot) {
+    // SAFETY: the block is nobody's.
+    unsafe {
+        let bottom = shadow_bottom(hot);
+        *(bottom as *mut ShadowFrame) = ShadowFrame { rsp: u64::MAX, id: 0, callee: 0 };
+        (*hot).ssp = bottom;
+        (*hot).ssp_end = hot as u64 - HOT as u64 + (BLOCK_BYTES - 2 * FRAME_BYTES) as u64;
+        (*hot).overflow = 0;
+        (*hot).rearm_above = 0;
+    }
+}
+
+/// First event after a fork, in the child: own patch areas, own stream, and the frames that were
+/// open at the fork.
+unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
+    // SAFETY: a fork child has one thread; signals are blocked.
+    unsafe {
+        let p = process();
+        let hot = hot_of(gs);
+        let (parent, parent_pid) = ((*hot).stream, (*hot).pid);
+        (*p).pid = pid;
+        (*p).membarrier = 0;
+        (*(*p).fork_page).mark = 1;
+        (*(*p).fork_page).lock.store(0, Ordering::Relaxed);
+        let mut other = (*p).blocks;
+        while !other.is_null() {
+            if other != hot {
+                (*other).tid = 0;
+            }
+            other = (*other).next as *mut Hot;
+        }
+        if !module::own_areas() {
+            (*p).may_propagate = 0;
+            count_hole(hole::FORK_SHARED);
+        }
+        (*hot).overflow = 0;
+        if !begin(hot, fs, pid, tid, parent, parent_pid) {
+            return core::ptr::null_mut();
+        }
+        chunk::ring();
+        let mut frame = (shadow_bottom(hot) + FRAME_BYTES as u64) as *const ShadowFrame;
+        while frame as u64 <= (*hot).ssp {
+            let (id, callee) = ((*frame).id, (*frame).callee);
+            chunk::put(hot, record::INHERITED, id);
+            chunk::put(hot, record::INHERITED, callee);
+            frame = frame.add(1);
+        }
+        hot
+    }
+}

@@ -1,0 +1,145 @@
+//! Return addresses: a patched call leaves one in its slot on the stack. Whoever walks the stack
+//! gets the original ones back first.
+//!
+//! Where the stack holds a foreign return address is known exactly: one word below the stack
+//! pointer of each shadow frame. What the original was is written in the slot itself, whose exit
+//! is `call exit; jmp back`. After the walker is gone, at the first event above its frame, the
+//! frames that survived are armed again; frames that an exception removed are reported as unwound.
+
+use crate::slow;
+use crate::state::*;
+use crate::{module, propagate, sys};
+use sptrace_wire::plan::SPECIAL_UNWIND;
+use sptrace_wire::record::FRAME_OPEN;
+
+/// Stack scanned for a dormant process, at most.
+const SCAN_BYTES: usize = 16 << 20;
+
+/// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`), or 0 if
+/// that is no slot's exit.
+pub unsafe fn original_return(exit: u64) -> u64 {
+    // SAFETY: read only inside an area.
+    unsafe {
+        let m = module::of_area(exit);
+        if m.is_null() || exit + 10 > (*m).area + (*m).area_bytes {
+            return 0;
+        }
+        let p = exit as *const u8;
+        if *p != 0xe8 || *p.add(5) != 0xe9 {
+            return 0;
+        }
+        let rel = p.add(6).cast::<i32>().read_unaligned();
+        (exit + 10).wrapping_add(rel as i64 as u64)
+    }
+}
+
+/// The exit in the slot of an entry id: after `call CALLEE` (5 bytes) or `call [rsp-8]` (4).
+unsafe fn exit_of(id: u64) -> u64 {
+    // SAFETY: ids point into slots.
+    unsafe {
+        match *(id as *const u8) {
+            0xe8 => id + 5,
+            0xff => id + 4,
+            _ => 0,
+        }
+    }
+}
+
+/// Callee of a direct call or jump that follows the id.
+pub unsafe fn direct_target(id: u64) -> u64 {
+    // SAFETY: ids point into slots.
+    unsafe {
+        let p = id as *const u8;
+        if *p != 0xe8 && *p != 0xe9 {
+            return 0;
+        }
+        (id + 5).wrapping_add(p.add(1).cast::<i32>().read_unaligned() as i64 as u64)
+    }
+}
+
+/// Before a walker runs whose own return address lies at `above`: every foreign return address
+/// becomes the original one.
+pub unsafe fn give_back(hot: *mut Hot, above: u64) {
+    // SAFETY: shadow frames name live words of this thread's stack.
+    unsafe {
+        let mut frame = slow::top(hot);
+        while (*frame).rsp != u64::MAX {
+            let word = ((*frame).rsp - 8) as *mut u64;
+            if (*frame).id & FRAME_OPEN == 0 && word as u64 >= above {
+                let original = original_return(word.read_volatile());
+                if original != 0 {
+                    word.write_volatile(original);
+                }
+            }
+            frame = frame.sub(1);
+        }
+        (*hot).rearm_above = above;
+        (*hot).end = 0;
+    }
+}
+
+/// Gives back the one return address at `at`, whose frame becomes entry-only.
+pub unsafe fn give_back_one(hot: *mut Hot, at: u64) {
+    // SAFETY: `at` is the return address of the running function.
+    unsafe {
+        let word = at as *mut u64;
+        let original = original_return(word.read_volatile());
+        if original == 0 {
+            return;
+        }
+        let frame = slow::top(hot);
+        if (*frame).rsp == at + 8 {
+            word.write_volatile(original);
+            (*frame).id |= FRAME_OPEN;
+        }
+    }
+}
+
+/// At the first event above the walker: the frames around us get their slots back.
+pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
+    // SAFETY: as in give_back.
+    unsafe {
+        (*hot).rearm_above = 0;
+        (*hot).end = (*hot).real_end;
+        let mut frame = slow::top(hot);
+        while (*frame).rsp != u64::MAX {
+            let id = (*frame).id;
+            if id & FRAME_OPEN == 0 && (*frame).rsp > rsp {
+                let exit = exit_of(id);
+                let word = ((*frame).rsp - 8) as *mut u64;
+                let original = original_return(exit);
+                if original != 0 && word.read_volatile() == original {
+                    word.write_volatile(exit);
+                }
+            }
+            frame = frame.sub(1);
+        }
+    }
+}
+
+/// The same for a process that records nothing any more and keeps no shadow stack: the stack
+/// itself is scanned for addresses of slot exits.
+pub unsafe fn special_when_dormant(id: u64, above: u64) {
+    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
+    unsafe {
+        if !matches!(propagate::special_of(id), Some((SPECIAL_UNWIND, _))) {
+            return;
+        }
+        let mut at = above & !7;
+        let end = at + SCAN_BYTES as u64;
+        let mut words = [0u64; 32];
+        while at < end {
+            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), 256);
+            for (k, word) in words.iter().take(got / 8).enumerate() {
+                let original = original_return(*word);
+                if original != 0 {
+                    ((at + k as u64 * 8) as *mut u64).write_volatile(original);
+                }
+            }
+            if got < 256 {
+                return;
+            }
+            at += 256;
+        }
+    }
+}

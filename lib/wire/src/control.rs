@@ -1,0 +1,239 @@
+//! The arena's layout and the words by which host and agent talk to each other.
+//!
+//! Each field says who writes it. Both sides treat what the other wrote as untrusted numbers:
+//! an index out of range is counted and ignored, never followed.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of the whole arena: address space only, pages appear when touched.
+pub const ARENA_BYTES: u64 = 1 << 30;
+/// Arena offset of the [`Control`] block.
+pub const CONTROL_OFFSET: u64 = 0;
+/// Arena offset of the [`Question`] slots.
+pub const QUESTIONS_OFFSET: u64 = 0x2000;
+/// Number of [`Question`] slots: more askers than this wait their turn.
+pub const QUESTIONS: usize = 64;
+/// Arena offset of the [`Stream`] table.
+pub const STREAMS_OFFSET: u64 = 0x1_0000;
+/// Number of [`Stream`] entries; dead ones are used again.
+pub const STREAMS: usize = 4096;
+/// Arena offset of the [`Chunk`] table.
+pub const CHUNKS_OFFSET: u64 = 0x6_0000;
+/// Number of chunks that the arena has room for.
+pub const CHUNKS_MAX: usize = 4096;
+/// Arena offset of the agent's image as it is mapped into the tracee.
+pub const IMAGE_OFFSET: u64 = 0x10_0000;
+/// Bytes set apart for the agent's image.
+pub const IMAGE_BYTES: u64 = 0x10_0000;
+/// Arena offset of the plans; each starts at a multiple of 4096.
+pub const PLANS_OFFSET: u64 = 0x20_0000;
+/// Bytes set apart for plans.
+pub const PLANS_BYTES: u64 = 0x2000_0000 - 0x20_0000;
+/// Arena offset of the first chunk of records.
+pub const CHUNK_DATA_OFFSET: u64 = 0x2000_0000;
+/// Bytes of one chunk.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+
+/// No chunk, no stream, end of list.
+pub const NONE: u32 = u32::MAX;
+
+/// The host is alive and draining.
+pub const HOST_RECORDING: u32 = 1;
+/// The host asked for an end: record nothing more, patch nothing more.
+pub const HOST_STOPPED: u32 = 2;
+
+/// The first page of the arena.
+#[repr(C)]
+pub struct Control {
+    /// Host, before injection: [`crate::MAGIC`].
+    pub magic: u64,
+    /// Host, before injection: [`crate::VERSION`].
+    pub version: u32,
+    /// Host: [`HOST_RECORDING`] or [`HOST_STOPPED`].
+    pub host_state: AtomicU32,
+    /// Host: a robust futex held by the drain thread. The kernel sets `FUTEX_OWNER_DIED`
+    /// (futex(2)) when that thread ends in whatever way: death is visible without a system call.
+    pub host_alive: AtomicU32,
+    /// Host: counted up every 100 ms; a host that is stopped stands still.
+    pub heartbeat: AtomicU32,
+    /// Agent rings (adds one and wakes), host waits: a chunk is full or a question asked.
+    pub doorbell: AtomicU32,
+    /// Host rings (adds one and wakes) when chunks became free; blocked threads wait here.
+    pub chunks_freed: AtomicU32,
+    /// Head of the free chunks: index in the low half, a tag against ABA in the high half.
+    pub free_chunks: AtomicU64,
+    /// Head of the full chunks, agents push, the host takes all at once: an index or [`NONE`].
+    pub full_chunks: AtomicU32,
+    /// Host: chunks given out so far that have never been in the free list start here.
+    pub chunk_count: u32,
+    /// Agent: next stream entry that was never used.
+    pub streams_used: AtomicU32,
+    /// Host: what to do when no chunk is free: 0 block, 1 drop.
+    pub on_full: u32,
+    /// Host: at most this many frames deep are functions instrumented (0: no limit).
+    pub depth_limit: u32,
+    /// Host: 1 = only functions marked [`crate::plan::FN_ROOT`] start recording.
+    pub roots_only: u32,
+    /// Host: the pid of the process that this arena was made for, as the host sees it.
+    pub pid: u32,
+    /// Agent: 1 once the agent runs, 2 if it found something that it cannot work with.
+    pub agent_state: AtomicU32,
+    /// Agent: why, if `agent_state` is 2 (a [`hole`] number).
+    pub agent_reason: AtomicU32,
+    /// Host: 1 = record ld.so's start-up work too.
+    pub loader: u32,
+    /// Agent: call sites patched, by tactic number of the plan.
+    pub patched: [AtomicU64; 16],
+    /// Agent: call sites left alone, by refusal number of the plan.
+    pub refused: [AtomicU64; 32],
+    /// Agent: what could not be seen otherwise, by [`hole`] number.
+    pub holes: [AtomicU64; 32],
+    /// Agent: functions instrumented.
+    pub functions: AtomicU64,
+    /// Agent: events lost because no chunk was free.
+    pub lost: AtomicU64,
+}
+
+/// Numbers of [`Control::holes`]: what was not seen, and why.
+pub mod hole {
+    /// A callee in code that belongs to no file (JIT, anonymous memory).
+    pub const JIT: usize = 0;
+    /// A callee in a module for which the host gave no plan.
+    pub const NO_PLAN: usize = 1;
+    /// A callee that the analysis does not know as a function.
+    pub const UNKNOWN_ENTRY: usize = 2;
+    /// The host did not answer in time.
+    pub const NO_ANSWER: usize = 3;
+    /// No room for a patch area within reach.
+    pub const NO_AREA: usize = 4;
+    /// The bytes in memory are not those of the plan.
+    pub const BYTES_DIFFER: usize = 5;
+    /// The text could not be made writable.
+    pub const NOT_WRITABLE: usize = 6;
+    /// Another thread held the propagation lock too long.
+    pub const LOCK_BUSY: usize = 7;
+    /// No stream, thread block or table entry left.
+    pub const TABLE_FULL: usize = 8;
+    /// A site across a cache line in a program with threads, and no guard possible.
+    pub const STRADDLES: usize = 9;
+    /// A program image started by exec that the agent could not enter.
+    pub const EXEC_UNSEEN: usize = 10;
+    /// The processor or kernel lacks FSGSBASE.
+    pub const NO_FSGSBASE: usize = 11;
+    /// The arena is of another version.
+    pub const VERSION: usize = 12;
+    /// A fork child could not make its patch areas private: it does not propagate.
+    pub const FORK_SHARED: usize = 13;
+    /// Frames nested too deep for the shadow stack.
+    pub const TOO_DEEP: usize = 14;
+    /// The program left a known stack (coroutine): nesting is a guess there.
+    pub const OTHER_STACK: usize = 15;
+}
+
+/// One thread of one process: the owner of a sequence of chunks.
+#[repr(C)]
+pub struct Stream {
+    /// Agent: [`STREAM_FREE`], [`STREAM_LIVE`]; host: [`STREAM_DEAD`].
+    pub state: AtomicU32,
+    /// Agent: process id as the process sees it.
+    pub pid: u32,
+    /// Agent: thread id as the process sees it.
+    pub tid: u32,
+    /// Agent: stream that was forked from, or [`NONE`].
+    pub parent: u32,
+    /// Agent: counts up each time that the entry is taken.
+    pub epoch: AtomicU32,
+    /// Agent: chunk being written, or [`NONE`].
+    pub chunk: AtomicU32,
+    /// Agent: TSC when the stream began.
+    pub start_tsc: u64,
+    /// Agent: pid of the process that the stream was forked in, 0 if not forked.
+    pub parent_pid: u32,
+    /// Unused.
+    pub reserved: [u32; 7],
+}
+
+/// [`Stream::state`]: never used.
+pub const STREAM_FREE: u32 = 0;
+/// [`Stream::state`]: being filled in.
+pub const STREAM_TAKEN: u32 = 1;
+/// [`Stream::state`]: its thread runs.
+pub const STREAM_LIVE: u32 = 2;
+/// [`Stream::state`]: its thread is gone and its chunks are drained: may be taken again.
+pub const STREAM_DEAD: u32 = 3;
+
+/// What the tables say of one chunk; the records themselves lie at [`chunk_offset`].
+#[repr(C)]
+pub struct Chunk {
+    /// Link of the free or full list.
+    pub next: AtomicU32,
+    /// Agent: stream that writes it.
+    pub stream: u32,
+    /// Agent: epoch of that stream.
+    pub epoch: u32,
+    /// Agent: number of this chunk within its stream, from 0.
+    pub sequence: u32,
+    /// Agent: full TSC when it was begun; the records' high half starts from it.
+    pub start_tsc: u64,
+    /// Agent: bytes of records, written when it is full; 0 while it is being written.
+    pub used_bytes: u32,
+    /// Agent: frames open when it was begun.
+    pub open_depth: u32,
+    /// Unused.
+    pub reserved: [u64; 4],
+}
+
+/// A question of the agent to the host. The asker owns the slot until it frees it.
+#[repr(C)]
+pub struct Question {
+    /// See `QUESTION_*`; waited on as a futex.
+    pub state: AtomicU32,
+    /// Agent: one of `ASK_*`.
+    pub kind: u32,
+    /// Agent: asking process and thread.
+    pub pid: u32,
+    /// Agent: asking thread.
+    pub tid: u32,
+    /// Agent: argument (an address).
+    pub argument: u64,
+    /// Host: the answer, meaning by kind.
+    pub answer: [AtomicU64; 6],
+}
+
+/// [`Question::state`]: nobody's.
+pub const QUESTION_FREE: u32 = 0;
+/// [`Question::state`]: taken by an agent, not yet asked.
+pub const QUESTION_TAKEN: u32 = 1;
+/// [`Question::state`]: asked.
+pub const QUESTION_ASKED: u32 = 2;
+/// [`Question::state`]: the host is working on it: worth waiting for.
+pub const QUESTION_ACCEPTED: u32 = 3;
+/// [`Question::state`]: answered.
+pub const QUESTION_ANSWERED: u32 = 4;
+/// [`Question::state`]: the asker gave up; the host frees it.
+pub const QUESTION_ABANDONED: u32 = 5;
+
+/// Which module lies at `argument`? answer\[0\]: 1 found, 0 none (JIT), 2 refused; \[1\] arena
+/// offset of the plan; \[2\] bias; \[3\] where to map the patch area (avma); \[4\] bytes of the
+/// area; \[5\] number of the module within the process.
+pub const ASK_MODULE: u32 = 1;
+/// This process is about to exec the path at `argument` (an address in it): seize it, if that
+/// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
+pub const ASK_EXEC: u32 = 2;
+/// The exec failed: let go.
+pub const ASK_EXEC_FAILED: u32 = 3;
+
+/// Arena offset of the first byte of chunk `index`.
+pub const fn chunk_offset(index: u32) -> u64 {
+    CHUNK_DATA_OFFSET + index as u64 * CHUNK_BYTES
+}
+
+const _: () = assert!(size_of::<Control>() <= 0x2000);
+const _: () = assert!(size_of::<Question>() == 72);
+const _: () = assert!(QUESTIONS_OFFSET as usize + QUESTIONS * 72 <= STREAMS_OFFSET as usize);
+const _: () = assert!(size_of::<Stream>() == 64);
+const _: () = assert!(STREAMS_OFFSET as usize + STREAMS * 64 <= CHUNKS_OFFSET as usize);
+const _: () = assert!(size_of::<Chunk>() == 64);
+const _: () = assert!(CHUNKS_OFFSET as usize + CHUNKS_MAX * 64 <= IMAGE_OFFSET as usize);
+const _: () =
+    assert!(CHUNK_DATA_OFFSET + CHUNKS_MAX as u64 * CHUNK_BYTES <= ARENA_BYTES);

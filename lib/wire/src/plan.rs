@@ -1,0 +1,242 @@
+//! The plan of one module: what the host found out about its code, in the form that the agent
+//! applies without decoding an instruction.
+//!
+//! A plan is position-independent: addresses are offsets from `base_svma`. The agent finds a
+//! function by binary search, and for each of its sites writes a *slot* (the generated code,
+//! in the patch area) and then the jump to it (in the text).
+//!
+//! A direct call's slot, which the agent writes from its template (offsets from the slot; the
+//! wired rel32 lies in one aligned word so that one store re-wires it):
+//!
+//! ```text
+//!   +0   3 bytes   int3 filling
+//!   +3   call first/entry    id of the entry = low half of (slot + 8)
+//!   +8   call CALLEE
+//!   +13  call exit           id of the exit  = low half of (slot + 18)
+//!   +18  jmp  back
+//! ```
+//!
+//! All other slots come as bytes and fixups ([`Template`]).
+
+/// First four bytes of a plan.
+pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
+/// Version of the plan's bytes; part of the cache key.
+pub const PLAN_VERSION: u32 = 3;
+
+/// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanHeader {
+    /// [`PLAN_MAGIC`].
+    pub magic: u32,
+    /// [`PLAN_VERSION`].
+    pub version: u32,
+    /// Bytes of the whole plan.
+    pub total_bytes: u32,
+    /// Bytes of the patch area that all slots need together, common routines included.
+    pub area_bytes: u32,
+    /// Svma that all offsets count from (page-aligned).
+    pub base_svma: u64,
+    /// Executable bytes: first svma offset.
+    pub text_start: u32,
+    /// Executable bytes: end svma offset.
+    pub text_end: u32,
+    /// Number of [`PlanFunction`]s, sorted by entry.
+    pub functions: u32,
+    /// Offset of the functions.
+    pub functions_offset: u32,
+    /// Number of [`PlanSite`]s.
+    pub sites: u32,
+    /// Offset of the sites.
+    pub sites_offset: u32,
+    /// Number of u32 links.
+    pub links: u32,
+    /// Offset of the links.
+    pub links_offset: u32,
+    /// Number of [`PlanSpecial`]s, sorted by entry.
+    pub specials: u32,
+    /// Offset of the specials.
+    pub specials_offset: u32,
+    /// Bytes of templates.
+    pub blob_bytes: u32,
+    /// Offset of the templates.
+    pub blob_offset: u32,
+    /// Offset from `base_svma` of the program's entry point, or 0.
+    pub entry: u32,
+    /// Unused.
+    pub reserved: u32,
+}
+
+/// One function.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanFunction {
+    /// Entry, as offset.
+    pub entry: u32,
+    /// Index of its first site.
+    pub first_site: u32,
+    /// Index of its first link: functions to instrument together with it.
+    pub first_link: u32,
+    /// Number of sites.
+    pub site_count: u16,
+    /// Number of links.
+    pub link_count: u8,
+    /// `FN_*`.
+    pub flags: u8,
+}
+
+/// [`PlanFunction::flags`]: reads its own return address: never give it a foreign one.
+pub const FN_RETURN_ADDRESS: u8 = 1;
+/// [`PlanFunction::flags`]: excluded by a filter: its sites are not patched.
+pub const FN_MUTED: u8 = 2;
+/// [`PlanFunction::flags`]: recording starts here (filter `-F`).
+pub const FN_ROOT: u8 = 4;
+
+/// One call site or tail jump, patched or refused.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanSite {
+    /// Offset of the first byte overwritten (may lie before the call).
+    pub start: u32,
+    /// Offset of its slot in the patch area.
+    pub slot: u32,
+    /// [`FORM_DIRECT`]: offset of the callee. [`FORM_TEMPLATE`]: offset into the templates.
+    pub argument: u32,
+    /// Bytes of text covered, at least 5.
+    pub span: u8,
+    /// `FORM_*`.
+    pub form: u8,
+    /// Tactic number; for [`FORM_REFUSED`] the refusal number. Counted, not interpreted.
+    pub tactic: u8,
+    /// `SITE_*`.
+    pub flags: u8,
+}
+
+/// [`PlanSite::form`]: left alone.
+pub const FORM_REFUSED: u8 = 0;
+/// [`PlanSite::form`]: a 5-byte direct call with the slot shown above.
+pub const FORM_DIRECT: u8 = 1;
+/// [`PlanSite::form`]: slot made from a [`Template`].
+pub const FORM_TEMPLATE: u8 = 2;
+
+/// A tail jump: recorded as [`SITE_TAIL`].
+pub const SITE_TAIL: u8 = 1;
+/// Its callee is recorded in a word of its own.
+pub const SITE_INDIRECT: u8 = 2;
+/// Entry-only: the return address on the stack is the original one.
+pub const SITE_ENTRY_ONLY: u8 = 4;
+/// The text keeps a `call` opcode (to the slot), so that the return address is pushed natively.
+pub const SITE_KEEP_CALL: u8 = 8;
+
+/// Bytes of a direct call's slot.
+pub const DIRECT_SLOT_BYTES: u32 = 24;
+/// Where the text jumps to in a direct call's slot.
+pub const DIRECT_ENTRY: u32 = 3;
+/// Where the agent puts the first slot: after the common routines of the area.
+pub const SLOTS_START: u32 = 0x1000;
+
+/// A function whose entry is intercepted because the agent must act before it runs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanSpecial {
+    /// Entry, as offset.
+    pub entry: u32,
+    /// `SPECIAL_*`.
+    pub kind: u32,
+    /// Slot in the patch area.
+    pub slot: u32,
+    /// Template of the slot: common call, relocated prologue, jump back.
+    pub argument: u32,
+    /// Offset where the jump is written: the entry, or after its endbr64.
+    pub start: u32,
+    /// Bytes of text covered.
+    pub span: u32,
+}
+
+/// [`PlanSpecial::kind`]: walks the stack: give it the original return addresses.
+pub const SPECIAL_UNWIND: u32 = 1;
+/// [`PlanSpecial::kind`]: an exception was caught: surviving frames may be armed again.
+pub const SPECIAL_CAUGHT: u32 = 2;
+/// [`PlanSpecial::kind`]: execve and fexecve.
+pub const SPECIAL_EXEC: u32 = 3;
+/// [`PlanSpecial::kind`]: modules may go away (dlclose).
+pub const SPECIAL_UNLOAD: u32 = 4;
+/// [`PlanSpecial::kind`]: sigaction: the handler in its argument is a function to follow.
+pub const SPECIAL_SIGACTION: u32 = 5;
+
+/// Start of a template; `original` bytes, `code` bytes and fixups follow without padding.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Template {
+    /// Bytes of code.
+    pub code_bytes: u8,
+    /// Number of [`Fixup`]s.
+    pub fixups: u8,
+    /// Original bytes of the text at `start` that must be found there (= span).
+    pub original_bytes: u8,
+    /// Offset in the slot where the text jumps to.
+    pub jump_to: u8,
+    /// Offset in the slot of the entry id's place (0: none).
+    pub entry_id: u8,
+    /// Offset in the slot of the exit id's place (0: none).
+    pub exit_id: u8,
+    /// Offset in the slot of a rel32 that is wired from "first" to "next" once the callee is
+    /// instrumented (0: none).
+    pub wire: u8,
+    /// Unused.
+    pub reserved: u8,
+}
+
+/// A rel32 in a template that depends on where things lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fixup {
+    /// Offset of the rel32 in the slot.
+    pub position: u8,
+    /// Bytes from the rel32's start to the end of its instruction (4 or more).
+    pub to_end: u8,
+    /// `TO_*`.
+    pub kind: u8,
+    /// Unused.
+    pub reserved: u8,
+    /// For [`TO_TEXT`]: target as (signed) offset from `base_svma`. For [`TO_COMMON`]: the
+    /// routine's number.
+    pub value: i32,
+}
+
+/// [`Fixup::kind`]: an address of the module.
+pub const TO_TEXT: u8 = 1;
+/// [`Fixup::kind`]: a common routine.
+pub const TO_COMMON: u8 = 2;
+
+/// Common routine numbers.
+pub mod common {
+    /// Entry of a direct call whose callee is instrumented.
+    pub const ENTRY: i32 = 0;
+    /// Exit.
+    pub const EXIT: i32 = 1;
+    /// Entry of a call through a pointer; target above the return address; returns with `ret 8`.
+    pub const INDIRECT: i32 = 2;
+    /// Tail jump, direct.
+    pub const TAIL: i32 = 3;
+    /// Tail jump through a pointer; as INDIRECT.
+    pub const TAIL_INDIRECT: i32 = 4;
+    /// Entry of a direct call whose callee may not be instrumented yet.
+    pub const FIRST: i32 = 5;
+    /// The same for a direct tail jump.
+    pub const TAIL_FIRST: i32 = 6;
+    /// Entry of a special function.
+    pub const SPECIAL: i32 = 7;
+    /// Entry-only direct call: like TAIL, but the frame is the call's own.
+    pub const ENTRY_ONLY: i32 = 8;
+    /// The same when the callee may not be instrumented yet.
+    pub const ENTRY_ONLY_FIRST: i32 = 9;
+    /// Number of routines.
+    pub const COUNT: usize = 10;
+}
+
+const _: () = assert!(size_of::<PlanFunction>() == 16);
+const _: () = assert!(size_of::<PlanSite>() == 16);
+const _: () = assert!(size_of::<PlanSpecial>() == 24);
+const _: () = assert!(size_of::<Template>() == 8);
+const _: () = assert!(size_of::<Fixup>() == 8);
