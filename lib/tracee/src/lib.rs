@@ -1,1 +1,16 @@
-//! Launch, inject, detach: the only crate that touches another process.
+//! The only crate that touches another process: the shared arena, launching, injecting, and what
+//! /proc says of a process.
+//!
+//! ptrace is held for the exec stop alone. Injection is one SETREGS into a stub that finishes by
+//! itself (maps the arena and the agent, starts it, returns by rt_sigreturn): whatever happens to
+//! us afterwards, the program goes on as it was.
+
+pub mod arena;
+pub mod error;
+pub mod image;
+pub mod inject;
+pub mod launch;
+pub mod maps;
+pub mod ptrace;
+
+pub use error::TraceeError;

@@ -1,0 +1,266 @@
+//! The host's view of the shared arena.
+//!
+//! Gives typed access to the tables of `sptrace-wire`. Everything in here may change under our
+//! hands, since the tracee can write it: fields that both sides use are atomics, others are read
+//! once and checked.
+
+use crate::error::TraceeError;
+use sptrace_wire::control::*;
+use sptrace_wire::{MAGIC, VERSION};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Where the arena lies in every tracee: far from where the kernel, ld.so, the heap and the
+/// sanitizers put things.
+pub const ARENA_AVMA: u64 = 0x2a00_0000_0000;
+
+/// The mapped arena. Shared between the host's threads.
+pub struct Arena {
+    fd: OwnedFd,
+    base: *mut u8,
+    plans_used: AtomicU64,
+}
+
+// SAFETY: the mapping lives as long as the value; all shared fields are atomics or owned by one
+// side at a time by protocol (sptrace-wire).
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// How the host wants to record.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Number of chunks to record into.
+    pub chunks: u32,
+    /// Drop events when all chunks are full, instead of waiting.
+    pub drop_when_full: bool,
+    /// 0, or the depth below which nothing is instrumented.
+    pub depth_limit: u32,
+}
+
+impl Arena {
+    /// Makes the arena and its free list.
+    ///
+    /// # Errors
+    /// memfd_create, ftruncate or mmap failed.
+    pub fn new(options: ArenaOptions) -> Result<Self, TraceeError> {
+        // SAFETY: a constant name; the fd is ours.
+        let fd = unsafe {
+            let fd = libc::memfd_create(c"sptrace".as_ptr(), libc::MFD_CLOEXEC);
+            if fd < 0 {
+                return Err(TraceeError::last("memfd_create"));
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        // SAFETY: our own fd.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), ARENA_BYTES as i64) } != 0 {
+            return Err(TraceeError::last("ftruncate"));
+        }
+        // SAFETY: a fresh shared mapping of our own fd.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                ARENA_BYTES as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(TraceeError::last("mmap of the arena"));
+        }
+        let arena = Self { fd, base: base.cast(), plans_used: AtomicU64::new(PLANS_OFFSET) };
+        arena.prepare(options);
+        Ok(arena)
+    }
+
+    fn prepare(&self, options: ArenaOptions) {
+        let chunks = options.chunks.clamp(2, CHUNKS_MAX as u32);
+        let control = self.base.cast::<Control>();
+        // SAFETY: nobody else has the arena yet; the page is zero.
+        unsafe {
+            (*control).magic = MAGIC;
+            (*control).version = VERSION;
+            (*control).on_full = u32::from(options.drop_when_full);
+            (*control).depth_limit = options.depth_limit;
+            (*control).chunk_count = chunks;
+            (*control).pid = libc::getpid() as u32;
+        }
+        let c = self.control();
+        c.full_chunks.store(NONE, Ordering::Relaxed);
+        c.free_chunks.store(u64::from(NONE), Ordering::Relaxed);
+        c.host_state.store(HOST_RECORDING, Ordering::Relaxed);
+        for i in (0..chunks).rev() {
+            self.free_chunk(i);
+        }
+    }
+
+    /// The control block.
+    pub fn control(&self) -> &Control {
+        // SAFETY: lies at the start of the arena; shared by atomics.
+        unsafe { &*self.base.add(CONTROL_OFFSET as usize).cast::<Control>() }
+    }
+
+    /// Question slot `i` (below [`QUESTIONS`]).
+    pub fn question(&self, i: usize) -> &Question {
+        assert!(i < QUESTIONS);
+        // SAFETY: within the arena.
+        unsafe { &*self.base.add(QUESTIONS_OFFSET as usize).cast::<Question>().add(i) }
+    }
+
+    /// Stream entry `i` (below [`STREAMS`]).
+    pub fn stream(&self, i: usize) -> &Stream {
+        assert!(i < STREAMS);
+        // SAFETY: within the arena.
+        unsafe { &*self.base.add(STREAMS_OFFSET as usize).cast::<Stream>().add(i) }
+    }
+
+    /// Chunk entry `i` (below [`CHUNKS_MAX`]).
+    pub fn chunk(&self, i: u32) -> &Chunk {
+        assert!((i as usize) < CHUNKS_MAX);
+        // SAFETY: within the arena.
+        unsafe { &*self.base.add(CHUNKS_OFFSET as usize).cast::<Chunk>().add(i as usize) }
+    }
+
+    /// The words of chunk `i`.
+    pub fn words(&self, i: u32) -> &[AtomicU64] {
+        assert!((i as usize) < CHUNKS_MAX);
+        // SAFETY: within the arena, aligned; relaxed loads of words the tracee may be writing.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.base.add(chunk_offset(i) as usize).cast::<AtomicU64>(),
+                CHUNK_BYTES as usize / 8,
+            )
+        }
+    }
+
+    /// Zeroes a chunk and gives it back to the agents.
+    pub fn recycle(&self, i: u32) {
+        assert!((i as usize) < CHUNKS_MAX);
+        // SAFETY: the chunk is ours: it was taken from the full list or its thread is gone.
+        unsafe {
+            self.base.add(chunk_offset(i) as usize).write_bytes(0, CHUNK_BYTES as usize);
+        }
+        self.free_chunk(i);
+        let freed = &self.control().chunks_freed;
+        freed.fetch_add(1, Ordering::Release);
+        futex_wake(freed, i32::MAX);
+    }
+
+    fn free_chunk(&self, i: u32) {
+        let head = &self.control().free_chunks;
+        let mut old = head.load(Ordering::Relaxed);
+        loop {
+            self.chunk(i).next.store(old as u32, Ordering::Relaxed);
+            let new = ((old >> 32).wrapping_add(1) << 32) | u64::from(i);
+            match head.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Takes all full chunks, oldest first.
+    pub fn take_full(&self) -> Vec<u32> {
+        let mut at = self.control().full_chunks.swap(NONE, Ordering::Acquire);
+        let mut out = Vec::new();
+        while (at as usize) < CHUNKS_MAX && out.len() < CHUNKS_MAX {
+            out.push(at);
+            at = self.chunk(at).next.load(Ordering::Relaxed);
+        }
+        out.reverse();
+        out
+    }
+
+    /// Puts bytes into the plan region; gives their offset, or None when it is full.
+    pub fn add_plan(&self, bytes: &[u8]) -> Option<u64> {
+        let size = (bytes.len() as u64 + 4095) & !4095;
+        let at = self.plans_used.fetch_add(size, Ordering::Relaxed);
+        if at + size > PLANS_OFFSET + PLANS_BYTES {
+            return None;
+        }
+        self.write(at, bytes);
+        Some(at)
+    }
+
+    /// Writes bytes that no tracee reads yet.
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= ARENA_BYTES);
+        // SAFETY: within the arena; the region is not yet in use (the caller's duty).
+        unsafe {
+            self.base.add(offset as usize).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
+    /// Path by which a tracee opens the arena.
+    pub fn path(&self) -> String {
+        // SAFETY: no arguments.
+        let pid = unsafe { libc::getpid() };
+        format!("/proc/{pid}/fd/{}", self.fd.as_raw_fd())
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, not used after.
+        unsafe { libc::munmap(self.base.cast(), ARENA_BYTES as usize) };
+    }
+}
+
+/// Wakes waiters on a word of the arena.
+pub fn futex_wake(word: &AtomicU32, count: i32) {
+    // SAFETY: FUTEX_WAKE on a mapped word.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
+}
+
+/// Waits at most `timeout_ms` while the word is `expected`.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ms / 1000) as i64,
+        tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64,
+    };
+    // SAFETY: FUTEX_WAIT on a mapped word.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const timeout)
+    };
+}
+
+/// Makes `word` tell of the calling thread's death: registers a robust list with this one futex
+/// (get_robust_list(2)); the kernel sets FUTEX_OWNER_DIED in it when the thread ends.
+pub struct Liveness {
+    _list: Box<RobustList>,
+}
+
+#[repr(C)]
+struct RobustList {
+    next: *const u8,
+    futex_offset: i64,
+    pending: *const u8,
+    node: *const u8,
+}
+
+impl Liveness {
+    /// For the calling thread, which must not use robust mutexes of its own. The entry and the
+    /// futex need a fixed distance: the list node lies in the arena too.
+    pub fn register(arena: &Arena) -> Self {
+        let word = arena.control().host_alive.as_ptr();
+        // The node: eight bytes in the last part of the control pages that no structure uses.
+        let node = arena.base.wrapping_add(0x1ff0).cast::<*const u8>();
+        let mut list = Box::new(RobustList {
+            next: node.cast(),
+            futex_offset: word as i64 - node as i64,
+            pending: std::ptr::null(),
+            node: std::ptr::null(),
+        });
+        // SAFETY: the word holds our tid, the circular list has one node that points back to the
+        // head, and the head lives as long as this value.
+        unsafe {
+            let tid = libc::syscall(libc::SYS_gettid) as u32;
+            arena.control().host_alive.store(tid, Ordering::Release);
+            *node = (&raw mut *list).cast();
+            libc::syscall(libc::SYS_set_robust_list, &raw mut *list, 24usize);
+        }
+        Self { _list: list }
+    }
+}

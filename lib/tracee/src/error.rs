@@ -1,0 +1,33 @@
+//! What can go wrong with another process, by cause.
+
+/// Cause of a failure; the caller says what it was trying to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceeError {
+    /// A system call on our side or on the tracee's memory.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The command could not be executed; errno of execve.
+    #[error("{0}")]
+    Exec(std::io::Error),
+    /// The embedded agent image is not what we built.
+    #[error("the embedded agent image is broken: {0}")]
+    Image(&'static str),
+    /// The process has no place for the arena or the stub.
+    #[error("no room in the process: {0}")]
+    NoRoom(&'static str),
+    /// The process ended meanwhile.
+    #[error("the process ended")]
+    Gone,
+}
+
+impl TraceeError {
+    /// The last system error, with what was tried.
+    pub fn last(what: &'static str) -> Self {
+        Self::System { what, source: std::io::Error::last_os_error() }
+    }
+}
