@@ -1,1 +1,24 @@
 //! Loaded objects: symbols, PLT, unwind ranges, build ids.
+//!
+//! Bytes of an ELF file in, values out: no I/O, no instructions beyond the shape of a PLT stub. The
+//! files are hostile until proven otherwise.
+#![forbid(unsafe_code)]
+
+mod dynamic;
+mod error;
+mod lsda;
+mod object;
+mod plt;
+mod relocations;
+mod sections;
+mod space;
+mod symbols;
+mod unwind;
+
+pub use error::ImageError;
+pub use object::{Object, ObjectKind};
+pub use plt::PltStub;
+pub use relocations::CodePointer;
+pub use space::{CodeRange, Segment, Space};
+pub use symbols::{Symbol, SymbolKind};
+pub use unwind::{Fde, Unwind};

@@ -1,0 +1,177 @@
+//! What the analysis of one image gives: functions, sites, links, a summary.
+//!
+//! Everything is stated in [`Svma`]s of the analysed file. Functions are disjoint ranges sorted by
+//! entry; each owns a contiguous run of `Analysis::sites` and of `Analysis::links`. A site is an
+//! instruction that hands control to another function; whether it can be patched is for others to
+//! decide. Knows nothing of ELF, decoding or processes.
+
+use sptrace_addr::Svma;
+
+/// Result of [`crate::analyze`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// Sorted by entry, no overlap.
+    pub functions: Vec<Function>,
+    /// Grouped by function in the order of `functions`, sorted by address within one.
+    pub sites: Vec<Site>,
+    /// Indexes into `functions`, grouped by the function that links.
+    pub links: Vec<u32>,
+    /// Counts over the whole image.
+    pub summary: Summary,
+}
+
+impl Analysis {
+    /// The sites of a function.
+    pub fn sites_of(&self, function: &Function) -> &[Site] {
+        let first = function.first_site as usize;
+        self.sites.get(first..first + function.site_count as usize).unwrap_or(&[])
+    }
+
+    /// Indexes of the functions whose code `function` reaches by plain jumps.
+    pub fn links_of(&self, function: &Function) -> &[u32] {
+        let first = function.first_link as usize;
+        self.links.get(first..first + usize::from(function.link_count)).unwrap_or(&[])
+    }
+
+    /// Index of the function whose range holds `svma`.
+    pub fn function_at(&self, svma: Svma) -> Option<usize> {
+        let after = self.functions.partition_point(|f| f.entry <= svma);
+        let index = after.checked_sub(1)?;
+        (svma < self.functions[index].end).then_some(index)
+    }
+}
+
+/// One contiguous range of code with one start: a function, or a part of one kept elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// First instruction.
+    pub entry: Svma,
+    /// End of the range, exclusive.
+    pub end: Svma,
+    /// Index of the first of its sites in `Analysis::sites`.
+    pub first_site: u32,
+    /// How many sites it has.
+    pub site_count: u32,
+    /// Index of the first of its links in `Analysis::links`.
+    pub first_link: u32,
+    /// How many links it has.
+    pub link_count: u16,
+    /// What is known of it.
+    pub flags: FunctionFlags,
+}
+
+/// Bit set over a [`Function`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FunctionFlags(pub u16);
+
+impl FunctionFlags {
+    /// An FDE covers its entry.
+    pub const HAS_UNWIND: Self = Self(1);
+    /// It touches memory below the stack pointer.
+    pub const RED_ZONE: Self = Self(1 << 1);
+    /// It is only reached as a part of other functions.
+    pub const COLD_PART: Self = Self(1 << 2);
+    /// It never returns.
+    pub const NO_RETURN: Self = Self(1 << 3);
+    /// It has an indirect jump that is neither a resolved table nor a tail call, or its code could
+    /// not be followed everywhere: leaders may be missing.
+    pub const UNRESOLVED_JUMPS: Self = Self(1 << 4);
+
+    /// All bits of `other` are set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Sets the bits of `other`.
+    pub fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// How a site hands over control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum SiteKind {
+    /// `call rel32`.
+    CallDirect = 0,
+    /// `call r/m64`.
+    CallIndirect = 1,
+    /// `jmp rel32` or `jmp rel8` to another function's entry or a PLT stub.
+    TailDirect = 2,
+    /// `jcc` to another function's entry or a PLT stub.
+    TailConditional = 3,
+    /// `jmp r/m64` that leaves the function.
+    TailIndirect = 4,
+}
+
+/// An instruction that hands control to another function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Site {
+    /// The instruction.
+    pub address: Svma,
+    /// Its length in bytes, prefixes included, at most 15.
+    pub length: u8,
+    /// How it hands over control.
+    pub kind: SiteKind,
+    /// Direct target, or 0.
+    pub target: Svma,
+    /// GOT slot that a direct site's PLT stub jumps through; for `call/jmp [rip+x]` the slot x;
+    /// else 0.
+    pub got_slot: Svma,
+    /// Lowest address, at most 15 bytes before `address`, from which whole plain instructions of the
+    /// same basic block lead to the site; `address` itself when there is none.
+    pub window_start: Svma,
+    /// What is known of it.
+    pub flags: SiteFlags,
+}
+
+impl Site {
+    /// Bytes from the window's start to the end of the instruction.
+    pub fn window_bytes(&self) -> u64 {
+        self.address.0 - self.window_start.0 + u64::from(self.length)
+    }
+}
+
+/// Bit set over a [`Site`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SiteFlags(pub u8);
+
+impl SiteFlags {
+    /// The callee does not return: the code after the site is not reached from it.
+    pub const NO_RETURN_CALLEE: Self = Self(1);
+    /// The target of a tail is certainly a function's entry.
+    pub const SURE_ENTRY: Self = Self(1 << 1);
+    /// A call whose target takes the return address off the stack or rewrites it at once.
+    pub const CALL_NEXT_POP: Self = Self(1 << 2);
+    /// The memory operand is based on rsp.
+    pub const RSP_OPERAND: Self = Self(1 << 3);
+    /// The function has unresolved jumps: bytes before the site may be jump targets.
+    pub const LEADER_SUSPECT: Self = Self(1 << 4);
+
+    /// All bits of `other` are set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Sets the bits of `other`.
+    pub fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Counts over one image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes of executable sections, PLT left out.
+    pub text_bytes: u64,
+    /// Instructions reached.
+    pub instructions: u64,
+    /// Basic blocks reached.
+    pub blocks: u64,
+    /// Indirect jumps resolved to a table.
+    pub jump_tables: u64,
+    /// Indirect jumps that are neither a resolved table nor a tail call.
+    pub unresolved_jumps: u64,
+    /// Sites left out because a leader lies inside the instruction.
+    pub overlapped_sites: u64,
+    /// Paths given up at bytes that are no instruction, or at the end of the code.
+    pub broken_paths: u64,
+}

@@ -1,0 +1,272 @@
+//! One ELF image for x86-64: everything the code analysis asks of the file.
+//!
+//! Is given the bytes of the file and borrows them; does no I/O. Offsets and counts are checked
+//! here or in the readers beside it, so that a hostile file gives an error or a poorer object,
+//! never a panic. Knows nothing of instructions.
+
+use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::header::{
+    EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, ET_CORE, ET_DYN, ET_EXEC, ET_REL,
+};
+use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_INTERP, PT_NOTE};
+use goblin::elf::{Elf, Header, ProgramHeader};
+use sptrace_addr::Svma;
+
+use crate::dynamic::{DynamicInfo, read_dynamic};
+use crate::error::ImageError;
+use crate::plt::{PltStub, find_stubs};
+use crate::relocations::{CodePointer, read_relocations};
+use crate::sections::{Section, read_sections, string_at};
+use crate::space::{CodeRange, Space};
+use crate::symbols::{Symbol, read_symbols};
+use crate::unwind::Unwind;
+
+/// How the image may be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// ET_EXEC: at its stated addresses.
+    Fixed,
+    /// ET_DYN: a PIE or a shared library, at any bias.
+    Relocatable,
+}
+
+/// A parsed image.
+#[derive(Debug, Clone)]
+pub struct Object<'data> {
+    /// How it may be loaded.
+    pub kind: ObjectKind,
+    /// Where execution begins; 0 for most libraries.
+    pub entry: Svma,
+    /// Bytes by address.
+    pub space: Space<'data>,
+    /// Executable sections, or executable segments without section headers; sorted, disjoint.
+    pub code_ranges: Vec<CodeRange<'data>>,
+    /// NT_GNU_BUILD_ID, empty when absent.
+    pub build_id: &'data [u8],
+    /// DT_NEEDED, in order.
+    pub needed: Vec<&'data str>,
+    /// PT_INTERP.
+    pub interpreter: Option<&'data str>,
+    /// Names for code, sorted by address then name.
+    pub symbols: Vec<Symbol<'data>>,
+    /// Data words that will hold addresses of code, sorted by slot.
+    pub code_pointers: Vec<CodePointer>,
+    /// PLT stubs, sorted.
+    pub plt_stubs: Vec<PltStub<'data>>,
+    /// GOT slots and the symbols that fill them, sorted by slot.
+    pub slot_names: Vec<(Svma, &'data str)>,
+    /// DT_INIT, DT_FINI and the words of their arrays that the file holds.
+    pub start_functions: Vec<Svma>,
+    /// FDEs and landing pads.
+    pub unwind: Unwind<'data>,
+}
+
+impl<'data> Object<'data> {
+    /// Parses the bytes of an ELF file.
+    ///
+    /// # Errors
+    /// See [`ImageError`]: not an x86-64 executable or shared object, or headers outside the file.
+    pub fn parse(bytes: &'data [u8]) -> Result<Self, ImageError> {
+        let (header, kind) = read_header(bytes)?;
+        let ctx = Ctx::new(Container::Big, Endian::Little);
+        let headers = read_program_headers(bytes, &header, ctx)?;
+        let space = Space::new(bytes, &headers);
+        let sections = read_sections(bytes, &header, ctx);
+        let code_ranges = space.code_ranges(&sections);
+        if code_ranges.is_empty() {
+            return Err(ImageError::NoCode);
+        }
+        let is_code = |svma: Svma| range_at(&code_ranges, svma).is_some();
+        let dynamic = read_dynamic(bytes, &headers, ctx, &space);
+        let (symbols, by_index) = read_symbols(&sections, &dynamic, &space, ctx, &is_code);
+        let relocations =
+            read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
+        let plt_stubs = find_stubs(&code_ranges, &relocations.slots, &symbols);
+        let slot_names = relocations.slot_names();
+        let unwind = read_unwind(&sections, &headers, &space, &is_code);
+        let start_functions = start_functions(&dynamic, &sections, &space, &is_code);
+        Ok(Self {
+            kind,
+            entry: Svma(header.e_entry),
+            build_id: find_build_id(bytes, &headers).unwrap_or(&[]),
+            interpreter: headers
+                .iter()
+                .find(|h| h.p_type == PT_INTERP)
+                .and_then(|h| string_at(file_bytes(bytes, h)?, 0)),
+            needed: dynamic.needed,
+            space,
+            symbols,
+            code_pointers: relocations.code_pointers,
+            plt_stubs,
+            slot_names,
+            start_functions,
+            unwind,
+            code_ranges,
+        })
+    }
+
+    /// The code range that holds `svma`.
+    pub fn code_range_at(&self, svma: Svma) -> Option<&CodeRange<'data>> {
+        range_at(&self.code_ranges, svma)
+    }
+
+    /// Code bytes from `svma` to the end of its range.
+    pub fn code_from(&self, svma: Svma) -> Option<&'data [u8]> {
+        let range = self.code_range_at(svma)?;
+        range.bytes.get((svma.0 - range.start.0) as usize..)
+    }
+
+    /// The PLT stub at `svma`.
+    pub fn plt_stub_at(&self, svma: Svma) -> Option<&PltStub<'data>> {
+        let index = self.plt_stubs.binary_search_by_key(&svma, |s| s.stub).ok()?;
+        self.plt_stubs.get(index)
+    }
+
+    /// Symbol that fills the GOT slot at `slot`.
+    pub fn slot_name(&self, slot: Svma) -> Option<&'data str> {
+        let index = self.slot_names.binary_search_by_key(&slot, |s| s.0).ok()?;
+        Some(self.slot_names[index].1)
+    }
+
+    /// Lowest loaded address.
+    pub fn lowest_svma(&self) -> Svma {
+        self.space.segments().first().map_or(Svma(0), |s| s.svma)
+    }
+}
+
+fn range_at<'a, 'data>(ranges: &'a [CodeRange<'data>], svma: Svma) -> Option<&'a CodeRange<'data>> {
+    let after = ranges.partition_point(|r| r.start <= svma);
+    let range = &ranges[after.checked_sub(1)?];
+    (svma < range.end()).then_some(range)
+}
+
+fn read_header(bytes: &[u8]) -> Result<(Header, ObjectKind), ImageError> {
+    if bytes.is_empty() {
+        return Err(ImageError::Empty);
+    }
+    if !bytes.starts_with(ELFMAG) {
+        return Err(ImageError::NotElf);
+    }
+    let class = *bytes.get(EI_CLASS).ok_or(ImageError::Truncated("the ELF header"))?;
+    let data = *bytes.get(EI_DATA).ok_or(ImageError::Truncated("the ELF header"))?;
+    if class != ELFCLASS64 {
+        return Err(ImageError::Not64Bit);
+    }
+    if data != ELFDATA2LSB {
+        return Err(ImageError::BigEndian);
+    }
+    if bytes.len() < 64 {
+        return Err(ImageError::Truncated("the ELF header"));
+    }
+    let header = Elf::parse_header(bytes).map_err(|_| ImageError::Malformed("the ELF header"))?;
+    if header.e_machine != EM_X86_64 {
+        return Err(ImageError::OtherMachine(header.e_machine));
+    }
+    let kind = match header.e_type {
+        ET_EXEC => ObjectKind::Fixed,
+        ET_DYN => ObjectKind::Relocatable,
+        ET_REL => return Err(ImageError::OtherType("relocatable object")),
+        ET_CORE => return Err(ImageError::OtherType("core file")),
+        _ => return Err(ImageError::OtherType("unknown")),
+    };
+    Ok((header, kind))
+}
+
+fn read_program_headers(
+    bytes: &[u8],
+    header: &Header,
+    ctx: Ctx,
+) -> Result<Vec<ProgramHeader>, ImageError> {
+    let offset = usize::try_from(header.e_phoff)
+        .ok()
+        .filter(|offset| *offset < bytes.len())
+        .ok_or(ImageError::Truncated("the program header table"))?;
+    if header.e_phentsize != 56 {
+        return Err(ImageError::Malformed("program headers of a wrong size"));
+    }
+    let headers = ProgramHeader::parse(bytes, offset, usize::from(header.e_phnum), ctx)
+        .map_err(|_| ImageError::Truncated("the program header table"))?;
+    let code = headers.iter().filter(|h| h.p_type == 1 && h.is_executable());
+    for h in code {
+        let end = h.p_offset.checked_add(h.p_filesz);
+        if end.is_none_or(|end| end > bytes.len() as u64) {
+            return Err(ImageError::Truncated("an executable segment"));
+        }
+    }
+    Ok(headers)
+}
+
+fn file_bytes<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<&'data [u8]> {
+    let start = usize::try_from(header.p_offset).ok()?;
+    let end = start.checked_add(usize::try_from(header.p_filesz).ok()?)?;
+    file.get(start..end)
+}
+
+/// Notes are name size, descriptor size, type, then both padded to 4.
+fn find_build_id<'data>(file: &'data [u8], headers: &[ProgramHeader]) -> Option<&'data [u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    for header in headers.iter().filter(|h| h.p_type == PT_NOTE).take(64) {
+        let Some(mut notes) = file_bytes(file, header) else { continue };
+        while let Some((head, rest)) = notes.split_at_checked(12) {
+            let word = |at: usize| {
+                head[at..at + 4].iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte))
+            };
+            let (name_bytes, descriptor_bytes) = (word(0) as usize, word(4) as usize);
+            let Some((name, rest)) = rest.split_at_checked(name_bytes.next_multiple_of(4)) else {
+                break;
+            };
+            let Some(descriptor) = rest.get(..descriptor_bytes) else { break };
+            if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+                return Some(descriptor);
+            }
+            notes = rest.get(descriptor_bytes.next_multiple_of(4)..).unwrap_or(&[]);
+        }
+    }
+    None
+}
+
+fn read_unwind<'data>(
+    sections: &[Section<'data>],
+    headers: &[ProgramHeader],
+    space: &Space<'data>,
+    is_code: &dyn Fn(Svma) -> bool,
+) -> Unwind<'data> {
+    let by_section = sections
+        .iter()
+        .find(|s| s.name == ".eh_frame" && s.is_loaded() && !s.bytes.is_empty())
+        .map(|s| (s.svma, s.bytes));
+    let by_header = || {
+        let header = headers.iter().find(|h| h.p_type == PT_GNU_EH_FRAME)?;
+        let bytes = space.bytes_from(Svma(header.p_vaddr))?;
+        let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr);
+        let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian).parse(&bases, 8).ok()?;
+        let svma = Svma(parsed.eh_frame_ptr().pointer());
+        Some((svma, space.bytes_from(svma)?))
+    };
+    let (svma, bytes) = by_section.or_else(by_header).unwrap_or((Svma(0), &[]));
+    Unwind::read(bytes, svma, space, is_code)
+}
+
+/// In a fixed image the arrays hold addresses that no relocation states.
+fn start_functions(
+    dynamic: &DynamicInfo<'_>,
+    sections: &[Section<'_>],
+    space: &Space<'_>,
+    is_code: &dyn Fn(Svma) -> bool,
+) -> Vec<Svma> {
+    let arrays = sections
+        .iter()
+        .filter(|s| matches!(s.name, ".init_array" | ".fini_array" | ".preinit_array"))
+        .map(|s| (s.svma, s.size_bytes))
+        .chain([dynamic.init_array, dynamic.fini_array]);
+    let code = sections.iter().filter(|s| matches!(s.name, ".init" | ".fini")).map(|s| s.svma);
+    let mut found: Vec<_> = [dynamic.init, dynamic.fini].into_iter().chain(code).collect();
+    for (svma, size_bytes) in arrays {
+        let words = space.bytes_at(svma, size_bytes).unwrap_or(&[]).chunks_exact(8);
+        found.extend(words.filter_map(|w| Some(Svma(u64::from_le_bytes(w.try_into().ok()?)))));
+    }
+    found.retain(|svma| is_code(*svma));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
