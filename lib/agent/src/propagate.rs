@@ -70,7 +70,11 @@ pub unsafe fn reach_locked(target: u64) -> Reach {
             crate::process::check_module(m);
         }
         let Some(i) = function_at(m, target) else {
-            count_hole(hole::UNKNOWN_ENTRY);
+            let offset = target.wrapping_sub((*m).base);
+            let h = header(m);
+            if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
+                count_hole(hole::UNKNOWN_ENTRY);
+            }
             return Reach::Ready;
         };
         if *(*m).functions.add(i) != INSTRUMENTED {
@@ -139,9 +143,13 @@ unsafe fn instrument(m: *mut Module, first: usize) {
             let f = &*functions(m).add(i as usize);
             if f.flags & FN_MUTED == 0 {
                 let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-                for s in 0..f.site_count as u32 {
-                    if f.first_site + s < h.sites {
-                        site(m, &*sites.add((f.first_site + s) as usize), &mut batch);
+                let tails_only = f.flags & FN_RESOLVER != 0 && crate::state::control().loader == 0;
+                for k in 0..f.site_count as u32 {
+                    if f.first_site + k < h.sites {
+                        let s = &*sites.add((f.first_site + k) as usize);
+                        if !tails_only || s.flags & SITE_TAIL != 0 {
+                            site(m, s, &mut batch);
+                        }
                     }
                 }
                 let links = (*m).plan.add(h.links_offset as usize) as *const u32;
@@ -203,13 +211,32 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
                 }
             },
         };
-        let opcode = if s.flags & SITE_KEEP_CALL != 0 { 0xe8 } else { 0xe9 };
+        let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
+            0 => 0xe9,
+            SITE_KEEP_CALL => 0xe8,
+            _ => *(at as *const u8),
+        };
         let patched_at = at + if s.flags & SITE_KEEP_CALL != 0 { s.span as u64 - 5 } else { 0 };
         if let Some(c) = control().patched.get(s.tactic as usize) {
             c.fetch_add(1, Ordering::Relaxed);
         }
         let nops = (patched_at - at) as u8;
         batch.add(patched_at, opcode, jump_to, nops);
+    }
+}
+
+/// ld.so's lazy resolvers are patched before the program runs: the first call through a lazy slot
+/// goes to the resolver, which jumps to the function.
+pub unsafe fn instrument_resolvers(m: *mut Module) {
+    // SAFETY: the lock is held.
+    unsafe {
+        for i in 0..header(m).functions as usize {
+            if (*functions(m).add(i)).flags & FN_RESOLVER != 0
+                && *(*m).functions.add(i) != INSTRUMENTED
+            {
+                instrument(m, i);
+            }
+        }
     }
 }
 

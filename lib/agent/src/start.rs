@@ -8,11 +8,11 @@ use sptrace_wire::control::Control;
 use sptrace_wire::control::hole;
 
 /// Takes up work. `entry` is the address where the program will begin (its own entry point, or
-/// ld.so's). Every failure leaves the program untouched.
+/// ld.so's); `loader_entry`: ld.so's entry, or 0 without ld.so. Every failure leaves the program untouched.
 ///
 /// # Safety
 /// `arena` is mapped as `sptrace-wire` says; called once.
-pub unsafe fn start(arena: *mut u8, entry: u64) {
+pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
     // SAFETY: nobody else runs yet.
     unsafe {
         let c = &*(arena as *const Control);
@@ -40,6 +40,15 @@ pub unsafe fn start(arena: *mut u8, entry: u64) {
             return;
         }
         c.agent_state.store(1, Ordering::Release);
+        if loader_entry != 0 {
+            let loader = crate::module::find(loader_entry);
+            if !loader.is_null() && !(*loader).plan.is_null() {
+                propagate::instrument_resolvers(loader);
+            }
+            if c.loader != 0 {
+                propagate::reach(hot, loader_entry);
+            }
+        }
         propagate::reach(hot, entry);
     }
 }

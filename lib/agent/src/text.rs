@@ -27,6 +27,13 @@ struct Write {
     nops: u8,
 }
 
+impl Write {
+    /// The write begins where an instruction begins: a guard can stand there.
+    fn guardable(&self) -> bool {
+        matches!(self.bytes[0], 0xe8 | 0xe9)
+    }
+}
+
 static mut WRITES: [Write; BATCH] = [Write { at: 0, bytes: [0; 5], nops: 0 }; BATCH];
 
 /// Writes waiting; one batch at a time, under the propagation lock.
@@ -119,9 +126,7 @@ unsafe fn with_threads(writes: *const Write, n: usize) {
         let mut guarded = 0;
         for k in 0..n {
             let w = &*writes.add(k);
-            if w.nops != 0 {
-                count_hole(hole::STRADDLES);
-            } else if w.at & 7 <= 3 {
+            if w.at & 7 <= 3 && w.nops == 0 {
                 let word = (w.at & !7) as *mut u64;
                 let mut bytes = word.read_volatile().to_le_bytes();
                 for (b, byte) in w.bytes.iter().enumerate() {
@@ -130,13 +135,15 @@ unsafe fn with_threads(writes: *const Write, n: usize) {
                     }
                 }
                 word.write_volatile(u64::from_le_bytes(bytes));
-            } else if w.at & 63 == 63 {
+            } else if w.nops != 0 || w.at & 63 == 63 || !w.guardable() {
                 count_hole(hole::STRADDLES);
             } else {
                 guarded += 1;
             }
         }
-        let is_guarded = |w: &Write| w.nops == 0 && w.at & 7 > 3 && w.at & 63 != 63;
+        let is_guarded = |w: &Write| {
+            w.nops == 0 && w.at & 7 > 3 && w.at & 63 != 63 && w.guardable()
+        };
         if guarded == 0 {
             return;
         }

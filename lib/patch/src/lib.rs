@@ -1,1 +1,15 @@
 //! Chooses a tactic for each call site and builds the plan for the agent.
+//!
+//! Given an image and its analysis; gives the bytes of a plan (`sptrace-wire`), position-independent
+//! and therefore kept in the cache beside the analysis. Writes to no process and knows no address
+//! of one.
+#![forbid(unsafe_code)]
+
+pub mod build_plan;
+pub mod read_plan;
+pub mod special;
+pub mod tactic;
+pub mod template;
+
+pub use build_plan::build_plan;
+pub use tactic::{Refusal, Tactic, Verdict};

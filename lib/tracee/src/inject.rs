@@ -64,6 +64,7 @@ sptrace_stub_start:
     jz 5f
     mov rdi, [rip+1f]
     mov rsi, [rip+8f]
+    mov rdx, [rip+8f+8]
     call [rip+7f]
 5:  mov eax, 15
     syscall
@@ -72,7 +73,7 @@ sptrace_stub_start:
 1:  .quad 0, 0
 2:  .fill 12, 8, 0
 7:  .quad 0
-8:  .quad 0
+8:  .quad 0, 0
 9:
 sptrace_stub_end:
     .globl sptrace_stub_data
@@ -88,10 +89,10 @@ unsafe extern "C" {
     static sptrace_stub_data: u8;
 }
 
-/// Words of data before the path: arena (2), segments (12), start, entry.
-const DATA_WORDS: usize = 16;
+/// Words of data before the path: arena (2), segments (12), start, entries (2).
+const DATA_WORDS: usize = 17;
 
-fn stub(arena: &Arena, image: &AgentImage, entry: u64) -> Vec<u8> {
+fn stub(arena: &Arena, image: &AgentImage, entries: [u64; 2]) -> Vec<u8> {
     let start = &raw const sptrace_stub_start;
     let bytes = &raw const sptrace_stub_end as usize - start as usize;
     // SAFETY: the symbols delimit bytes of our own image.
@@ -101,7 +102,7 @@ fn stub(arena: &Arena, image: &AgentImage, entry: u64) -> Vec<u8> {
     for s in &image.segments {
         words.extend([IMAGE_AVMA + s.offset, s.bytes, s.prot, IMAGE_OFFSET + s.offset]);
     }
-    words.extend([image.start_avma, entry]);
+    words.extend([image.start_avma, entries[0], entries[1]]);
     assert!(words.len() == DATA_WORDS && code.len() == data + DATA_WORDS * 8);
     code.truncate(data);
     code.extend(words.iter().flat_map(|w| w.to_le_bytes()));
@@ -143,12 +144,18 @@ fn place_for_stub(
     Ok(at)
 }
 
-/// Injects into the stopped process `pid`, whose program will begin at `entry`, and lets it go.
+/// Injects into the stopped process `pid`, and lets it go. `entries`: where its program will begin,
+/// and where ld.so begins or 0.
 /// On an error the process is untouched and still stopped.
 ///
 /// # Errors
 /// No room, or the process is gone.
-pub fn inject(pid: u32, arena: &Arena, image: &AgentImage, entry: u64) -> Result<(), TraceeError> {
+pub fn inject(
+    pid: u32,
+    arena: &Arena,
+    image: &AgentImage,
+    entries: [u64; 2],
+) -> Result<(), TraceeError> {
     let maps = maps::read(pid)?;
     if !maps::is_free(&maps, IMAGE_AVMA, IMAGE_BYTES) || !maps::is_free(&maps, ARENA_AVMA, ARENA_BYTES) {
         return Err(TraceeError::NoRoom("the arena's place is taken"));
@@ -165,7 +172,7 @@ pub fn inject(pid: u32, arena: &Arena, image: &AgentImage, entry: u64) -> Result
     };
     let mut regs = ptrace::registers(pid)?;
     let frame = signal_frame(&regs, ptrace::signal_mask(pid)?);
-    let code = stub(arena, image, entry);
+    let code = stub(arena, image, entries);
     let at = place_for_stub(&memory, &maps, code.len())?;
     // Below the red zone, aligned so that the stub may call.
     let frame_at = (regs.rsp - 128 - frame.len() as u64) & !63;

@@ -63,6 +63,10 @@ pub struct PlanHeader {
     pub blob_offset: u32,
     /// Offset from `base_svma` of the program's entry point, or 0.
     pub entry: u32,
+    /// PLT stubs: first svma offset. A lazily bound slot points in here at first.
+    pub plt_start: u32,
+    /// PLT stubs: end svma offset.
+    pub plt_end: u32,
     /// Unused.
     pub reserved: u32,
 }
@@ -91,6 +95,10 @@ pub const FN_RETURN_ADDRESS: u8 = 1;
 pub const FN_MUTED: u8 = 2;
 /// [`PlanFunction::flags`]: recording starts here (filter `-F`).
 pub const FN_ROOT: u8 = 4;
+
+/// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
+/// from the start; its other sites only when the loader's work is wanted.
+pub const FN_RESOLVER: u8 = 8;
 
 /// One call site or tail jump, patched or refused.
 #[repr(C)]
@@ -127,6 +135,8 @@ pub const SITE_INDIRECT: u8 = 2;
 pub const SITE_ENTRY_ONLY: u8 = 4;
 /// The text keeps a `call` opcode (to the slot), so that the return address is pushed natively.
 pub const SITE_KEEP_CALL: u8 = 8;
+/// The text keeps its opcode byte at `start` (the second byte of `jcc rel32`).
+pub const SITE_KEEP_OPCODE: u8 = 16;
 
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;

@@ -1,0 +1,354 @@
+//! Builds the plan of a module: functions, sites with their slots, templates, special functions.
+
+use std::collections::HashSet;
+
+use sptrace_addr::Svma;
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
+use sptrace_image::Object;
+use sptrace_wire::plan::*;
+
+use crate::special;
+use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
+use crate::template::Builder;
+
+struct PlanBuilder<'a> {
+    object: &'a Object<'a>,
+    analysis: &'a Analysis,
+    base: Svma,
+    reads_return: HashSet<u64>,
+    functions: Vec<PlanFunction>,
+    sites: Vec<PlanSite>,
+    links: Vec<u32>,
+    specials: Vec<PlanSpecial>,
+    blob: Vec<u8>,
+    area_used: u32,
+}
+
+/// The plan of a module.
+pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let mut b = PlanBuilder {
+        object,
+        analysis,
+        base: Svma(object.lowest_svma().0 & !4095),
+        reads_return: object
+            .symbols
+            .iter()
+            .filter(|s| special::reads_return(s.name))
+            .map(|s| s.svma.0)
+            .collect(),
+        functions: Vec::with_capacity(analysis.functions.len()),
+        sites: Vec::with_capacity(analysis.sites.len()),
+        links: Vec::new(),
+        specials: Vec::new(),
+        blob: Vec::new(),
+        area_used: SLOTS_START,
+    };
+    let unwinder: HashSet<u64> = object
+        .symbols
+        .iter()
+        .filter(|s| special::is_unwinder(s.name))
+        .map(|s| s.svma.0)
+        .collect();
+    let is_loader = is_loader(object);
+    // libgcc_s: everything in it is the unwinder or reached from it.
+    let all_unwinder = object.symbols.iter().any(|s| s.name == "_Unwind_RaiseException")
+        && object.entry.0 == 0;
+    for f in &analysis.functions {
+        let mut flags = 0;
+        if b.reads_return.contains(&f.entry.0) {
+            flags |= FN_RETURN_ADDRESS;
+        }
+        if all_unwinder || unwinder.contains(&f.entry.0) {
+            flags |= FN_MUTED;
+        }
+        if is_loader && b.is_resolver(f) {
+            flags |= FN_RESOLVER;
+        }
+        b.function(f, flags);
+    }
+    b.add_specials();
+    b.finish()
+}
+
+fn is_loader(object: &Object<'_>) -> bool {
+    object.interpreter.is_none()
+        && object.symbols.iter().any(|s| s.name == "_rtld_global" || s.name == "_dl_catch_exception"
+            || s.name == "__tls_get_addr" || s.name == "_dl_exception_create")
+}
+
+impl PlanBuilder<'_> {
+    fn offset(&self, svma: Svma) -> u32 {
+        svma.0.wrapping_sub(self.base.0) as u32
+    }
+
+    /// ld.so's lazy resolvers: they save the vector registers with xsave, xsavec or fxsave, call, and
+    /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
+    fn is_resolver(&self, f: &Function) -> bool {
+        let sites = self.analysis.sites_of(f);
+        if !sites.iter().any(|s| s.kind == SiteKind::TailIndirect) {
+            return false;
+        }
+        let Some(code) = self.object.code_from(f.entry) else { return false };
+        let code = &code[..code.len().min(f.end.0.saturating_sub(f.entry.0) as usize)];
+        // 0f c7 /4 (xsavec), 0f ae /4 (xsave), 0f ae /0 (fxsave), with a memory operand on rsp.
+        code.windows(4).any(|w| {
+            w[0] == 0x0f && matches!((w[1], w[2]), (0xc7, 0x64) | (0xae, 0x64) | (0xae, 0x04) | (0xae, 0x44))
+        })
+    }
+
+    fn function(&mut self, f: &Function, flags: u8) {
+        let first_site = self.sites.len() as u32;
+        let first_link = self.links.len() as u32;
+        self.links.extend(self.analysis.links_of(f).iter().take(255));
+        for site in self.analysis.sites_of(f).iter().take(usize::from(u16::MAX)) {
+            let plan = self.site(f, site);
+            if plan.form == FORM_REFUSED
+                && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
+                && let Some(to) = self.analysis.function_at(site.target)
+                && self.links.len() < first_link as usize + 255
+            {
+                // The jump is not seen, but what it leads to must be instrumented all the same.
+                self.links.push(to as u32);
+            }
+            self.sites.push(plan);
+        }
+        self.functions.push(PlanFunction {
+            entry: self.offset(f.entry),
+            first_site,
+            first_link,
+            site_count: (self.sites.len() as u32 - first_site) as u16,
+            link_count: (self.links.len() as u32 - first_link) as u8,
+            flags,
+        });
+    }
+
+    fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
+        let reads = self.reads_return.contains(&site.target.0);
+        match choose(site, f.flags, reads) {
+            Verdict::Refused(reason) => self.refused(site, reason),
+            Verdict::Taken(tactic) => self
+                .taken(site, tactic)
+                .unwrap_or_else(|| self.refused(site, Refusal::Unmovable)),
+        }
+    }
+
+    fn refused(&self, site: &Site, reason: Refusal) -> PlanSite {
+        PlanSite {
+            start: self.offset(site.address),
+            span: site.length,
+            form: FORM_REFUSED,
+            tactic: reason as u8,
+            flags: if is_tail(site) { SITE_TAIL } else { 0 },
+            ..PlanSite::default()
+        }
+    }
+
+    fn take_slot(&mut self, bytes: u32) -> u32 {
+        let slot = self.area_used;
+        self.area_used += (bytes + 7) & !7;
+        slot
+    }
+
+    fn taken(&mut self, site: &Site, tactic: Tactic) -> Option<PlanSite> {
+        let back = Svma(site.address.0 + u64::from(site.length));
+        let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
+        if plain && tactic == Tactic::CallInstruction {
+            return Some(PlanSite {
+                start: self.offset(site.address),
+                slot: self.take_slot(DIRECT_SLOT_BYTES),
+                argument: self.offset(site.target),
+                span: 5,
+                form: FORM_DIRECT,
+                tactic: tactic as u8,
+                flags: 0,
+            });
+        }
+        let mut t = Builder::new(self.base);
+        let mut start = site.address;
+        let mut flags = 0;
+        if u64::from(site.length) < JUMP_BYTES {
+            start = self.start_in_window(site)?;
+            if !t.relocate(self.object, start, site.address) {
+                return None;
+            }
+        }
+        if site.got_slot.0 != 0 && site.target.0 != 0 {
+            t.push_slot(site.got_slot);
+        } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {
+            return None;
+        }
+        let through_pointer = site.got_slot.0 != 0 || site.target.0 == 0;
+        match (tactic, is_tail(site), through_pointer) {
+            (Tactic::EntryOnly, false, false) => {
+                flags |= SITE_KEEP_CALL | SITE_ENTRY_ONLY;
+                t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
+            }
+            (Tactic::ConditionalTail, ..) => {
+                flags |= SITE_KEEP_OPCODE | SITE_TAIL;
+                start = Svma(site.address.0 + 1);
+                t.direct_jump(common::TAIL_FIRST, site.target);
+            }
+            (_, false, true) => {
+                flags |= SITE_INDIRECT;
+                t.finish_indirect_call(back);
+            }
+            (_, false, false) => t.direct_call(site.target, back),
+            (_, true, true) => {
+                flags |= SITE_INDIRECT | SITE_TAIL;
+                t.finish_indirect_tail();
+            }
+            (_, true, false) => {
+                flags |= SITE_TAIL;
+                t.direct_jump(common::TAIL_FIRST, site.target);
+            }
+        }
+        let span = (back.0 - start.0) as u8;
+        let original = self.object.code_from(start)?.get(..usize::from(span))?;
+        let argument = self.blob.len() as u32;
+        let slot = self.take_slot(t.slot_bytes());
+        let bytes = t.finish(original);
+        self.blob.extend(bytes);
+        Some(PlanSite {
+            start: self.offset(start),
+            slot,
+            argument,
+            span,
+            form: FORM_TEMPLATE,
+            tactic: tactic as u8,
+            flags,
+        })
+    }
+
+    /// The latest instruction boundary in the window that leaves room for the jump.
+    fn start_in_window(&self, site: &Site) -> Option<Svma> {
+        let bytes = (site.address.0 - site.window_start.0) as usize;
+        let code = self.object.code_from(site.window_start)?.get(..bytes)?;
+        let mut decoder = iced_x86::Decoder::with_ip(
+            64,
+            code,
+            site.window_start.0,
+            iced_x86::DecoderOptions::NONE,
+        );
+        let end = site.address.0 + u64::from(site.length);
+        let mut best = None;
+        while decoder.can_decode() {
+            let i = decoder.decode();
+            if end - i.ip() >= JUMP_BYTES {
+                best = Some(Svma(i.ip()));
+            }
+        }
+        best
+    }
+
+    fn add_specials(&mut self) {
+        let mut done = HashSet::new();
+        for symbol in &self.object.symbols {
+            let Some(kind) = special::kind(symbol.name) else { continue };
+            if !done.insert(symbol.svma.0) {
+                continue;
+            }
+            let end = self
+                .analysis
+                .function_at(symbol.svma)
+                .map_or(Svma(symbol.svma.0 + symbol.size_bytes), |i| self.analysis.functions[i].end);
+            let Some((start, covered)) = special::prologue(self.object, symbol.svma, end) else {
+                continue;
+            };
+            let mut t = Builder::new(self.base);
+            if !t.special(self.object, start, covered) {
+                continue;
+            }
+            let Some(original) = self
+                .object
+                .code_from(start)
+                .and_then(|c| c.get(..(covered.0 - start.0) as usize))
+            else {
+                continue;
+            };
+            let argument = self.blob.len() as u32;
+            let slot = self.take_slot(t.slot_bytes());
+            let bytes = t.finish(original);
+            self.blob.extend(bytes);
+            self.specials.push(PlanSpecial {
+                entry: self.offset(symbol.svma),
+                kind,
+                slot,
+                argument,
+                start: self.offset(start),
+                span: (covered.0 - start.0) as u32,
+            });
+        }
+        self.specials.sort_by_key(|s| s.entry);
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let code = self.object.code_ranges.iter();
+        let text_start = code.clone().map(|r| r.start.0).min().unwrap_or(0);
+        let text_end = code.clone().map(|r| r.end().0).max().unwrap_or(0);
+        let plt: Vec<_> = code.filter(|r| r.is_plt).collect();
+        let plt_start = plt.iter().map(|r| r.start.0).min().unwrap_or(0);
+        let plt_end = plt.iter().map(|r| r.end().0).max().unwrap_or(0);
+        let plt_offset = |svma: u64| if svma == 0 { 0 } else { self.offset(Svma(svma)) };
+        let mut at = size_of::<PlanHeader>() as u32;
+        let mut place = |bytes: usize| {
+            let here = at;
+            at = (at + bytes as u32 + 7) & !7;
+            here
+        };
+        let header = PlanHeader {
+            magic: PLAN_MAGIC,
+            version: PLAN_VERSION,
+            functions_offset: place(self.functions.len() * 16),
+            sites_offset: place(self.sites.len() * 16),
+            links_offset: place(self.links.len() * 4),
+            specials_offset: place(self.specials.len() * 24),
+            blob_offset: place(self.blob.len()),
+            total_bytes: at,
+            area_bytes: (self.area_used + 64 + 4095) & !4095,
+            base_svma: self.base.0,
+            text_start: self.offset(Svma(text_start)),
+            text_end: self.offset(Svma(text_end)),
+            functions: self.functions.len() as u32,
+            sites: self.sites.len() as u32,
+            links: self.links.len() as u32,
+            specials: self.specials.len() as u32,
+            blob_bytes: self.blob.len() as u32,
+            entry: if self.object.entry.0 == 0 { 0 } else { self.offset(self.object.entry) },
+            plt_start: plt_offset(plt_start),
+            plt_end: plt_offset(plt_end),
+            reserved: 0,
+        };
+        let mut out = crate::read_plan::header_bytes(&header);
+        for f in &self.functions {
+            out.extend([f.entry, f.first_site, f.first_link].iter().flat_map(|v| v.to_le_bytes()));
+            out.extend(f.site_count.to_le_bytes());
+            out.extend([f.link_count, f.flags]);
+        }
+        out.resize(header.sites_offset as usize, 0);
+        for s in &self.sites {
+            out.extend([s.start, s.slot, s.argument].iter().flat_map(|v| v.to_le_bytes()));
+            out.extend([s.span, s.form, s.tactic, s.flags]);
+        }
+        out.resize(header.links_offset as usize, 0);
+        out.extend(self.links.iter().flat_map(|l| l.to_le_bytes()));
+        out.resize(header.specials_offset as usize, 0);
+        for s in &self.specials {
+            let words = [s.entry, s.kind, s.slot, s.argument, s.start, s.span];
+            out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
+        }
+        out.resize(header.blob_offset as usize, 0);
+        out.extend(&self.blob);
+        out.resize(header.total_bytes as usize, 0);
+        out
+    }
+}
+
+fn is_tail(site: &Site) -> bool {
+    matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect)
+}
+
+/// True if a function's own frames can be unwound through, so that a return address in it may be
+/// replaced.
+pub fn may_replace_return(flags: FunctionFlags) -> bool {
+    flags.contains(FunctionFlags::HAS_UNWIND)
+}

@@ -1,0 +1,132 @@
+//! Reading a plan on the host: which place in a patch area belongs to which site.
+//!
+//! Plans come from our own cache, whose bytes are checked as a whole; every access is checked all the
+//! same.
+
+use sptrace_wire::plan::*;
+
+/// The header's bytes, in the order of its fields.
+pub fn header_bytes(h: &PlanHeader) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<PlanHeader>());
+    for v in [h.magic, h.version, h.total_bytes, h.area_bytes] {
+        out.extend(v.to_le_bytes());
+    }
+    out.extend(h.base_svma.to_le_bytes());
+    for v in [
+        h.text_start, h.text_end, h.functions, h.functions_offset, h.sites, h.sites_offset, h.links,
+        h.links_offset, h.specials, h.specials_offset, h.blob_bytes, h.blob_offset, h.entry,
+        h.plt_start, h.plt_end, h.reserved,
+    ] {
+        out.extend(v.to_le_bytes());
+    }
+    debug_assert_eq!(out.len(), size_of::<PlanHeader>());
+    out
+}
+
+/// A plan's bytes.
+#[derive(Clone, Copy)]
+pub struct PlanReader<'a> {
+    bytes: &'a [u8],
+}
+
+/// What a place in a patch area stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Entry of a site.
+    Entry,
+    /// Exit of a site.
+    Exit,
+}
+
+impl<'a> PlanReader<'a> {
+    /// None: not a plan of this version.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let r = Self { bytes };
+        let whole = r.header().total_bytes as usize <= bytes.len();
+        let ours = r.u32(0)? == PLAN_MAGIC && r.u32(4)? == PLAN_VERSION;
+        (whole && ours && bytes.len() >= size_of::<PlanHeader>()).then_some(r)
+    }
+
+    fn u32(&self, at: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
+    }
+
+    /// The header (zeroes where the bytes end).
+    pub fn header(&self) -> PlanHeader {
+        let v = |i: usize| self.u32(i).unwrap_or(0);
+        PlanHeader {
+            magic: v(0),
+            version: v(4),
+            total_bytes: v(8),
+            area_bytes: v(12),
+            base_svma: u64::from(v(16)) | u64::from(v(20)) << 32,
+            text_start: v(24),
+            text_end: v(28),
+            functions: v(32),
+            functions_offset: v(36),
+            sites: v(40),
+            sites_offset: v(44),
+            links: v(48),
+            links_offset: v(52),
+            specials: v(56),
+            specials_offset: v(60),
+            blob_bytes: v(64),
+            blob_offset: v(68),
+            entry: v(72),
+            plt_start: v(76),
+            plt_end: v(80),
+            reserved: v(84),
+        }
+    }
+
+    /// Site `i`.
+    pub fn site(&self, i: u32) -> Option<PlanSite> {
+        let h = self.header();
+        if i >= h.sites {
+            return None;
+        }
+        let at = h.sites_offset as usize + i as usize * 16;
+        let tail = self.bytes.get(at + 12..at + 16)?;
+        Some(PlanSite {
+            start: self.u32(at)?,
+            slot: self.u32(at + 4)?,
+            argument: self.u32(at + 8)?,
+            span: tail[0],
+            form: tail[1],
+            tactic: tail[2],
+            flags: tail[3],
+        })
+    }
+
+    /// Offsets in the slot of the entry and exit ids (0: none) and, for direct sites, the callee's
+    /// svma.
+    pub fn ids(&self, site: &PlanSite) -> Option<(u32, u32, Option<u64>)> {
+        let base = self.header().base_svma;
+        match site.form {
+            FORM_DIRECT => Some((8, 18, Some(base + u64::from(site.argument)))),
+            FORM_TEMPLATE => {
+                let at = (self.header().blob_offset + site.argument) as usize;
+                let t = self.bytes.get(at..at + 8)?;
+                let (entry, exit) = (u32::from(t[4]), u32::from(t[5]));
+                let callee = if site.flags & SITE_INDIRECT == 0 {
+                    self.direct_callee(at, t, entry as u8)
+                } else {
+                    None
+                };
+                Some((entry, exit, callee))
+            }
+            _ => None,
+        }
+    }
+
+    /// The fixup of the call or jump that follows the entry id.
+    fn direct_callee(&self, at: usize, t: &[u8], entry: u8) -> Option<u64> {
+        let fixups = at + 8 + usize::from(t[2]) + usize::from(t[0]);
+        (0..usize::from(t[1])).find_map(|k| {
+            let f = self.bytes.get(fixups + k * 8..fixups + k * 8 + 8)?;
+            let value = i32::from_le_bytes(f[4..8].try_into().ok()?);
+            (f[0] == entry + 1 && f[2] == TO_TEXT)
+                .then(|| self.header().base_svma.wrapping_add(value as i64 as u64))
+        })
+    }
+}

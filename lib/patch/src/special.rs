@@ -1,0 +1,82 @@
+//! Functions known by name that need care: those which read their own return address, those which
+//! walk the stack, and those at which something happens to the process.
+
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use sptrace_addr::Svma;
+use sptrace_image::Object;
+use sptrace_wire::plan::*;
+
+use crate::template::movable;
+
+/// Callees that look at their return address: dlopen(3) and dlsym(3) find the calling object by it,
+/// the profiling hooks their caller, split stacks what to return to.
+const READS_RETURN: [&str; 10] = [
+    "dlopen", "dlmopen", "dlsym", "dlvsym", "mcount", "_mcount", "__fentry__", "__morestack",
+    "__gmon_start__", "_dl_mcount_wrapper",
+];
+
+const WALKS: [&str; 5] = [
+    "_Unwind_RaiseException",
+    "_Unwind_Resume",
+    "_Unwind_Resume_or_Rethrow",
+    "_Unwind_ForcedUnwind",
+    "_Unwind_Backtrace",
+];
+
+/// True if a function of this name reads its return address.
+pub fn reads_return(name: &str) -> bool {
+    READS_RETURN.contains(&name)
+}
+
+/// True for the unwinder's own functions, which are not traced: what they do on the stack must not
+/// be changed by patched calls in them.
+pub fn is_unwinder(name: &str) -> bool {
+    name.starts_with("_Unwind_") || name.starts_with("uw_")
+}
+
+/// `SPECIAL_*` of a function of this name.
+pub fn kind(name: &str) -> Option<u32> {
+    match name {
+        n if WALKS.contains(&n) => Some(SPECIAL_UNWIND),
+        "execve" => Some(SPECIAL_EXEC),
+        "dlclose" => Some(SPECIAL_UNLOAD),
+        "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
+        _ => None,
+    }
+}
+
+/// Where a jump can be written at the entry of a function, and the end of the instructions that it
+/// covers. None: they cannot be moved, or are jumped to.
+pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Svma)> {
+    let limit = (end.0.saturating_sub(entry.0)).min(4096) as usize;
+    let code = object.code_from(entry)?;
+    let code = code.get(..limit.min(code.len()))?;
+    let mut decoder = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
+    let mut start = entry;
+    let mut covered = entry;
+    while covered.0 - start.0 < 5 {
+        if !decoder.can_decode() {
+            return None;
+        }
+        let i = decoder.decode();
+        if i.mnemonic() == Mnemonic::Endbr64 && i.ip() == entry.0 {
+            start = Svma(i.next_ip());
+            covered = start;
+            continue;
+        }
+        // `syscall` may be moved here: it is not restarted at another address than its own, and
+        // the kernel's restart goes back by its length.
+        if !movable(&i) && i.mnemonic() != Mnemonic::Syscall {
+            return None;
+        }
+        covered = Svma(i.next_ip());
+    }
+    while decoder.can_decode() {
+        let i = decoder.decode();
+        let target = i.near_branch_target();
+        if target > start.0 && target < covered.0 {
+            return None;
+        }
+    }
+    Some((start, covered))
+}

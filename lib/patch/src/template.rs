@@ -1,0 +1,220 @@
+//! Slots for everything but plain direct calls: their code, and what depends on addresses.
+//!
+//! ```text
+//!   [moved instructions]              those before a short call
+//!   push OPERAND                      the operand of the call or jump
+//!   call indirect | tail_indirect     records, takes the id off; the operand is left below rsp
+//!   call|jmp [rsp-8]
+//!   call exit ; jmp back              calls only
+//! ```
+//! `push` evaluates a stack-relative operand before it moves rsp (Intel SDM, PUSH), so any operand
+//! of a call can be pushed as it is. Direct jumps: `call tail_first ; jmp TARGET`. What lies below
+//! rsp between the two instructions is inside the red zone, which signals respect.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use sptrace_addr::Svma;
+use sptrace_image::Object;
+use sptrace_wire::plan::{Fixup, TO_COMMON, TO_TEXT, Template, common};
+
+/// A template being written.
+#[derive(Default)]
+pub struct Builder {
+    code: Vec<u8>,
+    fixups: Vec<Fixup>,
+    header: Template,
+    base_svma: u64,
+}
+
+impl Builder {
+    /// Empty; offsets count from `base_svma`.
+    pub fn new(base_svma: Svma) -> Self {
+        Self { base_svma: base_svma.0, ..Self::default() }
+    }
+
+    /// Filling, so that the next instruction's rel32 (after `opcode_bytes`) is wirable: inside one
+    /// aligned 8-byte word.
+    fn align_rel32(&mut self) {
+        while (self.code.len() + 1) % 8 > 4 {
+            self.code.push(0x90);
+        }
+    }
+
+    fn rel32(&mut self, kind: u8, value: i32) {
+        let position = self.code.len() as u8;
+        self.fixups.push(Fixup { position, to_end: 4, kind, reserved: 0, value });
+        self.code.extend([0; 4]);
+    }
+
+    fn call_common(&mut self, routine: i32) {
+        self.code.push(0xe8);
+        self.rel32(TO_COMMON, routine);
+    }
+
+    fn to_text(&mut self, opcode: u8, target: Svma) {
+        self.code.push(opcode);
+        self.rel32(TO_TEXT, target.0.wrapping_sub(self.base_svma) as i32);
+    }
+
+    /// Copies an instruction, keeping what its rip-relative operand points at.
+    fn copy(&mut self, instruction: &Instruction, decoder: &Decoder<'_>, bytes: &[u8]) {
+        let start = self.code.len();
+        self.code.extend(bytes);
+        if instruction.is_ip_rel_memory_operand() {
+            let at = decoder.get_constant_offsets(instruction).displacement_offset();
+            let value = instruction.ip_rel_memory_address().wrapping_sub(self.base_svma) as i32;
+            self.fixups.push(Fixup {
+                position: (start + at) as u8,
+                to_end: (bytes.len() - at) as u8,
+                kind: TO_TEXT,
+                reserved: 0,
+                value,
+            });
+        }
+    }
+
+    /// Moves the plain instructions in `[start, end)`. False: one of them cannot be moved.
+    pub fn relocate(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
+        let Some(code) = object.code_from(start).and_then(|c| c.get(..(end.0 - start.0) as usize))
+        else {
+            return false;
+        };
+        let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let at = decoder.position();
+            let i = decoder.decode();
+            if !movable(&i) {
+                return false;
+            }
+            self.copy(&i, &decoder, &code[at..decoder.position()]);
+        }
+        decoder.position() == code.len()
+    }
+
+    /// `push` of the operand of the indirect call or jump at `site`. False: a form that has none.
+    pub fn push_operand(&mut self, object: &Object<'_>, site: Svma, length: u8) -> bool {
+        let Some(code) = object.code_from(site).and_then(|c| c.get(..usize::from(length))) else {
+            return false;
+        };
+        let mut decoder = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE);
+        let i = decoder.decode();
+        if !matches!(i.mnemonic(), Mnemonic::Call | Mnemonic::Jmp)
+            || i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP
+        {
+            return false;
+        }
+        let mut bytes = code.to_vec();
+        // Prefixes, then ff /2 or /4: the register field of the ModRM byte becomes 6.
+        let Some(opcode) = bytes.iter().position(|b| *b == 0xff) else { return false };
+        let prefixes_ok = bytes[..opcode]
+            .iter()
+            .all(|b| matches!(b, 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf2 | 0x40..=0x4f));
+        let Some(modrm) = bytes.get_mut(opcode + 1) else { return false };
+        if !prefixes_ok || !matches!(*modrm >> 3 & 7, 2 | 4) {
+            return false;
+        }
+        *modrm = *modrm & 0xc7 | 6 << 3;
+        // `bnd` means nothing to push: without the prefix the displacement moves, so it is kept
+        // only where it does no harm.
+        if bytes[0] == 0xf2 {
+            bytes[0] = 0x3e;
+        }
+        self.copy(&i, &decoder, &bytes);
+        true
+    }
+
+    /// `push` of a GOT slot's content.
+    pub fn push_slot(&mut self, slot: Svma) {
+        self.code.extend([0xff, 0x35]);
+        self.rel32(TO_TEXT, slot.0.wrapping_sub(self.base_svma) as i32);
+    }
+
+    /// The call of what was pushed, its exit and the way back.
+    pub fn finish_indirect_call(&mut self, back: Svma) {
+        self.call_common(common::INDIRECT);
+        self.header.entry_id = self.code.len() as u8;
+        self.code.extend([0xff, 0x54, 0x24, 0xf8]);
+        self.finish_exit(back);
+    }
+
+    fn finish_exit(&mut self, back: Svma) {
+        self.call_common(common::EXIT);
+        self.header.exit_id = self.code.len() as u8;
+        self.to_text(0xe9, back);
+    }
+
+    /// A direct call that is no plain `e8 rel32` (prefixes).
+    pub fn direct_call(&mut self, target: Svma, back: Svma) {
+        self.align_rel32();
+        self.call_common(common::FIRST);
+        self.header.entry_id = self.code.len() as u8;
+        self.to_text(0xe8, target);
+        self.finish_exit(back);
+    }
+
+    /// The jump to what was pushed.
+    pub fn finish_indirect_tail(&mut self) {
+        self.call_common(common::TAIL_INDIRECT);
+        self.header.entry_id = self.code.len() as u8;
+        self.code.extend([0xff, 0x64, 0x24, 0xf8]);
+    }
+
+    /// A direct jump to another function, or an entry-only call.
+    pub fn direct_jump(&mut self, routine: i32, target: Svma) {
+        self.align_rel32();
+        self.call_common(routine);
+        self.header.entry_id = self.code.len() as u8;
+        self.to_text(0xe9, target);
+    }
+
+    /// The interception of a function's entry: `prologue` is moved here.
+    pub fn special(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
+        self.call_common(common::SPECIAL);
+        self.header.entry_id = self.code.len() as u8;
+        if !self.relocate(object, start, end) {
+            return false;
+        }
+        self.to_text(0xe9, end);
+        true
+    }
+
+    /// Bytes of the slot.
+    pub fn slot_bytes(&self) -> u32 {
+        self.code.len() as u32
+    }
+
+    /// Offsets of the entry and exit ids.
+    pub fn ids(&self) -> (u8, u8) {
+        (self.header.entry_id, self.header.exit_id)
+    }
+
+    /// The template's bytes; `original` must be found in the text before it is used.
+    pub fn finish(self, original: &[u8]) -> Vec<u8> {
+        let h = self.header;
+        let mut out = vec![
+            self.code.len() as u8,
+            self.fixups.len() as u8,
+            original.len() as u8,
+            0,
+            h.entry_id,
+            h.exit_id,
+            0,
+            0,
+        ];
+        out.extend(original);
+        out.extend(&self.code);
+        for f in &self.fixups {
+            out.extend([f.position, f.to_end, f.kind, 0]);
+            out.extend(f.value.to_le_bytes());
+        }
+        out
+    }
+}
+
+/// An instruction that does the same at another address, apart from a rip-relative operand.
+pub fn movable(i: &Instruction) -> bool {
+    use iced_x86::FlowControl;
+    !i.is_invalid()
+        && i.flow_control() == FlowControl::Next
+        && !matches!(i.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Syscall | Mnemonic::Sysenter)
+        && !(i.is_ip_rel_memory_operand() && i.memory_displ_size() != 8 && i.memory_displ_size() != 4)
+}
