@@ -9,6 +9,7 @@ use crate::error::TraceError;
 use crate::format::{MAX_RAW_BYTES, SectionKind, put_section, put_v};
 use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
 use crate::model::{Entry, FunctionId, StreamId};
+use crate::step::Step;
 
 /// Events after which a block is packed.
 const BLOCK_EVENTS: usize = 32 << 10;
@@ -18,7 +19,7 @@ const TIMES_BYTES: usize = 128 << 10;
 const MAX_TIME_BYTES: usize = 11;
 
 /// Times below this are one byte.
-pub(crate) const SHORT_TIMES: u64 = 192;
+pub(crate) const SHORT_TIMES: u64 = 224;
 /// First byte of a time that is a number of its own.
 pub(crate) const LONG_TIME: u8 = 255;
 const TWO_BYTE_TIMES: u64 = (LONG_TIME as u64 - SHORT_TIMES) << 8;
@@ -47,6 +48,7 @@ pub struct StreamEncoder {
     calls_open: u32,
     last_tsc: u64,
     first_tsc: u64,
+    step: Step,
     opening: Opening,
     events: usize,
     kinds: Box<[u64; BLOCK_EVENTS / 32]>,
@@ -66,13 +68,14 @@ struct Opening {
 }
 
 impl StreamEncoder {
-    pub(crate) fn new(stream: StreamId, start_tsc: u64) -> Self {
+    pub(crate) fn new(stream: StreamId, start_tsc: u64, step: Step) -> Self {
         Self {
             stream,
             mirror: Mirror::new(Vec::new()),
             calls_open: 0,
             last_tsc: start_tsc,
             first_tsc: start_tsc,
+            step,
             opening: Opening::default(),
             events: 0,
             kinds: Box::new([0; BLOCK_EVENTS / 32]),
@@ -202,11 +205,12 @@ impl StreamEncoder {
         let ticks = tsc.saturating_sub(self.last_tsc);
         self.last_tsc += ticks;
         let at = self.times_length;
-        if ticks < SHORT_TIMES {
-            self.times[at % TIMES_BYTES] = ticks as u8;
+        let steps = self.step.count(ticks);
+        if steps < SHORT_TIMES {
+            self.times[at % TIMES_BYTES] = steps as u8;
             self.times_length = at + 1;
-        } else if ticks - SHORT_TIMES < TWO_BYTE_TIMES {
-            let rest = ticks - SHORT_TIMES;
+        } else if steps - SHORT_TIMES < TWO_BYTE_TIMES {
+            let rest = steps - SHORT_TIMES;
             self.times[at % TIMES_BYTES] = (SHORT_TIMES + (rest >> 8)) as u8;
             self.times[(at + 1) % TIMES_BYTES] = rest as u8;
             self.times_length = at + 2;
@@ -228,9 +232,9 @@ impl StreamEncoder {
     }
 
     /// Takes what was packed, after packing the rest.
-    pub(crate) fn take_sections(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn take_sections(&mut self) -> (Step, &mut Vec<u8>) {
         self.pack();
-        &mut self.sections
+        (self.step, &mut self.sections)
     }
 
     #[cold]
@@ -244,17 +248,23 @@ impl StreamEncoder {
         self.packed.resize(bound, 0);
         let packed = lz4_flex::block::compress_into(&self.raw, &mut self.packed).unwrap_or(bound);
         let is_packed = packed < self.raw.len();
-        let body = if is_packed { &self.packed[..packed] } else { &self.raw[..] };
+        let body = if is_packed {
+            &self.packed[..packed]
+        } else {
+            &self.raw[..]
+        };
 
         let mut payload = Vec::with_capacity(body.len() + 40);
         put_v(&mut payload, u64::from(self.stream.0));
         put_v(&mut payload, self.first_tsc);
         put_v(&mut payload, self.last_tsc - self.first_tsc);
         put_v(&mut payload, self.events as u64);
+        put_v(&mut payload, self.step.ticks());
         payload.push(u8::from(is_packed));
         put_v(&mut payload, self.raw.len() as u64);
         payload.extend_from_slice(body);
         put_section(&mut self.sections, SectionKind::Block, &payload);
+        self.step = self.step.improved(&self.times[..self.times_length]);
         self.begin_block();
     }
 
@@ -280,7 +290,9 @@ impl StreamEncoder {
         let hidden = self.mirror.hidden();
         self.opening.hidden = hidden;
         self.opening.carried.clear();
-        self.opening.carried.extend_from_slice(&self.mirror.frames()[hidden..]);
+        self.opening
+            .carried
+            .extend_from_slice(&self.mirror.frames()[hidden..]);
         self.mirror.begin_block(hidden);
         self.first_tsc = self.last_tsc;
         self.kinds[..self.events.div_ceil(32)].fill(0);

@@ -11,8 +11,8 @@
 //! kind 4   note        one process or module event, or a text
 //! kind 5   end         the summary; the last section of a trace that ended in order
 //!
-//! block    = stream v, first_tsc v, ticks v (last - first), events v, packing u8 (0 raw, 1 lz4),
-//!            raw_length v (at most 1 MiB), body
+//! block    = stream v, first_tsc v, ticks v (last - first), events v, step v (ticks),
+//!            packing u8 (0 raw, 1 lz4), raw_length v (at most 1 MiB), body
 //! body     = hidden v, carried v, frame v * carried     frames open at the start of the block
 //!            times_length v, operands_length v,
 //!            kinds (events * 2 bits, padded to 8 bytes), times, operands
@@ -20,9 +20,9 @@
 //!            below the carried ones (at most 256) are open but not named
 //! kinds    = 0 exit, 1 enter the predicted function, 2 enter the function named by a v in
 //!            operands, 3 another event: operation u8 and its fields in operands
-//! times    = ticks since the event before (the first: since first_tsc): a byte below 192 is
-//!            the value; 192..=254 and a second byte: 192 + (byte - 192) * 256 + second;
-//!            255: a v follows
+//! times    = time since the event before (the first: since first_tsc): a byte below 224 counts
+//!            steps; 224..=254 and a second byte: 224 + (byte - 224) * 256 + second steps;
+//!            255: a v follows, in ticks
 //! operation= 0 tail (function v), 1 tail to the predicted function, 2 open (function v),
 //!            3 close open frames (count v), 4 unwound (count v), 5 resumed (function v),
 //!            6 lost (count v), 7 blocked (ticks v)

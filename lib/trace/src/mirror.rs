@@ -120,7 +120,11 @@ impl Mirror {
 
     fn bound_chain(&mut self) {
         let above_call = self.frames.iter().rev().take(MAX_CHAIN);
-        if above_call.take_while(|frame| !frame.is(Entry::Call)).count() == MAX_CHAIN {
+        if above_call
+            .take_while(|frame| !frame.is(Entry::Call))
+            .count()
+            == MAX_CHAIN
+        {
             self.frames.pop();
             self.floor = self.floor.min(self.frames.len());
         }
@@ -167,7 +171,12 @@ impl Mirror {
     /// Ends up to `count` open frames and the tails above each, never a call frame.
     pub fn close_open(&mut self, count: u32) {
         for _ in 0..count {
-            let tails = self.frames.iter().rev().take_while(|frame| frame.is(Entry::Tail)).count();
+            let tails = self
+                .frames
+                .iter()
+                .rev()
+                .take_while(|frame| frame.is(Entry::Tail))
+                .count();
             let Some(below) = self.frames.len().checked_sub(tails + 1) else {
                 break;
             };

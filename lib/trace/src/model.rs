@@ -105,10 +105,17 @@ pub enum Entry {
 
 /// One event of a stream; `tsc` never decreases within a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the fields are `tsc` and what the variant's text names")]
+#[allow(
+    missing_docs,
+    reason = "the fields are `tsc` and what the variant's text names"
+)]
 pub enum Event {
     /// A function begins.
-    Enter { tsc: u64, callee: FunctionId, entry: Entry },
+    Enter {
+        tsc: u64,
+        callee: FunctionId,
+        entry: Entry,
+    },
     /// The innermost call frame ends, with the tail and open frames above it.
     Exit { tsc: u64 },
     /// That many innermost open frames are known to have ended (at the latest now).
@@ -149,14 +156,26 @@ pub enum ExitStatus {
 
 /// Something that happened beside the calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the fields are the process, the time and what the variant names")]
+#[allow(
+    missing_docs,
+    reason = "the fields are the process, the time and what the variant names"
+)]
 pub enum Note {
     /// A process ended.
-    ProcessExit { pid: u32, tsc: u64, status: ExitStatus },
+    ProcessExit {
+        pid: u32,
+        tsc: u64,
+        status: ExitStatus,
+    },
     /// A process replaced its program.
     Exec { pid: u32, tsc: u64, path: String },
     /// A module was mapped; `avma` is where its `svma.start` lies.
-    ModuleMap { pid: u32, tsc: u64, module: ModuleId, avma: Avma },
+    ModuleMap {
+        pid: u32,
+        tsc: u64,
+        module: ModuleId,
+        avma: Avma,
+    },
     /// A sentence for the reader; pid 0 if it concerns no one process.
     Text { pid: u32, tsc: u64, text: String },
     /// Events lost outside any stream.
@@ -209,7 +228,11 @@ pub struct Clock {
 impl Clock {
     /// The clock of a trace; a frequency of 0 is read as 1 GHz.
     pub fn of(header: &Header) -> Self {
-        let tsc_hz = if header.tsc_hz == 0 { 1_000_000_000 } else { header.tsc_hz };
+        let tsc_hz = if header.tsc_hz == 0 {
+            1_000_000_000
+        } else {
+            header.tsc_hz
+        };
         Self {
             start_tsc: header.start_tsc,
             tsc_hz,
@@ -241,7 +264,13 @@ impl Header {
         for argument in &self.command {
             put_string(out, argument);
         }
-        for text in [&self.cwd, &self.host, &self.kernel, &self.cpu, &self.tool_version] {
+        for text in [
+            &self.cwd,
+            &self.host,
+            &self.kernel,
+            &self.cpu,
+            &self.tool_version,
+        ] {
             put_string(out, text);
         }
         for number in [self.start_unix_ns, self.tsc_hz, self.start_tsc] {
@@ -395,13 +424,30 @@ impl Note {
                 };
                 Self::ProcessExit { pid, tsc, status }
             }
-            2 => Self::Exec { pid, tsc, path: from.string()? },
+            2 => Self::Exec {
+                pid,
+                tsc,
+                path: from.string()?,
+            },
             3 => {
                 let (module, avma) = (ModuleId(from.v32()?), Avma(from.v()?));
-                Self::ModuleMap { pid, tsc, module, avma }
+                Self::ModuleMap {
+                    pid,
+                    tsc,
+                    module,
+                    avma,
+                }
             }
-            4 => Self::Text { pid, tsc, text: from.string()? },
-            5 => Self::Loss { pid, tsc, events: from.v()? },
+            4 => Self::Text {
+                pid,
+                tsc,
+                text: from.string()?,
+            },
+            5 => Self::Loss {
+                pid,
+                tsc,
+                events: from.v()?,
+            },
             _ => return Err(Malformed("unknown kind of note")),
         })
     }

@@ -9,6 +9,7 @@ use crate::format::{MAGIC, SectionKind, VERSION, put_section};
 use crate::model::{
     Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
 };
+use crate::step::Step;
 use std::io::Write;
 
 /// Dictionary bytes that are collected before a section is written.
@@ -27,6 +28,8 @@ pub struct TraceWriter<W: Write> {
     stream_starts: Vec<u64>,
     dictionary: Vec<u8>,
     scratch: Vec<u8>,
+    /// The step of the clock that the last encoder found, so that short streams begin with it.
+    step: Step,
     written_bytes: u64,
 }
 
@@ -43,6 +46,7 @@ impl<W: Write> TraceWriter<W> {
             stream_starts: Vec::new(),
             dictionary: Vec::new(),
             scratch: Vec::new(),
+            step: Step::default(),
             written_bytes: 0,
         };
         writer.scratch.extend_from_slice(&MAGIC);
@@ -100,7 +104,7 @@ impl<W: Write> TraceWriter<W> {
     /// An encoder for a stream, to be owned by whoever drains its records.
     pub fn encoder(&self, stream: StreamId) -> StreamEncoder {
         let start_tsc = self.stream_starts.get(stream.0 as usize).copied();
-        StreamEncoder::new(stream, start_tsc.unwrap_or_default())
+        StreamEncoder::new(stream, start_tsc.unwrap_or_default(), self.step)
     }
 
     /// Writes all that `encoder` holds.
@@ -109,7 +113,8 @@ impl<W: Write> TraceWriter<W> {
     /// [`TraceError::Write`]; what the encoder held is gone then.
     pub fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
         self.put_dictionary()?;
-        let sections = encoder.take_sections();
+        let (step, sections) = encoder.take_sections();
+        self.step = step;
         let result = self.out.write_all(sections).map_err(TraceError::Write);
         self.written_bytes += sections.len() as u64;
         sections.clear();
