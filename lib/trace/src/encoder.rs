@@ -1,0 +1,311 @@
+//! Makes the events of one stream compressed blocks.
+//!
+//! Two bits say what an event is, one to three bytes when it was, and nothing at all which
+//! function it concerns, unless the prediction (see [`crate::mirror`]) fails. Three arrays are
+//! filled side by side and packed every [`BLOCK_EVENTS`] events; packed blocks wait in the encoder
+//! until the writer takes them, so no lock is held while events are encoded or compressed.
+
+use crate::error::TraceError;
+use crate::format::{MAX_RAW_BYTES, SectionKind, put_section, put_v};
+use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
+use crate::model::{Entry, FunctionId, StreamId};
+use crate::step::Step;
+
+/// Events after which a block is packed.
+const BLOCK_EVENTS: usize = 32 << 10;
+/// Room for times; a power of two.
+const TIMES_BYTES: usize = 128 << 10;
+/// Longest time: marker and a 64-bit number.
+const MAX_TIME_BYTES: usize = 11;
+
+/// Times below this are one byte.
+pub(crate) const SHORT_TIMES: u64 = 224;
+/// First byte of a time that is a number of its own.
+pub(crate) const LONG_TIME: u8 = 255;
+const TWO_BYTE_TIMES: u64 = (LONG_TIME as u64 - SHORT_TIMES) << 8;
+
+pub(crate) const KIND_EXIT: u64 = 0;
+pub(crate) const KIND_PREDICTED: u64 = 1;
+pub(crate) const KIND_NAMED: u64 = 2;
+pub(crate) const KIND_OTHER: u64 = 3;
+
+/// Operation bytes of [`KIND_OTHER`].
+pub(crate) mod operation {
+    pub const TAIL: u8 = 0;
+    pub const TAIL_PREDICTED: u8 = 1;
+    pub const OPEN: u8 = 2;
+    pub const CLOSE_OPEN: u8 = 3;
+    pub const UNWOUND: u8 = 4;
+    pub const RESUMED: u8 = 5;
+    pub const LOST: u8 = 6;
+    pub const BLOCKED: u8 = 7;
+}
+
+/// Encodes the events of one stream, in the order in which they happened.
+pub struct StreamEncoder {
+    stream: StreamId,
+    mirror: Mirror,
+    calls_open: u32,
+    last_tsc: u64,
+    first_tsc: u64,
+    step: Step,
+    opening: Opening,
+    events: usize,
+    kinds: Box<[u64; BLOCK_EVENTS / 32]>,
+    times: Box<[u8; TIMES_BYTES]>,
+    times_length: usize,
+    operands: Vec<u8>,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    sections: Vec<u8>,
+}
+
+/// The stack at the start of a block.
+#[derive(Default)]
+struct Opening {
+    hidden: usize,
+    carried: Vec<Frame>,
+}
+
+impl StreamEncoder {
+    pub(crate) fn new(stream: StreamId, start_tsc: u64, step: Step) -> Self {
+        Self {
+            stream,
+            mirror: Mirror::new(Vec::new()),
+            calls_open: 0,
+            last_tsc: start_tsc,
+            first_tsc: start_tsc,
+            step,
+            opening: Opening::default(),
+            events: 0,
+            kinds: Box::new([0; BLOCK_EVENTS / 32]),
+            times: Box::new([0; TIMES_BYTES]),
+            times_length: 0,
+            operands: Vec::new(),
+            raw: Vec::new(),
+            packed: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
+    /// Starts with the frames that are open in `parent` (a fork child runs on inside them). Only
+    /// before the first event.
+    pub fn inherit(&mut self, parent: &StreamEncoder) {
+        self.mirror = Mirror::new(parent.mirror.frames().to_vec());
+        self.calls_open = parent.calls_open;
+        self.begin_block();
+    }
+
+    /// The stream whose events these are.
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// A call begins.
+    #[inline]
+    pub fn enter(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.calls_open += 1;
+        if self.mirror.enter(function, Entry::Call) {
+            self.event(tsc, KIND_PREDICTED);
+        } else {
+            put_v(&mut self.operands, u64::from(function));
+            self.event(tsc, KIND_NAMED);
+        }
+    }
+
+    /// A call begins whose exit will not be seen. The frame ends with the call frame below it, or
+    /// earlier by [`Self::close_open`].
+    pub fn enter_open(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.mirror.enter(function, Entry::Open);
+        self.other(tsc, operation::OPEN, u64::from(function));
+    }
+
+    /// The running function jumps to `callee`, which ends together with it.
+    #[inline]
+    pub fn tail(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        if self.mirror.enter(function, Entry::Tail) {
+            self.operands.push(operation::TAIL_PREDICTED);
+            self.event(tsc, KIND_OTHER);
+        } else {
+            self.other(tsc, operation::TAIL, u64::from(function));
+        }
+    }
+
+    /// The innermost frame opened by [`Self::enter`] ends, with all tails and open ones above it.
+    /// With no such frame it is the end of one that was opened before the trace.
+    #[inline]
+    pub fn exit(&mut self, tsc: u64) {
+        self.calls_open = self.calls_open.saturating_sub(1);
+        self.mirror.exit();
+        self.event(tsc, KIND_EXIT);
+    }
+
+    /// The innermost `frames` open frames have ended: an event of the function below them was
+    /// seen (its call site tells). Never closes a call frame.
+    pub fn close_open(&mut self, tsc: u64, frames: u32) {
+        self.mirror.close_open(frames);
+        self.other(tsc, operation::CLOSE_OPEN, u64::from(frames));
+    }
+
+    /// `frames` frames opened by [`Self::enter`] are gone without an exit (longjmp, throw).
+    pub fn unwound(&mut self, tsc: u64, frames: u32) {
+        let frames = frames.min(self.calls_open);
+        self.calls_open -= frames;
+        self.mirror.unwind(frames);
+        self.other(tsc, operation::UNWOUND, u64::from(frames));
+    }
+
+    /// A call returned again (setjmp, vfork in the parent): no frame ends.
+    pub fn resumed(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.other(tsc, operation::RESUMED, u64::from(function));
+    }
+
+    /// `events` events are missing here.
+    pub fn lost(&mut self, tsc: u64, events: u64) {
+        self.other(tsc, operation::LOST, events);
+    }
+
+    /// The thread waited `ticks` for sptrace, until `tsc`.
+    pub fn blocked(&mut self, tsc: u64, ticks: u64) {
+        self.other(tsc, operation::BLOCKED, ticks);
+    }
+
+    /// Open frames that [`Self::enter`] opened.
+    pub fn depth(&self) -> u32 {
+        self.calls_open
+    }
+
+    /// Events that wait for being packed.
+    pub fn len_events(&self) -> usize {
+        self.events
+    }
+
+    /// At least one block is packed and waits for [`crate::TraceWriter::write_block`]. Nothing is
+    /// lost if that comes late, the blocks only take memory.
+    pub fn is_full(&self) -> bool {
+        !self.sections.is_empty()
+    }
+
+    fn other(&mut self, tsc: u64, operation: u8, field: u64) {
+        self.operands.push(operation);
+        put_v(&mut self.operands, field);
+        self.event(tsc, KIND_OTHER);
+    }
+
+    #[inline]
+    fn event(&mut self, tsc: u64, kind: u64) {
+        let index = self.events;
+        self.kinds[(index / 32) % (BLOCK_EVENTS / 32)] |= kind << (index % 32 * 2);
+        self.events = index + 1;
+        // Stamps of one thread can step back by a migration between processors; time cannot.
+        let ticks = tsc.saturating_sub(self.last_tsc);
+        self.last_tsc += ticks;
+        let at = self.times_length;
+        let steps = self.step.count(ticks);
+        if steps < SHORT_TIMES {
+            self.times[at % TIMES_BYTES] = steps as u8;
+            self.times_length = at + 1;
+        } else if steps - SHORT_TIMES < TWO_BYTE_TIMES {
+            let rest = steps - SHORT_TIMES;
+            self.times[at % TIMES_BYTES] = (SHORT_TIMES + (rest >> 8)) as u8;
+            self.times[(at + 1) % TIMES_BYTES] = rest as u8;
+            self.times_length = at + 2;
+        } else {
+            self.long_time(ticks);
+        }
+        if self.events >= BLOCK_EVENTS || self.times_length > TIMES_BYTES - MAX_TIME_BYTES {
+            self.pack();
+        }
+    }
+
+    #[cold]
+    fn long_time(&mut self, ticks: u64) {
+        let mut bytes = vec![LONG_TIME];
+        put_v(&mut bytes, ticks);
+        let end = self.times_length + bytes.len();
+        self.times[self.times_length..end].copy_from_slice(&bytes);
+        self.times_length = end;
+    }
+
+    /// Takes what was packed, after packing the rest.
+    pub(crate) fn take_sections(&mut self) -> (Step, &mut Vec<u8>) {
+        self.pack();
+        (self.step, &mut self.sections)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pack(&mut self) {
+        if self.events == 0 {
+            return;
+        }
+        self.fill_raw();
+        let bound = lz4_flex::block::get_maximum_output_size(self.raw.len());
+        self.packed.resize(bound, 0);
+        let packed = lz4_flex::block::compress_into(&self.raw, &mut self.packed).unwrap_or(bound);
+        let is_packed = packed < self.raw.len();
+        let body = if is_packed {
+            &self.packed[..packed]
+        } else {
+            &self.raw[..]
+        };
+
+        let mut payload = Vec::with_capacity(body.len() + 40);
+        put_v(&mut payload, u64::from(self.stream.0));
+        put_v(&mut payload, self.first_tsc);
+        put_v(&mut payload, self.last_tsc - self.first_tsc);
+        put_v(&mut payload, self.events as u64);
+        put_v(&mut payload, self.step.ticks());
+        payload.push(u8::from(is_packed));
+        put_v(&mut payload, self.raw.len() as u64);
+        payload.extend_from_slice(body);
+        put_section(&mut self.sections, SectionKind::Block, &payload);
+        self.step = self.step.improved(&self.times[..self.times_length]);
+        self.begin_block();
+    }
+
+    fn fill_raw(&mut self) {
+        let raw = &mut self.raw;
+        raw.clear();
+        put_v(raw, self.opening.hidden as u64);
+        put_v(raw, self.opening.carried.len() as u64);
+        for frame in &self.opening.carried {
+            put_v(raw, u64::from(frame.0));
+        }
+        put_v(raw, self.times_length as u64);
+        put_v(raw, self.operands.len() as u64);
+        for word in &self.kinds[..self.events.div_ceil(32)] {
+            raw.extend_from_slice(&word.to_le_bytes());
+        }
+        raw.extend_from_slice(&self.times[..self.times_length]);
+        raw.extend_from_slice(&self.operands);
+        debug_assert!(raw.len() <= MAX_RAW_BYTES);
+    }
+
+    fn begin_block(&mut self) {
+        let hidden = self.mirror.hidden();
+        self.opening.hidden = hidden;
+        self.opening.carried.clear();
+        self.opening
+            .carried
+            .extend_from_slice(&self.mirror.frames()[hidden..]);
+        self.mirror.begin_block(hidden);
+        self.first_tsc = self.last_tsc;
+        self.kinds[..self.events.div_ceil(32)].fill(0);
+        self.events = 0;
+        self.times_length = 0;
+        self.operands.clear();
+    }
+}
+
+/// Checks that a function id can be encoded.
+pub(crate) fn check_function(id: u32) -> Result<(), TraceError> {
+    if id >= FUNCTION_LIMIT {
+        return Err(TraceError::TooMany("functions"));
+    }
+    Ok(())
+}

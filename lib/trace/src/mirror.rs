@@ -1,0 +1,202 @@
+//! The state that encoder and decoder of a block keep alike: the open frames and the table that
+//! predicts which function is entered next.
+//!
+//! The prediction context is (running function, function of the last event, entered or left); the
+//! table is direct-mapped, untagged, and emptied at each block. Frames that a block does not name
+//! (below the carried ones) count as unknown to both sides.
+
+use crate::format::MAX_CARRIED;
+use crate::model::{Entry, FunctionId};
+
+/// Slots of the prediction table; a power of two.
+const SLOTS: usize = 4096;
+/// The function of a frame that is unknown, and of no frame at all.
+const NONE: u32 = FUNCTION_LIMIT;
+/// Function ids are below this.
+pub const FUNCTION_LIMIT: u32 = (1 << 30) - 1;
+/// Distinguishes "just left f" from "just entered f".
+const LEFT: u32 = 1 << 31;
+/// Tail and open frames above the innermost call frame; one more replaces the innermost of them,
+/// so that a program that never returns from its jumps does not grow the stack for ever.
+pub const MAX_CHAIN: usize = 16;
+
+/// An open frame: function << 2 | entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    #[inline]
+    fn new(function: u32, entry: Entry) -> Self {
+        Self(function << 2 | entry as u32)
+    }
+    /// The function that runs in it.
+    #[inline]
+    pub fn function(self) -> FunctionId {
+        FunctionId(self.0 >> 2)
+    }
+    /// How it was opened; `None` for bits that mean nothing.
+    #[inline]
+    pub fn entry(self) -> Option<Entry> {
+        Some(match self.0 & 3 {
+            0 => Entry::Call,
+            1 => Entry::Tail,
+            2 => Entry::Open,
+            _ => return None,
+        })
+    }
+    #[inline]
+    fn is(self, entry: Entry) -> bool {
+        self.0 & 3 == entry as u32
+    }
+}
+
+/// Open frames and predictions of one stream.
+#[derive(Clone)]
+pub struct Mirror {
+    frames: Vec<Frame>,
+    /// Frames below this index are unknown to the decoder.
+    floor: usize,
+    /// Function of the innermost known frame.
+    top: u32,
+    /// Function of the last event, with [`LEFT`].
+    last: u32,
+    table: Box<[u32; SLOTS]>,
+}
+
+impl Mirror {
+    /// A mirror that starts inside `frames`.
+    pub fn new(frames: Vec<Frame>) -> Self {
+        let mut mirror = Self {
+            frames,
+            floor: 0,
+            top: NONE,
+            last: NONE,
+            table: Box::new([NONE; SLOTS]),
+        };
+        mirror.refresh_top();
+        mirror
+    }
+
+    /// Forgets what only the block before knew.
+    pub fn begin_block(&mut self, floor: usize) {
+        self.floor = floor;
+        self.last = NONE;
+        self.table.fill(NONE);
+        self.refresh_top();
+    }
+
+    /// All open frames, outermost first.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The slot for the present context.
+    #[inline]
+    fn slot(&self) -> usize {
+        let mixed = self.top.wrapping_mul(0x9e37_79b1) ^ self.last.wrapping_mul(0x85eb_ca6b);
+        (mixed >> 20) as usize & (SLOTS - 1)
+    }
+
+    /// The function expected next.
+    #[inline]
+    pub fn predicted(&self) -> u32 {
+        self.table[self.slot()]
+    }
+
+    /// Opens a frame; says whether its function was the predicted one.
+    #[inline]
+    pub fn enter(&mut self, function: u32, entry: Entry) -> bool {
+        let slot = self.slot();
+        let hit = self.table[slot] == function;
+        self.table[slot] = function;
+        if entry != Entry::Call {
+            self.bound_chain();
+        }
+        self.frames.push(Frame::new(function, entry));
+        self.top = function;
+        self.last = function;
+        hit
+    }
+
+    fn bound_chain(&mut self) {
+        let above_call = self.frames.iter().rev().take(MAX_CHAIN);
+        if above_call
+            .take_while(|frame| !frame.is(Entry::Call))
+            .count()
+            == MAX_CHAIN
+        {
+            self.frames.pop();
+            self.floor = self.floor.min(self.frames.len());
+        }
+    }
+
+    /// How many of the outermost frames a block leaves unnamed. The first named one is a call
+    /// frame, so that both sides agree on what an exit or a closing ends.
+    pub fn hidden(&self) -> usize {
+        let mut hidden = self.frames.len().saturating_sub(MAX_CARRIED - MAX_CHAIN);
+        while hidden > 0 && !self.frames[hidden].is(Entry::Call) {
+            hidden -= 1;
+        }
+        hidden
+    }
+
+    /// Ends the innermost call frame and what is above it.
+    #[inline]
+    pub fn exit(&mut self) {
+        let mut left = NONE;
+        while let Some(frame) = self.frames.pop() {
+            if frame.is(Entry::Call) {
+                left = frame.function().0;
+                break;
+            }
+        }
+        if self.frames.len() < self.floor {
+            left = NONE;
+        }
+        self.last = left | LEFT;
+        self.refresh_top();
+    }
+
+    /// Ends `count` call frames and what is above them.
+    pub fn unwind(&mut self, count: u32) {
+        for _ in 0..count {
+            if self.frames.is_empty() {
+                break;
+            }
+            self.exit();
+        }
+        self.last = NONE;
+    }
+
+    /// Ends up to `count` open frames and the tails above each, never a call frame.
+    pub fn close_open(&mut self, count: u32) {
+        for _ in 0..count {
+            let tails = self
+                .frames
+                .iter()
+                .rev()
+                .take_while(|frame| frame.is(Entry::Tail))
+                .count();
+            let Some(below) = self.frames.len().checked_sub(tails + 1) else {
+                break;
+            };
+            if below < self.floor || !self.frames[below].is(Entry::Open) {
+                break;
+            }
+            self.frames.truncate(below);
+        }
+        self.last = NONE;
+        self.refresh_top();
+    }
+
+    #[inline]
+    fn refresh_top(&mut self) {
+        let length = self.frames.len();
+        if length > self.floor {
+            self.top = self.frames[length - 1].function().0;
+        } else {
+            self.floor = length;
+            self.top = NONE;
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Reads a trace, which is never trusted.
+//!
+//! [`TraceReader`] gives the sections of a seekable or streamed trace in file order and keeps the
+//! dictionary. A file that stops inside a section (its writer was killed) ends quietly there and
+//! says so by [`Ending`]; a section whose checksum is wrong is an error.
+
+use crate::decoder::Block;
+use crate::error::{Malformed, TraceError};
+use crate::format::{
+    Cursor, MAGIC, MAX_SECTION_BYTES, PREAMBLE_BYTES, SECTION_HEADER_BYTES, SectionKind, VERSION,
+    header_check,
+};
+use crate::model::{
+    Clock, Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
+};
+use crate::writer::{TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// What the trace names, as far as it was read.
+#[derive(Default, Debug, Clone)]
+pub struct Dictionary {
+    /// By [`ModuleId`].
+    pub modules: Vec<Module>,
+    /// By [`FunctionId`].
+    pub functions: Vec<Function>,
+    /// By [`StreamId`].
+    pub streams: Vec<StreamInfo>,
+}
+
+impl Dictionary {
+    /// A function, if the trace names it.
+    pub fn function(&self, id: FunctionId) -> Option<&Function> {
+        self.functions.get(id.0 as usize)
+    }
+    /// A module, if the trace names it.
+    pub fn module(&self, id: ModuleId) -> Option<&Module> {
+        self.modules.get(id.0 as usize)
+    }
+    /// A stream, if the trace names it.
+    pub fn stream(&self, id: StreamId) -> Option<&StreamInfo> {
+        self.streams.get(id.0 as usize)
+    }
+
+    fn read(&mut self, mut from: Cursor<'_>) -> Result<(), Malformed> {
+        while !from.is_empty() {
+            match from.u8()? {
+                TAG_MODULE => self.modules.push(Module::read(&mut from)?),
+                TAG_FUNCTION => {
+                    let function = Function::read(&mut from)?;
+                    if self.module(function.module).is_none() {
+                        return Err(Malformed("a function of a module that is not named"));
+                    }
+                    self.functions.push(function);
+                }
+                TAG_STREAM => self.streams.push(StreamInfo::read(&mut from)?),
+                _ => return Err(Malformed("unknown kind of dictionary entry")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the file ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Not reached yet.
+    Open,
+    /// In order, with a summary.
+    Complete(Summary),
+    /// The writer did not finish: nothing after this byte can be read.
+    Early {
+        /// File offset of the first byte that is missing or torn.
+        offset: u64,
+    },
+}
+
+/// A section that concerns the time line.
+pub enum Item {
+    /// Events.
+    Block(Block),
+    /// A note.
+    Note(Note),
+}
+
+/// A trace being read.
+pub struct TraceReader<R> {
+    input: R,
+    offset: u64,
+    header: Header,
+    dictionary: Dictionary,
+    ending: Ending,
+    payload: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl TraceReader<BufReader<File>> {
+    /// Opens a trace file.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`], [`TraceError::NotAFile`], and those of [`TraceReader::new`].
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let metadata = std::fs::metadata(path).map_err(TraceError::Read)?;
+        if !metadata.is_file() {
+            return Err(TraceError::NotAFile);
+        }
+        let file = File::open(path).map_err(TraceError::Read)?;
+        Self::new(BufReader::with_capacity(16 << 10, file))
+    }
+}
+
+impl<R: Read> TraceReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`TraceError::Empty`], [`TraceError::NotATrace`], [`TraceError::Version`],
+    /// [`TraceError::Damaged`].
+    pub fn new(input: R) -> Result<Self, TraceError> {
+        let mut reader = Self {
+            input,
+            offset: 0,
+            header: Header::default(),
+            dictionary: Dictionary::default(),
+            ending: Ending::Open,
+            payload: Vec::new(),
+            spare: Vec::new(),
+        };
+        reader.read_preamble()?;
+        match reader.read_section_header()? {
+            Some((SectionKind::Header, length)) if reader.read_payload(length)? => {
+                let header = Header::read(Cursor::new(&reader.payload));
+                reader.header = header.map_err(|what| what.at(PREAMBLE_BYTES as u64))?;
+                reader.advance(length);
+                Ok(reader)
+            }
+            _ => Err(Malformed("it has no header").at(PREAMBLE_BYTES as u64)),
+        }
+    }
+
+    /// What was traced.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Makes ticks nanoseconds.
+    pub fn clock(&self) -> Clock {
+        Clock::of(&self.header)
+    }
+
+    /// What was named so far.
+    pub fn dictionary(&self) -> &Dictionary {
+        &self.dictionary
+    }
+
+    /// How the file ends, known when [`Self::next_item`] gave `None`.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// The next block or note in file order; `None` at the end.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`] and [`TraceError::Damaged`].
+    pub fn next_item(&mut self) -> Result<Option<Item>, TraceError> {
+        while self.ending == Ending::Open {
+            let start = self.offset;
+            let Some((kind, length)) = self.read_section_header()? else {
+                break;
+            };
+            if !self.read_payload(length)? {
+                break;
+            }
+            let item = self.interpret(kind).map_err(|what| what.at(start))?;
+            self.advance(length);
+            if item.is_some() {
+                return Ok(item);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a block back whose memory can serve the next one.
+    pub fn recycle(&mut self, block: Block) {
+        self.spare = block.into_buffer();
+    }
+
+    fn interpret(&mut self, kind: SectionKind) -> Result<Option<Item>, Malformed> {
+        let from = Cursor::new(&self.payload);
+        match kind {
+            SectionKind::Header => Err(Malformed("a second header")),
+            SectionKind::Dictionary => self.dictionary.read(from).map(|()| None),
+            SectionKind::Note => Ok(Some(Item::Note(Note::read(from)?))),
+            SectionKind::Block => {
+                let block = Block::unpack(&self.payload, std::mem::take(&mut self.spare))?;
+                if self.dictionary.stream(block.stream).is_none() {
+                    return Err(Malformed("a block of a stream that is not named"));
+                }
+                Ok(Some(Item::Block(block)))
+            }
+            SectionKind::End => {
+                self.ending = Ending::Complete(Summary::read(from)?);
+                Ok(None)
+            }
+        }
+    }
+
+    fn read_preamble(&mut self) -> Result<(), TraceError> {
+        let mut preamble = [0; PREAMBLE_BYTES];
+        let present = fill(&mut self.input, &mut preamble)?;
+        if present == 0 {
+            return Err(TraceError::Empty);
+        }
+        if !preamble.starts_with(&MAGIC) || present < PREAMBLE_BYTES {
+            return Err(TraceError::NotATrace);
+        }
+        let found = u32::from_le_bytes([preamble[8], preamble[9], preamble[10], preamble[11]]);
+        if found != VERSION {
+            return Err(TraceError::Version {
+                found,
+                known: VERSION,
+            });
+        }
+        self.offset = PREAMBLE_BYTES as u64;
+        Ok(())
+    }
+
+    /// Kind, length; leaves the checksum in front of the payload. `None` where the file ends.
+    fn read_section_header(&mut self) -> Result<Option<(SectionKind, u32)>, TraceError> {
+        let mut bytes = [0; SECTION_HEADER_BYTES];
+        let present = fill(&mut self.input, &mut bytes)?;
+        // A file system that lost power may leave zeros where the end was.
+        if present < SECTION_HEADER_BYTES || bytes == [0; SECTION_HEADER_BYTES] {
+            self.ending = Ending::Early {
+                offset: self.offset,
+            };
+            return Ok(None);
+        }
+        let length = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let check = u32::from_le_bytes([bytes[1], bytes[2], bytes[3], 0]);
+        let damaged = |what| Malformed(what).at(self.offset);
+        if check != header_check(bytes[0], length) {
+            return Err(damaged("a section header's checksum is wrong"));
+        }
+        let kind = SectionKind::from_byte(bytes[0]);
+        let kind = kind.ok_or_else(|| damaged("a section of an unknown kind"))?;
+        if length > MAX_SECTION_BYTES {
+            return Err(damaged("a section is too long"));
+        }
+        self.payload.clear();
+        self.payload.extend_from_slice(&bytes[8..]);
+        Ok(Some((kind, length)))
+    }
+
+    /// Reads and checks a payload; false where the file ends inside it.
+    fn read_payload(&mut self, length: u32) -> Result<bool, TraceError> {
+        let crc = self
+            .payload
+            .iter()
+            .rev()
+            .fold(0, |crc, &byte| crc << 8 | u32::from(byte));
+        self.payload.clear();
+        // `take` reads in steps, so a length beyond the end of the file allocates nothing.
+        let mut limited = self.input.by_ref().take(u64::from(length));
+        let present = limited
+            .read_to_end(&mut self.payload)
+            .map_err(TraceError::Read)?;
+        if present < length as usize {
+            self.ending = Ending::Early {
+                offset: self.offset,
+            };
+            return Ok(false);
+        }
+        if crc32fast::hash(&self.payload) != crc {
+            return Err(Malformed("a section's checksum is wrong").at(self.offset));
+        }
+        Ok(true)
+    }
+
+    fn advance(&mut self, length: u32) {
+        self.offset += SECTION_HEADER_BYTES as u64 + u64::from(length);
+    }
+}
+
+impl<R: Read + Seek> TraceReader<R> {
+    /// Reads everything but the blocks, for what must be known before the first event is shown
+    /// (names, streams, how the trace ends), then goes back to where it was.
+    ///
+    /// # Errors
+    /// As [`Self::next_item`].
+    pub fn survey(&mut self) -> Result<Survey, TraceError> {
+        let start = self.offset;
+        let mut survey = Survey::default();
+        let known = self.dictionary.clone();
+        while self.ending == Ending::Open {
+            let at = self.offset;
+            let Some((kind, length)) = self.read_section_header()? else {
+                break;
+            };
+            if kind == SectionKind::Block {
+                survey.blocks += 1;
+                if !self.skip_payload(length)? {
+                    break;
+                }
+            } else if self.read_payload(length)? {
+                self.interpret(kind).map_err(|what| what.at(at))?;
+            }
+            self.advance(length);
+        }
+        survey.bytes = self
+            .input
+            .seek(SeekFrom::End(0))
+            .map_err(TraceError::Read)?;
+        self.input
+            .seek(SeekFrom::Start(start))
+            .map_err(TraceError::Read)?;
+        self.offset = start;
+        survey.ending = std::mem::replace(&mut self.ending, Ending::Open);
+        survey.dictionary = std::mem::replace(&mut self.dictionary, known);
+        Ok(survey)
+    }
+
+    fn skip_payload(&mut self, length: u32) -> Result<bool, TraceError> {
+        // One byte is read to learn whether the file reaches so far; seeking alone cannot tell.
+        let Some(before_last) = length.checked_sub(1) else {
+            return Ok(true);
+        };
+        let seek = SeekFrom::Current(i64::from(before_last));
+        self.input.seek(seek).map_err(TraceError::Read)?;
+        if fill(&mut self.input, &mut [0])? == 1 {
+            return Ok(true);
+        }
+        self.ending = Ending::Early {
+            offset: self.offset,
+        };
+        Ok(false)
+    }
+}
+
+/// A whole trace without its events.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// All names.
+    pub dictionary: Dictionary,
+    /// How the file ends.
+    pub ending: Ending,
+    /// Blocks in the file.
+    pub blocks: u64,
+    /// Length of the file.
+    pub bytes: u64,
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self {
+            dictionary: Dictionary::default(),
+            ending: Ending::Open,
+            blocks: 0,
+            bytes: 0,
+        }
+    }
+}
+
+/// Reads until `buffer` is full or the input ends; gives the bytes read.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, TraceError> {
+    let mut present = 0;
+    while present < buffer.len() {
+        match input.read(&mut buffer[present..]) {
+            Ok(0) => break,
+            Ok(count) => present += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(TraceError::Read(error)),
+        }
+    }
+    Ok(present)
+}

@@ -1,0 +1,177 @@
+//! Writes a trace as an append-only stream, to a file or a pipe.
+//!
+//! Dictionary entries are collected and written before the next block or note that may use them.
+//! Each call writes whole sections, so a reader of an interrupted trace loses at most the last.
+
+use crate::encoder::{StreamEncoder, check_function};
+use crate::error::TraceError;
+use crate::format::{MAGIC, SectionKind, VERSION, put_section};
+use crate::model::{
+    Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
+};
+use crate::step::Step;
+use std::io::Write;
+
+/// Dictionary bytes that are collected before a section is written.
+const DICTIONARY_BYTES: usize = 64 << 10;
+
+/// Tags of dictionary entries.
+pub(crate) const TAG_MODULE: u8 = 1;
+pub(crate) const TAG_FUNCTION: u8 = 2;
+pub(crate) const TAG_STREAM: u8 = 3;
+
+/// A trace being written.
+pub struct TraceWriter<W: Write> {
+    out: W,
+    modules: u32,
+    functions: u32,
+    stream_starts: Vec<u64>,
+    dictionary: Vec<u8>,
+    scratch: Vec<u8>,
+    /// The step of the clock that the last encoder found, so that short streams begin with it.
+    step: Step,
+    written_bytes: u64,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Begins a trace: the header is written at once.
+    ///
+    /// # Errors
+    /// As every method here: [`TraceError::Write`] if `out` refuses the bytes.
+    pub fn create(out: W, header: &Header) -> Result<Self, TraceError> {
+        let mut writer = Self {
+            out,
+            modules: 0,
+            functions: 0,
+            stream_starts: Vec::new(),
+            dictionary: Vec::new(),
+            scratch: Vec::new(),
+            step: Step::default(),
+            written_bytes: 0,
+        };
+        writer.scratch.extend_from_slice(&MAGIC);
+        writer.scratch.extend_from_slice(&VERSION.to_le_bytes());
+        writer.scratch.extend_from_slice(&[0; 4]);
+        let mut payload = Vec::new();
+        header.write(&mut payload);
+        put_section(&mut writer.scratch, SectionKind::Header, &payload);
+        writer.write_scratch()?;
+        writer.out.flush().map_err(TraceError::Write)?;
+        Ok(writer)
+    }
+
+    /// Names a module.
+    ///
+    /// # Errors
+    /// [`TraceError::TooMany`] beyond 2^32.
+    pub fn module(&mut self, module: &Module) -> Result<ModuleId, TraceError> {
+        let id = self.modules;
+        self.modules = id.checked_add(1).ok_or(TraceError::TooMany("modules"))?;
+        self.dictionary.push(TAG_MODULE);
+        module.write(&mut self.dictionary);
+        self.bound_dictionary()?;
+        Ok(ModuleId(id))
+    }
+
+    /// Names a function; call it once each, before the first event that enters it.
+    ///
+    /// # Errors
+    /// [`TraceError::TooMany`] beyond 2^30.
+    pub fn function(&mut self, function: &Function) -> Result<FunctionId, TraceError> {
+        let id = self.functions;
+        check_function(id)?;
+        self.functions = id + 1;
+        self.dictionary.push(TAG_FUNCTION);
+        function.write(&mut self.dictionary);
+        self.bound_dictionary()?;
+        Ok(FunctionId(id))
+    }
+
+    /// Begins a stream.
+    ///
+    /// # Errors
+    /// [`TraceError::TooMany`] beyond 2^32.
+    pub fn stream(&mut self, info: &StreamInfo) -> Result<StreamId, TraceError> {
+        let id = u32::try_from(self.stream_starts.len());
+        let id = id.map_err(|_| TraceError::TooMany("streams"))?;
+        self.stream_starts.push(info.start_tsc);
+        self.dictionary.push(TAG_STREAM);
+        info.write(&mut self.dictionary);
+        self.bound_dictionary()?;
+        Ok(StreamId(id))
+    }
+
+    /// An encoder for a stream, to be owned by whoever drains its records.
+    pub fn encoder(&self, stream: StreamId) -> StreamEncoder {
+        let start_tsc = self.stream_starts.get(stream.0 as usize).copied();
+        StreamEncoder::new(stream, start_tsc.unwrap_or_default(), self.step)
+    }
+
+    /// Writes all that `encoder` holds.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`]; what the encoder held is gone then.
+    pub fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
+        self.put_dictionary()?;
+        let (step, sections) = encoder.take_sections();
+        self.step = step;
+        let result = self.out.write_all(sections).map_err(TraceError::Write);
+        self.written_bytes += sections.len() as u64;
+        sections.clear();
+        result
+    }
+
+    /// Writes a note.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn event_note(&mut self, note: &Note) -> Result<(), TraceError> {
+        self.put_dictionary()?;
+        let mut payload = Vec::new();
+        note.write(&mut payload);
+        put_section(&mut self.scratch, SectionKind::Note, &payload);
+        self.write_scratch()
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Ends the trace in order and gives the output back.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn finish(mut self, summary: &Summary) -> Result<W, TraceError> {
+        self.put_dictionary()?;
+        let mut payload = Vec::new();
+        summary.write(&mut payload);
+        put_section(&mut self.scratch, SectionKind::End, &payload);
+        self.write_scratch()?;
+        self.out.flush().map_err(TraceError::Write)?;
+        Ok(self.out)
+    }
+
+    fn bound_dictionary(&mut self) -> Result<(), TraceError> {
+        if self.dictionary.len() < DICTIONARY_BYTES {
+            return Ok(());
+        }
+        self.put_dictionary()
+    }
+
+    fn put_dictionary(&mut self) -> Result<(), TraceError> {
+        if self.dictionary.is_empty() {
+            return Ok(());
+        }
+        put_section(&mut self.scratch, SectionKind::Dictionary, &self.dictionary);
+        self.dictionary.clear();
+        self.write_scratch()
+    }
+
+    fn write_scratch(&mut self) -> Result<(), TraceError> {
+        let result = self.out.write_all(&self.scratch).map_err(TraceError::Write);
+        self.written_bytes += self.scratch.len() as u64;
+        self.scratch.clear();
+        result
+    }
+}

@@ -1,0 +1,348 @@
+//! What an encoder is told comes out of the reader, whatever the stream looks like and wherever
+//! the file was cut or changed.
+
+use sptrace_addr::Svma;
+use sptrace_trace::{
+    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, StreamEncoder,
+    StreamInfo, Summary, TraceError, TraceReader, TraceWriter,
+};
+
+const FUNCTIONS: u32 = 300;
+
+struct XorShift(u64);
+
+impl XorShift {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn writer(out: Vec<u8>) -> TraceWriter<Vec<u8>> {
+    let header = Header {
+        command: vec!["prog".into(), "-x".into()],
+        host: "host".into(),
+        tsc_hz: 2_445_000_000,
+        start_tsc: 1000,
+        ..Header::default()
+    };
+    let mut writer = TraceWriter::create(out, &header).unwrap();
+    let module = Module {
+        path: "/usr/bin/prog".into(),
+        build_id: vec![1, 2, 3],
+        svma: Svma(0)..Svma(0x10000),
+    };
+    let module = writer.module(&module).unwrap();
+    for n in 0..FUNCTIONS {
+        let function = Function {
+            module,
+            svma: Svma(u64::from(n) * 16),
+            size_bytes: 16,
+            symbol: format!("f{n}"),
+        };
+        assert_eq!(writer.function(&function).unwrap(), FunctionId(n));
+    }
+    writer
+}
+
+/// A random walk over calls with every other kind of event mixed in.
+fn random_events(seed: u64, count: usize, deep: u64) -> Vec<Event> {
+    let mut random = XorShift(seed);
+    let mut tsc = 5000;
+    let mut depth = 0u64;
+    let mut events = Vec::new();
+    while events.len() < count {
+        tsc += match random.below(20) {
+            0 => 0,
+            1 => random.below(1 << 40),
+            2 => 1 + random.below(90_000),
+            _ => 26 * (1 + random.below(90)),
+        };
+        let callee = FunctionId(random.below(u64::from(FUNCTIONS)) as u32);
+        let event = match random.below(60) {
+            0 => Event::Enter {
+                tsc,
+                callee,
+                entry: Entry::Tail,
+            },
+            1 => Event::Enter {
+                tsc,
+                callee,
+                entry: Entry::Open,
+            },
+            2 => Event::CloseOpen {
+                tsc,
+                frames: random.below(3) as u32,
+            },
+            3 if depth > 4 => {
+                let frames = 1 + random.below(4);
+                depth -= frames;
+                Event::Unwound {
+                    tsc,
+                    frames: frames as u32,
+                }
+            }
+            4 => Event::Resumed { tsc, callee },
+            5 => Event::Lost {
+                tsc,
+                events: random.below(1 << 50),
+            },
+            6 => Event::Blocked {
+                tsc,
+                ticks: random.below(1000),
+            },
+            _ if random.below(deep * 2) >= depth => {
+                depth += 1;
+                Event::Enter {
+                    tsc,
+                    callee,
+                    entry: Entry::Call,
+                }
+            }
+            _ => {
+                depth = depth.saturating_sub(1);
+                Event::Exit { tsc }
+            }
+        };
+        events.push(event);
+    }
+    events
+}
+
+fn encode(encoder: &mut StreamEncoder, event: &Event) {
+    match *event {
+        Event::Enter {
+            tsc,
+            callee,
+            entry: Entry::Call,
+        } => encoder.enter(tsc, callee),
+        Event::Enter {
+            tsc,
+            callee,
+            entry: Entry::Tail,
+        } => encoder.tail(tsc, callee),
+        Event::Enter {
+            tsc,
+            callee,
+            entry: Entry::Open,
+        } => encoder.enter_open(tsc, callee),
+        Event::Exit { tsc } => encoder.exit(tsc),
+        Event::CloseOpen { tsc, frames } => encoder.close_open(tsc, frames),
+        Event::Unwound { tsc, frames } => encoder.unwound(tsc, frames),
+        Event::Resumed { tsc, callee } => encoder.resumed(tsc, callee),
+        Event::Lost { tsc, events } => encoder.lost(tsc, events),
+        Event::Blocked { tsc, ticks } => encoder.blocked(tsc, ticks),
+    }
+}
+
+fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
+    let mut writer = writer(Vec::new());
+    let stream = writer.stream(&StreamInfo {
+        pid: 7,
+        tid: 7,
+        start_tsc: 4000,
+        ..StreamInfo::default()
+    });
+    let mut encoder = writer.encoder(stream.unwrap());
+    for (n, event) in events.iter().enumerate() {
+        encode(&mut encoder, event);
+        if encoder.is_full() || n % flush_every == flush_every - 1 {
+            writer.write_block(&mut encoder).unwrap();
+        }
+    }
+    writer.write_block(&mut encoder).unwrap();
+    let note = Note::Text {
+        pid: 7,
+        tsc: 9,
+        text: "a note".into(),
+    };
+    writer.event_note(&note).unwrap();
+    let mut summary = Summary {
+        end_tsc: 99,
+        ..Summary::default()
+    };
+    summary.row("sites", "patched", 12);
+    writer.finish(&summary).unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<(Vec<Event>, Ending), TraceError> {
+    let mut reader = TraceReader::new(bytes)?;
+    let mut events = Vec::new();
+    while let Some(item) = reader.next_item()? {
+        if let Item::Block(block) = item {
+            for event in block.events() {
+                events.push(event.map_err(|what| what.at(0))?);
+            }
+            reader.recycle(block);
+        }
+    }
+    Ok((events, reader.ending().clone()))
+}
+
+#[test]
+fn random_streams_survive() {
+    for (seed, count, deep, flush_every) in [
+        (1, 200_000, 20, 1 << 20),
+        (2, 60_000, 2000, 997),
+        (3, 5_000, 3, 1),
+        (4, 90_000, 700, 5000),
+    ] {
+        let events = random_events(seed, count, deep);
+        let bytes = write(&events, flush_every);
+        let (read, ending) = read(&bytes).unwrap();
+        assert_eq!(read.len(), events.len());
+        for (n, (read, written)) in read.iter().zip(&events).enumerate() {
+            assert_eq!(read, written, "event {n} of seed {seed}");
+        }
+        assert!(matches!(ending, Ending::Complete(summary) if summary.rows.len() == 1));
+    }
+}
+
+#[test]
+fn every_block_is_readable_alone() {
+    let events = random_events(11, 150_000, 1500);
+    let bytes = write(&events, 1000);
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let mut at = 0;
+    while let Some(Item::Block(block)) = reader.next_item().unwrap() {
+        // Nothing is kept from block to block here, so each decodes from its own bytes.
+        for event in block.events() {
+            assert_eq!(event.unwrap(), events[at]);
+            at += 1;
+        }
+    }
+    assert_eq!(at, events.len());
+}
+
+#[test]
+fn a_file_cut_at_any_byte_reads_up_to_there() {
+    let events = random_events(5, 300, 10);
+    let bytes = write(&events, 50);
+    let mut longest = 0;
+    for cut in 0..bytes.len() {
+        match read(&bytes[..cut]) {
+            Ok((read, ending)) => {
+                assert!(matches!(ending, Ending::Early { .. }), "cut at {cut}");
+                assert_eq!(read[..], events[..read.len()]);
+                assert!(read.len() >= longest);
+                longest = read.len();
+            }
+            Err(error) => assert_eq!(longest, 0, "cut at {cut}: {error}"),
+        }
+    }
+    assert_eq!(longest, events.len());
+}
+
+#[test]
+fn a_changed_byte_is_an_error_or_harmless_but_never_a_panic() {
+    let events = random_events(6, 300, 10);
+    let bytes = write(&events, 100);
+    let mut errors = 0;
+    for at in 16..bytes.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut changed = bytes.clone();
+            changed[at] ^= flip;
+            errors += usize::from(read(&changed).is_err());
+        }
+    }
+    assert_eq!(
+        errors,
+        (bytes.len() - 16) * 3,
+        "a checksum must notice each of them"
+    );
+}
+
+/// Checksums keep accidents out, not hostile files: blocks with right checksums and wrong content.
+#[test]
+fn hostile_content_behind_right_checksums_is_survived() {
+    let events = random_events(8, 400, 10);
+    let bytes = write(&events, 100);
+    let mut random = XorShift(77);
+    let (mut errors, mut read_anyway) = (0, 0);
+    for _ in 0..3000 {
+        let mut changed = bytes.clone();
+        let mut at = 16;
+        while at + 12 <= changed.len() {
+            let length = u32::from_le_bytes(changed[at + 4..at + 8].try_into().unwrap()) as usize;
+            let payload = at + 12..at + 12 + length;
+            if random.below(4) == 0 {
+                for _ in 0..=random.below(4) {
+                    let position = payload.start + random.below(length as u64) as usize;
+                    changed[position] = random.below(256) as u8;
+                }
+                let crc = crc32fast::hash(&changed[payload.clone()]);
+                changed[at + 8..at + 12].copy_from_slice(&crc.to_le_bytes());
+            }
+            at = payload.end;
+        }
+        match read(&changed) {
+            Ok((events, _)) => {
+                assert!(events.len() < 4 << 20);
+                read_anyway += 1;
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(errors > 100 && read_anyway > 100, "{errors} {read_anyway}");
+}
+
+#[test]
+fn foreign_files_are_named() {
+    assert!(matches!(read(b""), Err(TraceError::Empty)));
+    assert!(matches!(
+        read(b"\x7fELF\x02\x01\x01 some program"),
+        Err(TraceError::NotATrace)
+    ));
+    let mut newer = write(&[], 1);
+    newer[8] = 9;
+    assert!(matches!(
+        read(&newer),
+        Err(TraceError::Version { found: 9, .. })
+    ));
+}
+
+#[test]
+fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
+    let events = random_events(9, 3000, 10);
+    let bytes = write(&events, 500);
+    let mut reader = TraceReader::new(std::io::Cursor::new(&bytes)).unwrap();
+    let survey = reader.survey().unwrap();
+    assert_eq!(survey.dictionary.functions.len(), FUNCTIONS as usize);
+    assert_eq!((survey.blocks, survey.bytes), (6, bytes.len() as u64));
+    assert!(matches!(survey.ending, Ending::Complete(_)));
+    let mut read = 0;
+    while let Some(item) = reader.next_item().unwrap() {
+        if let Item::Block(block) = item {
+            read += block.events().count();
+        }
+    }
+    assert_eq!(read, events.len());
+}
+
+#[test]
+fn a_fork_child_inherits_the_open_frames() {
+    let mut writer = writer(Vec::new());
+    let parent = writer.stream(&StreamInfo::default()).unwrap();
+    let mut encoder = writer.encoder(parent);
+    encoder.enter(1, FunctionId(3));
+    encoder.enter(2, FunctionId(4));
+    let child = StreamInfo {
+        parent: Some(parent),
+        ..StreamInfo::default()
+    };
+    let child = writer.stream(&child).unwrap();
+    let mut child = writer.encoder(child);
+    child.inherit(&encoder);
+    assert_eq!(child.depth(), 2);
+    child.exit(5);
+    writer.write_block(&mut child).unwrap();
+    let bytes = writer.finish(&Summary::default()).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let Some(Item::Block(block)) = reader.next_item().unwrap() else {
+        panic!("no block")
+    };
+    let open: Vec<u32> = block.opening().map(|frame| frame.function.0).collect();
+    assert_eq!(open, [3, 4]);
+}
