@@ -122,7 +122,7 @@ pub fn ring() {
     let bell = &control().doorbell;
     bell.fetch_add(1, Ordering::Release);
     // SAFETY: a word of the arena.
-    unsafe { sys::futex_wake(bell.as_ptr(), 1) };
+    unsafe { sys::futex_wake(bell.as_ptr(), 8) };
 }
 
 unsafe fn stream_of(hot: *mut Hot) -> &'static Stream {

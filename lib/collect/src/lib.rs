@@ -1,1 +1,19 @@
-//! Answers the agent's questions, drains its records, feeds the trace.
+//! One recording: answers the agent's questions, drains its records, feeds the trace.
+//!
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`answer`] (questions), [`placement`]
+//! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
+//! events), [`clock`], [`outcome`] (coverage and loss).
+//!
+//! Three threads: the caller's owns ptrace and waits for the program; one drains and does nothing
+//! else; one answers questions (it may analyse a module for seconds).
+
+pub mod answer;
+pub mod clock;
+pub mod collector;
+pub mod module;
+pub mod outcome;
+pub mod placement;
+pub mod process;
+pub mod session;
+
+pub use session::{Options, Session};

@@ -36,6 +36,8 @@ pub struct ArenaOptions {
     pub drop_when_full: bool,
     /// 0, or the depth below which nothing is instrumented.
     pub depth_limit: u32,
+    /// Record ld.so's start-up work.
+    pub loader: bool,
 }
 
 impl Arena {
@@ -84,6 +86,7 @@ impl Arena {
             (*control).version = VERSION;
             (*control).on_full = u32::from(options.drop_when_full);
             (*control).depth_limit = options.depth_limit;
+            (*control).loader = u32::from(options.loader);
             (*control).chunk_count = chunks;
             (*control).pid = libc::getpid() as u32;
         }

@@ -1,0 +1,141 @@
+//! Answers the agent's questions: which module lies at an address, and may a program be followed
+//! through an exec.
+//!
+//! A question is accepted at once, so that the asker goes on waiting while a module is analysed.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sptrace_code::cache::{self, Cached};
+use sptrace_patch::build_plan;
+use sptrace_tracee::arena::{Arena, futex_wake};
+use sptrace_tracee::maps::{self, Mapping};
+use sptrace_wire::control::*;
+use sptrace_wire::plan::PLAN_VERSION;
+
+use crate::placement;
+use crate::session::Shared;
+
+/// Serves all questions asked; true if there was one.
+pub fn serve(shared: &Shared) -> bool {
+    let arena = &shared.arena;
+    let mut any = false;
+    for i in 0..QUESTIONS {
+        let q = arena.question(i);
+        match q.state.load(Ordering::Acquire) {
+            QUESTION_ASKED => {
+                let accepted = q.state.compare_exchange(
+                    QUESTION_ASKED,
+                    QUESTION_ACCEPTED,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if accepted.is_ok() {
+                    any = true;
+                    answer(shared, q);
+                }
+            }
+            QUESTION_ABANDONED => q.state.store(QUESTION_FREE, Ordering::Release),
+            _ => {}
+        }
+    }
+    any
+}
+
+fn answer(shared: &Shared, q: &Question) {
+    let answer = match q.kind {
+        ASK_MODULE => module(shared, q.pid, q.argument),
+        ASK_EXEC => [u64::from(shared.may_seize(q.pid, q.tid, q.argument)), 0, 0, 0, 0, 0],
+        ASK_EXEC_FAILED => {
+            shared.release(q.tid);
+            [1, 0, 0, 0, 0, 0]
+        }
+        _ => [0; 6],
+    };
+    for (slot, value) in q.answer.iter().zip(answer) {
+        slot.store(value, Ordering::Relaxed);
+    }
+    let answered = q.state.compare_exchange(
+        QUESTION_ACCEPTED,
+        QUESTION_ANSWERED,
+        Ordering::AcqRel,
+        Ordering::Relaxed,
+    );
+    if answered.is_err() {
+        q.state.store(QUESTION_FREE, Ordering::Release);
+    }
+    futex_wake(&q.state, i32::MAX);
+}
+
+const NOT_CODE: u64 = 0;
+const FOUND: u64 = 1;
+const REFUSED: u64 = 2;
+
+fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
+    let Ok(maps) = maps::read(pid) else { return [REFUSED, 0, 0, 0, 0, 0] };
+    let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
+        return [NOT_CODE, 0, 0, 0, 0, 0];
+    };
+    let leave_alone = |why: u64| [why, 0, m.start, 0, 0, m.end];
+    if m.file.1 == 0 || m.access[1] || !m.access[2] {
+        return leave_alone(if m.path == "[vdso]" { REFUSED } else { NOT_CODE });
+    }
+    if shared.options.leaves_out(&m.path) {
+        return leave_alone(REFUSED);
+    }
+    let Some(index) = shared.module(pid, m) else { return leave_alone(REFUSED) };
+    let mut c = shared.lock();
+    let Some(known) = c.modules.get(index) else { return leave_alone(REFUSED) };
+    let (base_svma, text, area_bytes, plan_offset) =
+        (known.base_svma, known.text, known.area_bytes, known.plan_offset);
+    let Some(bias) = bias(&maps, m, base_svma) else { return leave_alone(REFUSED) };
+    let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
+    if address < start || address >= end {
+        return leave_alone(REFUSED);
+    }
+    let taken: Vec<_> = c.process(pid).areas.iter().map(|a| (a.start, a.bytes)).collect();
+    let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
+        return leave_alone(REFUSED);
+    };
+    c.loaded(pid, index, (start, end), bias, (at, area_bytes));
+    [FOUND, plan_offset, bias, at, area_bytes, 0]
+}
+
+/// Load bias: the file's first page lies at the plan's base.
+fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
+    let first = maps.iter().rev().find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
+    Some(first.start.wrapping_sub(base_svma))
+}
+
+/// Path by which we can open what the process has mapped, even from another mount namespace.
+fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+    let same = |p: &Path| std::fs::metadata(p).is_ok_and(|meta| meta.ino() == m.file.1);
+    let direct = PathBuf::from(path);
+    if same(&direct) {
+        return Some(direct);
+    }
+    let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+    if same(&inside) {
+        return Some(inside);
+    }
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    same(&exe).then_some(exe)
+}
+
+/// Analysis and plan of a mapped file.
+pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<Arc<Cached>> {
+    let path = openable(pid, m)?;
+    cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
+        build_plan(object, analysis)
+    })
+    .ok()
+    .map(Arc::new)
+}
+
+/// The arena of a session, for tests of the protocol.
+pub fn arena_of(shared: &Shared) -> &Arena {
+    &shared.arena
+}

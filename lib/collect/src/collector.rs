@@ -1,0 +1,489 @@
+//! Chunks of records become events of the trace.
+//!
+//! The hot loop of the host: a word is looked up by its id in the patch area's table and handed to
+//! the stream's encoder. What makes no sense is counted as torn and skipped: a chunk may have been
+//! written by a process that was killed in the middle, or by two at once (vfork).
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use sptrace_addr::{Avma, Svma};
+use sptrace_trace::{
+    ExitStatus, Function, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder, StreamInfo,
+    TraceWriter,
+};
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::*;
+use sptrace_wire::record;
+
+use crate::module::*;
+use crate::process::{Area, Loaded, Process};
+
+/// One stream of the recording.
+struct StreamState {
+    epoch: u32,
+    pid: u32,
+    encoder: StreamEncoder,
+    high: u64,
+    last_tsc: u64,
+    /// A call through a slot that is not bound yet: the resolver's jump will tell the callee.
+    lazy: Option<(u64, usize, u64)>,
+    /// First half of an inherited frame.
+    inherited: Option<u64>,
+}
+
+/// Everything that the drain needs. One lock holds it.
+pub struct Collector<W: Write> {
+    writer: TraceWriter<W>,
+    /// Modules of the recording.
+    pub modules: Vec<Module>,
+    by_file: HashMap<(String, u64), usize>,
+    processes: HashMap<u32, Process>,
+    streams: Vec<Option<StreamState>>,
+    unknown_module: Option<ModuleId>,
+    unknown: HashMap<u64, FunctionId>,
+    /// Events written.
+    pub events: u64,
+    /// Words that made no sense.
+    pub torn: u64,
+    /// The first error of the output, if any: recording ends then.
+    pub failed: Option<std::io::Error>,
+}
+
+impl<W: Write> Collector<W> {
+    /// Empty, writing to `writer`.
+    pub fn new(writer: TraceWriter<W>) -> Self {
+        Self {
+            writer,
+            modules: Vec::new(),
+            by_file: HashMap::new(),
+            processes: HashMap::new(),
+            streams: (0..STREAMS).map(|_| None).collect(),
+            unknown_module: None,
+            unknown: HashMap::new(),
+            events: 0,
+            torn: 0,
+            failed: None,
+        }
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.writer.written_bytes()
+    }
+
+    /// The module of a file, if it is known.
+    pub fn module_of(&self, file: &(String, u64)) -> Option<usize> {
+        self.by_file.get(file).copied()
+    }
+
+    /// Adds a module.
+    pub fn add_module(
+        &mut self,
+        file: (String, u64),
+        path: &str,
+        cached: std::sync::Arc<sptrace_code::cache::Cached>,
+        plan_offset: u64,
+    ) -> Option<usize> {
+        let id = self
+            .writer
+            .module(&TraceModule {
+                path: path.to_owned(),
+                build_id: cached.build_id().to_vec(),
+                svma: Svma(0)..Svma(0),
+            })
+            .ok()?;
+        let module = Module::new(path.to_owned(), cached, plan_offset, id)?;
+        self.modules.push(module);
+        self.by_file.insert(file, self.modules.len() - 1);
+        Some(self.modules.len() - 1)
+    }
+
+    /// The image of a process.
+    pub fn process(&mut self, pid: u32) -> &mut Process {
+        self.processes.entry(pid).or_default()
+    }
+
+    /// A module was found in a process and got an area.
+    pub fn loaded(
+        &mut self,
+        pid: u32,
+        module: usize,
+        text: (u64, u64),
+        bias: u64,
+        area: (u64, u64),
+    ) {
+        let p = self.process(pid);
+        p.loaded.push(Loaded { module, start: text.0, end: text.1, bias });
+        p.areas.push(Area { start: area.0, bytes: area.1, module });
+        if let Some(m) = self.modules.get(module) {
+            let note = Note::ModuleMap {
+                pid,
+                tsc: crate::clock::tsc(),
+                module: m.id,
+                avma: Avma(m.base_svma.wrapping_add(bias)),
+            };
+            let r = self.writer.event_note(&note);
+            self.check(r.map_err(std::io::Error::other));
+        }
+    }
+
+    fn check(&mut self, r: Result<(), std::io::Error>) {
+        if let Err(e) = r
+            && self.failed.is_none()
+        {
+            self.failed = Some(e);
+        }
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, note: &Note) {
+        let r = self.writer.event_note(note);
+        self.check(r.map_err(std::io::Error::other));
+    }
+
+    /// Drains all full chunks; gives how many there were.
+    pub fn drain(&mut self, arena: &Arena) -> usize {
+        let full = arena.take_full();
+        for index in &full {
+            self.chunk(arena, *index);
+            arena.recycle(*index);
+        }
+        full.len()
+    }
+
+    /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun.
+    pub fn end_dead_streams(&mut self, arena: &Arena, is_alive: &dyn Fn(u32, u32) -> bool) -> usize {
+        let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
+        let mut alive = 0;
+        for i in 0..used {
+            let s = arena.stream(i);
+            if s.state.load(Ordering::Acquire) != STREAM_LIVE {
+                continue;
+            }
+            if is_alive(s.pid, s.tid) {
+                alive += 1;
+            } else {
+                self.end_stream(arena, i);
+            }
+        }
+        alive
+    }
+
+    fn end_stream(&mut self, arena: &Arena, i: usize) {
+        // What the thread handed over before comes first.
+        self.drain(arena);
+        let s = arena.stream(i);
+        let index = s.chunk.swap(NONE, Ordering::AcqRel);
+        if (index as usize) < CHUNKS_MAX {
+            self.chunk(arena, index);
+            arena.recycle(index);
+        }
+        if let Some(mut state) = self.streams[i].take() {
+            Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+            let r = self.writer.write_block(&mut state.encoder);
+            self.check(r.map_err(std::io::Error::other));
+        }
+        s.state.store(STREAM_DEAD, Ordering::Release);
+    }
+
+    /// A process is about to run another program: its streams end here.
+    pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
+        self.end_dead_streams(arena, &|p, _| p != pid);
+        let execs = self.process(pid).execs + 1;
+        self.processes.insert(pid, Process { execs, ..Process::default() });
+        self.note(&Note::Exec { pid, tsc: crate::clock::tsc(), path: path.to_owned() });
+    }
+
+    /// A process has ended.
+    pub fn exited(&mut self, pid: u32, status: ExitStatus) {
+        self.note(&Note::ProcessExit { pid, tsc: crate::clock::tsc(), status });
+    }
+
+    /// Writes the summary and gives back the output.
+    ///
+    /// # Errors
+    /// The output failed, now or before.
+    pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
+        self.writer.finish(summary).map_err(std::io::Error::other)
+    }
+
+    /// Prepares the state of the stream that wrote a chunk.
+    fn begin_stream(&mut self, arena: &Arena, i: usize, epoch: u32) {
+        if self.streams[i].as_ref().is_some_and(|s| s.epoch == epoch) {
+            return;
+        }
+        if let Some(mut old) = self.streams[i].take() {
+            let r = self.writer.write_block(&mut old.encoder);
+            self.check(r.map_err(std::io::Error::other));
+        }
+        let s = arena.stream(i);
+        let (pid, tid, start_tsc) = (s.pid, s.tid, s.start_tsc);
+        let parent = (s.parent as usize) < STREAMS;
+        if parent && s.parent_pid != pid && !self.processes.contains_key(&pid) {
+            let mut copy = self.process(s.parent_pid).clone();
+            copy.parent = s.parent_pid;
+            self.processes.insert(pid, copy);
+        }
+        let parent = parent
+            .then(|| self.streams[s.parent as usize].as_ref().map(|p| p.encoder.stream()))
+            .flatten();
+        let p = self.process(pid);
+        let info = StreamInfo {
+            pid,
+            tid,
+            ppid: p.parent,
+            comm: comm(pid, tid),
+            start_tsc,
+            parent,
+            execs: p.execs,
+        };
+        match self.writer.stream(&info) {
+            Ok(id) => {
+                let encoder = self.writer.encoder(id);
+                self.streams[i] = Some(StreamState {
+                    epoch,
+                    pid,
+                    encoder,
+                    high: start_tsc >> 32,
+                    last_tsc: start_tsc,
+                    lazy: None,
+                    inherited: None,
+                });
+            }
+            Err(e) => self.check(Err(std::io::Error::other(e))),
+        }
+    }
+
+    fn chunk(&mut self, arena: &Arena, index: u32) {
+        let meta = arena.chunk(index);
+        let (stream, epoch, start_tsc) = (meta.stream as usize, meta.epoch, meta.start_tsc);
+        if stream >= STREAMS {
+            self.torn += 1;
+            return;
+        }
+        self.begin_stream(arena, stream, epoch);
+        let Some(mut state) = self.streams[stream].take() else { return };
+        state.high = start_tsc >> 32;
+        let words = arena.words(index);
+        let mut at = 0;
+        let mut area = (0u32, 0u32, 0usize);
+        while at < words.len() {
+            let word = words[at].load(Ordering::Relaxed);
+            at += 1;
+            if word == 0 {
+                continue;
+            }
+            let id = (word >> 32) as u32;
+            let tsc = state.time(word as u32);
+            if id < record::CONTROL_IDS {
+                if id == record::NOTHING {
+                    continue;
+                }
+                let payload = words.get(at).map_or(0, |w| w.load(Ordering::Relaxed));
+                at += 1;
+                self.control(&mut state, id, tsc, payload);
+                continue;
+            }
+            let mut offset = id.wrapping_sub(area.0);
+            if offset >= area.1 {
+                let found = self.processes.get(&state.pid).and_then(|p| p.area_of(id));
+                let Some((module, o)) = found else {
+                    self.torn += 1;
+                    continue;
+                };
+                offset = o;
+                area = (id.wrapping_sub(o), self.modules[module].area_bytes as u32, module);
+            }
+            let Some(place) = self.modules[area.2].place(offset) else {
+                self.torn += 1;
+                continue;
+            };
+            self.events += 1;
+            if place.kind == PLACE_EXIT {
+                if state.lazy.is_some() {
+                    Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+                }
+                state.encoder.exit(tsc);
+            } else {
+                let callee = if place.kind & PLACE_INDIRECT != 0 {
+                    let target = words.get(at).map_or(0, |w| w.load(Ordering::Relaxed));
+                    at += 1;
+                    if place.kind & PLACE_TAIL == 0
+                        && let Some(lazy) = self.lazy_target(state.pid, target)
+                    {
+                        Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+                        state.lazy = Some((tsc, lazy.0, lazy.1));
+                        continue;
+                    }
+                    self.callee_at(state.pid, target)
+                } else if place.callee != 0 {
+                    FunctionId(place.callee - 1)
+                } else {
+                    self.modules[area.2].direct_callee(offset, place, &mut self.writer)
+                };
+                if state.lazy.is_some() {
+                    let jumped = (place.kind & PLACE_TAIL != 0).then_some(callee);
+                    Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, jumped);
+                    if jumped.is_some() {
+                        continue;
+                    }
+                }
+                if place.kind & PLACE_TAIL != 0 {
+                    state.encoder.tail(tsc, callee);
+                } else if place.kind & PLACE_OPEN != 0 {
+                    state.encoder.enter_open(tsc, callee);
+                } else {
+                    state.encoder.enter(tsc, callee);
+                }
+            }
+            if state.encoder.is_full() {
+                let r = self.writer.write_block(&mut state.encoder);
+                self.check(r.map_err(std::io::Error::other));
+            }
+        }
+        if state.encoder.len_events() > 0 {
+            let r = self.writer.write_block(&mut state.encoder);
+            self.check(r.map_err(std::io::Error::other));
+        }
+        self.streams[stream] = Some(state);
+    }
+
+    /// Writes the held-back entry of a lazily bound call: as the function that the resolver jumped
+    /// to, or, if something else came first, under the stub's name.
+    fn settle_lazy(
+        state: &mut StreamState,
+        modules: &mut [Module],
+        writer: &mut TraceWriter<W>,
+        callee: Option<FunctionId>,
+    ) {
+        let Some((tsc, module, svma)) = state.lazy.take() else { return };
+        let callee = match (callee, modules.get_mut(module)) {
+            (Some(c), _) => c,
+            (None, Some(m)) => m.function(svma, writer),
+            (None, None) => return,
+        };
+        state.encoder.enter(tsc, callee);
+    }
+
+    /// (module, svma) if `target` is a PLT stub of its module.
+    fn lazy_target(&self, pid: u32, target: u64) -> Option<(usize, u64)> {
+        let l = self.processes.get(&pid)?.module_at(target)?;
+        let svma = target.wrapping_sub(l.bias);
+        let plt = self.modules.get(l.module)?.plt;
+        (svma >= plt.0 && svma < plt.1).then_some((l.module, svma))
+    }
+
+    /// The trace's number of the function at an avma.
+    fn callee_at(&mut self, pid: u32, target: u64) -> FunctionId {
+        let found = self.processes.get(&pid).and_then(|p| p.module_at(target)).copied();
+        match found {
+            Some(l) => self.modules[l.module].function(target.wrapping_sub(l.bias), &mut self.writer),
+            None => self.unknown_function(target),
+        }
+    }
+
+    /// Code that belongs to no module we have a plan for.
+    fn unknown_function(&mut self, target: u64) -> FunctionId {
+        if let Some(id) = self.unknown.get(&target) {
+            return *id;
+        }
+        let module = match self.unknown_module {
+            Some(m) => m,
+            None => {
+                let m = TraceModule {
+                    path: "[unknown]".to_owned(),
+                    build_id: Vec::new(),
+                    svma: Svma(0)..Svma(0),
+                };
+                let id = self.writer.module(&m).unwrap_or(ModuleId(0));
+                self.unknown_module = Some(id);
+                id
+            }
+        };
+        let f = Function { module, svma: Svma(target), size_bytes: 0, symbol: String::new() };
+        let id = self.writer.function(&f).unwrap_or(FunctionId(0));
+        self.unknown.insert(target, id);
+        id
+    }
+
+    fn control(&mut self, state: &mut StreamState, id: u32, tsc: u64, payload: u64) {
+        if !matches!(id, record::ANCHOR | record::BLOCKED | record::LOST) {
+            Self::settle_lazy(state, &mut self.modules, &mut self.writer, None);
+        }
+        let count = u32::try_from(payload).unwrap_or(u32::MAX);
+        match id {
+            record::ANCHOR => state.high = payload >> 32,
+            record::UNWOUND => state.encoder.unwound(tsc, count),
+            record::CLOSED => state.encoder.close_open(tsc, count),
+            record::RESUMED => {
+                let callee = self.site_callee(state.pid, payload as u32);
+                state.encoder.resumed(tsc, callee);
+            }
+            record::LOST => state.encoder.lost(tsc, payload),
+            record::BLOCKED => state.encoder.blocked(tsc, payload),
+            record::ENTERED => {
+                let callee = self.callee_at(state.pid, payload);
+                state.encoder.enter_open(tsc, callee);
+            }
+            record::INHERITED => match state.inherited.take() {
+                None => state.inherited = Some(payload),
+                Some(frame) => {
+                    let callee = if payload != 0 {
+                        self.callee_at(state.pid, payload)
+                    } else {
+                        self.site_callee(state.pid, frame as u32)
+                    };
+                    if frame & record::FRAME_OPEN != 0 {
+                        state.encoder.enter_open(tsc, callee);
+                    } else {
+                        state.encoder.enter(tsc, callee);
+                    }
+                }
+            },
+            record::OTHER_STACK => {}
+            _ => self.torn += 1,
+        }
+    }
+
+    /// The direct callee of the site whose entry or exit is at `id`.
+    fn site_callee(&mut self, pid: u32, id: u32) -> FunctionId {
+        let found = self.processes.get(&pid).and_then(|p| p.area_of(id));
+        let Some((module, offset)) = found else { return self.unknown_function(0) };
+        match self.modules[module].place(offset) {
+            Some(place) => {
+                let m = &mut self.modules[module];
+                m.direct_callee(u32::MAX, place, &mut self.writer)
+            }
+            None => self.unknown_function(0),
+        }
+    }
+}
+
+impl StreamState {
+    /// Full time of a record. A handler that interrupted between reservation and stamp may leave a
+    /// stamp of the new period before its anchor: never far back.
+    #[inline]
+    fn time(&mut self, low: u32) -> u64 {
+        let mut t = self.high << 32 | u64::from(low);
+        if t < self.last_tsc {
+            if self.last_tsc - t > 1 << 31 {
+                t += 1 << 32;
+            } else {
+                t = self.last_tsc;
+            }
+        }
+        self.last_tsc = t;
+        t
+    }
+}
+
+fn comm(pid: u32, tid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
+        .map(|s| s.trim_end().to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,122 @@
+//! Coverage and loss at the end of a recording: from the agent's counters to rows and to the two
+//! lines on stderr.
+
+use std::sync::atomic::Ordering;
+
+use sptrace_patch::{Refusal, Tactic};
+use sptrace_trace::Summary;
+use sptrace_wire::control::{Control, hole};
+
+/// Reasons for holes, by number.
+const HOLES: [(usize, &str); 16] = [
+    (hole::JIT, "calls into code that belongs to no file"),
+    (hole::NO_PLAN, "modules left out"),
+    (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
+    (hole::NO_ANSWER, "questions without an answer in time"),
+    (hole::NO_AREA, "modules without room for patches"),
+    (hole::BYTES_DIFFER, "sites whose bytes are not the file's"),
+    (hole::NOT_WRITABLE, "sites whose page cannot be written"),
+    (hole::LOCK_BUSY, "callees passed over while another thread patched"),
+    (hole::TABLE_FULL, "tables full"),
+    (hole::STRADDLES, "sites across a cache line while threads ran"),
+    (hole::EXEC_UNSEEN, "programs started by exec and not followed"),
+    (hole::NO_FSGSBASE, "processes without FSGSBASE"),
+    (hole::VERSION, "agent and host of different versions"),
+    (hole::FORK_SHARED, "forked processes not followed further"),
+    (hole::TOO_DEEP, "frames nested too deep"),
+    (hole::OTHER_STACK, "changes to another stack"),
+];
+
+/// What was seen and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Sites patched, by tactic.
+    pub patched: Vec<(&'static str, u64)>,
+    /// Sites left alone, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Other blind spots.
+    pub holes: Vec<(&'static str, u64)>,
+    /// Functions instrumented.
+    pub functions: u64,
+    /// Events recorded.
+    pub events: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// Words that made no sense (torn).
+    pub torn: u64,
+}
+
+impl Outcome {
+    /// Reads the agent's counters.
+    pub fn read(control: &Control) -> Self {
+        let get = |a: &std::sync::atomic::AtomicU64| a.load(Ordering::Relaxed);
+        let named = |list: Vec<(&'static str, u64)>| list.into_iter().filter(|r| r.1 > 0).collect();
+        Self {
+            patched: named(
+                Tactic::ALL.iter().map(|t| (t.name(), get(&control.patched[*t as usize]))).collect(),
+            ),
+            refused: named(
+                Refusal::ALL.iter().map(|r| (r.name(), get(&control.refused[*r as usize]))).collect(),
+            ),
+            holes: named(HOLES.iter().map(|(i, n)| (*n, get(&control.holes[*i]))).collect()),
+            functions: get(&control.functions),
+            lost: get(&control.lost),
+            ..Self::default()
+        }
+    }
+
+    /// Sites patched in all.
+    pub fn sites_patched(&self) -> u64 {
+        self.patched.iter().map(|r| r.1).sum()
+    }
+
+    /// Sites reached in all.
+    pub fn sites_reached(&self) -> u64 {
+        self.sites_patched() + self.refused.iter().map(|r| r.1).sum::<u64>()
+    }
+
+    /// As rows of the trace's summary.
+    pub fn summary(&self, end_tsc: u64) -> Summary {
+        let mut s = Summary { end_tsc, rows: Vec::new() };
+        for (name, n) in &self.patched {
+            s.row("sites", &format!("patched: {name}"), *n);
+        }
+        for (name, n) in &self.refused {
+            s.row("refused", name, *n);
+        }
+        for (name, n) in &self.holes {
+            s.row("hole", name, *n);
+        }
+        s.row("functions", "instrumented", self.functions);
+        s.row("events", "recorded", self.events);
+        s.row("loss", "events dropped", self.lost);
+        s.row("loss", "torn words", self.torn);
+        s
+    }
+
+    /// The coverage line.
+    pub fn coverage_line(&self) -> String {
+        let (patched, reached) = (self.sites_patched(), self.sites_reached());
+        let percent = if reached == 0 { 0.0 } else { patched as f64 * 100.0 / reached as f64 };
+        let join = |list: &[(&str, u64)]| {
+            list.iter().map(|(n, c)| format!("{c} {n}")).collect::<Vec<_>>().join(", ")
+        };
+        let mut line = format!(
+            "coverage: {patched} of {reached} call sites reached are patched ({percent:.2} %)"
+        );
+        if !self.patched.is_empty() {
+            line += &format!(" [{}]", join(&self.patched));
+        }
+        let missing: Vec<_> = self.refused.iter().chain(&self.holes).copied().collect();
+        if !missing.is_empty() {
+            line += &format!("; not seen: {}", join(&missing));
+        }
+        line
+    }
+
+    /// The loss line.
+    pub fn loss_line(&self) -> String {
+        let torn = if self.torn > 0 { format!(", {} torn words", self.torn) } else { String::new() };
+        format!("events: {} recorded, {} lost{torn}", self.events, self.lost)
+    }
+}

@@ -1,0 +1,478 @@
+//! A recording from launch to end: owns ptrace, follows execs, waits for every traced process.
+//!
+//! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use sptrace_trace::{ExitStatus, Header, TraceWriter};
+use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
+use sptrace_tracee::image::{self, AgentImage};
+use sptrace_tracee::maps::Mapping;
+use sptrace_tracee::{TraceeError, inject, launch, ptrace};
+use sptrace_wire::control::{HOST_STOPPED, hole};
+
+use crate::answer;
+use crate::clock;
+use crate::collector::Collector;
+use crate::outcome::Outcome;
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The trace file.
+    pub output: PathBuf,
+    /// Chunks of 64 KiB to record into.
+    pub chunks: u32,
+    /// Lose events rather than wait when all are full.
+    pub drop_when_full: bool,
+    /// Record ld.so's start-up work.
+    pub loader: bool,
+    /// Depth below which nothing is instrumented; 0: none.
+    pub depth_limit: u32,
+    /// End recording when the file has this many bytes; 0: never.
+    pub max_bytes: u64,
+    /// Where analyses are kept; None: nowhere.
+    pub cache_dir: Option<PathBuf>,
+    /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
+    pub modules: Vec<String>,
+    /// SIGPIPE's disposition as sptrace found it.
+    pub sigpipe: libc::sighandler_t,
+}
+
+impl Options {
+    /// True if the user's choice of modules leaves this file out.
+    pub fn leaves_out(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
+    }
+}
+
+/// A glob with `*` only.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && matches(tail, &rest[i..]))
+        }),
+    }
+}
+
+type Output = BufWriter<File>;
+
+/// What the threads of a session share.
+pub struct Shared {
+    /// The arena.
+    pub arena: Arena,
+    /// What the user asked for.
+    pub options: Options,
+    collector: Mutex<Collector<Output>>,
+    commands: Mutex<Sender<Command>>,
+    wake: i32,
+    ended: AtomicBool,
+}
+
+enum Command {
+    Seize(u32, Sender<bool>),
+    Release(u32, Sender<bool>),
+}
+
+impl Shared {
+    /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
+    /// trace.
+    pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
+        self.collector.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The module of a mapping, analysed and given to the agents if it is new.
+    pub fn module(&self, pid: u32, m: &Mapping) -> Option<usize> {
+        if let Some(known) = self.lock().module_of(&m.file) {
+            return Some(known);
+        }
+        let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
+        let plan_offset = self.arena.add_plan(cached.plan())?;
+        self.lock().add_module(m.file.clone(), &m.path, cached, plan_offset)
+    }
+
+    /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
+    /// unless that would take privileges from the program.
+    pub fn may_seize(&self, pid: u32, tid: u32, path: u64) -> bool {
+        if is_privileged(pid, path) {
+            return false;
+        }
+        self.ask_main(|reply| Command::Seize(tid, reply))
+    }
+
+    /// Lets go of a process whose exec failed.
+    pub fn release(&self, tid: u32) {
+        self.ask_main(|reply| Command::Release(tid, reply));
+    }
+
+    fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
+        let (reply, answer) = channel();
+        let sent = self.commands.lock().is_ok_and(|c| c.send(command(reply)).is_ok());
+        let one = 1u64;
+        // SAFETY: an eventfd takes eight bytes.
+        unsafe { libc::write(self.wake, (&raw const one).cast(), 8) };
+        sent && answer.recv_timeout(Duration::from_secs(2)).unwrap_or(false)
+    }
+}
+
+/// Set-id bits or file capabilities of the program at `path` in `pid`: under ptrace the kernel would
+/// not honour them (execve(2)).
+fn is_privileged(pid: u32, path: u64) -> bool {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 {
+        return false;
+    }
+    let mut bytes = [0u8; 4096];
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return true };
+    let Ok(got) = memory.read_at(&mut bytes, path) else { return true };
+    let end = bytes[..got].iter().position(|b| *b == 0).unwrap_or(got);
+    let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let file = if name.starts_with('/') {
+        format!("/proc/{pid}/root{name}")
+    } else {
+        format!("/proc/{pid}/cwd/{name}")
+    };
+    std::fs::metadata(&file).is_ok_and(|m| m.mode() & 0o6000 != 0) || has_capabilities(&file)
+}
+
+fn has_capabilities(file: &str) -> bool {
+    let Ok(file) = CString::new(file) else { return false };
+    // SAFETY: NUL-terminated names; a null buffer of size 0 asks for the size.
+    unsafe {
+        libc::getxattr(file.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
+    }
+}
+
+/// How the command ended, and what was seen.
+pub struct Finished {
+    /// The command's wait status.
+    pub status: ExitStatus,
+    /// Coverage and loss.
+    pub outcome: Outcome,
+    /// Things to tell the user.
+    pub remarks: Vec<String>,
+    /// Why recording ended early, if it did.
+    pub output_error: Option<std::io::Error>,
+}
+
+/// A recording of one command and what it starts.
+pub struct Session {
+    shared: Arc<Shared>,
+    image: AgentImage,
+    commands: Receiver<Command>,
+    releasing: Vec<(u32, Sender<bool>)>,
+    remarks: Vec<String>,
+}
+
+impl Session {
+    /// Prepares everything that can fail before the command starts: the arena, the agent's image,
+    /// the trace file with its header.
+    ///
+    /// # Errors
+    /// No arena, or the output cannot be written.
+    pub fn prepare(options: Options, header: &Header, agent: &[u8]) -> Result<Self, TraceeError> {
+        let arena = Arena::new(ArenaOptions {
+            chunks: options.chunks,
+            drop_when_full: options.drop_when_full,
+            depth_limit: options.depth_limit,
+            loader: options.loader,
+        })?;
+        let image = image::load(&arena, agent)?;
+        let file = File::create(&options.output)
+            .map_err(|source| TraceeError::System { what: "creating the trace file", source })?;
+        let writer = TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(
+            |e| TraceeError::System {
+                what: "writing the trace file",
+                source: std::io::Error::other(e),
+            },
+        )?;
+        // SAFETY: a fresh eventfd.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(TraceeError::last("eventfd"));
+        }
+        let (send, commands) = channel();
+        let shared = Arc::new(Shared {
+            arena,
+            options,
+            collector: Mutex::new(Collector::new(writer)),
+            commands: Mutex::new(send),
+            wake,
+            ended: AtomicBool::new(false),
+        });
+        Ok(Self { shared, image, commands, releasing: Vec::new(), remarks: Vec::new() })
+    }
+
+    /// Runs the command to its end and records it.
+    ///
+    /// # Errors
+    /// The command could not be started.
+    pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
+        let child = launch::start(argv, self.shared.options.sigpipe)?;
+        let signals = block_signals();
+        let drainer = spawn("drain", &self.shared, drain_loop);
+        let answerer = spawn("answer", &self.shared, answer_loop);
+        while self.shared.arena.control().host_alive.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        self.exec_stop(child);
+        let status = self.wait_for_all(child, signals);
+        self.shared.ended.store(true, Ordering::Release);
+        let _ = drainer.join();
+        let _ = answerer.join();
+        self.finish(status)
+    }
+
+    fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
+        let shared = &self.shared;
+        let mut c = shared.lock();
+        c.end_dead_streams(&shared.arena, &|_, _| false);
+        c.drain(&shared.arena);
+        let mut outcome = Outcome::read(shared.arena.control());
+        outcome.events = c.events;
+        outcome.torn = c.torn;
+        drop(c);
+        let summary = outcome.summary(clock::tsc());
+        let Some(shared) = Arc::into_inner(self.shared) else {
+            return Err(TraceeError::NoRoom("a thread still holds the recording"));
+        };
+        // SAFETY: our own eventfd, used by nobody any more.
+        unsafe { libc::close(shared.wake) };
+        let collector =
+            shared.collector.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let output_error = match collector.finish(&summary) {
+            Ok(mut out) => std::io::Write::flush(&mut out).err(),
+            Err(e) => Some(e),
+        };
+        Ok(Finished { status, outcome, remarks: self.remarks, output_error })
+    }
+
+    /// A process stands at its exec stop: inject, or let it go and say so.
+    fn exec_stop(&mut self, pid: u32) {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let exe = exe.to_string_lossy().into_owned();
+        self.shared.lock().exec(&self.shared.arena, pid, &exe);
+        let result = entries(pid, self.shared.options.loader)
+            .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
+        if let Err(e) = result {
+            let holes = &self.shared.arena.control().holes;
+            holes[hole::EXEC_UNSEEN].fetch_add(1, Ordering::Relaxed);
+            self.remarks.push(format!("{exe} (pid {pid}) runs untraced: {e}"));
+            let _ = ptrace::detach(pid, 0);
+        }
+    }
+
+    fn wait_for_all(&mut self, child: u32, signals: i32) -> ExitStatus {
+        let mut status = None;
+        loop {
+            while let Some((pid, s)) = wait_any() {
+                if libc::WIFSTOPPED(s) {
+                    self.stopped(pid, s);
+                    continue;
+                }
+                let how = exit_status(s);
+                self.shared.lock().exited(pid, how);
+                if pid == child {
+                    status = Some(how);
+                }
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            if let Some(status) = status {
+                let mut c = self.shared.lock();
+                let alive = c.end_dead_streams(&self.shared.arena, &is_alive);
+                drop(c);
+                if alive == 0 {
+                    return status;
+                }
+            }
+            wait_for_something(signals, self.shared.wake, child);
+        }
+    }
+
+    fn stopped(&mut self, pid: u32, status: i32) {
+        let event = status >> 16;
+        let signal = libc::WSTOPSIG(status);
+        if event == libc::PTRACE_EVENT_EXEC {
+            self.exec_stop(pid);
+            return;
+        }
+        if let Some(i) = self.releasing.iter().position(|r| r.0 == pid) {
+            let (_, reply) = self.releasing.swap_remove(i);
+            let pass = if event == 0 { signal } else { 0 };
+            let _ = reply.send(ptrace::detach(pid, pass).is_ok());
+            return;
+        }
+        let _ = ptrace::resume(pid, if event == 0 { signal } else { 0 });
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Seize(tid, reply) => {
+                let _ = reply.send(ptrace::seize(tid).is_ok());
+            }
+            Command::Release(tid, reply) => {
+                if ptrace::interrupt(tid).is_ok() {
+                    self.releasing.push((tid, reply));
+                } else {
+                    let _ = reply.send(false);
+                }
+            }
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> std::thread::JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || body(&shared))
+        .expect("a thread can be started")
+}
+
+/// Drains, beats, and finds threads that are gone.
+fn drain_loop(shared: &Shared) {
+    let _alive = Liveness::register(&shared.arena);
+    let control = shared.arena.control();
+    let mut last_look = std::time::Instant::now();
+    while !shared.ended.load(Ordering::Acquire) {
+        let bell = control.doorbell.load(Ordering::Acquire);
+        control.heartbeat.fetch_add(1, Ordering::Relaxed);
+        let mut c = shared.lock();
+        let drained = c.drain(&shared.arena);
+        let over = shared.options.max_bytes > 0 && c.written_bytes() >= shared.options.max_bytes;
+        if over || c.failed.is_some() {
+            control.host_state.store(HOST_STOPPED, Ordering::Release);
+        }
+        if last_look.elapsed() > Duration::from_millis(100) {
+            c.end_dead_streams(&shared.arena, &is_alive);
+            last_look = std::time::Instant::now();
+        }
+        drop(c);
+        if drained == 0 {
+            futex_wait(&control.doorbell, bell, 50);
+        }
+    }
+    // Leaving for good: nobody shall wait for us.
+    control.host_state.store(HOST_STOPPED, Ordering::Release);
+}
+
+fn answer_loop(shared: &Shared) {
+    let control = shared.arena.control();
+    while !shared.ended.load(Ordering::Acquire) {
+        let bell = control.doorbell.load(Ordering::Acquire);
+        if !answer::serve(shared) {
+            futex_wait(&control.doorbell, bell, 50);
+        }
+    }
+}
+
+/// The thread exists and is no zombie.
+fn is_alive(pid: u32, tid: u32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else { return false };
+    let state = stat.iter().rposition(|b| *b == b')').and_then(|i| stat.get(i + 2).copied());
+    !matches!(state, Some(b'Z' | b'X') | None)
+}
+
+fn exit_status(status: i32) -> ExitStatus {
+    if libc::WIFSIGNALED(status) {
+        ExitStatus::Signaled(libc::WTERMSIG(status))
+    } else {
+        ExitStatus::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+fn wait_any() -> Option<(u32, i32)> {
+    let mut status = 0;
+    // SAFETY: status is ours.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    (pid > 0).then_some((pid as u32, status))
+}
+
+/// Signals that we handle by signalfd: our children's ends, and what is meant for the command.
+const HANDLED: [i32; 5] =
+    [libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
+fn block_signals() -> i32 {
+    // SAFETY: sets are ours.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        for s in HANDLED {
+            libc::sigaddset(&raw mut set, s);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    }
+}
+
+/// Waits for a signal or a command. A signal that a process sent to us goes on to the command; one
+/// from the terminal has reached it already.
+fn wait_for_something(signals: i32, wake: i32, child: u32) {
+    let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [poll(signals), poll(wake)];
+    // SAFETY: two descriptors of ours.
+    unsafe { libc::poll(fds.as_mut_ptr(), 2, 100) };
+    let mut count = 0u64;
+    // SAFETY: eight bytes.
+    unsafe { libc::read(wake, (&raw mut count).cast(), 8) };
+    let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+    let bytes = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the buffer has the size of one entry.
+    while unsafe { libc::read(signals, info.as_mut_ptr().cast(), bytes) } == bytes as isize {
+        // SAFETY: filled by the kernel.
+        let (signal, code) = unsafe { ((*info.as_ptr()).ssi_signo, (*info.as_ptr()).ssi_code) };
+        if signal as i32 != libc::SIGCHLD && code == libc::SI_USER {
+            // SAFETY: our own child.
+            unsafe { libc::kill(child as i32, signal as i32) };
+        }
+    }
+}
+
+/// Where the program in `pid` will begin, and where ld.so begins (0: none), from its auxiliary
+/// vector (getauxval(3)).
+fn entries(pid: u32, _loader: bool) -> Result<[u64; 2], TraceeError> {
+    use std::os::unix::fs::FileExt;
+    const AT_BASE: u64 = 7;
+    const AT_ENTRY: u64 = 9;
+    let failed = |what| move |source| TraceeError::System { what, source };
+    let exe = File::open(format!("/proc/{pid}/exe")).map_err(failed("opening the program"))?;
+    let mut head = [0u8; 20];
+    exe.read_exact_at(&mut head, 0).map_err(failed("reading the program"))?;
+    if head[4] != 2 || head[18] != 62 {
+        return Err(TraceeError::NoRoom("it is not a 64-bit x86 program"));
+    }
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).map_err(failed("reading auxv"))?;
+    let find = |key: u64| {
+        auxv.chunks_exact(16).find_map(|pair| {
+            let (k, v) = pair.split_at(8);
+            (u64::from_le_bytes(k.try_into().ok()?) == key)
+                .then(|| Some(u64::from_le_bytes(v.try_into().ok()?)))
+                .flatten()
+        })
+    };
+    let entry = find(AT_ENTRY).ok_or(TraceeError::NoRoom("no entry point in auxv"))?;
+    let base = find(AT_BASE).unwrap_or(0);
+    if base == 0 {
+        return Ok([entry, 0]);
+    }
+    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed("opening memory"))?;
+    let mut e_entry = [0u8; 8];
+    memory.read_exact_at(&mut e_entry, base + 24).map_err(failed("reading ld.so's header"))?;
+    Ok([entry, base.wrapping_add(u64::from_le_bytes(e_entry))])
+}
