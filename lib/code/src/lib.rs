@@ -1,6 +1,24 @@
 //! Functions, basic blocks, call sites; the cache of analyses.
+//!
+//! [`analyze`] follows control flow from everything that is certainly code (see `discover`) and
+//! gives an [`Analysis`]. A site is listed only when control was seen to reach it, never by a
+//! linear sweep. Whether and how a site is patched is decided elsewhere.
 #![forbid(unsafe_code)]
 
+mod analyze;
+mod bits;
+mod classify;
+mod discover;
+mod follow;
+mod history;
 mod model;
+mod names;
+mod noreturn;
+mod parallel;
+mod regions;
+mod sites;
+mod tables;
 
+pub use analyze::analyze;
 pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
+pub use names::{Name, name_of, names, unnamed};

@@ -24,13 +24,17 @@ impl Analysis {
     /// The sites of a function.
     pub fn sites_of(&self, function: &Function) -> &[Site] {
         let first = function.first_site as usize;
-        self.sites.get(first..first + function.site_count as usize).unwrap_or(&[])
+        self.sites
+            .get(first..first + function.site_count as usize)
+            .unwrap_or(&[])
     }
 
     /// Indexes of the functions whose code `function` reaches by plain jumps.
     pub fn links_of(&self, function: &Function) -> &[u32] {
         let first = function.first_link as usize;
-        self.links.get(first..first + usize::from(function.link_count)).unwrap_or(&[])
+        self.links
+            .get(first..first + usize::from(function.link_count))
+            .unwrap_or(&[])
     }
 
     /// Index of the function whose range holds `svma`.

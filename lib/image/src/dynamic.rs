@@ -3,12 +3,12 @@
 //! Gives the entries as addresses; the tables themselves are read where they are needed.
 
 use goblin::container::Ctx;
+use goblin::elf::ProgramHeader;
 use goblin::elf::dynamic::{
     DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_GNU_HASH, DT_HASH, DT_INIT, DT_INIT_ARRAY,
     DT_INIT_ARRAYSZ, DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRSZ, DT_STRTAB,
     DT_SYMTAB, Dynamic,
 };
-use goblin::elf::ProgramHeader;
 use sptrace_addr::Svma;
 
 use crate::sections::string_at;
@@ -41,7 +41,9 @@ pub(crate) fn read_dynamic<'data>(
     space: &Space<'data>,
 ) -> DynamicInfo<'data> {
     let mut info = DynamicInfo::default();
-    let Ok(Some(dynamic)) = Dynamic::parse(file, headers, ctx) else { return info };
+    let Ok(Some(dynamic)) = Dynamic::parse(file, headers, ctx) else {
+        return info;
+    };
     let mut needed = Vec::new();
     for entry in &dynamic.dyns {
         let (value, svma) = (entry.d_val, Svma(entry.d_val));
@@ -67,7 +69,12 @@ pub(crate) fn read_dynamic<'data>(
             _ => {}
         }
     }
-    let strings = space.bytes_at(info.strings.0, info.strings.1).unwrap_or(&[]);
-    info.needed = needed.into_iter().filter_map(|offset| string_at(strings, offset)).collect();
+    let strings = space
+        .bytes_at(info.strings.0, info.strings.1)
+        .unwrap_or(&[]);
+    info.needed = needed
+        .into_iter()
+        .filter_map(|offset| string_at(strings, offset))
+        .collect();
     info
 }

@@ -21,4 +21,4 @@ pub use plt::PltStub;
 pub use relocations::CodePointer;
 pub use space::{CodeRange, Segment, Space};
 pub use symbols::{Symbol, SymbolKind};
-pub use unwind::{Fde, Unwind};
+pub use unwind::{Fde, LandingPad, Unwind};

@@ -8,6 +8,7 @@ use gimli::{DwEhPe, EndianSlice, LittleEndian, Reader};
 use sptrace_addr::Svma;
 
 use crate::space::Space;
+use crate::unwind::LandingPad;
 
 /// Bounds the work over all areas of an image, which may overlap in a hostile file.
 pub(crate) struct Budget {
@@ -16,7 +17,9 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub fn new(space: &Space<'_>) -> Self {
-        Self { entries_left: space.segments().iter().map(|s| s.bytes.len() as u64).sum() }
+        Self {
+            entries_left: space.segments().iter().map(|s| s.bytes.len() as u64).sum(),
+        }
     }
 
     /// Appends the landing pads of the area at `lsda`; those before a broken entry are kept.
@@ -25,9 +28,11 @@ impl Budget {
         space: &Space<'_>,
         lsda: Svma,
         function: Svma,
-        pads: &mut Vec<Svma>,
+        pads: &mut Vec<LandingPad>,
     ) {
-        let Some(bytes) = space.bytes_from(lsda) else { return };
+        let Some(bytes) = space.bytes_from(lsda) else {
+            return;
+        };
         // A broken area ends at its first broken entry.
         let _ = self.read_area(bytes, lsda, function, pads);
     }
@@ -37,7 +42,7 @@ impl Budget {
         bytes: &[u8],
         lsda: Svma,
         function: Svma,
-        pads: &mut Vec<Svma>,
+        pads: &mut Vec<LandingPad>,
     ) -> gimli::Result<()> {
         let mut area = EndianSlice::new(bytes, LittleEndian);
         let total = area.len();
@@ -60,7 +65,10 @@ impl Budget {
             let pad = read_encoded(&mut table, encoding, 0)?;
             table.read_uleb128()?;
             if pad != 0 {
-                pads.push(Svma(base.wrapping_add(pad)));
+                pads.push(LandingPad {
+                    pad: Svma(base.wrapping_add(pad)),
+                    function,
+                });
             }
         }
         Ok(())
@@ -73,7 +81,9 @@ fn read_encoded(
     position: u64,
 ) -> gimli::Result<u64> {
     let value = match encoding.format() {
-        gimli::DW_EH_PE_absptr | gimli::DW_EH_PE_udata8 | gimli::DW_EH_PE_sdata8 => from.read_u64()?,
+        gimli::DW_EH_PE_absptr | gimli::DW_EH_PE_udata8 | gimli::DW_EH_PE_sdata8 => {
+            from.read_u64()?
+        }
         gimli::DW_EH_PE_uleb128 => from.read_uleb128()?,
         gimli::DW_EH_PE_sleb128 => from.read_sleb128()? as u64,
         gimli::DW_EH_PE_udata2 => u64::from(from.read_u16()?),

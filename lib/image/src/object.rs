@@ -79,8 +79,7 @@ impl<'data> Object<'data> {
         let is_code = |svma: Svma| range_at(&code_ranges, svma).is_some();
         let dynamic = read_dynamic(bytes, &headers, ctx, &space);
         let (symbols, by_index) = read_symbols(&sections, &dynamic, &space, ctx, &is_code);
-        let relocations =
-            read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
+        let relocations = read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
         let plt_stubs = find_stubs(&code_ranges, &relocations.slots, &symbols);
         let slot_names = relocations.slot_names();
         let unwind = read_unwind(&sections, &headers, &space, &is_code);
@@ -118,7 +117,10 @@ impl<'data> Object<'data> {
 
     /// The PLT stub at `svma`.
     pub fn plt_stub_at(&self, svma: Svma) -> Option<&PltStub<'data>> {
-        let index = self.plt_stubs.binary_search_by_key(&svma, |s| s.stub).ok()?;
+        let index = self
+            .plt_stubs
+            .binary_search_by_key(&svma, |s| s.stub)
+            .ok()?;
         self.plt_stubs.get(index)
     }
 
@@ -147,8 +149,12 @@ fn read_header(bytes: &[u8]) -> Result<(Header, ObjectKind), ImageError> {
     if !bytes.starts_with(ELFMAG) {
         return Err(ImageError::NotElf);
     }
-    let class = *bytes.get(EI_CLASS).ok_or(ImageError::Truncated("the ELF header"))?;
-    let data = *bytes.get(EI_DATA).ok_or(ImageError::Truncated("the ELF header"))?;
+    let class = *bytes
+        .get(EI_CLASS)
+        .ok_or(ImageError::Truncated("the ELF header"))?;
+    let data = *bytes
+        .get(EI_DATA)
+        .ok_or(ImageError::Truncated("the ELF header"))?;
     if class != ELFCLASS64 {
         return Err(ImageError::Not64Bit);
     }
@@ -186,7 +192,9 @@ fn read_program_headers(
     }
     let headers = ProgramHeader::parse(bytes, offset, usize::from(header.e_phnum), ctx)
         .map_err(|_| ImageError::Truncated("the program header table"))?;
-    let code = headers.iter().filter(|h| h.p_type == 1 && h.is_executable());
+    let code = headers
+        .iter()
+        .filter(|h| h.p_type == 1 && h.is_executable());
     for h in code {
         let end = h.p_offset.checked_add(h.p_filesz);
         if end.is_none_or(|end| end > bytes.len() as u64) {
@@ -206,20 +214,29 @@ fn file_bytes<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<&'data
 fn find_build_id<'data>(file: &'data [u8], headers: &[ProgramHeader]) -> Option<&'data [u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
     for header in headers.iter().filter(|h| h.p_type == PT_NOTE).take(64) {
-        let Some(mut notes) = file_bytes(file, header) else { continue };
+        let Some(mut notes) = file_bytes(file, header) else {
+            continue;
+        };
         while let Some((head, rest)) = notes.split_at_checked(12) {
             let word = |at: usize| {
-                head[at..at + 4].iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte))
+                head[at..at + 4]
+                    .iter()
+                    .rev()
+                    .fold(0u32, |value, byte| value << 8 | u32::from(*byte))
             };
             let (name_bytes, descriptor_bytes) = (word(0) as usize, word(4) as usize);
             let Some((name, rest)) = rest.split_at_checked(name_bytes.next_multiple_of(4)) else {
                 break;
             };
-            let Some(descriptor) = rest.get(..descriptor_bytes) else { break };
+            let Some(descriptor) = rest.get(..descriptor_bytes) else {
+                break;
+            };
             if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
                 return Some(descriptor);
             }
-            notes = rest.get(descriptor_bytes.next_multiple_of(4)..).unwrap_or(&[]);
+            notes = rest
+                .get(descriptor_bytes.next_multiple_of(4)..)
+                .unwrap_or(&[]);
         }
     }
     None
@@ -239,7 +256,9 @@ fn read_unwind<'data>(
         let header = headers.iter().find(|h| h.p_type == PT_GNU_EH_FRAME)?;
         let bytes = space.bytes_from(Svma(header.p_vaddr))?;
         let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr);
-        let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian).parse(&bases, 8).ok()?;
+        let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian)
+            .parse(&bases, 8)
+            .ok()?;
         let svma = Svma(parsed.eh_frame_ptr().pointer());
         Some((svma, space.bytes_from(svma)?))
     };
@@ -259,10 +278,19 @@ fn start_functions(
         .filter(|s| matches!(s.name, ".init_array" | ".fini_array" | ".preinit_array"))
         .map(|s| (s.svma, s.size_bytes))
         .chain([dynamic.init_array, dynamic.fini_array]);
-    let code = sections.iter().filter(|s| matches!(s.name, ".init" | ".fini")).map(|s| s.svma);
-    let mut found: Vec<_> = [dynamic.init, dynamic.fini].into_iter().chain(code).collect();
+    let code = sections
+        .iter()
+        .filter(|s| matches!(s.name, ".init" | ".fini"))
+        .map(|s| s.svma);
+    let mut found: Vec<_> = [dynamic.init, dynamic.fini]
+        .into_iter()
+        .chain(code)
+        .collect();
     for (svma, size_bytes) in arrays {
-        let words = space.bytes_at(svma, size_bytes).unwrap_or(&[]).chunks_exact(8);
+        let words = space
+            .bytes_at(svma, size_bytes)
+            .unwrap_or(&[])
+            .chunks_exact(8);
         found.extend(words.filter_map(|w| Some(Svma(u64::from_le_bytes(w.try_into().ok()?)))));
     }
     found.retain(|svma| is_code(*svma));

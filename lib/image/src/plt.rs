@@ -45,7 +45,12 @@ pub(crate) fn find_stubs<'data>(
                 continue;
             }
             let name = content.and_then(|content| slot_name(*content, symbols));
-            stubs.push(PltStub { stub: svma, size_bytes, got_slot, name });
+            stubs.push(PltStub {
+                stub: svma,
+                size_bytes,
+                got_slot,
+                name,
+            });
             offset += if size_bytes > 8 { 8 } else { 0 };
         }
     }
@@ -53,12 +58,17 @@ pub(crate) fn find_stubs<'data>(
 }
 
 fn decode_stub(bytes: &[u8], svma: Svma) -> Option<(Svma, u8)> {
-    let after_endbr = bytes.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(bytes);
+    let after_endbr = bytes
+        .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
+        .unwrap_or(bytes);
     let after_bnd = after_endbr.strip_prefix(&[0xf2]).unwrap_or(after_endbr);
     let displacement = after_bnd.strip_prefix(&[0xff, 0x25])?.get(..4)?;
     let displacement = i32::from_le_bytes(displacement.try_into().ok()?);
     let size = (bytes.len() - after_bnd.len() + 6) as u64;
-    let slot = svma.0.wrapping_add(size).wrapping_add_signed(i64::from(displacement));
+    let slot = svma
+        .0
+        .wrapping_add(size)
+        .wrapping_add_signed(i64::from(displacement));
     Some((Svma(slot), size as u8))
 }
 
@@ -67,7 +77,10 @@ fn slot_name<'data>(content: SlotContent<'data>, symbols: &[Symbol<'data>]) -> O
         SlotContent::Named(name) => Some(name).filter(|name| !name.is_empty()),
         SlotContent::Resolver(svma) => {
             let first = symbols.partition_point(|s| s.svma < svma);
-            symbols.get(first).filter(|s| s.svma == svma).map(|s| s.name)
+            symbols
+                .get(first)
+                .filter(|s| s.svma == svma)
+                .map(|s| s.name)
         }
     }
 }

@@ -101,7 +101,9 @@ fn read_rela<'data>(
     out: &mut Relocations<'data>,
 ) {
     let whole_bytes = table.len() / 24 * 24;
-    let Ok(relocations) = RelocSection::parse(table, 0, whole_bytes, true, ctx) else { return };
+    let Ok(relocations) = RelocSection::parse(table, 0, whole_bytes, true, ctx) else {
+        return;
+    };
     for relocation in relocations.iter() {
         let slot = Svma(relocation.r_offset);
         let addend = relocation.r_addend.unwrap_or(0) as u64;
@@ -113,7 +115,9 @@ fn read_rela<'data>(
                 addend
             }
             R_X86_64_64 | R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT => {
-                let Some((value, name)) = symbol else { continue };
+                let Some((value, name)) = symbol else {
+                    continue;
+                };
                 if relocation.r_type != R_X86_64_64 {
                     out.slots.insert(slot, SlotContent::Named(name));
                 }
@@ -125,7 +129,10 @@ fn read_rela<'data>(
             _ => continue,
         };
         if is_code(Svma(target)) {
-            out.code_pointers.push(CodePointer { slot, target: Svma(target) });
+            out.code_pointers.push(CodePointer {
+                slot,
+                target: Svma(target),
+            });
         }
     }
 }
@@ -140,11 +147,16 @@ fn read_relr(
     let mut take = |slot: u64| {
         let target = space.read_u64(Svma(slot)).map(Svma);
         if let Some(target) = target.filter(|t| is_code(*t)) {
-            out.push(CodePointer { slot: Svma(slot), target });
+            out.push(CodePointer {
+                slot: Svma(slot),
+                target,
+            });
         }
     };
     let mut next = 0u64;
-    for entry in table.chunks_exact(8).filter_map(|c| Some(u64::from_le_bytes(c.try_into().ok()?)))
+    for entry in table
+        .chunks_exact(8)
+        .filter_map(|c| Some(u64::from_le_bytes(c.try_into().ok()?)))
     {
         if entry & 1 == 0 {
             take(entry);

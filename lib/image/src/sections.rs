@@ -4,10 +4,10 @@
 //! readers then go by the dynamic segment.
 
 use goblin::container::Ctx;
+use goblin::elf::Header;
 use goblin::elf::section_header::{
     SHF_ALLOC, SHF_EXECINSTR, SHN_XINDEX, SHT_NOBITS, SHT_PROGBITS, SectionHeader,
 };
-use goblin::elf::Header;
 use sptrace_addr::Svma;
 
 /// One section.
@@ -39,17 +39,23 @@ pub(crate) fn read_sections<'data>(
     header: &Header,
     ctx: Ctx,
 ) -> Vec<Section<'data>> {
-    let Ok(offset) = usize::try_from(header.e_shoff) else { return Vec::new() };
+    let Ok(offset) = usize::try_from(header.e_shoff) else {
+        return Vec::new();
+    };
     if offset == 0 || offset >= file.len() {
         return Vec::new();
     }
     let count = usize::from(header.e_shnum);
-    let Ok(headers) = SectionHeader::parse(file, offset, count, ctx) else { return Vec::new() };
+    let Ok(headers) = SectionHeader::parse(file, offset, count, ctx) else {
+        return Vec::new();
+    };
     let names_index = match u32::from(header.e_shstrndx) {
         SHN_XINDEX => headers.first().map_or(0, |h| h.sh_link),
         index => index,
     };
-    let names = headers.get(names_index as usize).map_or(&[][..], |h| section_bytes(file, h));
+    let names = headers
+        .get(names_index as usize)
+        .map_or(&[][..], |h| section_bytes(file, h));
     headers
         .iter()
         .map(|h| Section {

@@ -81,12 +81,15 @@ impl<'data> Space<'data> {
     /// File bytes from `svma` to the end of its segment.
     pub fn bytes_from(&self, svma: Svma) -> Option<&'data [u8]> {
         let segment = self.segment_at(svma)?;
-        segment.bytes.get(usize::try_from(svma.0 - segment.svma.0).ok()?..)
+        segment
+            .bytes
+            .get(usize::try_from(svma.0 - segment.svma.0).ok()?..)
     }
 
     /// `length_bytes` file bytes at `svma`.
     pub fn bytes_at(&self, svma: Svma, length_bytes: u64) -> Option<&'data [u8]> {
-        self.bytes_from(svma)?.get(..usize::try_from(length_bytes).ok()?)
+        self.bytes_from(svma)?
+            .get(..usize::try_from(length_bytes).ok()?)
     }
 
     /// The little-endian word at `svma`.
@@ -104,10 +107,16 @@ impl<'data> Space<'data> {
             .iter()
             .filter(|s| s.is_code())
             .filter_map(|s| {
-                let bytes = self.bytes_at(s.svma, s.size_bytes).filter(|b| !b.is_empty())?;
+                let bytes = self
+                    .bytes_at(s.svma, s.size_bytes)
+                    .filter(|b| !b.is_empty())?;
                 let executable = self.segment_at(s.svma).is_some_and(|g| g.executable);
                 let is_plt = matches!(s.name, ".plt" | ".plt.sec" | ".plt.got" | ".iplt");
-                executable.then_some(CodeRange { start: s.svma, bytes, is_plt })
+                executable.then_some(CodeRange {
+                    start: s.svma,
+                    bytes,
+                    is_plt,
+                })
             })
             .collect();
         if ranges.is_empty() {
@@ -115,7 +124,11 @@ impl<'data> Space<'data> {
                 self.segments
                     .iter()
                     .filter(|s| s.executable && !s.bytes.is_empty())
-                    .map(|s| CodeRange { start: s.svma, bytes: s.bytes, is_plt: false }),
+                    .map(|s| CodeRange {
+                        start: s.svma,
+                        bytes: s.bytes,
+                        is_plt: false,
+                    }),
             );
         }
         ranges.sort_by_key(|r| r.start);
@@ -128,7 +141,10 @@ impl<'data> Space<'data> {
 fn segment<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<Segment<'data>> {
     header.p_vaddr.checked_add(header.p_memsz)?;
     let start = usize::try_from(header.p_offset).ok()?.min(file.len());
-    let size = header.p_filesz.min(header.p_memsz).min((file.len() - start) as u64) as usize;
+    let size = header
+        .p_filesz
+        .min(header.p_memsz)
+        .min((file.len() - start) as u64) as usize;
     Some(Segment {
         svma: Svma(header.p_vaddr),
         size_bytes: header.p_memsz,

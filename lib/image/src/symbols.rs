@@ -56,17 +56,31 @@ pub(crate) fn read_symbols<'data>(
     let mut symbols = Vec::new();
     let mut by_index = Vec::new();
     let mut seen_dynamic = false;
-    for section in sections.iter().filter(|s| matches!(s.kind, SHT_SYMTAB | SHT_DYNSYM)) {
-        let strings = sections.get(section.link as usize).map_or(&[][..], |s| s.bytes);
+    for section in sections
+        .iter()
+        .filter(|s| matches!(s.kind, SHT_SYMTAB | SHT_DYNSYM))
+    {
+        let strings = sections
+            .get(section.link as usize)
+            .map_or(&[][..], |s| s.bytes);
         let is_dynamic = section.kind == SHT_DYNSYM && !seen_dynamic;
         seen_dynamic |= is_dynamic;
         let by_index = is_dynamic.then_some(&mut by_index);
         read_table(section.bytes, strings, ctx, is_code, &mut symbols, by_index);
     }
     if !seen_dynamic && dynamic.symbols.0 != 0 {
-        let strings = space.bytes_at(dynamic.strings.0, dynamic.strings.1).unwrap_or(&[]);
+        let strings = space
+            .bytes_at(dynamic.strings.0, dynamic.strings.1)
+            .unwrap_or(&[]);
         let table = dynamic_table(dynamic, space);
-        read_table(table, strings, ctx, is_code, &mut symbols, Some(&mut by_index));
+        read_table(
+            table,
+            strings,
+            ctx,
+            is_code,
+            &mut symbols,
+            Some(&mut by_index),
+        );
     }
     symbols.sort_by(|a, b| (a.svma, a.name).cmp(&(b.svma, b.name)));
     symbols.dedup_by(|later, earlier| later.svma == earlier.svma && later.name == earlier.name);
@@ -81,11 +95,17 @@ fn read_table<'data>(
     symbols: &mut Vec<Symbol<'data>>,
     mut by_index: Option<&mut DynamicSymbols<'data>>,
 ) {
-    let Ok(table) = Symtab::parse(bytes, 0, bytes.len() / SYMBOL_BYTES, ctx) else { return };
+    let Ok(table) = Symtab::parse(bytes, 0, bytes.len() / SYMBOL_BYTES, ctx) else {
+        return;
+    };
     for raw in table.iter() {
         let code = code_symbol(&raw, strings, is_code);
         if let Some(by_index) = by_index.as_deref_mut() {
-            let svma = if raw.st_shndx == 0 { Svma(0) } else { Svma(raw.st_value) };
+            let svma = if raw.st_shndx == 0 {
+                Svma(0)
+            } else {
+                Svma(raw.st_value)
+            };
             let name = match code {
                 Some(symbol) => symbol.name,
                 None => string_at(strings, raw.st_name as u64).unwrap_or(""),
@@ -113,19 +133,29 @@ fn code_symbol<'data>(
     }
     let name = string_at(strings, raw.st_name as u64).filter(|name| !name.is_empty())?;
     let is_global = matches!(raw.st_bind(), STB_GLOBAL | STB_WEAK | STB_GNU_UNIQUE);
-    Some(Symbol { svma, size_bytes: raw.st_size, kind, is_global, name })
+    Some(Symbol {
+        svma,
+        size_bytes: raw.st_size,
+        kind,
+        is_global,
+        name,
+    })
 }
 
 /// The dynamic table has no stated size: DT_HASH counts it, else it ends where its strings begin,
 /// which is how every known linker lays them out.
 fn dynamic_table<'data>(dynamic: &DynamicInfo<'data>, space: &Space<'data>) -> &'data [u8] {
-    let Some(tail) = space.bytes_from(dynamic.symbols) else { return &[] };
+    let Some(tail) = space.bytes_from(dynamic.symbols) else {
+        return &[];
+    };
     let counted = (dynamic.hash.0 != 0)
         .then(|| space.bytes_at(Svma(dynamic.hash.0.wrapping_add(4)), 4))
         .flatten()
         .and_then(|b| b.try_into().ok())
         .map(|b| u32::from_le_bytes(b) as usize * SYMBOL_BYTES);
     let to_strings = dynamic.strings.0.0.checked_sub(dynamic.symbols.0);
-    let size = counted.or(to_strings.and_then(|n| usize::try_from(n).ok())).unwrap_or(0);
+    let size = counted
+        .or(to_strings.and_then(|n| usize::try_from(n).ok()))
+        .unwrap_or(0);
     &tail[..size.min(tail.len())]
 }

@@ -30,8 +30,19 @@ pub struct Fde {
     pub entry_like: bool,
     /// A signal frame (`__restore_rt`).
     pub is_signal_frame: bool,
+    /// Size of the entry in the section, which bounds the cost of reading it.
+    pub entry_bytes: usize,
     /// Offset of the entry in the section.
     offset: usize,
+}
+
+/// Where an exception that passes through a function lands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LandingPad {
+    /// The landing pad.
+    pub pad: Svma,
+    /// Start of the FDE whose calls land there.
+    pub function: Svma,
 }
 
 /// All FDEs of an image.
@@ -40,7 +51,7 @@ pub struct Unwind<'data> {
     section: EhFrame<Slice<'data>>,
     bases: BaseAddresses,
     fdes: Vec<Fde>,
-    landing_pads: Vec<Svma>,
+    landing_pads: Vec<LandingPad>,
 }
 
 impl<'data> Unwind<'data> {
@@ -69,8 +80,8 @@ impl<'data> Unwind<'data> {
         &self.fdes
     }
 
-    /// Where exceptions land, sorted.
-    pub fn landing_pads(&self) -> &[Svma] {
+    /// Where exceptions land, sorted by pad.
+    pub fn landing_pads(&self) -> &[LandingPad] {
         &self.landing_pads
     }
 
@@ -87,7 +98,11 @@ impl<'data> Unwind<'data> {
         let fde = self.fde_at(svma)?;
         let fde = self
             .section
-            .fde_from_offset(&self.bases, EhFrameOffset(fde.offset), EhFrame::cie_from_offset)
+            .fde_from_offset(
+                &self.bases,
+                EhFrameOffset(fde.offset),
+                EhFrame::cie_from_offset,
+            )
             .ok()?;
         let mut context = UnwindContext::new();
         let row = fde
@@ -102,18 +117,29 @@ impl<'data> Unwind<'data> {
         let mut known: Option<(EhFrameOffset, Cie<'data>, bool)> = None;
         let mut lsda_budget = lsda::Budget::new(space);
         while let Ok(Some(entry)) = entries.next() {
-            let CieOrFde::Fde(partial) = entry else { continue };
+            let CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
             let cie_offset = partial.cie_offset();
-            if known.as_ref().is_none_or(|(offset, ..)| *offset != cie_offset) {
+            if known
+                .as_ref()
+                .is_none_or(|(offset, ..)| *offset != cie_offset)
+            {
                 known = section.cie_from_offset(&bases, cie_offset).ok().map(|cie| {
                     let entry_like = first_row(cie.instructions(&section, &bases), false);
                     (cie_offset, cie, entry_like)
                 });
             }
-            let Some((_, cie, cie_entry_like)) = &known else { continue };
-            let Ok(fde) = partial.parse(|_, _, _| Ok(cie.clone())) else { continue };
+            let Some((_, cie, cie_entry_like)) = &known else {
+                continue;
+            };
+            let Ok(fde) = partial.parse(|_, _, _| Ok(cie.clone())) else {
+                continue;
+            };
             let start = Svma(fde.initial_address());
-            let Some(end) = start.0.checked_add(fde.len()).map(Svma) else { continue };
+            let Some(end) = start.0.checked_add(fde.len()).map(Svma) else {
+                continue;
+            };
             if end <= start || !is_code(start) {
                 continue;
             }
@@ -122,10 +148,18 @@ impl<'data> Unwind<'data> {
                 lsda_budget.read_landing_pads(space, lsda, start, &mut self.landing_pads);
             }
             let is_signal_frame = fde.is_signal_trampoline();
-            let offset = fde.offset();
-            self.fdes.push(Fde { start, end, entry_like, is_signal_frame, offset });
+            let (offset, entry_bytes) = (fde.offset(), fde.entry_len());
+            let fde = Fde {
+                start,
+                end,
+                entry_like,
+                is_signal_frame,
+                entry_bytes,
+                offset,
+            };
+            self.fdes.push(fde);
         }
-        self.landing_pads.retain(|pad| is_code(*pad));
+        self.landing_pads.retain(|p| is_code(p.pad));
     }
 }
 
@@ -147,11 +181,18 @@ fn first_row(
     inherited: bool,
 ) -> bool {
     use CallFrameInstruction as Op;
-    let (mut register, mut offset) = if inherited { (RSP, 8) } else { (gimli::Register(u16::MAX), 0) };
+    let (mut register, mut offset) = if inherited {
+        (RSP, 8)
+    } else {
+        (gimli::Register(u16::MAX), 0)
+    };
     while let Ok(Some(op)) = instructions.next() {
         match op {
             Op::AdvanceLoc { delta: 1.. } | Op::SetLoc { .. } => break,
-            Op::DefCfa { register: r, offset: o } => (register, offset) = (r, o),
+            Op::DefCfa {
+                register: r,
+                offset: o,
+            } => (register, offset) = (r, o),
             Op::DefCfaRegister { register: r } => register = r,
             Op::DefCfaOffset { offset: o } => offset = o,
             Op::DefCfaSf { .. } | Op::DefCfaOffsetSf { .. } | Op::DefCfaExpression { .. } => {

@@ -1,0 +1,352 @@
+//! Finding all reachable code: rounds of following regions until nothing new appears.
+//!
+//! A round follows regions in parallel; what it found (call targets, jumps to code that no region
+//! owns, jumps into the middle of others, tables) gives the next round's regions and roots. The
+//! number of rounds is bounded; code that is still open then is marked by the caller.
+
+use std::collections::HashMap;
+
+use iced_x86::{Decoder, DecoderOptions};
+use sptrace_addr::Svma;
+use sptrace_image::{Object, SymbolKind};
+
+use crate::bits::{CodeBits, CodeMap};
+use crate::follow::{Context, Edge, Found, IndirectJump, PendingTable, follow};
+use crate::noreturn::{is_noreturn_definition, is_noreturn_import};
+use crate::parallel::map_chunks;
+use crate::regions::{
+    Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
+};
+use crate::tables::Table;
+
+/// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
+const MOST_ROUNDS: usize = 64;
+const REGIONS_PER_CHUNK: usize = 64;
+/// Entries of a table whose length no comparison tells.
+const MOST_OPEN_ENTRIES: u64 = 4096;
+
+/// Everything that following found.
+pub(crate) struct Discovery {
+    pub regions: Vec<Region>,
+    pub reached: CodeBits,
+    pub leaders: CodeBits,
+    /// Sorted by target.
+    pub edges: Vec<Edge>,
+    /// Targets of calls, sorted.
+    pub calls: Vec<u64>,
+    /// Addresses of code formed by instructions, sorted.
+    pub code_constants: Vec<u64>,
+    /// Sorted by address.
+    pub indirect_jumps: Vec<(u64, IndirectJump)>,
+    /// Functions named as never returning, sorted.
+    pub noreturn: Vec<u64>,
+    /// Nothing was left open.
+    pub is_complete: bool,
+}
+
+pub(crate) fn discover(object: &Object<'_>) -> Discovery {
+    let map = CodeMap::new(&object.code_ranges);
+    let mut d = Discovery {
+        regions: stated_regions(object, &map),
+        reached: map.bits(),
+        leaders: map.bits(),
+        edges: Vec::new(),
+        calls: Vec::new(),
+        code_constants: Vec::new(),
+        indirect_jumps: Vec::new(),
+        noreturn: noreturn_entries(object),
+        is_complete: false,
+    };
+    let stated_roots = stated_roots(object);
+    for symbol in &object.symbols {
+        if let Some(delta) = map.delta_at(symbol.svma.0) {
+            d.leaders.set(symbol.svma.0.wrapping_add(delta));
+        }
+    }
+    let mut data_constants = Vec::new();
+    let mut work: Work = d.regions.iter().map(|r| (r.start, Vec::new())).collect();
+    for _ in 0..MOST_ROUNDS {
+        let mut new = d.follow_all(object, &work, &stated_roots);
+        data_constants.append(&mut new.data_constants);
+        sort_unique(&mut data_constants);
+        work = d.absorb(object, &map, new, &data_constants);
+        if work.is_empty() {
+            d.is_complete = true;
+            break;
+        }
+    }
+    sort_unique(&mut d.edges);
+    sort_unique(&mut d.code_constants);
+    sort_unique(&mut d.indirect_jumps);
+    d.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
+    d
+}
+
+/// Regions to follow, by start, with roots beside the usual ones.
+type Work = Vec<(u64, Vec<u64>)>;
+
+impl Discovery {
+    /// Index of the region that starts at `svma`.
+    pub fn region_starting_at(&self, svma: u64) -> Option<usize> {
+        region_starting_at(&self.regions, svma)
+    }
+
+    fn follow_all(&mut self, object: &Object<'_>, work: &Work, stated_roots: &[u64]) -> Found {
+        let context = Context {
+            object,
+            regions: &self.regions,
+            reached: &self.reached,
+            leaders: &self.leaders,
+            noreturn: &self.noreturn,
+        };
+        let results = map_chunks(work, REGIONS_PER_CHUNK, |chunk| {
+            let mut found = Found::default();
+            for (start, extra) in chunk {
+                let Some(index) = region_starting_at(context.regions, *start) else {
+                    continue;
+                };
+                let region = &context.regions[index];
+                let first = stated_roots.partition_point(|root| *root < region.start);
+                let inner = stated_roots[first..].iter().copied();
+                let inner = inner.take_while(|root| *root < region.end);
+                let roots = [region.start]
+                    .into_iter()
+                    .chain(inner)
+                    .chain(extra.iter().copied());
+                follow(&context, region, roots, &mut found);
+            }
+            sort_unique(&mut found.calls);
+            found
+        });
+        let mut all = Found::default();
+        for mut found in results {
+            all.calls.append(&mut found.calls);
+            all.edges.append(&mut found.edges);
+            all.code_constants.append(&mut found.code_constants);
+            all.data_constants.append(&mut found.data_constants);
+            all.indirect_jumps.append(&mut found.indirect_jumps);
+            all.pending.append(&mut found.pending);
+            all.seen.append(&mut found.seen);
+        }
+        all
+    }
+
+    /// Takes in what a round found; gives the work of the next.
+    fn absorb(
+        &mut self,
+        object: &Object<'_>,
+        map: &CodeMap,
+        mut new: Found,
+        data_constants: &[u64],
+    ) -> Work {
+        for (start, seen) in &new.seen {
+            if let Some(index) = self.region_starting_at(*start) {
+                self.regions[index].seen.merge(seen);
+                self.regions[index].followed = true;
+            }
+        }
+        for pending in std::mem::take(&mut new.pending) {
+            self.resolve(object, &pending, data_constants, &mut new);
+        }
+        self.indirect_jumps.append(&mut new.indirect_jumps);
+        self.code_constants.append(&mut new.code_constants);
+        sort_unique(&mut new.calls);
+        let mut starts: Vec<u64> = new
+            .calls
+            .iter()
+            .copied()
+            .filter(|t| self.is_new_start(object, *t))
+            .collect();
+        let mut roots = Vec::new();
+        for edge in &new.edges {
+            match region_at(&self.regions, edge.target) {
+                None if is_function_code(object, Svma(edge.target)) => starts.push(edge.target),
+                None => {}
+                Some(index) => {
+                    let region = &self.regions[index];
+                    let bit = edge.target.wrapping_add(region.delta);
+                    self.leaders.set(bit);
+                    if !self.reached.get(bit) {
+                        roots.push(edge.target);
+                    }
+                }
+            }
+        }
+        self.edges.append(&mut new.edges);
+        self.calls.append(&mut new.calls);
+        sort_unique(&mut self.calls);
+        sort_unique(&mut starts);
+        let changed = self.split(object, map, &starts);
+        self.work(&changed, roots)
+    }
+
+    /// Regions that changed are followed anew, from every place that a jump was seen to lead to.
+    fn work(&self, changed: &[u64], roots: Vec<u64>) -> Work {
+        let mut work: HashMap<u64, Vec<u64>> =
+            changed.iter().map(|start| (*start, Vec::new())).collect();
+        for root in roots {
+            if let Some(index) = region_at(&self.regions, root) {
+                work.entry(self.regions[index].start)
+                    .or_default()
+                    .push(root);
+            }
+        }
+        let old_targets = self.edges.iter().map(|edge| edge.target);
+        for target in old_targets.filter(|_| !changed.is_empty()) {
+            let Some(index) = region_at(&self.regions, target) else {
+                continue;
+            };
+            let start = self.regions[index].start;
+            if changed.binary_search(&start).is_ok() && start != target {
+                work.entry(start).or_default().push(target);
+            }
+        }
+        let mut work: Work = work.into_iter().collect();
+        for (_, roots) in &mut work {
+            sort_unique(roots);
+        }
+        work.sort_unstable();
+        work
+    }
+
+    /// A call target becomes a region unless it is one, is a stub, or lies inside an instruction.
+    fn is_new_start(&self, object: &Object<'_>, target: u64) -> bool {
+        if self.region_starting_at(target).is_some() || !is_function_code(object, Svma(target)) {
+            return false;
+        }
+        match region_at(&self.regions, target) {
+            Some(index) => !self.is_inside_instruction(object, &self.regions[index], target),
+            None => true,
+        }
+    }
+
+    fn split(&mut self, object: &Object<'_>, map: &CodeMap, starts: &[u64]) -> Vec<u64> {
+        if starts.is_empty() {
+            return Vec::new();
+        }
+        let changed = add_regions(object, map, &mut self.regions, starts);
+        for start in &changed {
+            let Some(index) = self.region_starting_at(*start) else {
+                continue;
+            };
+            let region = &mut self.regions[index];
+            region.seen = Seen::default();
+            let bits =
+                region.start.wrapping_add(region.delta)..region.end.wrapping_add(region.delta);
+            region.followed = false;
+            self.reached.clear(bits.clone());
+            self.leaders.set(bits.start);
+        }
+        changed
+    }
+
+    /// Reads tables whose length no comparison told: up to the next known constant, and only as
+    /// long as the entries are sensible.
+    fn resolve(
+        &self,
+        object: &Object<'_>,
+        pending: &PendingTable,
+        data_constants: &[u64],
+        new: &mut Found,
+    ) {
+        let mut entries = 0;
+        for table in &pending.tables {
+            let targets = self.open_targets(object, pending.jump, table, data_constants);
+            entries += targets.len();
+            new.edges.extend(targets.into_iter().map(|target| Edge {
+                target,
+                from: pending.jump,
+                kind: crate::follow::EdgeKind::Table,
+            }));
+        }
+        let verdict = if entries >= 2 {
+            IndirectJump::Table
+        } else {
+            IndirectJump::Unresolved
+        };
+        new.indirect_jumps.push((pending.jump, verdict));
+    }
+
+    fn open_targets(
+        &self,
+        object: &Object<'_>,
+        jump: u64,
+        table: &Table,
+        data_constants: &[u64],
+    ) -> Vec<u64> {
+        let next = data_constants.partition_point(|constant| *constant <= table.base);
+        let limit = data_constants.get(next).map_or(MOST_OPEN_ENTRIES, |next| {
+            ((next - table.base) / table.entry_bytes()).min(MOST_OPEN_ENTRIES)
+        });
+        let Some(own) = region_at(&self.regions, jump) else {
+            return Vec::new();
+        };
+        let mut targets: Vec<u64> = (0..limit)
+            .map_while(|index| table.target(object, index))
+            .take_while(|target| {
+                region_at(&self.regions, *target).is_some_and(|index| {
+                    let region = &self.regions[index];
+                    let is_part = region.fde_start.is_some() && !region.entry_like;
+                    (index == own || is_part)
+                        && !self.is_inside_instruction(object, region, *target)
+                })
+            })
+            .collect();
+        sort_unique(&mut targets);
+        targets
+    }
+
+    fn is_inside_instruction(&self, object: &Object<'_>, region: &Region, svma: u64) -> bool {
+        let bit = svma.wrapping_add(region.delta);
+        if self.reached.get(bit) {
+            return false;
+        }
+        let most = (svma - region.start).min(14);
+        (1..=most)
+            .filter(|back| self.reached.get(bit - back))
+            .any(|back| {
+                let Some(bytes) = object.code_from(Svma(svma - back)) else {
+                    return false;
+                };
+                let bytes = &bytes[..bytes.len().min(15)];
+                let mut decoder = Decoder::with_ip(64, bytes, svma - back, DecoderOptions::NONE);
+                decoder.decode().len() as u64 > back
+            })
+    }
+}
+
+/// Landing pads and the targets of relocations: control comes there without an instruction saying.
+fn stated_roots(object: &Object<'_>) -> Vec<u64> {
+    let pointers = object.code_pointers.iter().map(|p| p.target);
+    let mut roots: Vec<u64> = object
+        .unwind
+        .landing_pads()
+        .iter()
+        .map(|p| p.pad)
+        .chain(pointers)
+        .map(|s| s.0)
+        .collect();
+    sort_unique(&mut roots);
+    roots
+}
+
+fn noreturn_entries(object: &Object<'_>) -> Vec<u64> {
+    let definitions = object
+        .symbols
+        .iter()
+        .filter(|s| s.kind == SymbolKind::Function && is_noreturn_definition(s.name))
+        .map(|s| s.svma.0);
+    let stubs = object
+        .plt_stubs
+        .iter()
+        .filter(|s| s.name.is_some_and(is_noreturn_import))
+        .map(|s| s.stub.0);
+    let mut all: Vec<u64> = definitions.chain(stubs).collect();
+    sort_unique(&mut all);
+    all
+}
+
+pub(crate) fn sort_unique<T: Ord>(list: &mut Vec<T>) {
+    list.sort_unstable();
+    list.dedup();
+}

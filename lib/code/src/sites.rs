@@ -1,0 +1,308 @@
+//! Listing the sites of regions, once all leaders are known.
+//!
+//! Walks the instructions that control was seen to reach, in address order, and notes each that
+//! hands control to another function, with the run of plain instructions before it.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use sptrace_addr::Svma;
+use sptrace_image::Object;
+
+use crate::classify::Classes;
+use crate::discover::Discovery;
+use crate::follow::IndirectJump;
+use crate::model::{Site, SiteFlags, SiteKind};
+use crate::noreturn::is_noreturn_import;
+use crate::regions::Region;
+
+/// Longest run before a site.
+const LONGEST_WINDOW_BYTES: u64 = 15;
+
+/// What listing the sites of a chunk of regions gave.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub sites: Vec<Site>,
+    /// Number of sites of each region of the chunk, in order.
+    pub counts: Vec<u32>,
+    pub instructions: u64,
+    pub blocks: u64,
+    pub overlapped: u64,
+}
+
+/// Appends the sites of region `index`.
+pub(crate) fn list_sites(
+    object: &Object<'_>,
+    discovery: &Discovery,
+    classes: &Classes,
+    index: usize,
+    listed: &mut Listed,
+) {
+    let region = &discovery.regions[index];
+    let first = listed.sites.len();
+    if let Some(range) = object.code_range_at(Svma(region.start)) {
+        let decoder = Decoder::with_ip(64, range.bytes, range.start.0, DecoderOptions::NONE);
+        let mut lister = Lister {
+            object,
+            discovery,
+            classes,
+            region,
+            index,
+            run: Run::default(),
+            listed,
+        };
+        lister.walk(decoder, range.start.0);
+    }
+    listed.counts.push((listed.sites.len() - first) as u32);
+}
+
+struct Lister<'a, 'data> {
+    object: &'a Object<'data>,
+    discovery: &'a Discovery,
+    classes: &'a Classes,
+    region: &'a Region,
+    index: usize,
+    run: Run,
+    listed: &'a mut Listed,
+}
+
+/// Starts of the plain instructions that lead without a gap to the current one.
+#[derive(Default)]
+struct Run {
+    starts: [u64; LONGEST_WINDOW_BYTES as usize + 1],
+    count: usize,
+}
+
+impl Run {
+    fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    fn push(&mut self, svma: u64) {
+        if self.count == self.starts.len() {
+            self.starts.copy_within(1.., 0);
+            self.count -= 1;
+        }
+        self.starts[self.count] = svma;
+        self.count += 1;
+    }
+
+    /// Newest first.
+    fn backwards(&self) -> impl Iterator<Item = u64> + '_ {
+        self.starts[..self.count].iter().rev().copied()
+    }
+}
+
+impl Lister<'_, '_> {
+    fn bit(&self, svma: u64) -> u64 {
+        svma.wrapping_add(self.region.delta)
+    }
+
+    fn is_leader(&self, svma: u64) -> bool {
+        self.discovery.leaders.get(self.bit(svma))
+    }
+
+    fn walk(&mut self, mut decoder: Decoder<'_>, range_start: u64) {
+        let mut instruction = Instruction::default();
+        let end_bit = self.bit(self.region.end);
+        let mut next_bit = self.bit(self.region.start);
+        let mut expected = u64::MAX;
+        let mut block_ended = true;
+        while let Some(bit) = self.discovery.reached.next(next_bit, end_bit) {
+            next_bit = bit + 1;
+            let svma = bit.wrapping_sub(self.region.delta);
+            if svma != expected {
+                if decoder.set_position((svma - range_start) as usize).is_err() {
+                    return;
+                }
+                decoder.set_ip(svma);
+            }
+            decoder.decode_out(&mut instruction);
+            if instruction.is_invalid() {
+                expected = u64::MAX;
+                continue;
+            }
+            self.listed.instructions += 1;
+            let starts_block = svma != expected || self.is_leader(svma);
+            self.listed.blocks += u64::from(starts_block || block_ended);
+            if starts_block {
+                self.run.clear();
+            }
+            expected = instruction.next_ip();
+            block_ended = is_block_end(&instruction);
+            if let Some(site) = self.site(&instruction) {
+                self.add(site);
+            }
+            if is_plain(&instruction) {
+                self.run.push(svma);
+            } else {
+                self.run.clear();
+            }
+        }
+    }
+
+    fn add(&mut self, mut site: Site) {
+        let (start, end) = (site.address.0, site.address.0 + u64::from(site.length));
+        let overlaps = (start + 1..end)
+            .any(|svma| self.is_leader(svma) || self.discovery.reached.get(self.bit(svma)));
+        if overlaps || end > self.region.end {
+            self.listed.overlapped += 1;
+            return;
+        }
+        site.window_start = Svma(self.window_start(start));
+        if self.classes.is_suspect(self.index) {
+            site.flags.insert(SiteFlags::LEADER_SUSPECT);
+        }
+        self.listed.sites.push(site);
+    }
+
+    /// Goes back instruction by instruction as long as no leader lies after the new start.
+    fn window_start(&self, site: u64) -> u64 {
+        let mut window_start = site;
+        for start in self.run.backwards() {
+            let crosses = (start + 1..=window_start).any(|svma| self.is_leader(svma));
+            if crosses || site - start > LONGEST_WINDOW_BYTES {
+                break;
+            }
+            window_start = start;
+        }
+        window_start
+    }
+
+    fn site(&self, instruction: &Instruction) -> Option<Site> {
+        match instruction.flow_control() {
+            FlowControl::Call if instruction.is_call_near() => Some(self.direct_call(instruction)),
+            FlowControl::IndirectCall if instruction.is_call_near_indirect() => {
+                Some(self.indirect(instruction, SiteKind::CallIndirect))
+            }
+            FlowControl::UnconditionalBranch => self.direct_tail(instruction, SiteKind::TailDirect),
+            FlowControl::ConditionalBranch => {
+                self.direct_tail(instruction, SiteKind::TailConditional)
+            }
+            FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => {
+                let svma = instruction.ip();
+                self.classes
+                    .indirect_jump(svma)
+                    .is_some_and(|shape| shape == IndirectJump::Pointer)
+                    .then(|| self.indirect(instruction, SiteKind::TailIndirect))
+            }
+            _ => None,
+        }
+    }
+
+    fn direct_call(&self, instruction: &Instruction) -> Site {
+        let target = instruction.near_branch_target();
+        let mut site = new_site(instruction, SiteKind::CallDirect);
+        site.target = Svma(target);
+        site.got_slot = self.stub_slot(target);
+        let next = instruction.next_ip();
+        if target == next || takes_return_address(self.object, target) {
+            site.flags.insert(SiteFlags::CALL_NEXT_POP);
+        }
+        let ends_region = next >= self.region.end && !self.classes.falls_on(self.index);
+        if target != next && (ends_region || self.classes.never_returns(self.discovery, target)) {
+            site.flags.insert(SiteFlags::NO_RETURN_CALLEE);
+        }
+        site
+    }
+
+    fn indirect(&self, instruction: &Instruction, kind: SiteKind) -> Site {
+        let mut site = new_site(instruction, kind);
+        let is_memory = instruction.op0_kind() == OpKind::Memory;
+        let name = if instruction.is_ip_rel_memory_operand() {
+            site.got_slot = Svma(instruction.ip_rel_memory_address());
+            self.object.slot_name(site.got_slot)
+        } else {
+            None
+        };
+        let uses_rsp = is_memory && instruction.memory_base() == Register::RSP;
+        if uses_rsp || instruction.op0_register() == Register::RSP {
+            site.flags.insert(SiteFlags::RSP_OPERAND);
+        }
+        if kind == SiteKind::TailIndirect && name.is_some() {
+            site.flags.insert(SiteFlags::SURE_ENTRY);
+        }
+        let ends_region =
+            instruction.next_ip() >= self.region.end && !self.classes.falls_on(self.index);
+        let is_call = kind == SiteKind::CallIndirect;
+        if is_call && (ends_region || name.is_some_and(is_noreturn_import)) {
+            site.flags.insert(SiteFlags::NO_RETURN_CALLEE);
+        }
+        site
+    }
+
+    fn direct_tail(&self, instruction: &Instruction, kind: SiteKind) -> Option<Site> {
+        if instruction.op0_kind() != OpKind::NearBranch64 {
+            return None;
+        }
+        let target = instruction.near_branch_target();
+        if (self.region.start..self.region.end).contains(&target) {
+            return None;
+        }
+        let mut site = new_site(instruction, kind);
+        site.target = Svma(target);
+        site.got_slot = self.stub_slot(target);
+        if site.got_slot == Svma(0) {
+            let callee = self.discovery.region_starting_at(target)?;
+            if self.classes.is_cold(callee) {
+                return None;
+            }
+            if self.classes.is_sure_entry(callee) {
+                site.flags.insert(SiteFlags::SURE_ENTRY);
+            }
+        } else {
+            site.flags.insert(SiteFlags::SURE_ENTRY);
+        }
+        if self.classes.never_returns(self.discovery, target) {
+            site.flags.insert(SiteFlags::NO_RETURN_CALLEE);
+        }
+        Some(site)
+    }
+
+    fn stub_slot(&self, target: u64) -> Svma {
+        self.object
+            .plt_stub_at(Svma(target))
+            .map_or(Svma(0), |stub| stub.got_slot)
+    }
+}
+
+fn new_site(instruction: &Instruction, kind: SiteKind) -> Site {
+    Site {
+        address: Svma(instruction.ip()),
+        length: instruction.len() as u8,
+        kind,
+        target: Svma(0),
+        got_slot: Svma(0),
+        window_start: Svma(instruction.ip()),
+        flags: SiteFlags::default(),
+    }
+}
+
+fn is_block_end(instruction: &Instruction) -> bool {
+    !matches!(
+        instruction.flow_control(),
+        FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
+    )
+}
+
+/// May be moved together with the site that follows it.
+fn is_plain(instruction: &Instruction) -> bool {
+    instruction.flow_control() == FlowControl::Next
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Endbr64 | Mnemonic::Endbr32 | Mnemonic::Hlt | Mnemonic::Xend
+        )
+}
+
+/// The target begins with `pop`, `add rsp, 8`, `lea rsp, [rsp+8]`, or a load or store of the return
+/// address: position-independent code of old compilers, and retpolines.
+fn takes_return_address(object: &Object<'_>, target: u64) -> bool {
+    let Some(code) = object.code_from(Svma(target)) else {
+        return false;
+    };
+    let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    match code {
+        [0x58..=0x5f, ..] | [0x41, 0x58..=0x5f, ..] | [0x8f, ..] => true,
+        [0x48, 0x83, 0xc4, 0x08, ..] | [0x48, 0x8d, 0x64, 0x24, 0x08, ..] => true,
+        [0x48 | 0x4c, 0x8b | 0x89, modrm, 0x24, ..] => modrm & 0xc7 == 0x04,
+        _ => false,
+    }
+}
