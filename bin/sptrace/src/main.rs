@@ -1,2 +1,35 @@
 //! The sptrace command: parse, dispatch, exit status.
-fn main() {}
+
+mod cli;
+mod commands;
+mod exit_code;
+
+use clap::Parser;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// SIGPIPE as we were started with, before Rust's runtime ignored it: the command inherits it.
+static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+extern "C" fn remember_sigpipe() {
+    // SAFETY: reads a disposition, before any thread exists.
+    unsafe {
+        let mut old = std::mem::zeroed::<libc::sigaction>();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut old) == 0 {
+            SIGPIPE_AT_START.store(old.sa_sigaction, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: a constructor that calls one async-signal-safe function.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command {
+        cli::Command::Run(args) => {
+            commands::run::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
+        }
+    }
+}

@@ -83,7 +83,7 @@ impl<W: Write> Collector<W> {
         &mut self,
         file: (String, u64),
         path: &str,
-        cached: std::sync::Arc<sptrace_code::cache::Cached>,
+        cached: std::sync::Arc<crate::uncached::Cached>,
         plan_offset: u64,
     ) -> Option<usize> {
         let id = self

@@ -15,5 +15,6 @@ pub mod outcome;
 pub mod placement;
 pub mod process;
 pub mod session;
+pub mod uncached;
 
 pub use session::{Options, Session};

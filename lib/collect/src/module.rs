@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sptrace_addr::Svma;
-use sptrace_code::cache::Cached;
+use crate::uncached::Cached;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
 use sptrace_wire::plan::*;

@@ -1,0 +1,2 @@
+//! One file for each subcommand.
+pub mod run;

@@ -1,0 +1,244 @@
+//! `sptrace run`: starts a command under trace and writes the trace file.
+//!
+//! Ends as the command ended: with its status, or by its signal. The command owns the three standard
+//! streams; what sptrace says goes to stderr with a prefix, and `-q` silences it.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use sptrace_collect::{Options, Session, clock};
+use sptrace_trace::{ExitStatus, Header};
+use sptrace_tracee::TraceeError;
+
+use crate::exit_code;
+
+static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
+
+/// What happens to events when no buffer is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnFull {
+    /// The thread waits for a free buffer; the time is recorded and taken out of durations.
+    Block,
+    /// The events are lost, counted, and visible as gaps.
+    Drop,
+}
+
+/// Start a command under trace and write sptrace.data
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sptrace run -- sqlite3 :memory: 'select 1'\n  sptrace run -q -o ls.data ls -l && sptrace report tree -i ls.data | head")]
+pub struct RunArgs {
+    /// Trace file; a former one is kept as FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
+    output: PathBuf,
+    /// Say nothing; the command's own output is untouched either way
+    #[arg(short, long)]
+    quiet: bool,
+    /// Record ld.so's start-up work too
+    #[arg(long)]
+    loader: bool,
+    /// What to do when all buffers are full
+    #[arg(long, value_enum, default_value_t = OnFull::Block)]
+    on_full: OnFull,
+    /// Buffer memory for all threads together (64K to 256M)
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    buffer: u64,
+    /// End the recording, not the command, when the trace file has this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Patch nothing that is first reached below this depth
+    #[arg(short = 'D', long, value_name = "N")]
+    depth: Option<u32>,
+    /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
+    #[arg(short = 'l', long, value_name = "GLOB")]
+    module: Vec<String>,
+    /// Analyse anew, use and write no cache
+    #[arg(long)]
+    no_cache: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// `64K`, `1M`, `2G`, or bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
+        _ => (text, 'B'),
+    };
+    let factor = match unit {
+        'B' => 1,
+        'K' => 1 << 10,
+        'M' => 1 << 20,
+        'G' => 1 << 30,
+        _ => return Err("a size ends in K, M or G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a number with K, M or G".to_owned())?;
+    number.checked_mul(factor).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
+}
+
+/// Runs the command. Does not return if the command was killed by a signal: then we are, too.
+pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+    let quiet = args.quiet;
+    let output = args.output.clone();
+    match record(args, sigpipe) {
+        Ok(finished) => {
+            if let Some(e) = &finished.output_error {
+                eprintln!(
+                    "sptrace: recording ended early: {}: {e} (the command was not disturbed)",
+                    output.display()
+                );
+            }
+            if !quiet {
+                for remark in &finished.remarks {
+                    eprintln!("sptrace: {remark}");
+                }
+                eprintln!("sptrace: {}", finished.outcome.coverage_line());
+                eprintln!("sptrace: {}", finished.outcome.loss_line());
+            }
+            end_as(finished.status)
+        }
+        Err(Failure { code, message }) => {
+            eprintln!("sptrace: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+fn own_failure(message: String) -> Failure {
+    Failure { code: exit_code::OWN_FAILURE, message }
+}
+
+fn record(
+    args: RunArgs,
+    sigpipe: libc::sighandler_t,
+) -> Result<sptrace_collect::session::Finished, Failure> {
+    let argv: Vec<CString> = args
+        .command
+        .iter()
+        .map(|a| CString::new(a.clone().into_vec()))
+        .collect::<Result<_, _>>()
+        .map_err(|_| own_failure("an argument holds a NUL byte".to_owned()))?;
+    check_processor()?;
+    let header = header(&args);
+    let options = Options {
+        output: args.output.clone(),
+        chunks: (args.buffer >> 16).clamp(2, 4096) as u32,
+        drop_when_full: args.on_full == OnFull::Drop,
+        loader: args.loader,
+        depth_limit: args.depth.unwrap_or(0),
+        max_bytes: args.max_size.unwrap_or(0),
+        cache_dir: if args.no_cache { None } else { cache_dir() },
+        modules: args.module,
+        sigpipe,
+    };
+    keep_old(&args.output);
+    let session = Session::prepare(options, &header, AGENT).map_err(|e| {
+        own_failure(format!(
+            "cannot record to {}: {e}; choose another file with -o",
+            args.output.display()
+        ))
+    })?;
+    let name = args.command[0].to_string_lossy().into_owned();
+    session.run(&argv).map_err(|e| {
+        // Nothing was recorded: leave no file that looks like a trace.
+        let _ = std::fs::remove_file(&args.output);
+        match e {
+            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => Failure {
+                code: exit_code::NOT_FOUND,
+                message: format!("cannot run {name}: not found in PATH or as a file"),
+            },
+            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOEXEC) => Failure {
+                code: exit_code::CANNOT_EXECUTE,
+                message: format!(
+                    "cannot run {name}: not an executable format; a script needs a first line like #!/bin/sh"
+                ),
+            },
+            TraceeError::Exec(e) => Failure {
+                code: exit_code::CANNOT_EXECUTE,
+                message: format!("cannot run {name}: {e}"),
+            },
+            e => own_failure(format!("cannot trace {name}: {e}")),
+        }
+    })
+}
+
+/// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).
+fn check_processor() -> Result<(), Failure> {
+    // SAFETY: reads our own auxiliary vector.
+    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
+    if hwcap2 & 2 == 0 {
+        return Err(own_failure(
+            "this kernel or processor lacks FSGSBASE (Linux 5.9 or later, any x86-64 since 2012)"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps a former trace as FILE.old, as perf and uftrace do.
+fn keep_old(output: &Path) {
+    let is_file = std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file());
+    if is_file {
+        let mut old = output.as_os_str().to_owned();
+        old.push(".old");
+        let _ = std::fs::rename(output, old);
+    }
+}
+
+fn cache_dir() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
+    Some(base.join("sptrace"))
+}
+
+fn header(args: &RunArgs) -> Header {
+    let read = |path: &str| {
+        std::fs::read_to_string(path).map(|s| s.trim().to_owned()).unwrap_or_default()
+    };
+    let cpu = read("/proc/cpuinfo");
+    let cpu = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let tsc_hz = clock::calibrate(10);
+    Header {
+        command: args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        cwd: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        host: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        cpu: cpu.trim_start_matches([' ', '\t', ':']).to_owned(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        start_unix_ns: now.map_or(0, |d| d.as_nanos() as u64),
+        tsc_hz,
+        start_tsc: clock::tsc(),
+    }
+}
+
+/// Ends as the command did.
+fn end_as(status: ExitStatus) -> ExitCode {
+    match status {
+        ExitStatus::Exited(code) => ExitCode::from(code as u8),
+        ExitStatus::Signaled(signal) => {
+            // SAFETY: default disposition, no core of ours, then our own end.
+            unsafe {
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+                libc::signal(signal, libc::SIG_DFL);
+                let mut set = std::mem::zeroed::<libc::sigset_t>();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, signal);
+                libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+                libc::raise(signal);
+            }
+            ExitCode::from((128 + signal) as u8)
+        }
+    }
+}
