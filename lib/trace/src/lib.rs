@@ -9,6 +9,7 @@ pub mod call_tree;
 mod decoder;
 mod encoder;
 mod error;
+pub mod filter;
 pub mod format;
 mod histogram;
 mod mirror;
@@ -23,6 +24,7 @@ pub use call_tree::{CallTree, Frame, FrameFlags, Mark, StreamTotals, Visitor};
 pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::StreamEncoder;
 pub use error::{Malformed, TraceError};
+pub use filter::{Filter, Selection};
 pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, Note,
     StreamId, StreamInfo, Summary, SummaryRow,

@@ -120,7 +120,8 @@ fn display_name(function: &Function) -> String {
     if function.symbol.is_empty() {
         return format!("sub_{:x}", function.svma.0);
     }
-    demangle(&function.symbol)
+    // Names come from the traced program: they must not steer the reader's terminal.
+    demangle(&function.symbol).replace(char::is_control, "\u{fffd}")
 }
 
 /// `ns::f(int, char)` without its parameters; names without any as they are.
