@@ -1,1 +1,21 @@
 //! Text, table, csv and folded sinks over reports.
+//!
+//! Each view takes what `sptrace-trace` replayed and writes it to any output. Knows nothing of
+//! files, processes or the command line; colour is a switch that the caller sets.
+#![forbid(unsafe_code)]
+
+mod coverage;
+mod csv;
+mod folded;
+mod functions;
+mod style;
+mod summary;
+mod tree;
+pub mod units;
+
+pub use coverage::{write_coverage, write_coverage_csv};
+pub use folded::Folded;
+pub use functions::{SortKey, select_functions, write_functions, write_functions_csv};
+pub use style::Style;
+pub use summary::{SummaryView, write_summary};
+pub use tree::{Tree, TreeOptions};

@@ -5,22 +5,31 @@
 //! described in [`format`]. Knows nothing of processes, instructions or terminals.
 #![forbid(unsafe_code)]
 
+pub mod call_tree;
 mod decoder;
 mod encoder;
 mod error;
+pub mod filter;
 pub mod format;
+mod histogram;
 mod mirror;
 mod model;
+pub mod names;
 mod reader;
+pub mod stats;
 mod step;
 mod writer;
 
+pub use call_tree::{CallTree, Frame, FrameFlags, Mark, StreamTotals, Visitor};
 pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::StreamEncoder;
 pub use error::{Malformed, TraceError};
+pub use filter::{Filter, Selection};
 pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, Note,
     StreamId, StreamInfo, Summary, SummaryRow,
 };
+pub use names::Names;
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
+pub use stats::{FunctionStats, Stats};
 pub use writer::TraceWriter;

@@ -1,0 +1,137 @@
+//! The list of functions: calls and times, as aligned text or csv.
+
+use crate::csv::field;
+use crate::style::Style;
+use crate::units::{Count, Duration};
+use sptrace_trace::{Clock, FunctionId, FunctionStats, Names, Stats};
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+/// What the list is ordered by, largest first (names: A first).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SortKey {
+    /// Time in the function and what it calls.
+    Total,
+    /// Time in the function alone.
+    SelfTime,
+    /// Number of calls.
+    Calls,
+    /// Shortest call.
+    Min,
+    /// Mean call.
+    Mean,
+    /// Longest call.
+    Max,
+    /// What 99 % of the calls do not exceed.
+    P99,
+    /// Module, then name.
+    Name,
+}
+
+/// One function of the list.
+pub type Row<'a> = (FunctionId, &'a FunctionStats);
+
+/// The functions in the order of `key`, at most `limit`.
+pub fn select_functions<'a>(
+    stats: &'a Stats,
+    names: &Names<'_>,
+    key: SortKey,
+    limit: Option<usize>,
+) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = stats.functions().collect();
+    let value = |stats: &FunctionStats| match key {
+        SortKey::Total => stats.total_ticks,
+        SortKey::SelfTime => stats.self_ticks,
+        SortKey::Calls => stats.calls,
+        SortKey::Min => stats.min_ticks,
+        SortKey::Mean => stats.mean_ticks(),
+        SortKey::Max => stats.max_ticks,
+        SortKey::P99 => stats.p99_ticks(),
+        SortKey::Name => 0,
+    };
+    if key == SortKey::Name {
+        rows.sort_by_key(|&(id, _)| (names.module(id), names.name(id)));
+    } else {
+        rows.sort_by_cached_key(|&(id, stats)| (Reverse(value(stats)), id));
+    }
+    rows.truncate(limit.unwrap_or(usize::MAX));
+    rows
+}
+
+/// Writes the list as aligned text.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_functions(
+    out: &mut impl Write,
+    rows: &[Row<'_>],
+    names: &Names<'_>,
+    clock: Clock,
+    style: Style,
+) -> io::Result<()> {
+    let modules = rows.iter().map(|&(id, _)| names.module(id).chars().count());
+    let width = modules.max().unwrap_or(0).max("module".len());
+    let heading = format!(
+        "{:>13} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  {:width$}  function",
+        "calls", "total", "self", "min", "mean", "max", "p99", "module"
+    );
+    writeln!(out, "{}", style.heading(&heading))?;
+    for &(id, stats) in rows {
+        write!(out, "{:>13}", Count(stats.calls))?;
+        for ticks in times(stats) {
+            let ns = clock.ns(ticks);
+            write!(
+                out,
+                " {}",
+                style.duration(ns, &format!("{:>11}", Duration(ns)))
+            )?;
+        }
+        writeln!(out, "  {:width$}  {}", names.module(id), names.name(id))?;
+    }
+    Ok(())
+}
+
+fn times(stats: &FunctionStats) -> [u64; 6] {
+    let (mean, p99) = (stats.mean_ticks(), stats.p99_ticks());
+    [
+        stats.total_ticks,
+        stats.self_ticks,
+        stats.min_ticks,
+        mean,
+        stats.max_ticks,
+        p99,
+    ]
+}
+
+/// Writes the list as csv; the first seven columns never change.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_functions_csv(
+    out: &mut impl Write,
+    rows: &[Row<'_>],
+    names: &Names<'_>,
+    clock: Clock,
+) -> io::Result<()> {
+    let columns =
+        "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns";
+    write!(out, "{columns}\r\n")?;
+    for &(id, stats) in rows {
+        let [total, own, min, mean, max, p99] = times(stats).map(|ticks| clock.ns(ticks));
+        let function = names.dictionary().function(id);
+        let svma = function.map_or(0, |function| function.svma.0);
+        let symbol = function.map_or("", |function| &function.symbol);
+        let (module, name, symbol) = (
+            field(names.module(id)),
+            field(names.name(id)),
+            field(symbol),
+        );
+        let calls = stats.calls;
+        write!(
+            out,
+            "{module},{name},{calls},{total},{own},{svma:#x},{symbol}"
+        )?;
+        write!(out, ",{min},{mean},{max},{p99}\r\n")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! The first view of a trace: what ran, how long, what took the time, and how far to trust it.
+
+use crate::coverage::sections;
+use crate::functions::Row;
+use crate::style::Style;
+use crate::units::{Count, Duration, clean, date_text, size_text};
+use sptrace_trace::{Clock, Ending, Header, Names, Stats, Summary, Survey};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// What the view is made of.
+pub struct SummaryView<'a> {
+    /// What was traced.
+    pub header: &'a Header,
+    /// Names, length and end of the file.
+    pub survey: &'a Survey,
+    /// Sums.
+    pub stats: &'a Stats,
+    /// The functions to list, by self time.
+    pub top: &'a [Row<'a>],
+    /// Display names.
+    pub names: &'a Names<'a>,
+}
+
+/// Writes the view.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
+    write_what_ran(out, view)?;
+    write_top(out, view, style)?;
+    writeln!(out)?;
+    write_trust(out, view, style)
+}
+
+fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
+    let header = view.header;
+    let clock = Clock::of(header);
+    let streams = view.stats.streams();
+    let last_tsc = streams
+        .iter()
+        .map(|(_, totals)| totals.last_tsc)
+        .max()
+        .unwrap_or(0);
+    let end_tsc = match &view.survey.ending {
+        Ending::Complete(summary) => summary.end_tsc.max(last_tsc),
+        _ => last_tsc,
+    };
+    let infos = &view.survey.dictionary.streams;
+    let processes: BTreeSet<u32> = infos.iter().map(|info| info.pid).collect();
+    let threads: BTreeSet<(u32, u32)> = infos.iter().map(|info| (info.pid, info.tid)).collect();
+    let events: u64 = streams.iter().map(|(_, totals)| totals.events).sum();
+    let calls: u64 = streams.iter().map(|(_, totals)| totals.calls).sum();
+    let blocked = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
+
+    writeln!(out, "command    {}", clean(&header.command.join(" ")))?;
+    writeln!(
+        out,
+        "machine    {}, Linux {}, {}",
+        clean(&header.host),
+        clean(&header.kernel),
+        clean(&header.cpu)
+    )?;
+    let ran = Duration(clock.since_start_ns(end_tsc)).to_string();
+    writeln!(
+        out,
+        "started    {}, ran {}",
+        date_text(header.start_unix_ns),
+        ran.trim()
+    )?;
+    let (processes, threads) = (Count(processes.len() as u64), Count(threads.len() as u64));
+    writeln!(out, "processes  {processes}, threads {threads}")?;
+    let size = size_text(view.survey.bytes);
+    let density = view.survey.bytes as f64 / events.max(1) as f64;
+    writeln!(
+        out,
+        "events     {} in {size}, {density:.2} bytes each; {} calls",
+        Count(events),
+        Count(calls)
+    )?;
+    if blocked > 0 {
+        let blocked = Duration(clock.ns(blocked)).to_string();
+        writeln!(
+            out,
+            "waiting    {} for sptrace, not counted in durations",
+            blocked.trim()
+        )?;
+    }
+    Ok(())
+}
+
+fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
+    if view.top.is_empty() {
+        return Ok(());
+    }
+    let clock = Clock::of(view.header);
+    let all: u64 = view
+        .stats
+        .functions()
+        .map(|(_, stats)| stats.self_ticks)
+        .sum();
+    let heading = format!(
+        "{:>11} {:>7} {:>15}  function (module)",
+        "self", "share", "calls"
+    );
+    writeln!(out, "\n{}", style.heading(&heading))?;
+    for &(id, stats) in view.top {
+        let ns = clock.ns(stats.self_ticks);
+        let share = stats.self_ticks as f64 * 100.0 / all.max(1) as f64;
+        let duration = style.duration(ns, &format!("{:>11}", Duration(ns)));
+        let calls = Count(stats.calls);
+        let (name, module) = (view.names.name(id), clean(view.names.module(id)));
+        writeln!(
+            out,
+            "{duration} {share:>5.1} % {calls:>15}  {name} ({module})"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
+    let streams = view.stats.streams();
+    let lost: u64 = streams
+        .iter()
+        .map(|(_, totals)| totals.lost)
+        .fold(0, u64::saturating_add);
+    let summary = match &view.survey.ending {
+        Ending::Complete(summary) => Some(summary),
+        _ => None,
+    };
+    let coverage = summary.map_or_else(|| "unknown".to_owned(), coverage_line);
+    writeln!(out, "coverage   {coverage}")?;
+    let counted = summary.map_or(0, |summary| summary.total("loss")).max(lost);
+    let loss = if counted == 0 && summary.is_some() {
+        "no event lost".to_owned()
+    } else if counted == 0 {
+        style.warning("unknown")
+    } else {
+        style.warning(&format!("{} events lost", Count(counted)))
+    };
+    writeln!(out, "loss       {loss}")?;
+    if let Ending::Early { offset } = view.survey.ending {
+        let text = format!(
+            "the trace ends early, at byte {}: sptrace did not finish it",
+            Count(offset)
+        );
+        writeln!(out, "{}", style.warning(&text))?;
+    }
+    let hint = "more: sptrace report functions | tree | coverage | folded";
+    writeln!(out, "{}", style.aside(hint))
+}
+
+fn coverage_line(summary: &Summary) -> String {
+    let others = sections(summary)
+        .into_iter()
+        .filter(|&section| section != "loss");
+    let parts =
+        others.map(|section| format!("{} {}", clean(section), Count(summary.total(section))));
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        "not recorded".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}

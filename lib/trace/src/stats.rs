@@ -1,0 +1,124 @@
+//! Per function: calls, total and self time, and how the durations are distributed. Per stream:
+//! its totals.
+//!
+//! A visitor of the call tree. The total time of a function counts only its outermost frame of a
+//! recursion, so that it never exceeds the time that passed.
+
+use crate::call_tree::{Frame, Mark, StreamTotals, Visitor};
+use crate::histogram::Histogram;
+use crate::model::{FunctionId, StreamId};
+use std::collections::HashMap;
+
+/// What is known about the calls of one function.
+#[derive(Clone, Default, Debug)]
+pub struct FunctionStats {
+    /// Frames.
+    pub calls: u64,
+    /// Time in its outermost frames.
+    pub total_ticks: u64,
+    /// Time in its frames outside the frames above them.
+    pub self_ticks: u64,
+    /// Shortest frame.
+    pub min_ticks: u64,
+    /// Longest frame.
+    pub max_ticks: u64,
+    /// Sum over all frames, inner ones of a recursion too.
+    sum_ticks: u64,
+    histogram: Histogram,
+}
+
+impl FunctionStats {
+    /// Mean duration of a frame.
+    pub fn mean_ticks(&self) -> u64 {
+        self.sum_ticks / self.calls.max(1)
+    }
+
+    /// Duration that 99 % of the frames do not exceed.
+    pub fn p99_ticks(&self) -> u64 {
+        self.histogram
+            .percentile(99)
+            .clamp(self.min_ticks, self.max_ticks)
+    }
+
+    fn add(&mut self, frame: &Frame, is_outermost: bool) {
+        let ticks = frame.total_ticks;
+        self.min_ticks = if self.calls == 0 {
+            ticks
+        } else {
+            self.min_ticks.min(ticks)
+        };
+        self.max_ticks = self.max_ticks.max(ticks);
+        self.calls += 1;
+        self.sum_ticks = self.sum_ticks.saturating_add(ticks);
+        self.self_ticks = self.self_ticks.saturating_add(frame.self_ticks);
+        self.histogram.add(ticks);
+        if is_outermost {
+            self.total_ticks = self.total_ticks.saturating_add(ticks);
+        }
+    }
+}
+
+/// Statistics of a trace.
+#[derive(Default)]
+pub struct Stats {
+    functions: Vec<FunctionStats>,
+    /// Open frames of each function, in the streams that have any.
+    active: HashMap<StreamId, Active>,
+    streams: Vec<(StreamId, StreamTotals)>,
+}
+
+#[derive(Default)]
+struct Active {
+    frames: Vec<u32>,
+    open: u32,
+}
+
+impl Stats {
+    /// Nothing counted yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The functions that were called.
+    pub fn functions(&self) -> impl Iterator<Item = (FunctionId, &FunctionStats)> {
+        let all = (0..).map(FunctionId).zip(&self.functions);
+        all.filter(|(_, stats)| stats.calls > 0)
+    }
+
+    /// The streams, in order of appearance.
+    pub fn streams(&self) -> &[(StreamId, StreamTotals)] {
+        &self.streams
+    }
+}
+
+fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if index >= list.len() {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
+}
+
+impl Visitor for Stats {
+    fn enter(&mut self, stream: StreamId, frame: &Frame) {
+        let active = self.active.entry(stream).or_default();
+        *slot(&mut active.frames, frame.function.0 as usize) += 1;
+        active.open += 1;
+    }
+
+    fn leave(&mut self, stream: StreamId, frame: &Frame) {
+        let index = frame.function.0 as usize;
+        let active = self.active.entry(stream).or_default();
+        let frames = slot(&mut active.frames, index);
+        *frames = frames.saturating_sub(1);
+        let is_outermost = *frames == 0;
+        active.open = active.open.saturating_sub(1);
+        slot(&mut self.functions, index).add(frame, is_outermost);
+    }
+
+    fn mark(&mut self, _: StreamId, _: u64, _: u32, _: Mark) {}
+
+    fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
+        self.active.remove(&stream);
+        self.streams.push((stream, *totals));
+    }
+}
