@@ -158,24 +158,33 @@ class Counts:
             for avma, bias, path in biases:  # the object whose loaded segments hold the address
                 if any(v <= address - bias < v + s for v, s, _ in Image.of(path).segments): best = (path, address - bias)
             return best or ("???", address)
+        stub_tails, stub_targets = collections.Counter(), {}
         for ob, fn, site, cob, target, count in parse_callgrind(text):
             ob, site = resolve(ob, site)
             cob, target = resolve(cob, target)
-            if Image.of(cob).in_stub(target): continue  # the stub's own jump is counted
+            if Image.of(cob).in_stub(target):  # the stub's own jump is counted instead
+                if transfer_at(Image.of(ob).bytes_at(site, 12)) == "jump": stub_tails[cob, target] += count
+                continue
             key = (os.path.basename(cob), target)
             self.paths[os.path.basename(cob)] = cob
             kind = transfer_at(Image.of(ob).bytes_at(site, 12))
             second_half = Image.of(ob).in_stub(site) or "_dl_runtime_resolve" in (fn or "")
+            if kind == "jump" and Image.of(ob).in_stub(site): stub_targets[ob, site] = key
             if kind == "call" or (kind == "jump" and second_half): self.calls[key] += count
             else:
                 self.tails[key] += count
                 self.sites[key].add(kind)
+        for (path, stub), count in stub_tails.items():  # a jump to a stub makes the stub's jump a tail, not a call
+            key = next((stub_targets[path, at] for at in range(stub, stub + 16) if (path, at) in stub_targets), None)
+            moved = min(count, self.calls[key])
+            self.calls[key] -= moved
+            self.tails[key] += moved
 
 
 def callgrind(argv, env, work, extra):
     """One callgrind run; gives the Counts of the program and of its forked children."""
     for old in glob.glob(os.path.join(work, "profile.*")) + glob.glob(os.path.join(work, "log.*")): os.unlink(old)
-    command = ["setarch", "-R", "valgrind", "-v", f"--log-file={work}/log.%p", "--tool=callgrind", "--dump-instr=yes", "--skip-direct-rec=no",
+    command = ["setarch", "-R", "valgrind", "-v", "-v", f"--log-file={work}/log.%p", "--tool=callgrind", "--dump-instr=yes", "--skip-direct-rec=no",
                "--skip-plt=yes", "--vgdb=no", *extra, f"--callgrind-out-file={work}/profile.%p", *argv]
     done = subprocess.run(command, env=env, cwd=os.path.join(work, "cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     counts = Counts()
@@ -337,7 +346,7 @@ def workloads(folder, quick):
     if os.path.exists("/usr/bin/git"):
         os.makedirs(repo)
         env = {"PATH": "/usr/bin:/bin", "HOME": folder, "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
-        script = "git init -q . && git config user.name t && git config user.email t@example.org; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i >> f; echo $i > g$((i % 3)); git add -A; git commit -qm \"commit $i\"; done"
+        script = "git init -q . && git config user.name t && git config user.email t@example.org; for i in $(seq 60); do seq $i $((i * 3)) >> f; echo $i > g$((i % 3)); git add -A; git commit -qm \"commit $i\"; done"
         subprocess.run(["sh", "-c", script], cwd=repo, env=env, check=True, stdout=subprocess.DEVNULL)
     return {
         "sqlite3": ["/usr/bin/sqlite3", "-batch", ":memory:", f".read {put('main.sql', size(SQL, 4000))}"],
@@ -360,7 +369,7 @@ def base_environment(folder):
 
 KNOWN = """#include <stdio.h>
 #define KEEP __attribute__((noinline, noclone, noipa))
-KEEP static long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) + 0 * n; }
+KEEP static long fib(long n) { return n < 2 ? n : fib(n - 1) ^ fib(n - 2); }
 KEEP static long leaf(long n) { return n + 1; }
 KEEP static long tail(long n) { return leaf(n * 2); }
 static long (*volatile pointer)(long) = leaf;
