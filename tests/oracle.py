@@ -188,9 +188,10 @@ def callgrind(argv, env, work, extra):
                "--skip-plt=yes", "--vgdb=no", *extra, f"--callgrind-out-file={work}/profile.%p", *argv]
     done = subprocess.run(command, env=env, cwd=os.path.join(work, "cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     counts = Counts()
+    logs = "\n".join(open(path, errors="replace").read() for path in sorted(glob.glob(os.path.join(work, "log.*"))))  # a forked child's has no biases of its own
     for path in glob.glob(os.path.join(work, "profile.*")):
         if os.path.getsize(path) == 0: continue
-        with open(path) as f, open(path.replace("profile.", "log.")) as log: counts.add_profile(f.read(), log.read())
+        with open(path) as f: counts.add_profile(f.read(), logs)
     if not counts.calls: raise SystemExit(f"oracle: callgrind gave no profile (status {done.returncode}): {done.stderr.decode()[-300:]}")
     return counts
 
