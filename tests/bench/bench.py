@@ -13,7 +13,7 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
 """
-import argparse, csv, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile
+import argparse, csv, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -113,19 +113,20 @@ class Bench:
             static void put(unsigned id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = ((unsigned long)id << 32) | lo; }
             void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }`);
             Interceptor.attach(DebugSymbol.fromName('f_twenty').address, m);"""
-        out = self.path("frida.out")
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        pid = frida.spawn(["/bin/sh", "-c", f"exec {self.path('loop')} {mode} {count} > {out}"], env=self.env)
-        session = frida.attach(pid)
-        done = []
-        session.on("detached", lambda *a: done.append(1))
+        device, output, done = frida.get_local_device(), [], threading.Event()
+        device.on("output", lambda pid, fd, data: output.append(data))
+        pid = device.spawn([self.path("loop"), mode, str(count)], env=self.env, stdio="pipe")
+        session = device.attach(pid)
+        session.on("detached", lambda *a: done.set())
         session.create_script(script_text).load()
-        frida.resume(pid)
-        import time
-        for _ in range(6000):
-            if done: break
+        device.resume(pid)
+        done.wait(120)
+        for _ in range(100):  # the output may come after the end
+            if output: break
             time.sleep(0.01)
-        with open(out) as f: return float(f.read().split()[0]), 0.0
+        own = re.match(rb"(\d+) ", b"".join(output))
+        if not own: raise RuntimeError("frida gave no output of the program")
+        return float(own.group(1)), 0.0
 
     # ------------------------------------------------------------ programs
 
