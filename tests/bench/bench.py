@@ -108,25 +108,28 @@ class Bench:
     def run_frida(self, mode, count):
         """Interceptor with C callbacks that stamp and store, on f_twenty."""
         import frida
-        script_text = """const m = new CModule(`#include <gum/guminterceptor.h>
-            static unsigned long ring[8192]; static unsigned at;
-            static void put(unsigned id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = ((unsigned long)id << 32) | lo; }
-            void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }`);
-            Interceptor.attach(DebugSymbol.fromName('f_twenty').address, m);"""
-        device, output, done = frida.get_local_device(), [], threading.Event()
-        device.on("output", lambda pid, fd, data: output.append(data))
-        pid = device.spawn([self.path("loop"), mode, str(count)], env=self.env, stdio="pipe")
+        # a CModule's own data is not writable, and script-level constants may be collected: both kept by globalThis
+        script_text = """globalThis.ring = Memory.alloc(65536); globalThis.at = Memory.alloc(8);
+            globalThis.module = new CModule(`#include <gum/guminterceptor.h>
+            extern unsigned long ring[]; extern unsigned long at;
+            static void put(unsigned long id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = (id << 32) | lo; }
+            void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }`, { ring: globalThis.ring, at: globalThis.at });
+            Interceptor.attach(DebugSymbol.fromName("f_twenty").address, globalThis.module);"""
+        device, done, out = frida.get_local_device(), threading.Event(), self.path("frida.out")
+        pid = device.spawn([self.path("loop"), mode, str(count), out], env=self.env)
         session = device.attach(pid)
         session.on("detached", lambda *a: done.set())
-        session.create_script(script_text).load()
+        errors = []
+        script = session.create_script(script_text)
+        script.on("message", lambda message, data: errors.append(str(message)))
+        script.load()
         device.resume(pid)
-        done.wait(120)
-        for _ in range(100):  # the output may come after the end
-            if output: break
+        if not done.wait(120) or errors: raise RuntimeError("frida: " + (errors or ["the program did not end"])[0])
+        for _ in range(200):  # frida tells of the end at the call of exit(), before stdio is flushed
+            with open(out) as f: words = f.read().split()
+            if words: return float(words[0]), 0.0
             time.sleep(0.01)
-        own = re.match(rb"(\d+) ", b"".join(output))
-        if not own: raise RuntimeError("frida gave no output of the program")
-        return float(own.group(1)), 0.0
+        raise RuntimeError("frida: the program gave no result")
 
     # ------------------------------------------------------------ programs
 
