@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Measures what tracing costs, beside the floor and the peers that are installed.
+
+usage: tests/bench/bench.py [calls|programs|startup|disk]... [--rounds N] [--calls N] [--json FILE] [--check]
+
+Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
+ffmpeg, python3, cc1, sqlite3.
+Gives, all as CPU time (user + system) and medians of interleaved rounds, because wall time on shared machines lies:
+  calls     ns per call + return in the traced program, native, floor (loop.c), sptrace and peers; and the tool's own CPU per event
+  programs  real programs, as the difference of two input sizes so that start-up cancels out: (traced - native) over calls x floor
+  startup   /bin/true: everything the tool and the program use, above native
+  disk      bytes of trace file per event
+Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
+fails if something did not. Must not know: how sptrace works.
+"""
+import argparse, csv, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+MODES = ("direct", "pointer", "plt", "twenty", "twenty-pointer")
+DEVNULL = subprocess.DEVNULL
+
+
+class Bench:
+    def __init__(self, args, work):
+        self.args, self.work, self.result, self.failures = args, work, {}, []
+        self.rounds = 1 if args.check else args.rounds
+        target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+        found = [p for p in (args.sptrace, os.environ.get("SPTRACE"), os.path.join(target, "release", "sptrace")) if p and os.path.exists(p)]
+        self.sptrace = os.path.abspath(found[0]) if found else None
+        self.trace = os.path.join(work, "trace.data")
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": work, "LC_ALL": "C", "PYTHONHASHSEED": "0", "TERM": "dumb"}
+        def compile_(name, *words): subprocess.run(["gcc", "-O2", *words, "-o", self.path(name)], cwd=HERE, check=True)
+        compile_("liblooped.so", "-shared", "-fPIC", "looped.c")
+        link = ["-L" + work, "-llooped", "-Wl,-rpath," + work, "-Wl,-z,lazy"]
+        compile_("loop", "loop.c", *link)
+        compile_("floor", "-DFLOOR", "loop.c", *link)
+        compile_("timed", "timed.c")
+
+    def path(self, name): return os.path.join(self.work, name)
+
+    def run(self, argv):
+        """Runs to the end; gives (stdout, CPU ns of the whole tree)."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(argv, env=self.env, cwd=self.work, stdin=DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0: raise RuntimeError(f"{' '.join(argv)[:120]}: status {done.returncode}: {done.stderr[-200:].decode('latin1')}")
+        return done.stdout.decode("latin1"), ((after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)) * 1e9
+
+    def traced(self, *argv): return [self.sptrace, "run", "-q", "-o", self.trace, "--", *argv]
+
+    def tools(self):
+        """name -> function from a command to the command under that tool."""
+        tools = {"native": lambda c: c}
+        if self.sptrace: tools["sptrace"] = lambda c: self.traced(*c)
+        if shutil.which("uftrace"): tools["uftrace"] = lambda c: ["uftrace", "record", "-P", ".", "--no-libcall", "-d", self.path("uftrace.data"), *c]
+        if shutil.which("valgrind"): tools["callgrind"] = lambda c: ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file=/dev/null", *c]
+        return tools
+
+    # ------------------------------------------------------------ calls
+
+    def calls(self):
+        n = 20000 if self.args.check else self.args.calls
+        slow = {"uftrace": 4, "callgrind": 4, "frida": 20}  # fewer calls for slow tools
+        measured = {}
+        tools = self.tools()
+        frida = self.frida_version()
+        for _ in range(self.rounds):
+            for mode in MODES:
+                for tool in ["native", "floor", *[t for t in tools if t != "native"], *(["frida"] if frida else [])]:
+                    if tool in ("uftrace", "frida") and not mode.startswith("twenty"): continue  # they refuse the one-byte function
+                    if tool == "frida" and mode != "twenty": continue
+                    count = max(1000, n // slow.get(tool, 1))
+                    try:
+                        if tool == "frida": own, tree = self.run_frida(mode, count)
+                        else:
+                            command = [self.path("floor" if tool == "floor" else "loop"), mode, str(count)]
+                            out, tree = self.run(command if tool == "floor" else tools[tool](command))
+                            own = float(re.search(r"(?m)^(\d+) -?\d+$", out).group(1))
+                    except (RuntimeError, AttributeError) as error:
+                        self.failures.append(f"calls {mode} {tool}: {error}")
+                        continue
+                    measured.setdefault((mode, tool), []).append((own / count, max(0.0, tree - own) / (2 * count)))
+        self.result["calls"] = {}
+        print(f"CPU ns per call + return, median of {self.rounds} (in brackets: the tool's own CPU ns per event, start-up included)")
+        names = ["native", "floor", *[t for t in (*tools, "frida") if t != "native" and any(k[1] == t for k in measured)]]
+        print(f"{'':16}" + "".join(f"{t:>18}" for t in names) + f"{'sptrace/floor':>15}")
+        for mode in MODES:
+            row, medians = f"{mode:16}", {}
+            for tool in names:
+                values = measured.get((mode, tool))
+                if not values:
+                    row += f"{'-':>18}"
+                    continue
+                own, tree = statistics.median(v[0] for v in values), statistics.median(v[1] for v in values)
+                medians[tool] = own
+                self.result["calls"][f"{mode} {tool}"] = {"ns_per_call": own, "tool_ns_per_event": tree}
+                row += f"{own:>10.2f} {'' if tool in ('native', 'floor') else f'({tree:.1f})':>7}"
+            print(row + (f"{medians['sptrace'] / medians['floor']:>15.2f}" if "sptrace" in medians else f"{'-':>15}"))
+        floor = self.result["calls"].get("direct floor")
+        self.floor_ns = floor["ns_per_call"] if floor else None
+
+    def frida_version(self):
+        try: import frida
+        except ImportError: return None
+        return frida.__version__
+
+    def run_frida(self, mode, count):
+        """Interceptor with C callbacks that stamp and store, on f_twenty."""
+        import frida
+        # a CModule's own data is not writable, and script-level constants may be collected: both kept by globalThis
+        script_text = """globalThis.ring = Memory.alloc(65536); globalThis.at = Memory.alloc(8);
+            globalThis.module = new CModule(`#include <gum/guminterceptor.h>
+            extern unsigned long ring[]; extern unsigned long at;
+            static void put(unsigned long id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = (id << 32) | lo; }
+            void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }`, { ring: globalThis.ring, at: globalThis.at });
+            Interceptor.attach(DebugSymbol.fromName("f_twenty").address, globalThis.module);"""
+        device, done, out = frida.get_local_device(), threading.Event(), self.path("frida.out")
+        pid = device.spawn([self.path("loop"), mode, str(count), out], env=self.env)
+        session = device.attach(pid)
+        session.on("detached", lambda *a: done.set())
+        errors = []
+        script = session.create_script(script_text)
+        script.on("message", lambda message, data: errors.append(str(message)))
+        script.load()
+        device.resume(pid)
+        if not done.wait(120) or errors: raise RuntimeError("frida: " + (errors or ["the program did not end"])[0])
+        for _ in range(200):  # frida tells of the end at the call of exit(), before stdio is flushed
+            with open(out) as f: words = f.read().split()
+            if words: return float(words[0]), 0.0
+            time.sleep(0.01)
+        raise RuntimeError("frida: the program gave no result")
+
+    # ------------------------------------------------------------ programs
+
+    def programs(self):
+        check = self.args.check
+        def put(name, text):
+            with open(self.path(name), "w") as f: f.write(text)
+            return self.path(name)
+        python = "import json\nclass P:\n def __init__(s, x): s.x = x\n def t(s): return s.x * 2\nr = 0\nfor k in range(%d): r += sum(P(d['i']).t() for d in json.loads(json.dumps([{'i': i} for i in range(300)])))\nprint(r)\n"
+        unit = lambda n: "int f_next(int);\n" + "\n".join(f"int f{i}(int *p, int n) {{ int r = 0; for (int k = 0; k < n; k++) {{ if (p[k] & {i}) r += p[k] * k; else r ^= f_next(k); }} return r; }}" for i in range(n))
+        cases = {"python3": [["/usr/bin/python3", "-S", "-B", put(f"p{n}.py", python % n)] for n in ((1, 3) if check else (20, 120))]}
+        if shutil.which("gcc"):
+            cc1 = subprocess.run(["gcc", "-print-prog-name=cc1"], stdout=subprocess.PIPE, text=True).stdout.strip()
+            cases["cc1"] = [[cc1, "-quiet", "-O2", put(f"u{n}.c", unit(n)), "-o", "/dev/null"] for n in ((2, 6) if check else (20, 120))]
+        if shutil.which("mplayer") and shutil.which("ffmpeg"):
+            for n in ((1, 2) if check else (2, 12)):
+                subprocess.run(["ffmpeg", "-y", "-f", "lavfi", "-i", f"testsrc2=size=352x288:rate=25:duration={n}", "-c:v", "mpeg2video", "-q:v", "4", self.path(f"m{n}.mpg")],
+                               stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True)
+            cases["mplayer"] = [["/usr/bin/mplayer", "-noconfig", "all", "-nolirc", "-really-quiet", "-benchmark", "-nosound", "-vo", "null", self.path(f"m{n}.mpg")] for n in ((1, 2) if check else (2, 12))]
+        if shutil.which("sqlite3"):
+            sql = "create table t(i integer primary key, s text); with recursive n(i) as (select 1 union all select i + 1 from n where i < %d) insert into t select i, 'x' || i from n; select count(*), max(s) from t;"
+            cases["sqlite3"] = [["/usr/bin/sqlite3", "-batch", ":memory:", sql % n] for n in ((100, 300) if check else (10000, 60000))]
+        floor = getattr(self, "floor_ns", None) or self.measure_floor()
+        self.result["programs"] = {}
+        print(f"\nReal programs, difference of two input sizes, median of {self.rounds}; floor {floor:.2f} ns a call")
+        print(f"{'':10}{'native ms':>11}{'traced ms':>11}{'ratio':>8}{'calls':>12}{'ns/call over native':>21}{'over floor':>12}{'tool ns/event':>15}")
+        for name, commands in cases.items():
+            if not all(os.path.exists(c[0]) for c in commands): continue
+            try: self.program(name, commands, floor)
+            except (RuntimeError, OSError, ValueError) as error: self.failures.append(f"programs {name}: {error}")
+
+    def program(self, name, commands, floor):
+        samples = {"native": ([], []), "sptrace": ([], []), "tool": ([], [])}
+        counts = [0, 0]
+        for round_ in range(self.rounds):
+            for i, command in enumerate(commands):
+                for tool in ("native", "sptrace") if self.sptrace else ("native",):
+                    timed = [self.path("timed"), self.path("ns"), *command]
+                    _, tree = self.run(timed if tool == "native" else self.traced(*timed))
+                    with open(self.path("ns")) as f: own = float(f.read())
+                    samples[tool][i].append(own)
+                    if tool == "sptrace":
+                        samples["tool"][i].append(tree - own)
+                        if round_ == 0: counts[i] = self.count_calls()
+        delta = {t: statistics.median(v[1]) - statistics.median(v[0]) for t, v in samples.items() if v[0]}
+        calls = counts[1] - counts[0]
+        row = f"{name:10}{delta['native'] / 1e6:>11.1f}"
+        if self.sptrace and calls > 0 and delta["native"] > 0:
+            over = (delta["sptrace"] - delta["native"]) / calls
+            row += f"{delta['sptrace'] / 1e6:>11.1f}{delta['sptrace'] / delta['native']:>8.2f}{calls:>12}{over:>21.2f}{over / floor:>12.2f}{delta['tool'] / (2 * calls):>15.2f}"
+        elif self.sptrace and not self.args.check: raise RuntimeError("the larger input made no more calls")
+        print(row, flush=True)
+        self.result["programs"][name] = {"calls": calls, "floor_ns": floor, **{t + "_ns": v for t, v in delta.items()}}
+
+    def measure_floor(self):
+        count = 20000 if self.args.check else self.args.calls
+        return statistics.median(float(self.run([self.path("floor"), "direct", str(count)])[0].split()[0]) / count for _ in range(self.rounds))
+
+    def count_calls(self):
+        """Recorded calls of the last trace, by its own report."""
+        out, _ = self.run([self.sptrace, "report", "functions", "-i", self.trace, "--format", "csv"])
+        return sum(int(row["calls"]) for row in csv.DictReader(io.StringIO(out)))
+
+    # ------------------------------------------------------------ start-up and disk
+
+    def startup(self):
+        rounds = 3 if self.args.check else 50
+        tools = {"native": ["/bin/true"], **({"sptrace": self.traced("/bin/true")} if self.sptrace else {})}
+        if shutil.which("strace"): tools["strace"] = ["strace", "-f", "-o", "/dev/null", "/bin/true"]
+        if shutil.which("uftrace"): tools["uftrace"] = ["uftrace", "record", "--force", "-d", self.path("uftrace.data"), "/bin/true"]
+        if shutil.which("valgrind"): tools["callgrind"] = ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"]
+        samples = {t: [] for t in tools}
+        for round_ in range(rounds + 1):  # the first one fills caches
+            for tool, command in tools.items():
+                if tool == "callgrind" and round_ > 5: continue
+                try: _, cpu = self.run(command)
+                except RuntimeError as error: self.failures.append(f"startup {tool}: {error}"); continue
+                if round_: samples[tool].append(cpu / 1e6)
+        native = statistics.median(samples["native"])
+        self.result["startup"] = {t: statistics.median(v) - native for t, v in samples.items() if v and t != "native"}
+        print(f"\nStart-up of /bin/true, CPU ms above native ({native:.2f} ms), median of {rounds}: "
+              + ", ".join(f"{t} {v:.1f}" for t, v in self.result["startup"].items()), flush=True)
+
+    def disk(self):
+        if not self.sptrace: return
+        print("\nTrace file, bytes an event")
+        size = 300 if self.args.check else 20000
+        commands = {"loop": [self.path("loop"), "direct", str(size * 50)],
+                    "python3": ["/usr/bin/python3", "-S", "-B", "-c", f"import json; print(len(json.dumps([str(i) for i in range({size})])))"],
+                    "sqlite3": ["/usr/bin/sqlite3", "-batch", ":memory:", f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {size}) select sum(i), max('x' || i) from n;"]}
+        self.result["disk"] = {}
+        for name, command in commands.items():
+            if not os.path.exists(command[0]): continue
+            try:
+                self.run(self.traced(*command))
+                calls, size_bytes = self.count_calls(), os.path.getsize(self.trace)
+            except (RuntimeError, OSError) as error: self.failures.append(f"disk {name}: {error}"); continue
+            if calls == 0: self.failures.append(f"disk {name}: no calls recorded"); continue
+            self.result["disk"][name] = size_bytes / (2 * calls)
+            print(f"{name:10}{size_bytes:>12} bytes{calls:>12} calls{size_bytes / (2 * calls):>8.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=["calls", "programs", "startup", "disk", []], metavar="PART")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=4_000_000)
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="everything once with tiny sizes: does it run?")
+    parser.add_argument("--sptrace", metavar="PATH")
+    args = parser.parse_args()
+    work = tempfile.mkdtemp(prefix="sptrace-bench-", dir="/var/tmp")
+    try:
+        bench = Bench(args, work)
+        if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
+        for part in args.parts or ["calls", "programs", "startup", "disk"]: getattr(bench, part)()
+        if args.json:
+            with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
+        for failure in bench.failures: print("bench: " + failure, file=sys.stderr)
+        if args.check:
+            missing = bench.sptrace is None
+            print("benchmarks run" if not bench.failures and not missing else "benchmarks do not run")
+            return 1 if bench.failures or missing else 0
+        return 1 if bench.failures else 0
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
