@@ -364,7 +364,8 @@ pub unsafe fn special_of(id: u64) -> Option<(u32, u64)> {
         let offset = (id - (*m).area) as u32;
         (0..h.specials as usize)
             .map(|i| table.add(i).read())
-            .find(|s| offset > s.slot && offset <= s.slot + 64)
+            .filter(|s| offset > s.slot)
+            .max_by_key(|s| s.slot)
             .map(|s| (s.kind, (*m).base + s.entry as u64))
     }
 }

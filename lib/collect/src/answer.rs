@@ -87,6 +87,7 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
     }
     let Some(index) = shared.module(pid, m) else { return leave_alone(REFUSED) };
     let mut c = shared.lock();
+    c.asks(&shared.arena, pid);
     let Some(known) = c.modules.get(index) else { return leave_alone(REFUSED) };
     let (base_svma, text, area_bytes, plan_offset) =
         (known.base_svma, known.text, known.area_bytes, known.plan_offset);

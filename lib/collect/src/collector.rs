@@ -143,9 +143,21 @@ impl<W: Write> Collector<W> {
         self.check(r.map_err(std::io::Error::other));
     }
 
+    /// Gives every new stream its state while its parent's is still known.
+    fn adopt_streams(&mut self, arena: &Arena) {
+        let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
+        for i in 0..used {
+            let s = arena.stream(i);
+            if s.state.load(Ordering::Acquire) == STREAM_LIVE {
+                self.begin_stream(arena, i, s.epoch.load(Ordering::Relaxed));
+            }
+        }
+    }
+
     /// Drains all full chunks; gives how many there were.
     pub fn drain(&mut self, arena: &Arena) -> usize {
         let full = arena.take_full();
+        self.adopt_streams(arena);
         for index in &full {
             self.chunk(arena, *index);
             arena.recycle(*index);
@@ -155,6 +167,7 @@ impl<W: Write> Collector<W> {
 
     /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun.
     pub fn end_dead_streams(&mut self, arena: &Arena, is_alive: &dyn Fn(u32, u32) -> bool) -> usize {
+        self.adopt_streams(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         let mut alive = 0;
         for i in 0..used {
@@ -185,13 +198,18 @@ impl<W: Write> Collector<W> {
             let r = self.writer.write_block(&mut state.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
+        let pid = s.pid;
         s.state.store(STREAM_DEAD, Ordering::Release);
+        if !self.streams.iter().flatten().any(|other| other.pid == pid) {
+            // The number may be given to another process.
+            self.processes.remove(&pid);
+        }
     }
 
     /// A process is about to run another program: its streams end here.
     pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
-        self.end_dead_streams(arena, &|p, _| p != pid);
         let execs = self.process(pid).execs + 1;
+        self.end_dead_streams(arena, &|p, _| p != pid);
         self.processes.insert(pid, Process { execs, ..Process::default() });
         self.note(&Note::Exec { pid, tsc: crate::clock::tsc(), path: path.to_owned() });
     }
@@ -212,6 +230,22 @@ impl<W: Write> Collector<W> {
         self.writer.finish(summary).map_err(std::io::Error::other)
     }
 
+    /// A fork child begins with what its parent had loaded.
+    fn adopt_process(&mut self, pid: u32, parent: u32) {
+        if parent != pid && parent != 0 && !self.processes.contains_key(&pid) {
+            let mut copy = self.process(parent).clone();
+            copy.parent = parent;
+            self.processes.insert(pid, copy);
+        }
+    }
+
+    /// A process asks: make sure that what it inherited is known.
+    pub fn asks(&mut self, arena: &Arena, pid: u32) {
+        if !self.processes.contains_key(&pid) {
+            self.adopt_streams(arena);
+        }
+    }
+
     /// Prepares the state of the stream that wrote a chunk.
     fn begin_stream(&mut self, arena: &Arena, i: usize, epoch: u32) {
         if self.streams[i].as_ref().is_some_and(|s| s.epoch == epoch) {
@@ -224,10 +258,8 @@ impl<W: Write> Collector<W> {
         let s = arena.stream(i);
         let (pid, tid, start_tsc) = (s.pid, s.tid, s.start_tsc);
         let parent = (s.parent as usize) < STREAMS;
-        if parent && s.parent_pid != pid && !self.processes.contains_key(&pid) {
-            let mut copy = self.process(s.parent_pid).clone();
-            copy.parent = s.parent_pid;
-            self.processes.insert(pid, copy);
+        if parent {
+            self.adopt_process(pid, s.parent_pid);
         }
         let parent = parent
             .then(|| self.streams[s.parent as usize].as_ref().map(|p| p.encoder.stream()))

@@ -98,6 +98,23 @@ impl<'a> PlanReader<'a> {
         })
     }
 
+    /// The special functions.
+    pub fn specials(&self) -> Vec<PlanSpecial> {
+        let h = self.header();
+        let one = |i: u32| {
+            let at = (h.specials_offset + i * 24) as usize;
+            Some(PlanSpecial {
+                entry: self.u32(at)?,
+                kind: self.u32(at + 4)?,
+                slot: self.u32(at + 8)?,
+                argument: self.u32(at + 12)?,
+                start: self.u32(at + 16)?,
+                span: self.u32(at + 20)?,
+            })
+        };
+        (0..h.specials).map_while(one).collect()
+    }
+
     /// Offsets in the slot of the entry and exit ids (0: none) and, for direct sites, the callee's
     /// svma.
     pub fn ids(&self, site: &PlanSite) -> Option<(u32, u32, Option<u64>)> {

@@ -1,0 +1,14 @@
+//! Prints what the plan of an ELF file holds: `cargo run -p sptrace-patch --example plan_summary FILE`.
+use sptrace_patch::read_plan::PlanReader;
+fn main() {
+    let path = std::env::args().nth(1).unwrap_or_default();
+    let bytes = std::fs::read(&path).unwrap_or_default();
+    let Ok(object) = sptrace_image::Object::parse(&bytes) else { return };
+    let analysis = sptrace_code::analyze(&object);
+    let plan = sptrace_patch::build_plan(&object, &analysis);
+    let Some(reader) = PlanReader::new(&plan) else { return };
+    println!("{:?}", reader.header());
+    for s in reader.specials() {
+        println!("{s:x?}");
+    }
+}
