@@ -96,6 +96,10 @@ impl Visitor for Folded {
         }
     }
 
+    fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
+        self.open.get_mut(&stream).and_then(Vec::pop);
+    }
+
     fn mark(&mut self, _: StreamId, _: u64, _: u32, _: Mark) {}
 
     fn end(&mut self, stream: StreamId, _: &StreamTotals) {

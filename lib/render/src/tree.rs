@@ -262,6 +262,13 @@ impl<W: Write> Visitor for Tree<'_, W> {
         self.release(stream);
     }
 
+    fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
+        let lines = self.lines_of(stream);
+        if let Some(at) = lines.open.pop().and_then(|open| open.held_at) {
+            lines.held.truncate(at);
+        }
+    }
+
     fn mark(&mut self, stream: StreamId, _: u64, depth: u32, mark: Mark) {
         if self.is_finished() {
             return;

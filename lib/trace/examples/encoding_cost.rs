@@ -1,9 +1,14 @@
 //! Bytes and nanoseconds an event, on a synthetic stream: an interpreter-like recursion over 500
-//! functions with skewed call choices. Argument: ticks in a clock step (default 26).
+//! functions with skewed call choices. Arguments: ticks in a clock step (default 26), a file to
+//! keep the trace in.
 //!
-//! `cargo run --release -p sptrace-trace --example encoding_cost [STEP]`
+//! `cargo run --release -p sptrace-trace --example encoding_cost [STEP [FILE]]`
 
-use sptrace_trace::{FunctionId, Header, Item, StreamInfo, Summary, TraceReader, TraceWriter};
+use sptrace_addr::Svma;
+use sptrace_trace::{
+    Function, FunctionId, Header, Item, Module, StreamInfo, Summary, TraceError, TraceReader,
+    TraceWriter,
+};
 use std::time::Instant;
 
 struct Random(u64);
@@ -59,12 +64,35 @@ fn stream(count: usize, step: u64) -> Vec<(u32, u32)> {
     events
 }
 
+fn name_functions(writer: &mut TraceWriter<Vec<u8>>) -> Result<(), TraceError> {
+    let module = Module {
+        path: "/usr/bin/synthetic".into(),
+        build_id: Vec::new(),
+        svma: Svma(0)..Svma(500 * 64),
+    };
+    let module = writer.module(&module)?;
+    for n in 0..500 {
+        writer.function(&Function {
+            module,
+            svma: Svma(n * 64),
+            size_bytes: 64,
+            symbol: format!("function_{n}"),
+        })?;
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let step = std::env::args()
         .nth(1)
         .map_or(Ok(26), |text| text.parse())?;
     let events = stream(20_000_000, step);
-    let mut writer = TraceWriter::create(Vec::new(), &Header::default())?;
+    let header = Header {
+        tsc_hz: 2_445_000_000,
+        ..Header::default()
+    };
+    let mut writer = TraceWriter::create(Vec::new(), &header)?;
+    name_functions(&mut writer)?;
     let stream_id = writer.stream(&StreamInfo::default())?;
     let mut encoder = writer.encoder(stream_id);
     let start = Instant::now();
@@ -82,6 +110,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writer.write_block(&mut encoder)?;
     let encode = start.elapsed();
     let bytes = writer.finish(&Summary::default())?;
+    if let Some(path) = std::env::args().nth(2) {
+        std::fs::write(path, &bytes)?;
+    }
     let start = Instant::now();
     let mut reader = TraceReader::new(&bytes[..])?;
     let mut read = 0;

@@ -65,6 +65,8 @@ pub trait Visitor {
     fn enter(&mut self, stream: StreamId, frame: &Frame);
     /// The innermost frame ended.
     fn leave(&mut self, stream: StreamId, frame: &Frame);
+    /// The innermost frame ended and is not to be counted or shown.
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame);
     /// Something else happened, `depth` frames being open.
     fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark);
     /// No more will be told of the stream.

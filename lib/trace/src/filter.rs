@@ -4,7 +4,7 @@
 //! A frame that began before the range is shown from the range's beginning on, if it reaches it.
 
 use crate::call_tree::{Frame, Mark, StreamTotals, Visitor};
-use crate::model::{FunctionId, StreamId};
+use crate::model::{FunctionId, Note, StreamId};
 use crate::reader::Dictionary;
 use std::collections::HashMap;
 
@@ -70,6 +70,12 @@ impl<'a, V: Visitor> Filter<'a, V> {
         }
     }
 
+    /// Is a note of the threads and the time selected?
+    pub fn shows_note(&self, note: &Note) -> bool {
+        let tids = &self.selection.tids;
+        (tids.is_empty() || tids.contains(&note.pid())) && self.is_in_time(note.tsc())
+    }
+
     fn has_thread(&self, stream: StreamId) -> bool {
         let tid = self.dictionary.stream(stream).map(|info| info.tid);
         self.selection.tids.is_empty() || tid.is_some_and(|tid| self.selection.tids.contains(&tid))
@@ -78,6 +84,19 @@ impl<'a, V: Visitor> Filter<'a, V> {
     fn is_in_time(&self, tsc: u64) -> bool {
         self.selection.from_tsc.is_none_or(|from| tsc >= from)
             && self.selection.to_tsc.is_none_or(|to| tsc < to)
+    }
+
+    fn pop(&mut self, stream: StreamId, frame: &Frame, leave: fn(&mut V, StreamId, &Frame)) {
+        self.show_waiting(stream, frame.end_tsc);
+        let Some(seen) = self.streams.get_mut(&stream).and_then(Vec::pop) else {
+            return;
+        };
+        if seen.is_shown {
+            let depth = seen.frame.depth;
+            leave(&mut self.inner, stream, &Frame { depth, ..*frame });
+        } else if seen.is_eligible {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
     }
 
     /// Shows the frames that were open when the range began.
@@ -141,16 +160,11 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        self.show_waiting(stream, frame.end_tsc);
-        let Some(seen) = self.streams.get_mut(&stream).and_then(Vec::pop) else {
-            return;
-        };
-        if seen.is_shown {
-            let depth = seen.frame.depth;
-            self.inner.leave(stream, &Frame { depth, ..*frame });
-        } else if seen.is_eligible {
-            self.waiting = self.waiting.saturating_sub(1);
-        }
+        self.pop(stream, frame, V::leave);
+    }
+
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
+        self.pop(stream, frame, V::leave_hidden);
     }
 
     fn mark(&mut self, stream: StreamId, tsc: u64, _: u32, mark: Mark) {

@@ -153,6 +153,11 @@ impl<R: Read> TraceReader<R> {
         &self.dictionary
     }
 
+    /// Bytes read of the file: the end of the last section given.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// How the file ends, known when [`Self::next_item`] gave `None`.
     pub fn ending(&self) -> &Ending {
         &self.ending

@@ -63,14 +63,8 @@ impl FunctionStats {
 pub struct Stats {
     functions: Vec<FunctionStats>,
     /// Open frames of each function, in the streams that have any.
-    active: HashMap<StreamId, Active>,
+    active: HashMap<StreamId, Vec<u32>>,
     streams: Vec<(StreamId, StreamTotals)>,
-}
-
-#[derive(Default)]
-struct Active {
-    frames: Vec<u32>,
-    open: u32,
 }
 
 impl Stats {
@@ -91,6 +85,16 @@ impl Stats {
     }
 }
 
+impl Stats {
+    /// Forgets an open frame; says whether it was the outermost of its function.
+    fn close(&mut self, stream: StreamId, frame: &Frame) -> bool {
+        let active = self.active.entry(stream).or_default();
+        let frames = slot(active, frame.function.0 as usize);
+        *frames = frames.saturating_sub(1);
+        *frames == 0
+    }
+}
+
 fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
     if index >= list.len() {
         list.resize(index + 1, T::default());
@@ -101,18 +105,16 @@ fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
 impl Visitor for Stats {
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         let active = self.active.entry(stream).or_default();
-        *slot(&mut active.frames, frame.function.0 as usize) += 1;
-        active.open += 1;
+        *slot(active, frame.function.0 as usize) += 1;
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        let index = frame.function.0 as usize;
-        let active = self.active.entry(stream).or_default();
-        let frames = slot(&mut active.frames, index);
-        *frames = frames.saturating_sub(1);
-        let is_outermost = *frames == 0;
-        active.open = active.open.saturating_sub(1);
-        slot(&mut self.functions, index).add(frame, is_outermost);
+        let is_outermost = self.close(stream, frame);
+        slot(&mut self.functions, frame.function.0 as usize).add(frame, is_outermost);
+    }
+
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
+        self.close(stream, frame);
     }
 
     fn mark(&mut self, _: StreamId, _: u64, _: u32, _: Mark) {}

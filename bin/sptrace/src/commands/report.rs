@@ -1,0 +1,475 @@
+//! `sptrace report`: views of a recorded trace.
+//!
+//! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
+//! `sptrace-render`'s. A closed pipe (`| head`) ends it quietly.
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use sptrace_render::{
+    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
+    write_coverage_csv, write_functions, write_functions_csv, write_summary,
+};
+use sptrace_trace::{
+    CallTree, Clock, Dictionary, Ending, Filter, Frame, Item, Mark, Names, Note, Selection, Stats,
+    StreamId, StreamTotals, Summary, Survey, TraceError, TraceReader, Visitor,
+};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  sptrace report                                what ran, and what took the time
+  sptrace report functions --sort calls --limit 20
+  sptrace report tree -F main --min-time 10us | less
+  sptrace report folded | flamegraph.pl > flame.svg";
+
+/// Show a recorded trace
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// What to show
+    #[arg(value_enum, default_value_t = View::Summary)]
+    view: View,
+
+    /// Trace file to read
+    #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
+    input: PathBuf,
+
+    /// Form of the output; csv for `functions` and `coverage`
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    /// Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call
+    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    within: Vec<String>,
+
+    /// Hide functions matching GLOB and what they call
+    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
+    without: Vec<String>,
+
+    /// Show at most N levels of calls
+    #[arg(short = 'D', long = "depth", value_name = "N")]
+    depth: Option<u32>,
+
+    /// Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds)
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns, default_value = "0")]
+    min_time: u64,
+
+    /// Show what runs after TIME since the start of the trace
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    from: Option<u64>,
+
+    /// Show what begins before TIME since the start of the trace
+    #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
+    to: Option<u64>,
+
+    /// Show only this thread; may be repeated
+    #[arg(long, value_name = "TID")]
+    tid: Vec<u32>,
+
+    /// Order of `functions`
+    #[arg(long, value_enum, default_value_t = Sort::Total)]
+    sort: Sort,
+
+    /// Show at most N functions, or lines of the tree
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// Colours
+    #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    color: Colour,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum View {
+    /// What ran, how long, the ten functions with most time of their own
+    Summary,
+    /// Calls and times of each function
+    Functions,
+    /// Nested calls with durations
+    Tree,
+    /// What was traced, what was refused and why, what was lost
+    Coverage,
+    /// Stacks and their time, for flame graphs
+    Folded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Total,
+    #[value(name = "self")]
+    SelfTime,
+    Calls,
+    Min,
+    Mean,
+    Max,
+    P99,
+    Name,
+}
+
+impl Sort {
+    fn key(self) -> SortKey {
+        match self {
+            Self::Total => SortKey::Total,
+            Self::SelfTime => SortKey::SelfTime,
+            Self::Calls => SortKey::Calls,
+            Self::Min => SortKey::Min,
+            Self::Mean => SortKey::Mean,
+            Self::Max => SortKey::Max,
+            Self::P99 => SortKey::P99,
+            Self::Name => SortKey::Name,
+        }
+    }
+}
+
+type Reader = TraceReader<BufReader<File>>;
+
+/// Shows the trace that `args` names.
+///
+/// # Errors
+/// A sentence for the user after "sptrace: ", one line; the exit status is 1.
+pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
+    let stdout = io::stdout().lock();
+    let style = Style {
+        is_coloured: args.color.is_on(stdout.is_terminal()),
+    };
+    let result = show(args, BufWriter::with_capacity(64 << 10, stdout), style);
+    match result {
+        Err(error) if is_closed_pipe(&error) => Ok(()),
+        other => other,
+    }
+}
+
+impl Colour {
+    fn is_on(self, is_terminal: bool) -> bool {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+                is_terminal && !is_set("NO_COLOR") && !is_dumb
+            }
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> {
+    if args.format == Format::Csv && !matches!(args.view, View::Functions | View::Coverage) {
+        bail!("--format csv is for `functions` and `coverage`; the other views are text");
+    }
+    let path = &args.input;
+    let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
+    let survey = reader.survey().map_err(|error| explain(path, error))?;
+    if let (Ending::Early { offset }, false) = (&survey.ending, args.view == View::Summary) {
+        eprintln!(
+            "sptrace: {} ends early, at byte {offset}: sptrace did not finish it",
+            path.display()
+        );
+    }
+    let names = Names::new(&survey.dictionary);
+    let session = Session {
+        args,
+        survey: &survey,
+        clock: reader.clock(),
+        selection: selection(args, &names, reader.clock())?,
+        names: &names,
+        style,
+    };
+    session.show(reader, out)
+}
+
+/// What all views need.
+struct Session<'a> {
+    args: &'a ReportArgs,
+    survey: &'a Survey,
+    names: &'a Names<'a>,
+    selection: Selection,
+    clock: Clock,
+    style: Style,
+}
+
+impl Session<'_> {
+    fn show(&self, reader: Reader, mut out: impl Write) -> anyhow::Result<()> {
+        let (names, clock, style) = (self.names, self.clock, self.style);
+        match self.args.view {
+            View::Summary => self.show_summary(reader, &mut out)?,
+            View::Functions => {
+                let stats = self.replay(reader, LongEnough::new(self, Stats::new()))?.inner;
+                let (key, limit) = (self.args.sort.key(), self.args.limit);
+                let rows = select_functions(&stats, names, key, limit);
+                match self.args.format {
+                    Format::Text => write_functions(&mut out, &rows, names, clock, style)?,
+                    Format::Csv => write_functions_csv(&mut out, &rows, names, clock)?,
+                }
+            }
+            View::Tree => return self.show_tree(reader, out),
+            View::Coverage => self.show_coverage(&mut out)?,
+            View::Folded => {
+                let folded = self.replay(reader, LongEnough::new(self, Folded::default()))?.inner;
+                folded.write(&mut out, names, clock)?;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn show_summary(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
+        let header = reader.header().clone();
+        let stats = self.replay(reader, LongEnough::new(self, Stats::new()))?.inner;
+        let limit = Some(self.args.limit.unwrap_or(10));
+        let top = select_functions(&stats, self.names, SortKey::SelfTime, limit);
+        let view = SummaryView {
+            header: &header,
+            survey: self.survey,
+            stats: &stats,
+            top: &top,
+            names: self.names,
+        };
+        Ok(write_summary(out, &view, self.style)?)
+    }
+
+    fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let Ending::Complete(summary) = &self.survey.ending else {
+            bail!(
+                "{} ends early and so has no coverage; other views show what was recorded",
+                self.args.input.display()
+            );
+        };
+        let summary: &Summary = summary;
+        match self.args.format {
+            Format::Text => write_coverage(out, summary, self.style)?,
+            Format::Csv => write_coverage_csv(out, summary)?,
+        }
+        Ok(())
+    }
+
+    fn show_tree(&self, reader: Reader, out: impl Write) -> anyhow::Result<()> {
+        let options = TreeOptions {
+            min_ns: self.args.min_time,
+            max_lines: self.args.limit.map(|limit| limit as u64),
+            style: self.style,
+        };
+        let tree = Tree::new(out, self.names, self.clock, options);
+        Ok(self.replay(reader, tree)?.finish()?)
+    }
+
+    /// Replays the whole trace through the filters.
+    fn replay<V: Sink>(&self, mut reader: Reader, view: V) -> anyhow::Result<V> {
+        let dictionary = &self.survey.dictionary;
+        let path = &self.args.input;
+        let explained = |error| explain(path, error);
+        if self.selection.is_everything() {
+            let mut view = view;
+            replay_into(&mut reader, dictionary, &mut view).map_err(explained)?;
+            return Ok(view);
+        }
+        let mut filter = Filter::new(&self.selection, dictionary, view);
+        replay_into(&mut reader, dictionary, &mut filter).map_err(explained)?;
+        Ok(filter.inner)
+    }
+}
+
+/// A visitor that also shows notes and can have enough.
+trait Sink: Visitor {
+    fn note(&mut self, _: &Note) {}
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+impl<W: Write> Sink for Tree<'_, W> {
+    fn note(&mut self, note: &Note) {
+        Tree::note(self, note);
+    }
+    fn is_finished(&self) -> bool {
+        Tree::is_finished(self)
+    }
+}
+
+impl<V: Visitor> Sink for LongEnough<V> {}
+
+impl<V: Sink> Sink for Filter<'_, V> {
+    fn note(&mut self, note: &Note) {
+        if self.shows_note(note) {
+            self.inner.note(note);
+        }
+    }
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+}
+
+fn replay_into(
+    reader: &mut Reader,
+    dictionary: &Dictionary,
+    sink: &mut impl Sink,
+) -> Result<(), TraceError> {
+    let mut tree = CallTree::new();
+    while let Some(item) = reader.next_item()? {
+        match item {
+            Item::Note(note) => {
+                tree.note(&note);
+                sink.note(&note);
+            }
+            Item::Block(block) => {
+                let replayed = tree.replay(&block, dictionary, sink);
+                replayed.map_err(|what| what.at(reader.offset()))?;
+                reader.recycle(block);
+            }
+        }
+        if sink.is_finished() {
+            return Ok(());
+        }
+    }
+    tree.finish(dictionary, sink);
+    Ok(())
+}
+
+/// Passes on the ends of frames that are long enough (`--min-time`).
+///
+/// Beginnings pass in any case; a short frame ends as one without time that is counted nowhere.
+struct LongEnough<V> {
+    inner: V,
+    min_ticks: u64,
+}
+
+impl<V> LongEnough<V> {
+    fn new(session: &Session<'_>, inner: V) -> Self {
+        Self {
+            inner,
+            min_ticks: session.clock.ticks(session.args.min_time),
+        }
+    }
+}
+
+impl<V: Visitor> Visitor for LongEnough<V> {
+    fn enter(&mut self, stream: StreamId, frame: &Frame) {
+        self.inner.enter(stream, frame);
+    }
+    fn leave(&mut self, stream: StreamId, frame: &Frame) {
+        if frame.total_ticks >= self.min_ticks {
+            self.inner.leave(stream, frame);
+        } else {
+            self.inner.leave_hidden(stream, frame);
+        }
+    }
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
+        self.inner.leave_hidden(stream, frame);
+    }
+    fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark) {
+        self.inner.mark(stream, tsc, depth, mark);
+    }
+    fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
+        self.inner.end(stream, totals);
+    }
+}
+
+fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Result<Selection> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        bail!("--from is not before --to: nothing to show");
+    }
+    for &tid in &args.tid {
+        let streams = &names.dictionary().streams;
+        if !streams.iter().any(|stream| stream.tid == tid) {
+            let first = streams.first().map_or(0, |stream| stream.tid);
+            bail!("the trace has no thread {tid} (its first is {first})");
+        }
+    }
+    Ok(Selection {
+        within: choose("-F", &args.within, names)?,
+        without: choose("-N", &args.without, names)?,
+        max_depth: args.depth,
+        from_tsc: args.from.map(|ns| clock.tsc_at(ns)),
+        to_tsc: args.to.map(|ns| clock.tsc_at(ns)),
+        tids: args.tid.clone(),
+    })
+}
+
+fn choose(option: &str, globs: &[String], names: &Names<'_>) -> anyhow::Result<Vec<bool>> {
+    let mut all = Vec::new();
+    for glob in globs {
+        let chosen = names.choose(glob).ok_or_else(|| {
+            let hint = match names.nearest(glob) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => "`sptrace report functions` lists them".to_owned(),
+            };
+            anyhow!("no traced function matches {option} '{glob}' ({hint})")
+        })?;
+        all.resize(chosen.len(), false);
+        for (all, chosen) in all.iter_mut().zip(chosen) {
+            *all |= chosen;
+        }
+    }
+    Ok(all)
+}
+
+/// A sentence about a trace that cannot be read, with a hint where there is one.
+fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+    let path = path.display();
+    match error {
+        TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {
+            anyhow!("cannot open {path}: no such file (record one with `sptrace run -- COMMAND`)")
+        }
+        TraceError::Read(error) => anyhow!("cannot read {path}: {error}"),
+        error @ TraceError::Version { .. } => {
+            anyhow!("cannot read {path}: {error} (use the sptrace that recorded it)")
+        }
+        error @ TraceError::Damaged { .. } => {
+            anyhow!("cannot read {path}: {error} (record it again)")
+        }
+        error => anyhow!("cannot read {path}: {error} (`sptrace run` writes sptrace.data)"),
+    }
+}
+
+/// Reads `5us`, `1.5ms`, `2s`, `3m`, `250ns`, `250`.
+fn parse_time_ns(text: &str) -> anyhow::Result<u64> {
+    let number_length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_length);
+    let unit_ns = match unit.trim() {
+        "" | "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        _ => bail!("unknown unit '{unit}' (ns, us, ms, s, m)"),
+    };
+    let number: f64 = number.parse().context("not a number")?;
+    Ok((number * unit_ns).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_time_ns;
+
+    #[test]
+    fn times_are_read() {
+        for (text, ns) in [("5us", 5_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000), ("7", 7)] {
+            assert_eq!(parse_time_ns(text).unwrap(), ns);
+        }
+        for text in ["", "us", "5 parsecs", "1.2.3s", "-1s"] {
+            assert!(parse_time_ns(text).is_err(), "{text}");
+        }
+    }
+}

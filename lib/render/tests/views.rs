@@ -1,0 +1,312 @@
+//! Whole outputs of the views on a hand-made trace.
+
+use sptrace_addr::Svma;
+use sptrace_render::{
+    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
+    write_coverage_csv, write_functions, write_functions_csv, write_summary,
+};
+use sptrace_trace::{
+    CallTree, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note, Stats,
+    StreamInfo, Summary, Survey, TraceReader, TraceWriter, Visitor,
+};
+use std::io::Cursor;
+
+const MAIN: FunctionId = FunctionId(0);
+const WORK: FunctionId = FunctionId(1);
+const LEAF: FunctionId = FunctionId(2);
+const PARSE: FunctionId = FunctionId(3);
+
+type Reader = TraceReader<Cursor<Vec<u8>>>;
+
+fn trace() -> Vec<u8> {
+    let header = Header {
+        command: vec!["prog".into(), "-v".into()],
+        host: "host".into(),
+        kernel: "6.1".into(),
+        cpu: "CPU".into(),
+        tsc_hz: 1_000_000_000,
+        ..Header::default()
+    };
+    let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
+    let path = "/usr/bin/prog".into();
+    let module = Module {
+        path,
+        build_id: vec![],
+        svma: Svma(0)..Svma(999),
+    };
+    let module = writer.module(&module).unwrap();
+    for (svma, symbol) in [
+        (0x10, "main"),
+        (0x20, "work"),
+        (0x30, ""),
+        (0x40, "_ZN2ns5parseEic"),
+    ] {
+        let (svma, symbol) = (Svma(svma), symbol.into());
+        writer
+            .function(&Function {
+                module,
+                svma,
+                size_bytes: 9,
+                symbol,
+            })
+            .unwrap();
+    }
+    let stream = StreamInfo {
+        pid: 1234,
+        tid: 1234,
+        ..StreamInfo::default()
+    };
+    let stream = writer.stream(&stream).unwrap();
+    let mut encoder = writer.encoder(stream);
+    encoder.enter(1_000, MAIN);
+    encoder.enter(2_000, WORK);
+    encoder.enter(2_500, LEAF);
+    encoder.exit(2_600);
+    encoder.tail(3_000, PARSE);
+    encoder.exit(9_234);
+    encoder.enter(10_000, WORK);
+    encoder.enter(10_010, LEAF);
+    encoder.unwound(10_200, 2);
+    encoder.lost(10_300, 12);
+    encoder.blocked(20_300, 10_000);
+    encoder.enter_open(21_000, LEAF);
+    encoder.exit(2_021_000);
+    writer.write_block(&mut encoder).unwrap();
+    let status = ExitStatus::Exited(3);
+    writer
+        .event_note(&Note::ProcessExit {
+            pid: 1234,
+            tsc: 2_030_000,
+            status,
+        })
+        .unwrap();
+    let mut summary = Summary {
+        end_tsc: 2_030_000,
+        ..Summary::default()
+    };
+    summary.row("sites", "patched: call instruction", 1234);
+    summary.row("sites", "patched: call block", 6);
+    summary.row("refused", "no room", 3);
+    summary.row("loss", "events dropped", 12);
+    writer.finish(&summary).unwrap()
+}
+
+/// What `show` writes about the trace.
+fn shown(show: impl FnOnce(&mut Reader, &Survey, &Names<'_>, &mut Vec<u8>)) -> String {
+    let mut reader = TraceReader::new(Cursor::new(trace())).unwrap();
+    let survey = reader.survey().unwrap();
+    let mut text = Vec::new();
+    show(
+        &mut reader,
+        &survey,
+        &Names::new(&survey.dictionary),
+        &mut text,
+    );
+    String::from_utf8(text).unwrap()
+}
+
+fn replay<V: Visitor>(reader: &mut Reader, mut visitor: V) -> V {
+    let mut tree = CallTree::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Block(block) => tree
+                .replay(&block, reader.dictionary(), &mut visitor)
+                .unwrap(),
+            Item::Note(note) => tree.note(&note),
+        }
+    }
+    tree.finish(reader.dictionary(), &mut visitor);
+    visitor
+}
+
+fn tree_text(options: TreeOptions) -> String {
+    shown(|reader, _, names, text| {
+        let clock = reader.clock();
+        let mut tree = replay(reader, Tree::new(text, names, clock, options));
+        tree.note(&Note::ProcessExit {
+            pid: 1234,
+            tsc: 0,
+            status: ExitStatus::Exited(3),
+        });
+        tree.finish().unwrap();
+    })
+}
+
+#[test]
+fn tree() {
+    let expected = "\
+# DURATION     TID     FUNCTION
+            [   1234] | main() {
+            [   1234] |   work() {
+     100 ns [   1234] |     sub_30();
+   6.234 us [   1234] |     ns::parse(int, char); /* tail */
+   7.234 us [   1234] |   } /* work */
+            [   1234] |   work() {
+     190 ns [   1234] |     sub_30(); /* unwound */
+     200 ns [   1234] |   } /* work, unwound */
+            [   1234] |   /* 12 events lost */
+            [   1234] |   /* waited 10.000 us for sptrace */
+   2.000 ms [   1234] |   sub_30(); /* end not seen */
+   2.010 ms [   1234] | } /* main */
+            [   1234] | /* process exited with status 3 */
+";
+    assert_eq!(tree_text(TreeOptions::default()), expected);
+}
+
+#[test]
+fn tree_without_short_calls_keeps_what_was_lost() {
+    let expected = "\
+# DURATION     TID     FUNCTION
+            [   1234] | main() {
+            [   1234] |   work() {
+   6.234 us [   1234] |     ns::parse(int, char); /* tail */
+   7.234 us [   1234] |   } /* work */
+            [   1234] |   /* 12 events lost */
+            [   1234] |   /* waited 10.000 us for sptrace */
+   2.000 ms [   1234] |   sub_30(); /* end not seen */
+   2.010 ms [   1234] | } /* main */
+            [   1234] | /* process exited with status 3 */
+";
+    assert_eq!(
+        tree_text(TreeOptions {
+            min_ns: 1_000,
+            ..TreeOptions::default()
+        }),
+        expected
+    );
+}
+
+#[test]
+fn tree_stops_at_the_limit_and_is_painted_on_request() {
+    let options = TreeOptions {
+        max_lines: Some(2),
+        ..TreeOptions::default()
+    };
+    assert_eq!(tree_text(options).lines().count(), 3);
+    let style = Style { is_coloured: true };
+    assert!(
+        tree_text(TreeOptions {
+            style,
+            ..TreeOptions::default()
+        })
+        .contains("\u{1b}[")
+    );
+    assert!(!tree_text(TreeOptions::default()).contains('\u{1b}'));
+}
+
+#[test]
+fn functions_as_csv() {
+    let text = shown(|reader, _, names, text| {
+        let stats = replay(reader, Stats::new());
+        let rows = select_functions(&stats, names, SortKey::Calls, None);
+        write_functions_csv(text, &rows, names, reader.clock()).unwrap();
+    });
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert_eq!(
+        lines[0],
+        "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns"
+    );
+    assert_eq!(
+        lines[1],
+        "prog,sub_30,3,2000290,2000290,0x30,,100,666763,2000000,2000000"
+    );
+    assert_eq!(
+        lines[2],
+        "prog,work,2,7434,910,0x20,work,200,3717,7234,7234"
+    );
+    assert!(
+        lines[4].starts_with("prog,\"ns::parse(int, char)\",1,6234,6234,0x40,_ZN2ns5parseEic,")
+    );
+    assert_eq!(lines[5], "");
+}
+
+#[test]
+fn functions_as_text() {
+    let text = shown(|reader, _, names, text| {
+        let stats = replay(reader, Stats::new());
+        let rows = select_functions(&stats, names, SortKey::SelfTime, Some(1));
+        write_functions(text, &rows, names, reader.clock(), Style::default()).unwrap();
+    });
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    let expected = [
+        "calls", "total", "self", "min", "mean", "max", "p99", "module", "function",
+    ];
+    assert_eq!(lines[0], expected);
+    assert_eq!(lines[1][..3], ["3", "2.000", "ms"]);
+    assert_eq!(lines[1][lines[1].len() - 2..], ["prog", "sub_30"]);
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn folded() {
+    let text = shown(|reader, _, names, text| {
+        let folded = replay(reader, Folded::default());
+        folded.write(text, names, reader.clock()).unwrap();
+    });
+    let expected = "\
+main 2566
+main;work 910
+main;work;sub_30 290
+main;work;ns::parse(int, char) 6234
+main;sub_30 2000000
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn coverage() {
+    let expected = "\
+sites
+ 1,234   99.52 %   patched: call instruction
+     6    0.48 %   patched: call block
+
+refused
+ 3   100.00 %   no room
+
+loss
+ 12   100.00 %   events dropped
+";
+    let summary = |survey: &Survey| match &survey.ending {
+        Ending::Complete(summary) => summary.clone(),
+        other => panic!("{other:?}"),
+    };
+    let text = shown(|_, survey, _, text| {
+        write_coverage(text, &summary(survey), Style::default()).unwrap();
+    });
+    assert_eq!(text, expected);
+    let csv = shown(|_, survey, _, text| write_coverage_csv(text, &summary(survey)).unwrap());
+    assert!(csv.starts_with("section,key,count\r\nsites,patched: call instruction,1234\r\n"));
+}
+
+#[test]
+fn summary() {
+    let text = shown(|reader, survey, names, text| {
+        let header = reader.header().clone();
+        let stats = replay(reader, Stats::new());
+        let top = select_functions(&stats, names, SortKey::SelfTime, Some(10));
+        let view = SummaryView {
+            header: &header,
+            survey,
+            stats: &stats,
+            top: &top,
+            names,
+        };
+        write_summary(text, &view, Style::default()).unwrap();
+    });
+    assert!(
+        text.starts_with("command    prog -v\nmachine    host, Linux 6.1, CPU\n"),
+        "{text}"
+    );
+    for line in [
+        "started    1970-01-01 00:00:00 UTC, ran 2.030 ms",
+        "processes  1, threads 1",
+        "waiting    10.000 us for sptrace, not counted in durations",
+        "coverage   sites 1,240, refused 3",
+        "loss       12 events lost",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}

@@ -1,0 +1,363 @@
+//! Frames from hand-made streams: recursion, unwinding, tails, gaps, waiting; and the law that the
+//! self times and the time outside frames sum to the total.
+
+use sptrace_addr::Svma;
+use sptrace_trace::{
+    CallTree, Dictionary, Entry, Filter, Frame, Function, FunctionId, Header, Item, Mark, Module,
+    Note, Selection, Stats, StreamEncoder, StreamId, StreamInfo, StreamTotals, Summary,
+    TraceReader, TraceWriter, Visitor,
+};
+
+const A: FunctionId = FunctionId(0);
+const B: FunctionId = FunctionId(1);
+const C: FunctionId = FunctionId(2);
+
+#[derive(Default)]
+struct Log {
+    shown: Vec<FunctionId>,
+    frames: Vec<Frame>,
+    marks: Vec<Mark>,
+    totals: StreamTotals,
+}
+
+impl Visitor for Log {
+    fn enter(&mut self, _: StreamId, frame: &Frame) {
+        self.shown.push(frame.function);
+    }
+    fn leave(&mut self, _: StreamId, frame: &Frame) {
+        self.frames.push(*frame);
+    }
+    fn leave_hidden(&mut self, _: StreamId, _: &Frame) {}
+    fn mark(&mut self, _: StreamId, _: u64, _: u32, mark: Mark) {
+        self.marks.push(mark);
+    }
+    fn end(&mut self, _: StreamId, totals: &StreamTotals) {
+        self.totals = *totals;
+    }
+}
+
+fn trace(encode: impl Fn(&mut StreamEncoder), notes: &[Note]) -> Vec<u8> {
+    let header = Header {
+        tsc_hz: 1_000_000_000,
+        ..Header::default()
+    };
+    let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
+    let module = Module {
+        path: "m".into(),
+        build_id: vec![],
+        svma: Svma(0)..Svma(9),
+    };
+    let module = writer.module(&module).unwrap();
+    for symbol in ["a", "b", "c"] {
+        let function = Function {
+            module,
+            svma: Svma(1),
+            size_bytes: 1,
+            symbol: symbol.into(),
+        };
+        writer.function(&function).unwrap();
+    }
+    let stream = StreamInfo {
+        pid: 5,
+        tid: 5,
+        ..StreamInfo::default()
+    };
+    let stream = writer.stream(&stream).unwrap();
+    let mut encoder = writer.encoder(stream);
+    encode(&mut encoder);
+    writer.write_block(&mut encoder).unwrap();
+    for note in notes {
+        writer.event_note(note).unwrap();
+    }
+    writer.finish(&Summary::default()).unwrap()
+}
+
+fn replay<V: Visitor>(bytes: &[u8], visitor: &mut V) -> Dictionary {
+    let mut reader = TraceReader::new(bytes).unwrap();
+    let mut tree = CallTree::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Block(block) => tree.replay(&block, reader.dictionary(), visitor).unwrap(),
+            Item::Note(note) => tree.note(&note),
+        }
+    }
+    tree.finish(reader.dictionary(), visitor);
+    reader.dictionary().clone()
+}
+
+fn log(encode: impl Fn(&mut StreamEncoder), notes: &[Note]) -> Log {
+    let mut log = Log::default();
+    replay(&trace(encode, notes), &mut log);
+    let own: u64 = log.frames.iter().map(|frame| frame.self_ticks).sum();
+    assert_eq!(own + log.totals.outside_ticks, log.totals.ticks);
+    log
+}
+
+fn times(log: &Log) -> Vec<(u32, u64, u64)> {
+    let frames = log.frames.iter();
+    frames
+        .map(|frame| (frame.function.0, frame.total_ticks, frame.self_ticks))
+        .collect()
+}
+
+#[test]
+fn nested_calls() {
+    let log = log(
+        |encoder| {
+            encoder.enter(100, A);
+            encoder.enter(110, B);
+            encoder.exit(140);
+            encoder.exit(200);
+        },
+        &[],
+    );
+    assert_eq!(times(&log), [(1, 30, 30), (0, 100, 70)]);
+    assert_eq!((log.totals.ticks, log.totals.outside_ticks), (200, 100));
+}
+
+#[test]
+fn a_longjmp_out_of_a_recursion_ends_its_frames_marked() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            for depth in 1..=3 {
+                encoder.enter(depth * 10, B);
+            }
+            encoder.unwound(50, 3);
+            encoder.exit(60);
+        },
+        &[],
+    );
+    assert_eq!(
+        times(&log),
+        [(1, 20, 20), (1, 30, 10), (1, 40, 10), (0, 60, 20)]
+    );
+    let unwound: Vec<bool> = log.frames.iter().map(|frame| frame.flags.unwound).collect();
+    assert_eq!(unwound, [true, true, true, false]);
+    assert_eq!(log.totals.unwound, 3);
+}
+
+#[test]
+fn a_tail_takes_the_self_time_and_ends_with_the_frame_it_replaced() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(10, B);
+            encoder.tail(15, C);
+            encoder.exit(40);
+            encoder.exit(50);
+        },
+        &[],
+    );
+    assert_eq!(times(&log), [(2, 25, 25), (1, 30, 5), (0, 50, 20)]);
+    assert_eq!(log.frames[0].entry, Entry::Tail);
+    assert_eq!(log.frames[0].end_tsc, log.frames[1].end_tsc);
+}
+
+#[test]
+fn a_loop_of_tails_does_not_grow_the_stack() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            for n in 1..=1000 {
+                encoder.tail(n, if n % 2 == 0 { B } else { C });
+            }
+            encoder.exit(2000);
+        },
+        &[],
+    );
+    assert_eq!(log.frames.len(), 1001);
+    assert!(log.frames.iter().all(|frame| frame.depth <= 16));
+}
+
+#[test]
+fn open_frames_end_with_their_caller_or_when_told() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter_open(10, B);
+            encoder.close_open(15, 1);
+            encoder.enter_open(20, C);
+            encoder.exit(30);
+        },
+        &[],
+    );
+    assert_eq!(times(&log), [(1, 5, 5), (2, 10, 10), (0, 30, 15)]);
+    let unseen: Vec<bool> = log
+        .frames
+        .iter()
+        .map(|frame| frame.flags.end_unseen)
+        .collect();
+    assert_eq!(unseen, [true, true, false]);
+}
+
+#[test]
+fn waiting_for_sptrace_is_taken_out_of_durations() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(10, B);
+            encoder.blocked(1000, 900);
+            encoder.exit(1010);
+            // More than the time that passed cannot have been waited.
+            encoder.blocked(1020, 5000);
+            encoder.exit(1030);
+        },
+        &[],
+    );
+    assert_eq!(times(&log), [(1, 100, 100), (0, 120, 20)]);
+    assert!(log.frames.iter().all(|frame| frame.flags.disturbed));
+    assert_eq!(log.totals.blocked_ticks, 910);
+}
+
+#[test]
+fn marks_close_nothing() {
+    let log = log(
+        |encoder| {
+            encoder.exit(5);
+            encoder.enter(10, A);
+            encoder.resumed(20, B);
+            encoder.lost(30, 12);
+            encoder.exit(40);
+        },
+        &[],
+    );
+    assert_eq!(times(&log), [(0, 30, 30)]);
+    assert_eq!(
+        log.marks,
+        [Mark::UnseenFrameEnded, Mark::Resumed(B), Mark::Lost(12)]
+    );
+    assert_eq!(log.totals.lost, 12);
+}
+
+#[test]
+fn frames_open_at_the_end_last_until_the_process_ended() {
+    let status = sptrace_trace::ExitStatus::Exited(0);
+    let note = Note::ProcessExit {
+        pid: 5,
+        tsc: 90,
+        status,
+    };
+    let log = log(
+        |encoder| {
+            encoder.enter(10, A);
+            encoder.enter(20, B);
+        },
+        &[note],
+    );
+    assert_eq!(times(&log), [(1, 70, 70), (0, 80, 10)]);
+    assert_eq!(log.totals.end_unseen, 2);
+}
+
+#[test]
+fn total_time_counts_the_outermost_frame_of_a_recursion() {
+    let bytes = trace(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(10, B);
+            encoder.enter(20, A);
+            encoder.exit(30);
+            encoder.exit(40);
+            encoder.exit(100);
+        },
+        &[],
+    );
+    let mut stats = Stats::new();
+    replay(&bytes, &mut stats);
+    let rows: Vec<_> = stats
+        .functions()
+        .map(|(id, stats)| {
+            (
+                id,
+                stats.calls,
+                stats.total_ticks,
+                stats.self_ticks,
+                stats.min_ticks,
+                stats.max_ticks,
+            )
+        })
+        .collect();
+    assert_eq!(rows, [(A, 2, 100, 80, 10, 100), (B, 1, 30, 20, 30, 30)]);
+    let own: u64 = stats.functions().map(|(_, stats)| stats.self_ticks).sum();
+    let totals = stats.streams()[0].1;
+    assert_eq!(own + totals.outside_ticks, totals.ticks);
+    assert_eq!(stats.functions().next().unwrap().1.mean_ticks(), 55);
+}
+
+#[test]
+fn an_event_of_a_function_without_a_name_is_refused() {
+    let bytes = trace(|encoder| encoder.enter(1, FunctionId(1 << 29)), &[]);
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let Some(Item::Block(block)) = reader.next_item().unwrap() else {
+        panic!("no block")
+    };
+    let mut log = Log::default();
+    assert!(
+        CallTree::new()
+            .replay(&block, reader.dictionary(), &mut log)
+            .is_err()
+    );
+}
+
+fn filtered(selection: &Selection) -> (Vec<u32>, Vec<u32>) {
+    // a { b { c } c } c
+    let bytes = trace(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(10, B);
+            encoder.enter(20, C);
+            encoder.exit(30);
+            encoder.exit(40);
+            encoder.enter(50, C);
+            encoder.exit(60);
+            encoder.exit(70);
+            encoder.enter(80, C);
+            encoder.exit(90);
+        },
+        &[],
+    );
+    let dictionary = replay(&bytes, &mut Log::default());
+    let mut filter = Filter::new(selection, &dictionary, Log::default());
+    replay(&bytes, &mut filter);
+    let log = filter.inner;
+    let depths = log.frames.iter().map(|frame| frame.depth).collect();
+    assert_eq!(log.shown.len(), log.frames.len());
+    (log.shown.iter().map(|id| id.0).collect(), depths)
+}
+
+#[test]
+fn filters_show_what_they_select() {
+    let everything = Selection::default();
+    assert_eq!(filtered(&everything).0, [0, 1, 2, 2, 2]);
+    let within_b = Selection {
+        within: vec![false, true, false],
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&within_b), (vec![1, 2], vec![1, 0]));
+    let without_b = Selection {
+        without: vec![false, true, false],
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&without_b).0, [0, 2, 2]);
+    let shallow = Selection {
+        max_depth: Some(1),
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&shallow), (vec![0, 2], vec![0, 0]));
+    let late = Selection {
+        from_tsc: Some(25),
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&late).0, [0, 1, 2, 2, 2]);
+    let later = Selection {
+        from_tsc: Some(45),
+        to_tsc: Some(75),
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&later).0, [0, 2]);
+    let other_thread = Selection {
+        tids: vec![6],
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&other_thread).0, [] as [u32; 0]);
+}
