@@ -17,4 +17,6 @@ pub struct Cli {
 pub enum Command {
     /// Start a command under trace and write sptrace.data
     Run(commands::run::RunArgs),
+    /// Show views of a trace: summary, functions, tree, coverage, folded stacks
+    Report(commands::report::ReportArgs),
 }

@@ -1,7 +1,5 @@
 //! Exit statuses, as env(1), timeout(1) and nohup(1) use them.
 
-/// Wrong options or arguments.
-pub const USAGE: u8 = 2;
 /// `run` itself failed before the command was started.
 pub const OWN_FAILURE: u8 = 125;
 /// The command was found but could not be executed.

@@ -31,5 +31,17 @@ fn main() -> ExitCode {
         cli::Command::Run(args) => {
             commands::run::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
         }
+        cli::Command::Report(args) => ended(commands::report::run(&args)),
+    }
+}
+
+/// The status of a command that reads files: its error in one line.
+fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("sptrace: {e:#}");
+            ExitCode::from(exit_code::FAILURE)
+        }
     }
 }

@@ -85,7 +85,8 @@ impl PlanBuilder<'_> {
     /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
-        if !sites.iter().any(|s| s.kind == SiteKind::TailIndirect) {
+        let count = |kind| sites.iter().filter(|s| s.kind == kind).count();
+        if sites.len() != 2 || count(SiteKind::TailIndirect) != 1 || count(SiteKind::CallDirect) != 1 {
             return false;
         }
         let Some(code) = self.object.code_from(f.entry) else { return false };

@@ -1,2 +1,3 @@
 //! One file for each subcommand.
 pub mod run;
+pub mod report;
