@@ -128,13 +128,14 @@ class Truth:
         self.record("deep.O2")
         started = time.monotonic()
         process = subprocess.Popen([self.sptrace, "report", "tree", "-i", self.trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(10): process.stdout.readline()
+        lines = [process.stdout.readline() for _ in range(10)]
         process.stdout.close()
         errors = process.stderr.read().decode("latin1")
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = status
         seconds, mb = time.monotonic() - started, usage.ru_maxrss / 1024
         if errors: return "says " + errors[:100]
+        if not all(lines): return "shows fewer than ten lines"
         return None if seconds < 10 and mb < 256 else f"took {seconds:.1f} s and {mb:.0f} MB"
 
     def all(self):
