@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Compares recordings with what the test programs say of themselves.
+
+usage: tests/truth.py [--programs DIR] [--sptrace PATH] [--only GLOB]... | --self-check
+
+Given: a built sptrace and tests/programs. Gives: one line a check, a last line `N passed, N failed`, status 1 on failure.
+  order   the f_* functions of `report tree`, in order and nesting, are the `enter NAME DEPTH` lines that the program printed
+  counts  calls of functions whose number is known, by address and name, from `report functions --format csv`
+  times   a function that sleeps 50 ms reads 50 to 55 ms; the self times of all functions add up to the roots' totals
+  pipe    `report tree` into a reader that stops after ten lines ends quietly, soon and in bounded memory
+Knows of the tree only its line: `DURATION [TID] | INDENT NAME() {` or `NAME();`, two blanks a level.
+"""
+import argparse, csv, fnmatch, io, os, re, shutil, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+LINE = re.compile(r"^ *(?:([\d.,]+) +(ns|us|ms|s|m))? *\[ *\d+\] \| ( *)(.*)$")
+CALL = re.compile(r"^(?:\w+::)*(\w+)(?:@\S+)?\(.*\)(?: const)?(;| \{)")
+NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9}
+ORDER = {"direct": {"f_empty"}, "recursion": set(), "pointers": set(), "longjmp": set(), "ctors": set()}  # program: f_* that do not log
+VARIANTS = ("O0", "O2", "static", "static-pie", "nopie", "now", "lazy", "noplt")
+# program: {symbol: calls, or a pattern of the program's output that says them}
+COUNTS = {
+    "recursion.O2": {"g_fib": 57313, "f_down": 13, "f_odd": 4, "f_even": 4},
+    "recursion.static": {"g_fib": 57313},
+    "deep.O2": {"f_deep": 200000},
+    "direct.O2": {"f_empty": 1000, "f_leaf": 6, "f_mid": 3},
+    "callbacks.O2": {"f_visit": r"(?s).*"},  # any number above 0
+    "callforms.cfi": {"callee": r"(\d+) calls of callee", "callee_quiet": 9},
+    "callforms.static": {"callee": r"(\d+) calls of callee", "callee_quiet": 9},
+    "tailforms.O1": {"f_1": r"(\d+) calls", "f_2": r"(\d+) calls", "after_fall": None},
+    "tailcalls.O2": {"f_ping": 10001, "f_pong": 10000, "f_direct2": None},
+    "dlopen.O2": {"f_plug_entry": 200, "f_plug_inner": 200, "f_host_callback": 200, "f_plug_load": 20, "f_plug_unload": 20},
+    "virtual.O0": {"_ZNK6Square6f_areaEv": 2, "_ZNK4Rect6f_areaEv": 3, "_ZNK4Rect5f_tagEv": 1},
+    "threads.O2": {"f_step": 320000, "f_at_once": 16, "f_empty": 160, **{f"f_first_{i}": 16 for i in range(8)}, "f_turns": 4},
+    "exceptions.O2": {"_ZL9f_throughii": 11157},
+    "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
+}
+
+
+def logged(stdout):
+    """(name, depth) of each `enter` line."""
+    return [(m.group(1), int(m.group(2))) for m in re.finditer(r"(?m)enter (f_\w+) (\d+)$", stdout)]
+
+
+def drawn(tree, ignored):
+    """(name, depth among f_* functions) of each call that a tree shows."""
+    calls, stack = [], []
+    for line in tree.split("\n"):
+        m = LINE.match(line)
+        call = m and CALL.match(m.group(4))
+        if not call: continue
+        indent, name = len(m.group(3)), call.group(1)
+        while stack and stack[-1][0] >= indent: stack.pop()
+        if name.startswith("f_") and name not in ignored:
+            calls.append((name, sum(1 for _, n in stack if n.startswith("f_"))))
+        stack.append((indent, name))
+    return calls
+
+
+def first_difference(want, got):
+    for i, (a, b) in enumerate(zip(want, got)):
+        if a != b: return f"call {i}: logged {a[0]} at depth {a[1]}, traced {b[0]} at depth {b[1]}"
+    if len(want) != len(got): return f"{len(want)} calls logged, {len(got)} traced"
+    return None if want else "nothing was logged"
+
+
+def roots_ns(tree):
+    """Durations of the lines without indentation."""
+    total = 0.0
+    for line in tree.split("\n"):
+        m = LINE.match(line)
+        if m and m.group(1) and m.group(3) == "": total += float(m.group(1).replace(",", "")) * NS[m.group(2)]
+    return total
+
+
+class Truth:
+    def __init__(self, sptrace, programs, work, only):
+        self.sptrace, self.programs, self.trace, self.only = sptrace, programs, os.path.join(work, "trace.data"), only
+        self.passed = self.failed = 0
+
+    def say(self, name, problem):
+        self.passed += problem is None
+        self.failed += problem is not None
+        print(f"{'ok  ' if problem is None else 'FAIL'} {name}{'' if problem is None else ': ' + problem}", flush=True)
+
+    def record(self, program, *options):
+        done = subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, *options, "--", os.path.join(self.programs, program)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+        return done.stdout.decode("latin1")
+
+    def report(self, *words):
+        done = subprocess.run([self.sptrace, "report", *words, "-i", self.trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+        if done.returncode != 0: raise RuntimeError(f"report {words[0]}: {done.stderr.decode('latin1')[:200]}")
+        return done.stdout.decode("latin1")
+
+    def rows(self):
+        return list(csv.DictReader(io.StringIO(self.report("functions", "--format", "csv"))))
+
+    def order(self, program, ignored):
+        log = logged(self.record(program))
+        return first_difference(log, drawn(self.report("tree"), ignored))
+
+    def counts(self, program, wanted):
+        stdout = self.record(program)
+        rows = self.rows()
+        wrong = []
+        for symbol, calls in wanted.items():
+            got = sum(int(r["calls"]) for r in rows if symbol in (r["symbol"], r["function"]))
+            if isinstance(calls, str):
+                m = re.search(calls, stdout)
+                calls = int(m.group(1)) if m and m.groups() else None
+            if got != calls if calls is not None else got == 0: wrong.append(f"{symbol} {got}, not {calls if calls is not None else 'more than 0'}")
+        return "; ".join(wrong) or None
+
+    def sleep(self):
+        self.record("sleeper.O2")
+        rows = [r for r in self.rows() if r["function"] == "f_sleep_50ms"]
+        mean_ms = sum(int(r["total_ns"]) for r in rows) / 5e6 if rows else 0
+        return None if 50 <= mean_ms <= 55 else f"reads {mean_ms:.3f} ms"
+
+    def sums(self):
+        self.record("recursion.O2")
+        selves, roots = sum(int(r["self_ns"]) for r in self.rows()), roots_ns(self.report("tree"))
+        return None if roots > 0 and abs(selves - roots) <= 0.001 * roots + 2000 else f"self times {selves} ns, roots {roots:.0f} ns"
+
+    def pipe(self):
+        self.record("deep.O2")
+        started = time.monotonic()
+        process = subprocess.Popen([self.sptrace, "report", "tree", "-i", self.trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        lines = [process.stdout.readline() for _ in range(10)]
+        process.stdout.close()
+        errors = process.stderr.read().decode("latin1")
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        seconds, mb = time.monotonic() - started, usage.ru_maxrss / 1024
+        if errors: return "says " + errors[:100]
+        if not all(lines): return "shows fewer than ten lines"
+        return None if seconds < 10 and mb < 256 else f"took {seconds:.1f} s and {mb:.0f} MB"
+
+    def all(self):
+        checks = [(f"order {p}.{v}", lambda p=p, v=v: self.order(f"{p}.{v}", ORDER[p])) for p in ORDER for v in VARIANTS if os.path.exists(os.path.join(self.programs, f"{p}.{v}"))]
+        checks += [(f"counts {p}", lambda p=p: self.counts(p, COUNTS[p])) for p in COUNTS]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("pipe", self.pipe)]
+        for name, check in checks:
+            if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
+            try: self.say(name, check())
+            except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as error: self.say(name, repr(error)[:300])
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+TREE = """# DURATION     TID     FUNCTION
+            [   1234] | _start() {
+            [   1234] |   main() {
+   0.100 us [   1234] |     printf();
+            [   1234] |     f_mid() {
+   0.200 us [   1234] |       f_leaf();
+            [   1234] |       f_leaf() { /* tail */
+   0.050 us [   1234] |         puts@plt();
+   0.300 us [   1234] |       } /* f_leaf */
+   1.000 us [   1234] |     } /* f_mid */
+   0.100 us [   1234] |     ns::f_last(int) const; /* unwound */
+   2.000 us [   1234] |   } /* main */
+   2.500 us [   1234] | } /* _start */
+"""
+LOG = "enter f_mid 0\nenter f_leaf 1\nx\nleave f_leaf 1\nenter f_leaf 1\nleave f_mid 0\nwithout newline enter f_last 0\n"
+
+
+def self_check():
+    results = []
+    def expect(what, right): results.append(right); print(f"{'ok  ' if right else 'FAIL'} {what}")
+    expect("a right tree matches its log", first_difference(logged(LOG), drawn(TREE, set())) is None)
+    expect("a missing call is noticed", first_difference(logged(LOG), drawn(TREE.replace("f_leaf();", "g_leaf();"), set())) is not None)
+    expect("a wrong depth is noticed", first_difference(logged(LOG), drawn(TREE.replace("|     ns::f_last", "|       ns::f_last").replace("} /* f_mid */", ""), set())) is not None)
+    expect("a wrong order is noticed", first_difference(logged(LOG), drawn(TREE.replace("f_mid", "f_x").replace("f_last", "f_mid"), set())) is not None)
+    expect("an empty tree is noticed", first_difference(logged(LOG), []) is not None)
+    expect("the root's duration is read", roots_ns(TREE) == 2500)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    return 0 if all(results) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", metavar="DIR", help="built programs (else they are built)")
+    parser.add_argument("--sptrace", metavar="PATH")
+    parser.add_argument("--only", action="append", metavar="GLOB")
+    parser.add_argument("--self-check", action="store_true")
+    args = parser.parse_args()
+    if args.self_check: return self_check()
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    found = [p for p in (args.sptrace, os.environ.get("SPTRACE"), os.path.join(target, "release", "sptrace")) if p and os.path.exists(p)]
+    if not found: sys.exit("truth: no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
+    work = tempfile.mkdtemp(prefix="sptrace-truth-", dir="/var/tmp")
+    try:
+        programs = os.path.abspath(args.programs or os.path.join(work, "programs"))
+        if not args.programs: subprocess.run([os.path.join(HERE, "programs", "build.sh"), programs], check=True)
+        return Truth(os.path.abspath(found[0]), programs, work, args.only).all()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
