@@ -224,6 +224,15 @@ pub unsafe fn of_area(address: u64) -> *mut Module {
     }
 }
 
+/// True if the slot of `id` belongs to ld.so's lazy resolver and the loader's work is not wanted.
+pub unsafe fn is_resolver_site(id: u64) -> bool {
+    // SAFETY: reads the module table.
+    unsafe { control().loader == 0 && (*process()).loader != 0 && {
+        let m = of_area(id);
+        !m.is_null() && (*m).base == (*process()).loader
+    } }
+}
+
 fn hash(address: u64) -> usize {
     (((address >> 4) as u32).wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize
 }

@@ -7,6 +7,25 @@ use crate::{module, propagate, sys, unwind};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
+const SYS_PRCTL: u64 = 157;
+const SYS_SECCOMP: u64 = 317;
+
+/// prctl(2) calls after which rdtsc or our system calls may kill: PR_SET_SECCOMP, and PR_SET_TSC with
+/// PR_TSC_SIGSEGV.
+fn forbids(option: u64, argument: u64) -> bool {
+    option == 22 || option == 26 && argument == 2
+}
+
+/// Nothing is recorded from here on: after this call neither rdtsc nor a system call is safe.
+unsafe fn enter_sandbox(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        count_hole(hole::SANDBOX);
+        crate::chunk::hand_over(hot);
+        crate::chunk::fall_silent();
+    }
+}
+
 /// A special function is about to run; its return address lies at `above`.
 pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
@@ -19,6 +38,13 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
                 exec(f, mask);
             }
             SPECIAL_UNLOAD => unload(),
+            SPECIAL_PRCTL if forbids(f.rdi, f.rsi) => enter_sandbox(hot),
+            SPECIAL_SYSCALL => match f.rdi {
+                SYS_SECCOMP => enter_sandbox(hot),
+                SYS_PRCTL if forbids(f.rsi, f.rdx) => enter_sandbox(hot),
+                _ => {}
+            },
+            SPECIAL_SANDBOX => enter_sandbox(hot),
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;

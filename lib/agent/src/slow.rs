@@ -59,6 +59,9 @@ const SAME_STACK_BYTES: u64 = 64 << 20;
 pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
+        if (*process()).dormant.load(Ordering::Relaxed) != 0 {
+            return dormant(&*frame);
+        }
         let mask = sys::block_signals();
         let how = dispatch(&mut *frame, mask);
         sys::restore_signals(mask);
@@ -66,22 +69,29 @@ pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
     }
 }
 
-unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
-    let routine = f.routine as i32;
-    let normal = match routine {
+fn normal_return(routine: u64) -> u64 {
+    match routine as i32 {
         common::INDIRECT | common::TAIL_INDIRECT => RET_8,
         _ => RET,
-    };
+    }
+}
+
+/// Nothing is recorded any more; only a walker of the stack must still be served. No system call
+/// but for that: the process may be in a sandbox.
+unsafe fn dormant(f: &Frame) -> u64 {
+    if f.routine as i32 == common::SPECIAL {
+        // SAFETY: as in slow.
+        unsafe { unwind::special_when_dormant(f.id, &raw const f.above as u64) };
+    }
+    normal_return(f.routine)
+}
+
+unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
+    let routine = f.routine as i32;
+    let normal = normal_return(f.routine);
     let above = &raw const f.above as u64;
     // SAFETY: signals are blocked, the frame is valid, all table entries are checked.
     unsafe {
-        let dormant = (*process()).dormant.load(Ordering::Relaxed) != 0;
-        if dormant {
-            if routine == common::SPECIAL {
-                unwind::special_when_dormant(f.id, above);
-            }
-            return normal;
-        }
         let hot = thread::ensure();
         if hot.is_null() {
             count_hole(hole::TABLE_FULL);
@@ -109,6 +119,10 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
             }
             common::TAIL_INDIRECT => {
                 let target = f.above[0];
+                if module::is_resolver_site(f.id) && (*top(hot)).rsp != above + 16 {
+                    // The lazy resolver working for code that is not traced.
+                    return normal;
+                }
                 match propagate::reach(hot, target) {
                     Reach::Ready => module::remember(target),
                     Reach::ReturnAddress => unwind::give_back_one(hot, above + 8),

@@ -43,6 +43,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
         if loader_entry != 0 {
             let loader = crate::module::find(loader_entry);
             if !loader.is_null() && !(*loader).plan.is_null() {
+                (*p).loader = (*loader).base;
                 propagate::instrument_resolvers(loader);
             }
             if c.loader != 0 {

@@ -124,10 +124,10 @@ pub struct Process {
     pub modules: [Module; MODULES],
     /// Number of them.
     pub module_count: u32,
+    /// Base of ld.so, 0 without.
+    pub loader: u64,
     /// May this process propagate?
     pub may_propagate: u32,
-    /// membarrier is registered.
-    pub membarrier: u32,
     /// Table of instrumented entries: `1 << TABLE_BITS` addresses and a few spare.
     pub table: *mut u64,
     /// Entries in it.
@@ -169,8 +169,8 @@ static mut PROCESS: Process = Process {
     blocks: core::ptr::null_mut(),
     modules: [NO_MODULE; MODULES],
     module_count: 0,
+    loader: 0,
     may_propagate: 0,
-    membarrier: 0,
     table: core::ptr::null_mut(),
     table_used: 0,
     heartbeat: AtomicU32::new(0),

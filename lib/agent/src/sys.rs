@@ -32,7 +32,6 @@ const GETTID: usize = 186;
 const FUTEX: usize = 202;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
-const MEMBARRIER: usize = 324;
 const EXECVE: usize = 59;
 
 /// `PROT_*` values (mman.h).
@@ -41,8 +40,6 @@ pub const PROT_NONE: usize = 0;
 pub const PROT_RW: usize = 3;
 /// Readable and executable.
 pub const PROT_RX: usize = 5;
-/// All three: only during a write to live code of a program with threads.
-pub const PROT_RWX: usize = 7;
 const MAP_SHARED_ANON: usize = 0x21;
 const MAP_PRIVATE_ANON_NORESERVE: usize = 0x4022;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
@@ -87,6 +84,12 @@ pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
     // SAFETY: the caller owns `to`.
     let r = unsafe { call(MREMAP, [from, 0, bytes, 3, to, 0]) };
     r as usize == to
+}
+
+/// Moves a mapping over another, which it replaces at once (mremap(2), MREMAP_FIXED).
+pub unsafe fn move_over(from: usize, bytes: usize, to: usize) -> bool {
+    // SAFETY: the caller owns both.
+    unsafe { call(MREMAP, [from, bytes, bytes, 3, to, 0]) as usize == to }
 }
 
 /// mprotect(2); false on error.
@@ -158,13 +161,6 @@ pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
 pub unsafe fn futex_wake(word: *const u32, count: u32) {
     // SAFETY: `word` is mapped.
     unsafe { call(FUTEX, [word as usize, 1, count as usize, 0, 0, 0]) };
-}
-
-/// Makes all running threads of this process serialize (membarrier(2), PRIVATE_EXPEDITED_SYNC_CORE),
-/// registering first if `register`.
-pub unsafe fn sync_core(register: bool) -> bool {
-    // SAFETY: changes nothing but ordering.
-    unsafe { call(MEMBARRIER, [if register { 1 << 6 } else { 1 << 5 }, 0, 0, 0, 0, 0]) == 0 }
 }
 
 /// Copies own memory without faulting; returns bytes copied.

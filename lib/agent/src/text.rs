@@ -2,13 +2,10 @@
 //!
 //! A batch holds the sites of one function. Where this thread is the only user of the memory, the
 //! pages become writable (and not executable) for a moment with signals blocked, and any write is
-//! safe. With other threads they stay executable during the write, and
-//!
-//! * five bytes inside one aligned 8-byte word are one store (the only case that both vendors
-//!   document as seen whole by instruction fetch);
-//! * others go behind a guard: `jmp $` over the first two bytes, membarrier SYNC_CORE, the other
-//!   three bytes, membarrier, the first two bytes. A thread that arrives meanwhile spins;
-//! * if the first two bytes straddle a cache line, the site is left alone and counted.
+//! safe. With other threads a copy of the pages is written and put in their place by one mremap(2):
+//! every thread sees the old page or the new one, whole, wherever in it the site lies (cache lines
+//! do not matter), and no page is ever writable and executable at once. The price is a mapping of
+//! its own without the file's name.
 
 use crate::state::*;
 use crate::sys;
@@ -25,13 +22,6 @@ struct Write {
     at: u64,
     bytes: [u8; 5],
     nops: u8,
-}
-
-impl Write {
-    /// The write begins where an instruction begins: a guard can stand there.
-    fn guardable(&self) -> bool {
-        matches!(self.bytes[0], 0xe8 | 0xe9)
-    }
 }
 
 static mut WRITES: [Write; BATCH] = [Write { at: 0, bytes: [0; 5], nops: 0 }; BATCH];
@@ -74,7 +64,9 @@ impl Batch {
                 let mut end = (*writes.add(i)).at + 5;
                 while i + n < self.count {
                     let at = (*writes.add(i + n)).at;
-                    if at < start || at + 5 > start + WINDOW_BYTES {
+                    // A copy shall hold only pages that change.
+                    let limit = if alone { start + WINDOW_BYTES } else { (end | (PAGE - 1)) + PAGE };
+                    if at < start || at + 5 > limit {
                         break;
                     }
                     end = end.max(at + 5);
@@ -92,95 +84,64 @@ unsafe fn window(writes: *const Write, n: usize, start: u64, end: u64, alone: bo
     let bytes = (end - start) as usize;
     // SAFETY: pages of a module's text, executable before and after.
     unsafe {
-        let prot = if alone { sys::PROT_RW } else { sys::PROT_RWX };
-        if !sys::protect(start as usize, bytes, prot) {
+        let done = if alone { in_place(writes, n, start as usize, bytes) } else { swap(writes, n, start, end) };
+        if !done {
             for _ in 0..n {
                 count_hole(hole::NOT_WRITABLE);
             }
-            return;
-        }
-        if alone {
-            for k in 0..n {
-                let w = &*writes.add(k);
-                for b in 0..w.nops {
-                    ((w.at - w.nops as u64 + b as u64) as *mut u8).write_volatile(0x90);
-                }
-                for (b, byte) in w.bytes.iter().enumerate() {
-                    ((w.at as usize + b) as *mut u8).write_volatile(*byte);
-                }
-            }
-        } else {
-            with_threads(writes, n);
-        }
-        if !sys::protect(start as usize, bytes, sys::PROT_RX) {
-            // Splitting the mapping back cannot fail for lack of memory twice: try once more.
-            sys::protect(start as usize, bytes, sys::PROT_RX);
         }
     }
 }
 
-unsafe fn with_threads(writes: *const Write, n: usize) {
-    const SPIN: [u8; 2] = [0xeb, 0xfe];
-    // SAFETY: the window is open; each store keeps the code whole for a thread that executes it.
+/// Writes through the pages themselves, not executable meanwhile: this thread is the only one.
+unsafe fn in_place(writes: *const Write, n: usize, start: usize, bytes: usize) -> bool {
+    // SAFETY: nobody executes there, signals are blocked.
     unsafe {
-        let mut guarded = 0;
-        for k in 0..n {
-            let w = &*writes.add(k);
-            if w.at & 7 <= 3 && w.nops == 0 {
-                let word = (w.at & !7) as *mut u64;
-                let mut bytes = word.read_volatile().to_le_bytes();
-                for (b, byte) in w.bytes.iter().enumerate() {
-                    if let Some(to) = bytes.get_mut((w.at & 7) as usize + b) {
-                        *to = *byte;
-                    }
-                }
-                word.write_volatile(u64::from_le_bytes(bytes));
-            } else if w.nops != 0 || w.at & 63 == 63 || !w.guardable() {
-                count_hole(hole::STRADDLES);
-            } else {
-                guarded += 1;
-            }
-        }
-        let is_guarded = |w: &Write| {
-            w.nops == 0 && w.at & 7 > 3 && w.at & 63 != 63 && w.guardable()
-        };
-        if guarded == 0 {
-            return;
-        }
-        let p = process();
-        if (*p).membarrier == 0 {
-            (*p).membarrier = if sys::sync_core(true) { 1 } else { 2 };
-        }
-        if (*p).membarrier != 1 {
-            for _ in 0..guarded {
-                count_hole(hole::STRADDLES);
-            }
-            return;
+        if !sys::protect(start, bytes, sys::PROT_RW) {
+            return false;
         }
         for k in 0..n {
             let w = &*writes.add(k);
-            if is_guarded(w) {
-                (w.at as *mut [u8; 2]).cast::<u16>().write_unaligned(u16::from_le_bytes(SPIN));
+            for b in 1..=w.nops as u64 {
+                ((w.at - b) as *mut u8).write_volatile(0x90);
+            }
+            for (b, byte) in w.bytes.iter().enumerate() {
+                ((w.at as usize + b) as *mut u8).write_volatile(*byte);
             }
         }
-        sys::sync_core(false);
+        // Joining the mapping again needs no memory; should it fail all the same, once more.
+        sys::protect(start, bytes, sys::PROT_RX) || sys::protect(start, bytes, sys::PROT_RX)
+    }
+}
+
+/// Writes into a copy of the pages and puts the copy in their place.
+unsafe fn swap(writes: *const Write, n: usize, start: u64, end: u64) -> bool {
+    let bytes = (end - start) as usize;
+    // SAFETY: mremap(2) replaces the pages under the kernel's lock: another thread that executes
+    // there faults and waits, and then finds the whole new page.
+    unsafe {
+        let copy = sys::map_private(bytes);
+        if copy.is_null() {
+            return false;
+        }
+        core::ptr::copy_nonoverlapping(start as *const u8, copy, bytes);
         for k in 0..n {
             let w = &*writes.add(k);
-            if is_guarded(w) {
-                for (b, byte) in w.bytes.iter().enumerate().skip(2) {
-                    ((w.at as usize + b) as *mut u8).write_volatile(*byte);
-                }
+            let at = copy.add((w.at - start) as usize);
+            for b in 1..=w.nops as usize {
+                at.sub(b).write(0x90);
+            }
+            for (b, byte) in w.bytes.iter().enumerate() {
+                at.add(b).write(*byte);
             }
         }
-        sys::sync_core(false);
-        for k in 0..n {
-            let w = &*writes.add(k);
-            if is_guarded(w) {
-                let head = u16::from_le_bytes([w.bytes[0], w.bytes[1]]);
-                (w.at as *mut u16).write_unaligned(head);
-            }
+        if !sys::protect(copy as usize, bytes, sys::PROT_RX)
+            || !sys::move_over(copy as usize, bytes, start as usize)
+        {
+            sys::unmap(copy as usize, bytes);
+            return false;
         }
-        sys::sync_core(false);
+        true
     }
 }
 

@@ -179,7 +179,6 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
         let hot = hot_of(gs);
         let (parent, parent_pid) = ((*hot).stream, (*hot).pid);
         (*p).pid = pid;
-        (*p).membarrier = 0;
         (*(*p).fork_page).mark = 1;
         (*(*p).fork_page).lock.store(0, Ordering::Relaxed);
         let mut other = (*p).blocks;

@@ -8,7 +8,7 @@ use sptrace_trace::Summary;
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 16] = [
+const HOLES: [(usize, &str); 17] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -25,6 +25,7 @@ const HOLES: [(usize, &str); 16] = [
     (hole::FORK_SHARED, "forked processes not followed further"),
     (hole::TOO_DEEP, "frames nested too deep"),
     (hole::OTHER_STACK, "changes to another stack"),
+    (hole::SANDBOX, "processes not recorded further, in a sandbox"),
 ];
 
 /// What was seen and what was not.

@@ -8,6 +8,12 @@ fn main() {
     let plan = sptrace_patch::build_plan(&object, &analysis);
     let Some(reader) = PlanReader::new(&plan) else { return };
     println!("{:?}", reader.header());
+    for f in &analysis.functions {
+        let at = reader.function_flags(f.entry.0);
+        if at & sptrace_wire::plan::FN_RESOLVER != 0 {
+            println!("resolver {:x?} {:x?}", f, analysis.sites_of(f));
+        }
+    }
     for s in reader.specials() {
         println!("{s:x?}");
     }

@@ -98,6 +98,17 @@ impl<'a> PlanReader<'a> {
         })
     }
 
+    /// Flags of the function that begins at `svma`; 0 if there is none.
+    pub fn function_flags(&self, svma: u64) -> u8 {
+        let h = self.header();
+        let want = svma.wrapping_sub(h.base_svma) as u32;
+        let at = |i: u32| (h.functions_offset + i * 16) as usize;
+        (0..h.functions)
+            .find(|i| self.u32(at(*i)) == Some(want))
+            .and_then(|i| self.bytes.get(at(i) + 15).copied())
+            .unwrap_or(0)
+    }
+
     /// The special functions.
     pub fn specials(&self) -> Vec<PlanSpecial> {
         let h = self.header();

@@ -40,6 +40,9 @@ pub fn kind(name: &str) -> Option<u32> {
         n if WALKS.contains(&n) => Some(SPECIAL_UNWIND),
         "execve" => Some(SPECIAL_EXEC),
         "dlclose" => Some(SPECIAL_UNLOAD),
+        "prctl" => Some(SPECIAL_PRCTL),
+        "syscall" => Some(SPECIAL_SYSCALL),
+        "seccomp_load" => Some(SPECIAL_SANDBOX),
         "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
         _ => None,
     }

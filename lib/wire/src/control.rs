@@ -128,6 +128,8 @@ pub mod hole {
     pub const TOO_DEEP: usize = 14;
     /// The program left a known stack (coroutine): nesting is a guess there.
     pub const OTHER_STACK: usize = 15;
+    /// Processes whose recording ended when they entered a seccomp sandbox or forbade rdtsc.
+    pub const SANDBOX: usize = 16;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

@@ -173,6 +173,12 @@ pub const SPECIAL_EXEC: u32 = 3;
 pub const SPECIAL_UNLOAD: u32 = 4;
 /// [`PlanSpecial::kind`]: sigaction: the handler in its argument is a function to follow.
 pub const SPECIAL_SIGACTION: u32 = 5;
+/// [`PlanSpecial::kind`]: prctl(2).
+pub const SPECIAL_PRCTL: u32 = 6;
+/// [`PlanSpecial::kind`]: syscall(2), the libc function.
+pub const SPECIAL_SYSCALL: u32 = 7;
+/// [`PlanSpecial::kind`]: seccomp_load(3) of libseccomp and the like: a filter is about to be set.
+pub const SPECIAL_SANDBOX: u32 = 8;
 
 /// Start of a template; `original` bytes, `code` bytes and fixups follow without padding.
 #[repr(C)]
