@@ -135,8 +135,10 @@ impl Discovery {
     /// Constants in the regions that have open tables, by a linear sweep: where one table ends the
     /// next may begin whose code only the first leads to. Nothing else is taken from the sweep.
     fn swept_constants(&self, object: &Object<'_>, pending: &[PendingTable]) -> Vec<u64> {
-        let mut indexes: Vec<usize> =
-            pending.iter().filter_map(|p| region_at(&self.regions, p.jump)).collect();
+        let mut indexes: Vec<usize> = pending
+            .iter()
+            .filter_map(|p| region_at(&self.regions, p.jump))
+            .collect();
         sort_unique(&mut indexes);
         let swept = map_chunks(&indexes, REGIONS_PER_CHUNK, |chunk| {
             let mut constants = Vec::new();
@@ -297,7 +299,9 @@ impl Discovery {
         let limit = data_constants.get(next).map_or(MOST_OPEN_ENTRIES, |next| {
             ((next - table.base) / table.entry_bytes()).min(MOST_OPEN_ENTRIES)
         });
-        let Some(own) = region_at(&self.regions, jump) else { return Vec::new() };
+        let Some(own) = region_at(&self.regions, jump) else {
+            return Vec::new();
+        };
         let own_end = self.regions[own].end;
         let is_sensible = |target: u64| {
             region_at(&self.regions, target).is_some_and(|index| {

@@ -395,7 +395,10 @@ impl Walk<'_, '_, '_> {
             .collect::<Option<_>>()?;
         // clang points the cases that it holds for unreachable at the function's end.
         targets.retain(|target| *target != self.region.end || self.is_part(*target));
-        targets.iter().any(|target| self.contains(*target)).then_some(targets)
+        targets
+            .iter()
+            .any(|target| self.contains(*target))
+            .then_some(targets)
     }
 
     fn is_sensible_target(&self, target: u64) -> bool {
@@ -437,7 +440,9 @@ impl Walk<'_, '_, '_> {
     fn settle(&mut self, query: &TableQuery, bases: &[u64]) {
         if bases.is_empty() && query.may_be_pointer {
             self.seen.leaves_indirectly = true;
-            self.found.indirect_jumps.push((query.jump, IndirectJump::Pointer));
+            self.found
+                .indirect_jumps
+                .push((query.jump, IndirectJump::Pointer));
             return;
         }
         if bases.is_empty() || bases.len() > tables::MOST_CANDIDATES {
@@ -450,6 +455,9 @@ impl Walk<'_, '_, '_> {
             form: query.form,
         };
         let tables = bases.iter().map(table).collect();
-        self.found.pending.push(PendingTable { jump: query.jump, tables });
+        self.found.pending.push(PendingTable {
+            jump: query.jump,
+            tables,
+        });
     }
 }

@@ -4,7 +4,10 @@
 //! base; jmp x`) and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The number of entries
 //! is taken from the comparison that guards the index when the path shows one.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind,
+    Register,
+};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, ObjectKind};
 
@@ -79,7 +82,11 @@ impl TableQuery {
     /// The table, if its place is known.
     pub fn table(&self) -> Option<Table> {
         let base = self.base?;
-        Some(Table { base, origin: self.origin.unwrap_or(base), form: self.form })
+        Some(Table {
+            base,
+            origin: self.origin.unwrap_or(base),
+            form: self.form,
+        })
     }
 }
 
@@ -100,7 +107,9 @@ pub(crate) fn may_hold_table(object: &Object<'_>, svma: u64) -> bool {
 /// Constants that point at aligned data, with the registers they are loaded into, by a linear sweep
 /// of a region: good to know where tables may begin, not to know what is code.
 pub(crate) fn data_constants_in(object: &Object<'_>, start: u64, end: u64) -> Vec<(Register, u64)> {
-    let Some(code) = object.code_from(Svma(start)) else { return Vec::new() };
+    let Some(code) = object.code_from(Svma(start)) else {
+        return Vec::new();
+    };
     let code = &code[..code.len().min((end - start) as usize)];
     Decoder::with_ip(64, code, start, DecoderOptions::NONE)
         .into_iter()
@@ -231,7 +240,9 @@ impl Path {
     fn sum_shape(&self, a: Register, b: Register, at: usize) -> JumpShape {
         let (a, b) = (a.full_register(), b.full_register());
         for (entry, added) in [(a, b), (b, a)] {
-            let Definition::At(index) = self.definition(entry, at) else { continue };
+            let Definition::At(index) = self.definition(entry, at) else {
+                continue;
+            };
             let load = &self.newest_first[index];
             let is_entry = load.mnemonic() == Mnemonic::Movsxd
                 && load.op1_kind() == OpKind::Memory
@@ -313,7 +324,7 @@ impl Path {
     /// nothing: compilers leave out the entries that they hold for impossible.
     fn entries(&self, index_register: Register, at: usize) -> Option<u64> {
         let mut wanted = Operand::Register(index_register);
-                let mut guards: Vec<(Mnemonic, bool)> = Vec::new();
+        let mut guards: Vec<(Mnemonic, bool)> = Vec::new();
         for at in at + 1..self.newest_first.len() {
             let instruction = &self.newest_first[at];
             if instruction.flow_control() == FlowControl::ConditionalBranch {
@@ -342,7 +353,6 @@ impl Path {
                 continue;
             }
             match instruction.mnemonic() {
-                
                 Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd => {}
                 _ => return None,
             }
