@@ -17,7 +17,7 @@ use crate::parallel::map_chunks;
 use crate::regions::{
     Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
 };
-use crate::tables::Table;
+use crate::tables::{Table, TableForm, data_constants_in};
 
 /// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
 const MOST_ROUNDS: usize = 64;
@@ -68,6 +68,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     for _ in 0..MOST_ROUNDS {
         let mut new = d.follow_all(object, &work, &stated_roots);
         data_constants.append(&mut new.data_constants);
+        data_constants.append(&mut d.swept_constants(object, &new.pending));
         sort_unique(&mut data_constants);
         work = d.absorb(object, &map, new, &data_constants);
         if work.is_empty() {
@@ -129,6 +130,26 @@ impl Discovery {
             all.seen.append(&mut found.seen);
         }
         all
+    }
+
+    /// Constants in the regions that have open tables, by a linear sweep: where one table ends the
+    /// next may begin whose code only the first leads to. Nothing else is taken from the sweep.
+    fn swept_constants(&self, object: &Object<'_>, pending: &[PendingTable]) -> Vec<u64> {
+        let mut indexes: Vec<usize> = pending
+            .iter()
+            .filter_map(|p| region_at(&self.regions, p.jump))
+            .collect();
+        sort_unique(&mut indexes);
+        let swept = map_chunks(&indexes, REGIONS_PER_CHUNK, |chunk| {
+            let mut constants = Vec::new();
+            for index in chunk {
+                let region = &self.regions[*index];
+                let found = data_constants_in(object, region.start, region.end);
+                constants.extend(found.into_iter().map(|(_, constant)| constant));
+            }
+            constants
+        });
+        swept.into_iter().flatten().collect()
     }
 
     /// Takes in what a round found; gives the work of the next.
@@ -281,16 +302,21 @@ impl Discovery {
         let Some(own) = region_at(&self.regions, jump) else {
             return Vec::new();
         };
+        let own_end = self.regions[own].end;
+        let is_sensible = |target: u64| {
+            region_at(&self.regions, target).is_some_and(|index| {
+                let region = &self.regions[index];
+                // A word that holds the very address of an instruction is no accident.
+                let is_label = table.form == TableForm::Addresses64 && region.start != target;
+                let is_part = region.fde_start.is_some() && !region.entry_like;
+                let is_whole = !self.is_inside_instruction(object, region, target);
+                (index == own || is_part || is_label) && is_whole
+            })
+        };
         let mut targets: Vec<u64> = (0..limit)
             .map_while(|index| table.target(object, index))
-            .take_while(|target| {
-                region_at(&self.regions, *target).is_some_and(|index| {
-                    let region = &self.regions[index];
-                    let is_part = region.fde_start.is_some() && !region.entry_like;
-                    (index == own || is_part)
-                        && !self.is_inside_instruction(object, region, *target)
-                })
-            })
+            .take_while(|target| *target == own_end || is_sensible(*target))
+            .filter(|target| is_sensible(*target))
             .collect();
         sort_unique(&mut targets);
         targets

@@ -12,8 +12,8 @@ use sptrace_image::{Object, ObjectKind};
 
 use crate::bits::CodeBits;
 use crate::history::History;
-use crate::regions::{Region, Seen};
-use crate::tables::{self, JumpShape, TableQuery};
+use crate::regions::{Region, Seen, region_at, region_starting_at};
+use crate::tables::{self, JumpShape, Table, TableQuery};
 
 /// How control passes from one region to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub(crate) enum IndirectJump {
 #[derive(Debug, Clone)]
 pub(crate) struct PendingTable {
     pub jump: u64,
-    pub tables: Vec<tables::Table>,
+    pub tables: Vec<Table>,
 }
 
 /// What a thread gathers while it follows regions.
@@ -112,7 +112,6 @@ pub(crate) fn follow(
         decoder: Decoder::with_ip(64, range.bytes, range.start.0, DecoderOptions::NONE),
         range_start: range.start.0,
         stack: Vec::new(),
-        bases: Vec::new(),
         queries: Vec::new(),
         table_budget: TABLE_BUDGET + (region.end - region.start) as usize,
         seen: Seen::default(),
@@ -138,8 +137,6 @@ struct Walk<'a, 'c, 'data> {
     decoder: Decoder<'data>,
     range_start: u64,
     stack: Vec<(u64, History)>,
-    /// `lea register, [rip+data]` seen so far: candidates for a table's base.
-    bases: Vec<(Register, u64)>,
     /// Indirect jumps whose table base was not on their path.
     queries: Vec<TableQuery>,
     table_budget: usize,
@@ -282,7 +279,7 @@ impl Walk<'_, '_, '_> {
             Mnemonic::Lea => {
                 if instruction.is_ip_rel_memory_operand() {
                     let constant = instruction.ip_rel_memory_address();
-                    self.note_constant(constant, instruction.op0_register());
+                    self.note_constant(constant);
                 } else if instruction.op0_register() == Register::RSP {
                     frame.lowers_rsp = true;
                 } else {
@@ -329,12 +326,12 @@ impl Walk<'_, '_, '_> {
                 kind,
                 OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64
             ) {
-                self.note_constant(instruction.immediate(operand), instruction.op0_register());
+                self.note_constant(instruction.immediate(operand));
             }
         }
     }
 
-    fn note_constant(&mut self, constant: u64, register: Register) {
+    fn note_constant(&mut self, constant: u64) {
         let object = self.context.object;
         if self.contains(constant) {
             self.lead(constant);
@@ -343,7 +340,6 @@ impl Walk<'_, '_, '_> {
             self.found.code_constants.push(constant);
         } else if constant.is_multiple_of(4) && tables::may_hold_table(object, constant) {
             self.found.data_constants.push(constant);
-            self.bases.push((register.full_register(), constant));
         }
     }
 
@@ -388,32 +384,48 @@ impl Walk<'_, '_, '_> {
 
     /// The targets of a table whose place and length the path tells, if every one is sensible.
     fn resolve_bounded(&mut self, query: &TableQuery) -> Option<Vec<u64>> {
-        let (base, entries) = (query.base?, query.entries? as usize);
-        if entries > self.table_budget || entries == 0 {
+        let (table, entries) = (query.table()?, query.entries?);
+        if entries as usize > self.table_budget {
             return None;
         }
-        self.table_budget -= entries;
-        let table = tables::Table {
-            base,
-            form: query.form,
-        };
-        (0..entries as u64)
+        self.table_budget -= entries as usize;
+        let mut targets: Vec<u64> = (0..entries)
             .map(|index| table.target(self.context.object, index))
             .map(|target| target.filter(|t| self.is_sensible_target(*t)))
-            .collect()
+            .collect::<Option<_>>()?;
+        // clang points the cases that it holds for unreachable at the function's end.
+        targets.retain(|target| *target != self.region.end || self.is_part(*target));
+        targets
+            .iter()
+            .any(|target| self.contains(*target))
+            .then_some(targets)
     }
 
     fn is_sensible_target(&self, target: u64) -> bool {
-        self.contains(target) || tables::is_foreign_target(self.context.regions, target)
+        (self.region.start..=self.region.end).contains(&target)
+            || region_at(self.context.regions, target).is_some()
+    }
+
+    fn is_part(&self, target: u64) -> bool {
+        region_starting_at(self.context.regions, target)
+            .is_some_and(|index| !self.context.regions[index].entry_like)
     }
 
     /// Jumps whose base register was loaded elsewhere in the region wait with all candidates.
     fn resolve_late(&mut self) {
-        for query in std::mem::take(&mut self.queries) {
-            let mut bases: Vec<u64> = match query.base {
-                Some(base) => vec![base],
-                None => self
-                    .bases
+        let queries = std::mem::take(&mut self.queries);
+        let is_part = self.region.fde_start.is_some() && !self.region.entry_like;
+        let mut swept = None;
+        for query in queries {
+            let mut bases: Vec<u64> = match query.table() {
+                Some(table) => vec![table.base],
+                // The function that a part belongs to may have loaded another table's base.
+                None if is_part || query.base_register == Register::None => Vec::new(),
+                None => swept
+                    .get_or_insert_with(|| {
+                        let (start, end) = (self.region.start, self.region.end);
+                        tables::data_constants_in(self.context.object, start, end)
+                    })
                     .iter()
                     .filter(|(register, _)| *register == query.base_register)
                     .map(|(_, base)| *base)
@@ -421,25 +433,31 @@ impl Walk<'_, '_, '_> {
             };
             bases.sort_unstable();
             bases.dedup();
-            bases.truncate(tables::MOST_CANDIDATES);
-            let form = query.form;
-            if bases.is_empty() && query.may_be_pointer {
-                self.seen.leaves_indirectly = true;
-                self.found
-                    .indirect_jumps
-                    .push((query.jump, IndirectJump::Pointer));
-            } else if bases.is_empty() {
-                self.unresolved(query.jump);
-            } else {
-                let tables = bases
-                    .into_iter()
-                    .map(|base| tables::Table { base, form })
-                    .collect();
-                self.found.pending.push(PendingTable {
-                    jump: query.jump,
-                    tables,
-                });
-            }
+            self.settle(&query, &bases);
         }
+    }
+
+    fn settle(&mut self, query: &TableQuery, bases: &[u64]) {
+        if bases.is_empty() && query.may_be_pointer {
+            self.seen.leaves_indirectly = true;
+            self.found
+                .indirect_jumps
+                .push((query.jump, IndirectJump::Pointer));
+            return;
+        }
+        if bases.is_empty() || bases.len() > tables::MOST_CANDIDATES {
+            self.unresolved(query.jump);
+            return;
+        }
+        let table = |base: &u64| Table {
+            base: *base,
+            origin: query.origin.unwrap_or(*base),
+            form: query.form,
+        };
+        let tables = bases.iter().map(table).collect();
+        self.found.pending.push(PendingTable {
+            jump: query.jump,
+            tables,
+        });
     }
 }

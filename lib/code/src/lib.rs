@@ -3,13 +3,16 @@
 //! [`analyze`] follows control flow from everything that is certainly code (see `discover`) and
 //! gives an [`Analysis`]. A site is listed only when control was seen to reach it, never by a
 //! linear sweep. Whether and how a site is patched is decided elsewhere.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod analyze;
 mod bits;
+mod cache;
 mod classify;
 mod discover;
+mod error;
 mod follow;
+mod hash;
 mod history;
 mod model;
 mod names;
@@ -20,5 +23,7 @@ mod sites;
 mod tables;
 
 pub use analyze::analyze;
+pub use cache::{Cached, FunctionRecord, NameRecord, SiteRecord, StubRecord, load_or_build};
+pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
 pub use names::{Name, name_of, names, unnamed};

@@ -4,15 +4,17 @@
 //! base; jmp x`) and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The number of entries
 //! is taken from the comparison that guards the index when the path shows one.
 
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind,
+    Register,
+};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, ObjectKind};
 
 use crate::history::History;
-use crate::regions::{Region, region_at};
 
 /// How many candidate tables one jump may have before it is given up.
-pub(crate) const MOST_CANDIDATES: usize = 8;
+pub(crate) const MOST_CANDIDATES: usize = 64;
 /// Entries of the largest table that is believed.
 const MOST_ENTRIES: u64 = 65536;
 /// Larger displacements from a register are no structure offsets but addresses of tables.
@@ -26,7 +28,10 @@ pub(crate) enum TableForm {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table {
+    /// First entry.
     pub base: u64,
+    /// What 32-bit entries are offsets from: nearly always the base itself.
+    pub origin: u64,
     pub form: TableForm,
 }
 
@@ -64,11 +69,25 @@ pub(crate) struct TableQuery {
     pub jump: u64,
     pub form: TableForm,
     pub base: Option<u64>,
+    /// What is added to an entry, when that is another constant than the base.
+    pub origin: Option<u64>,
     /// Holds the base, if that was loaded before the path; else `None`.
     pub base_register: Register,
     pub entries: Option<u64>,
     /// Without a table it may as well be a call through an array of pointers.
     pub may_be_pointer: bool,
+}
+
+impl TableQuery {
+    /// The table, if its place is known.
+    pub fn table(&self) -> Option<Table> {
+        let base = self.base?;
+        Some(Table {
+            base,
+            origin: self.origin.unwrap_or(base),
+            form: self.form,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -85,10 +104,19 @@ pub(crate) fn may_hold_table(object: &Object<'_>, svma: u64) -> bool {
     object.space.segment_at(Svma(svma)).is_some() && object.code_range_at(Svma(svma)).is_none()
 }
 
-/// A place in another region that is no function's entry: what a table may point at.
-pub(crate) fn is_foreign_target(regions: &[Region], target: u64) -> bool {
-    region_at(regions, target)
-        .is_some_and(|index| regions[index].start != target || !regions[index].entry_like)
+/// Constants that point at aligned data, with the registers they are loaded into, by a linear sweep
+/// of a region: good to know where tables may begin, not to know what is code.
+pub(crate) fn data_constants_in(object: &Object<'_>, start: u64, end: u64) -> Vec<(Register, u64)> {
+    let Some(code) = object.code_from(Svma(start)) else {
+        return Vec::new();
+    };
+    let code = &code[..code.len().min((end - start) as usize)];
+    Decoder::with_ip(64, code, start, DecoderOptions::NONE)
+        .into_iter()
+        .filter(|i| i.mnemonic() == Mnemonic::Lea && i.is_ip_rel_memory_operand())
+        .map(|i| (i.op0_register().full_register(), i.ip_rel_memory_address()))
+        .filter(|(_, constant)| constant.is_multiple_of(4) && may_hold_table(object, *constant))
+        .collect()
 }
 
 /// What kind of indirect jump ends the path `history` (the jump being its newest instruction).
@@ -161,6 +189,7 @@ impl Path {
             jump: self.jump(),
             form: TableForm::Addresses64,
             base: table,
+            origin: None,
             base_register,
             entries: self.entries(index.full_register(), at),
             may_be_pointer: base != Register::None,
@@ -182,9 +211,20 @@ impl Path {
                     at = index;
                 }
                 (Mnemonic::Mov, OpKind::Memory) => return self.memory_shape(instruction, index),
-                (Mnemonic::Add, OpKind::Register) => return self.sum_shape(instruction, index),
+                (Mnemonic::Add, OpKind::Register) => {
+                    let (a, b) = (instruction.op0_register(), instruction.op1_register());
+                    return self.sum_shape(a, b, index);
+                }
                 (Mnemonic::Lea, _) if instruction.is_ip_rel_memory_operand() => {
                     return JumpShape::Pointer;
+                }
+                (Mnemonic::Lea, _)
+                    if instruction.memory_index_scale() == 1
+                        && instruction.memory_index() != Register::None
+                        && instruction.memory_displacement64() == 0 =>
+                {
+                    let (a, b) = (instruction.memory_base(), instruction.memory_index());
+                    return self.sum_shape(a, b, index);
                 }
                 // glibc keeps pointers mangled by xor and rotate.
                 (Mnemonic::Mov | Mnemonic::Pop | Mnemonic::Xor | Mnemonic::Ror, _) => {
@@ -196,36 +236,59 @@ impl Path {
         }
     }
 
-    /// `add a, b`: one is the entry, loaded by movsxd, the other the base.
-    fn sum_shape(&self, add: &Instruction, at: usize) -> JumpShape {
-        let (a, b) = (
-            add.op0_register().full_register(),
-            add.op1_register().full_register(),
-        );
-        for (entry, base) in [(a, b), (b, a)] {
+    /// `add a, b` or `lea x, [a+b]`: one is the entry, loaded by movsxd, the other the base.
+    fn sum_shape(&self, a: Register, b: Register, at: usize) -> JumpShape {
+        let (a, b) = (a.full_register(), b.full_register());
+        for (entry, added) in [(a, b), (b, a)] {
             let Definition::At(index) = self.definition(entry, at) else {
                 continue;
             };
             let load = &self.newest_first[index];
             let is_entry = load.mnemonic() == Mnemonic::Movsxd
                 && load.op1_kind() == OpKind::Memory
-                && load.memory_index_scale() == 4
-                && load.memory_displacement64() == 0
                 && load.memory_index() != Register::None;
-            if !is_entry {
+            if !is_entry || load.memory_index_scale() != 4 {
                 continue;
             }
-            let (table, base_register) = self.base(base, at);
+            let Some((base, origin, base_register)) = self.base_and_origin(load, index, added, at)
+            else {
+                continue;
+            };
             return JumpShape::Table(TableQuery {
                 jump: self.jump(),
                 form: TableForm::Offsets32,
-                base: table,
+                base,
+                origin,
                 base_register,
                 entries: self.entries(load.memory_index().full_register(), index),
                 may_be_pointer: false,
             });
         }
         JumpShape::Computed
+    }
+
+    /// Base, origin if another, and the base's register if it was loaded before the path.
+    fn base_and_origin(
+        &self,
+        load: &Instruction,
+        load_at: usize,
+        added: Register,
+        at: usize,
+    ) -> Option<(Option<u64>, Option<u64>, Register)> {
+        let (origin, added) = self.base(added, at);
+        let displacement = load.memory_displacement64();
+        if load.memory_base() == Register::None {
+            return Some((Some(displacement), Some(origin?), Register::None));
+        }
+        let (base, base_register) = self.base(load.memory_base(), load_at);
+        match (base, origin) {
+            _ if displacement != 0 => None,
+            (Some(base), Some(origin)) => Some((Some(base), Some(origin), Register::None)),
+            (None, None) if added == base_register && added != Register::None => {
+                Some((None, None, added))
+            }
+            _ => None,
+        }
     }
 
     /// The constant in a base register, or the register itself when it was loaded before the path.
@@ -257,10 +320,10 @@ impl Path {
         }
     }
 
-    /// How many values the index may have, from the comparison or mask that guards it.
+    /// How many values the index may have, from the comparison that guards it. Its width, or a mask, says
+    /// nothing: compilers leave out the entries that they hold for impossible.
     fn entries(&self, index_register: Register, at: usize) -> Option<u64> {
         let mut wanted = Operand::Register(index_register);
-        let mut by_width = None;
         let mut guards: Vec<(Mnemonic, bool)> = Vec::new();
         for at in at + 1..self.newest_first.len() {
             let instruction = &self.newest_first[at];
@@ -270,7 +333,7 @@ impl Path {
                 continue;
             }
             if is_call(instruction) {
-                return by_width;
+                return None;
             }
             if instruction.mnemonic() == Mnemonic::Cmp && wanted.is_compared_by(instruction) {
                 let entries = guards
@@ -289,24 +352,17 @@ impl Path {
             if !writes(instruction, register) {
                 continue;
             }
-            let source_bytes = match instruction.op1_kind() {
-                OpKind::Register => instruction.op1_register().size(),
-                OpKind::Memory => instruction.memory_size().size(),
-                _ => 0,
-            };
             match instruction.mnemonic() {
-                Mnemonic::And => return mask_entries(instruction).or(by_width),
-                Mnemonic::Movzx if source_bytes == 1 => by_width = Some(256),
                 Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd => {}
-                _ => return by_width,
+                _ => return None,
             }
             wanted = match instruction.op1_kind() {
                 OpKind::Register => Operand::Register(instruction.op1_register().full_register()),
                 OpKind::Memory => Operand::memory(instruction),
-                _ => return by_width,
+                _ => return None,
             };
         }
-        by_width
+        None
     }
 }
 
@@ -354,12 +410,6 @@ fn limit(guard: Mnemonic, taken: bool, cmp: &Instruction) -> Option<u64> {
         (Mnemonic::Jae, false) | (Mnemonic::Jb, true) => immediate,
         _ => return None,
     };
-    (1..=MOST_ENTRIES).contains(&entries).then_some(entries)
-}
-
-fn mask_entries(and: &Instruction) -> Option<u64> {
-    let is_immediate = !matches!(and.op1_kind(), OpKind::Register | OpKind::Memory);
-    let entries = is_immediate.then(|| and.immediate(1))?.checked_add(1)?;
     (1..=MOST_ENTRIES).contains(&entries).then_some(entries)
 }
 
