@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::uncached::{self as cache, Cached};
+use sptrace_code::{self as cache, Cached};
 use sptrace_patch::build_plan;
 use sptrace_tracee::arena::{Arena, futex_wake};
 use sptrace_tracee::maps::{self, Mapping};

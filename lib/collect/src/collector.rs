@@ -83,14 +83,14 @@ impl<W: Write> Collector<W> {
         &mut self,
         file: (String, u64),
         path: &str,
-        cached: std::sync::Arc<crate::uncached::Cached>,
+        cached: std::sync::Arc<sptrace_code::Cached>,
         plan_offset: u64,
     ) -> Option<usize> {
         let id = self
             .writer
             .module(&TraceModule {
                 path: path.to_owned(),
-                build_id: cached.build_id().to_vec(),
+                build_id: cached.module_hash().to_be_bytes().to_vec(),
                 svma: Svma(0)..Svma(0),
             })
             .ok()?;

@@ -15,6 +15,5 @@ pub mod outcome;
 pub mod placement;
 pub mod process;
 pub mod session;
-pub mod uncached;
 
 pub use session::{Options, Session};

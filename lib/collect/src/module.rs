@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sptrace_addr::Svma;
-use crate::uncached::Cached;
+use sptrace_code::Cached;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
 use sptrace_wire::plan::*;
@@ -110,7 +110,7 @@ impl Module {
         if let Some(id) = self.functions.get(&svma) {
             return *id;
         }
-        let (size_bytes, symbol) = self.cached.name_at(Svma(svma)).unwrap_or_default();
+        let (size_bytes, symbol) = self.cached.named_at(Svma(svma)).unwrap_or_default();
         let function =
             Function { module: self.id, svma: Svma(svma), size_bytes, symbol: symbol.to_owned() };
         let id = writer.function(&function).unwrap_or(FunctionId(0));

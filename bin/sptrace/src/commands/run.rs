@@ -54,9 +54,6 @@ pub struct RunArgs {
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
     #[arg(short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
-    /// Analyse anew, use and write no cache
-    #[arg(long)]
-    no_cache: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -135,7 +132,7 @@ fn record(
         loader: args.loader,
         depth_limit: args.depth.unwrap_or(0),
         max_bytes: args.max_size.unwrap_or(0),
-        cache_dir: if args.no_cache { None } else { cache_dir() },
+        cache_dir: cache_dir(),
         modules: args.module,
         sigpipe,
     };

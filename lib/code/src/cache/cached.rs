@@ -212,6 +212,13 @@ impl Cached {
         std::str::from_utf8(self.part(5).get(start..end as usize)?).ok()
     }
 
+    /// Size and symbol of what begins at `svma`, if it has one.
+    pub fn named_at(&self, svma: Svma) -> Option<(u64, &str)> {
+        let offset = self.offset(svma)?;
+        let index = self.names().binary_search_by_key(&offset, |n| n.address).ok()?;
+        Some((u64::from(self.names().get(index)?.size_bytes), self.name(index)?))
+    }
+
     /// The name of what begins at `svma`: its own, or `sub_<hex svma>`.
     pub fn name_of(&self, svma: Svma) -> String {
         self.offset(svma)
