@@ -33,6 +33,29 @@ struct StreamState {
     inherited: Option<u64>,
 }
 
+/// A target of a call through a pointer and what it was.
+#[derive(Clone, Copy, Default)]
+struct Recent {
+    target: u64,
+    pid: u32,
+    callee: Target,
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    Function(FunctionId),
+    /// A PLT stub: module and svma.
+    Stub(usize, u64),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Function(FunctionId(0))
+    }
+}
+
+const RECENT: usize = 4096;
+
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
     writer: TraceWriter<W>,
@@ -41,6 +64,8 @@ pub struct Collector<W: Write> {
     by_file: HashMap<(String, u64), usize>,
     processes: HashMap<u32, Process>,
     streams: Vec<Option<StreamState>>,
+    /// Last targets of calls through pointers, by a hash of the address.
+    recent: Box<[Recent; RECENT]>,
     unknown_module: Option<ModuleId>,
     unknown: HashMap<u64, FunctionId>,
     /// Events written.
@@ -60,6 +85,7 @@ impl<W: Write> Collector<W> {
             by_file: HashMap::new(),
             processes: HashMap::new(),
             streams: (0..STREAMS).map(|_| None).collect(),
+            recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
             unknown: HashMap::new(),
             events: 0,
@@ -114,6 +140,7 @@ impl<W: Write> Collector<W> {
         bias: u64,
         area: (u64, u64),
     ) {
+        self.recent.fill(Recent::default());
         let p = self.process(pid);
         p.loaded.push(Loaded { module, start: text.0, end: text.1, bias });
         p.areas.push(Area { start: area.0, bytes: area.1, module });
@@ -203,6 +230,7 @@ impl<W: Write> Collector<W> {
         if !self.streams.iter().flatten().any(|other| other.pid == pid) {
             // The number may be given to another process.
             self.processes.remove(&pid);
+            self.recent.fill(Recent::default());
         }
     }
 
@@ -210,6 +238,7 @@ impl<W: Write> Collector<W> {
     pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
         let execs = self.process(pid).execs + 1;
         self.end_dead_streams(arena, &|p, _| p != pid);
+        self.recent.fill(Recent::default());
         self.processes.insert(pid, Process { execs, ..Process::default() });
         self.note(&Note::Exec { pid, tsc: crate::clock::tsc(), path: path.to_owned() });
     }
@@ -345,14 +374,17 @@ impl<W: Write> Collector<W> {
                 let callee = if place.kind & PLACE_INDIRECT != 0 {
                     let target = words.get(at).map_or(0, |w| w.load(Ordering::Relaxed));
                     at += 1;
-                    if place.kind & PLACE_TAIL == 0
-                        && let Some(lazy) = self.lazy_target(state.pid, target)
-                    {
-                        Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
-                        state.lazy = Some((tsc, lazy.0, lazy.1));
-                        continue;
+                    match self.resolve(state.pid, target) {
+                        Target::Function(callee) => callee,
+                        Target::Stub(module, svma) if place.kind & PLACE_TAIL == 0 => {
+                            Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+                            state.lazy = Some((tsc, module, svma));
+                            continue;
+                        }
+                        Target::Stub(module, svma) => {
+                            self.modules[module].function(svma, &mut self.writer)
+                        }
                     }
-                    self.callee_at(state.pid, target)
                 } else if place.callee != 0 {
                     FunctionId(place.callee - 1)
                 } else {
@@ -400,6 +432,22 @@ impl<W: Write> Collector<W> {
             (None, None) => return,
         };
         state.encoder.enter(tsc, callee);
+    }
+
+    /// What lies at the target of a call through a pointer.
+    #[inline]
+    fn resolve(&mut self, pid: u32, target: u64) -> Target {
+        let slot = (target ^ target >> 12) as usize % RECENT;
+        let recent = self.recent[slot];
+        if recent.target == target && recent.pid == pid {
+            return recent.callee;
+        }
+        let callee = match self.lazy_target(pid, target) {
+            Some((module, svma)) => Target::Stub(module, svma),
+            None => Target::Function(self.callee_at(pid, target)),
+        };
+        self.recent[slot] = Recent { target, pid, callee };
+        callee
     }
 
     /// (module, svma) if `target` is a PLT stub of its module.

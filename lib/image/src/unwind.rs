@@ -92,6 +92,33 @@ impl<'data> Unwind<'data> {
         (svma < fde.end).then_some(fde)
     }
 
+    /// Functions whose frame saves rax and rdx (DWARF 0 and 1): those that use
+    /// `__builtin_eh_return` to land in a handler, that is the unwinder's entry points, whatever they
+    /// are called. Reads every FDE.
+    pub fn eh_return_functions(&self) -> Vec<Svma> {
+        let saves_both = |fde: &Fde| {
+            let fde = self
+                .section
+                .fde_from_offset(
+                    &self.bases,
+                    EhFrameOffset(fde.offset),
+                    EhFrame::cie_from_offset,
+                )
+                .ok()?;
+            let mut saved = [false; 2];
+            let mut instructions = fde.instructions(&self.section, &self.bases);
+            while let Ok(Some(instruction)) = instructions.next() {
+                if let CallFrameInstruction::Offset { register, .. } = instruction
+                    && let Some(s) = saved.get_mut(usize::from(register.0))
+                {
+                    *s = true;
+                }
+            }
+            (saved == [true; 2]).then_some(())
+        };
+        self.fdes.iter().filter(|f| saves_both(f).is_some()).map(|f| f.start).collect()
+    }
+
     /// Whether the canonical frame address at `svma` is rsp+8, as at a function's entry; `None` when
     /// no FDE says.
     pub fn is_entry_frame_at(&self, svma: Svma) -> Option<bool> {

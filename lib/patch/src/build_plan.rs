@@ -53,12 +53,17 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     // libgcc_s: everything in it is the unwinder or reached from it.
     let all_unwinder = object.symbols.iter().any(|s| s.name == "_Unwind_RaiseException")
         && object.entry.0 == 0;
+    let nameless: HashSet<u64> = if unwinder.is_empty() && object.needed.is_empty() {
+        object.unwind.eh_return_functions().iter().map(|s| s.0).collect()
+    } else {
+        HashSet::new()
+    };
     for f in &analysis.functions {
         let mut flags = 0;
         if b.reads_return.contains(&f.entry.0) {
             flags |= FN_RETURN_ADDRESS;
         }
-        if all_unwinder || unwinder.contains(&f.entry.0) {
+        if all_unwinder || unwinder.contains(&f.entry.0) || nameless.contains(&f.entry.0) {
             flags |= FN_MUTED;
         }
         if is_loader && b.is_resolver(f) {
@@ -241,18 +246,26 @@ impl PlanBuilder<'_> {
         best
     }
 
+    /// Special functions by name, and the entry points of an unwinder without names.
     fn add_specials(&mut self) {
-        let mut done = HashSet::new();
-        for symbol in &self.object.symbols {
-            let Some(kind) = special::kind(symbol.name) else { continue };
-            if !done.insert(symbol.svma.0) {
-                continue;
-            }
+        let mut found: Vec<(Svma, u32)> = self
+            .object
+            .symbols
+            .iter()
+            .filter_map(|s| Some((s.svma, special::kind(s.name)?)))
+            .collect();
+        if !found.iter().any(|f| f.1 == SPECIAL_UNWIND) && self.object.needed.is_empty() {
+            let nameless = self.object.unwind.eh_return_functions();
+            found.extend(nameless.into_iter().map(|svma| (svma, SPECIAL_UNWIND)));
+        }
+        found.sort_unstable();
+        found.dedup_by_key(|f| f.0);
+        for (entry, kind) in found {
             let end = self
                 .analysis
-                .function_at(symbol.svma)
-                .map_or(Svma(symbol.svma.0 + symbol.size_bytes), |i| self.analysis.functions[i].end);
-            let Some((start, covered)) = special::prologue(self.object, symbol.svma, end) else {
+                .function_at(entry)
+                .map_or(Svma(entry.0 + 4096), |i| self.analysis.functions[i].end);
+            let Some((start, covered)) = special::prologue(self.object, entry, end) else {
                 continue;
             };
             let mut t = Builder::new(self.base);
@@ -271,7 +284,7 @@ impl PlanBuilder<'_> {
             let bytes = t.finish(original);
             self.blob.extend(bytes);
             self.specials.push(PlanSpecial {
-                entry: self.offset(symbol.svma),
+                entry: self.offset(entry),
                 kind,
                 slot,
                 argument,
