@@ -30,6 +30,8 @@ pub(crate) struct Discovery {
     pub regions: Vec<Region>,
     pub reached: CodeBits,
     pub leaders: CodeBits,
+    /// Instructions of a linear sweep, in regions that have open tables.
+    swept: CodeBits,
     /// Sorted by target.
     pub edges: Vec<Edge>,
     /// Targets of calls, sorted.
@@ -50,6 +52,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         regions: stated_regions(object, &map),
         reached: map.bits(),
         leaders: map.bits(),
+        swept: map.bits(),
         edges: Vec::new(),
         calls: Vec::new(),
         code_constants: Vec::new(),
@@ -133,7 +136,8 @@ impl Discovery {
     }
 
     /// Constants in the regions that have open tables, by a linear sweep: where one table ends the
-    /// next may begin whose code only the first leads to. Nothing else is taken from the sweep.
+    /// next may begin whose code only the first leads to. Entries that point elsewhere than at an
+    /// instruction of the sweep end a table. Nothing else is taken from it.
     fn swept_constants(&self, object: &Object<'_>, pending: &[PendingTable]) -> Vec<u64> {
         let mut indexes: Vec<usize> = pending
             .iter()
@@ -144,7 +148,10 @@ impl Discovery {
             let mut constants = Vec::new();
             for index in chunk {
                 let region = &self.regions[*index];
-                let found = data_constants_in(object, region.start, region.end);
+                let sweep = |svma: u64| {
+                    self.swept.set(svma.wrapping_add(region.delta));
+                };
+                let found = data_constants_in(object, region.start, region.end, sweep);
                 constants.extend(found.into_iter().map(|(_, constant)| constant));
             }
             constants
@@ -280,12 +287,27 @@ impl Discovery {
                 kind: crate::follow::EdgeKind::Table,
             }));
         }
-        let verdict = if entries >= 2 {
-            IndirectJump::Table
-        } else {
-            IndirectJump::Unresolved
+        let verdict = match entries {
+            2.. => IndirectJump::Table,
+            _ if pending
+                .tables
+                .iter()
+                .any(|t| self.holds_functions(object, t)) =>
+            {
+                IndirectJump::Pointer
+            }
+            _ => IndirectJump::Unresolved,
         };
         new.indirect_jumps.push((pending.jump, verdict));
+    }
+
+    /// An array of pointers to functions, through which a tail call goes.
+    fn holds_functions(&self, object: &Object<'_>, table: &Table) -> bool {
+        table.form == TableForm::Addresses64
+            && table.target(object, 0).is_some_and(|target| {
+                self.region_starting_at(target)
+                    .is_some_and(|index| self.regions[index].entry_like)
+            })
     }
 
     fn open_targets(
@@ -310,7 +332,8 @@ impl Discovery {
                 let is_label = table.form == TableForm::Addresses64 && region.start != target;
                 let is_part = region.fde_start.is_some() && !region.entry_like;
                 let is_whole = !self.is_inside_instruction(object, region, target);
-                (index == own || is_part || is_label) && is_whole
+                let is_swept = self.swept.get(target.wrapping_add(region.delta));
+                ((index == own && is_swept) || is_part || is_label) && is_whole
             })
         };
         let mut targets: Vec<u64> = (0..limit)

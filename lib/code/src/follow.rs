@@ -424,7 +424,7 @@ impl Walk<'_, '_, '_> {
                 None => swept
                     .get_or_insert_with(|| {
                         let (start, end) = (self.region.start, self.region.end);
-                        tables::data_constants_in(self.context.object, start, end)
+                        tables::data_constants_in(self.context.object, start, end, |_| {})
                     })
                     .iter()
                     .filter(|(register, _)| *register == query.base_register)

@@ -48,7 +48,7 @@ impl Table {
         let slot = Svma(self.base.wrapping_add(index * self.entry_bytes()));
         match self.form {
             TableForm::Offsets32 => Some(
-                self.base
+                self.origin
                     .wrapping_add_signed(i64::from(object.space.read_i32(slot)?)),
             ),
             TableForm::Addresses64 if object.kind == ObjectKind::Relocatable => {
@@ -105,14 +105,21 @@ pub(crate) fn may_hold_table(object: &Object<'_>, svma: u64) -> bool {
 }
 
 /// Constants that point at aligned data, with the registers they are loaded into, by a linear sweep
-/// of a region: good to know where tables may begin, not to know what is code.
-pub(crate) fn data_constants_in(object: &Object<'_>, start: u64, end: u64) -> Vec<(Register, u64)> {
+/// of a region: good to know where tables may begin and which entries are absurd, not to know what
+/// is code. `at_instruction` is told where each instruction of the sweep begins.
+pub(crate) fn data_constants_in(
+    object: &Object<'_>,
+    start: u64,
+    end: u64,
+    mut at_instruction: impl FnMut(u64),
+) -> Vec<(Register, u64)> {
     let Some(code) = object.code_from(Svma(start)) else {
         return Vec::new();
     };
     let code = &code[..code.len().min((end - start) as usize)];
     Decoder::with_ip(64, code, start, DecoderOptions::NONE)
         .into_iter()
+        .inspect(|i| at_instruction(i.ip()))
         .filter(|i| i.mnemonic() == Mnemonic::Lea && i.is_ip_rel_memory_operand())
         .map(|i| (i.op0_register().full_register(), i.ip_rel_memory_address()))
         .filter(|(_, constant)| constant.is_multiple_of(4) && may_hold_table(object, *constant))
