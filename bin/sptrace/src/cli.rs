@@ -17,6 +17,8 @@ pub struct Cli {
 pub enum Command {
     /// Start a command under trace and write sptrace.data
     Run(commands::run::RunArgs),
+    /// Show what sptrace knows of a program or library: functions, call sites, refusals
+    Analyze(commands::analyze::AnalyzeArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks
     Report(commands::report::ReportArgs),
 }

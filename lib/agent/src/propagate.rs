@@ -211,15 +211,29 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
                 }
             },
         };
+        if s.flags & SITE_SPRINGBOARD != 0 {
+            let rel8 = blob(m, s.argument).map_or(0, |b| (*(b as *const Template)).springboard);
+            let spring = (at + 2).wrapping_add(rel8 as i64 as u64);
+            // Only over what is still padding: bytes of nop forms and int3.
+            let filling = |b: u8| {
+                matches!(b, 0x0f | 0x1f | 0x66 | 0x90 | 0xcc | 0x2e | 0x84 | 0x80 | 0x44 | 0x40 | 0)
+            };
+            if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
+                count_hole(hole::BYTES_DIFFER);
+                return;
+            }
+            count_patched(s.tactic);
+            batch.add(spring, 0xe9, jump_to, 0);
+            batch.add_short(at, rel8);
+            return;
+        }
         let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
             0 => 0xe9,
             SITE_KEEP_CALL => 0xe8,
             _ => *(at as *const u8),
         };
         let patched_at = at + if s.flags & SITE_KEEP_CALL != 0 { s.span as u64 - 5 } else { 0 };
-        if let Some(c) = control().patched.get(s.tactic as usize) {
-            c.fetch_add(1, Ordering::Relaxed);
-        }
+        count_patched(s.tactic);
         let nops = (patched_at - at) as u8;
         batch.add(patched_at, opcode, jump_to, nops);
     }
@@ -240,6 +254,12 @@ pub unsafe fn instrument_resolvers(m: *mut Module) {
     }
 }
 
+fn count_patched(tactic: u8) {
+    if let Some(c) = control().patched.get(tactic as usize) {
+        c.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn refuse(reason: usize) {
     if let Some(c) = control().refused.get(reason) {
         c.fetch_add(1, Ordering::Relaxed);
@@ -252,8 +272,9 @@ unsafe fn foreign_bytes(at: u64, jump_to: u64) {
     unsafe {
         let text = at as *const u8;
         let rel = jump_to.wrapping_sub(at + 5) as u32;
-        let ours = (*text == 0xe9 || *text == 0xe8)
-            && text.add(1).cast::<u32>().read_unaligned() == rel;
+        let ours = *text == 0xeb
+            || (*text == 0xe9 || *text == 0xe8)
+                && text.add(1).cast::<u32>().read_unaligned() == rel;
         if !ours {
             count_hole(hole::BYTES_DIFFER);
         }

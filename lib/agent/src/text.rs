@@ -21,10 +21,12 @@ const WINDOW_BYTES: u64 = 16 * PAGE;
 struct Write {
     at: u64,
     bytes: [u8; 5],
+    length: u8,
     nops: u8,
 }
 
-static mut WRITES: [Write; BATCH] = [Write { at: 0, bytes: [0; 5], nops: 0 }; BATCH];
+const EMPTY: Write = Write { at: 0, bytes: [0; 5], length: 0, nops: 0 };
+static mut WRITES: [Write; BATCH] = [EMPTY; BATCH];
 
 /// Writes waiting; one batch at a time, under the propagation lock.
 pub struct Batch {
@@ -46,7 +48,20 @@ impl Batch {
             }
             let rel = (target.wrapping_sub(at + 5) as u32).to_le_bytes();
             let w = (&raw mut WRITES).cast::<Write>().add(self.count);
-            *w = Write { at, bytes: [opcode, rel[0], rel[1], rel[2], rel[3]], nops };
+            *w = Write { at, bytes: [opcode, rel[0], rel[1], rel[2], rel[3]], length: 5, nops };
+            self.count += 1;
+        }
+    }
+
+    /// Adds a two-byte jump at `at`. What it leads to must have been added before.
+    pub unsafe fn add_short(&mut self, at: u64, rel8: i8) {
+        // SAFETY: as in add.
+        unsafe {
+            if self.count == BATCH {
+                self.flush();
+            }
+            let w = (&raw mut WRITES).cast::<Write>().add(self.count);
+            *w = Write { at, bytes: [0xeb, rel8 as u8, 0, 0, 0], length: 2, nops: 0 };
             self.count += 1;
         }
     }
@@ -105,7 +120,7 @@ unsafe fn in_place(writes: *const Write, n: usize, start: usize, bytes: usize) -
             for b in 1..=w.nops as u64 {
                 ((w.at - b) as *mut u8).write_volatile(0x90);
             }
-            for (b, byte) in w.bytes.iter().enumerate() {
+            for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
                 ((w.at as usize + b) as *mut u8).write_volatile(*byte);
             }
         }
@@ -131,7 +146,7 @@ unsafe fn swap(writes: *const Write, n: usize, start: u64, end: u64) -> bool {
             for b in 1..=w.nops as usize {
                 at.sub(b).write(0x90);
             }
-            for (b, byte) in w.bytes.iter().enumerate() {
+            for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
                 at.add(b).write(*byte);
             }
         }

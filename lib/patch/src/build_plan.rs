@@ -8,6 +8,7 @@ use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
 use crate::special;
+use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
@@ -22,6 +23,7 @@ struct PlanBuilder<'a> {
     specials: Vec<PlanSpecial>,
     blob: Vec<u8>,
     area_used: u32,
+    springboards: Springboards,
 }
 
 /// The plan of a module.
@@ -42,6 +44,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         specials: Vec::new(),
         blob: Vec::new(),
         area_used: SLOTS_START,
+        springboards: Springboards::find(object, analysis),
     };
     let unwinder: HashSet<u64> = object
         .symbols
@@ -131,9 +134,12 @@ impl PlanBuilder<'_> {
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
         let reads = self.reads_return.contains(&site.target.0);
         match choose(site, f.flags, reads) {
+            Verdict::Refused(reason @ (Refusal::NoRoom | Refusal::UnresolvedJumps)) => self
+                .taken(f, site, Tactic::Springboard)
+                .unwrap_or_else(|| self.refused(site, reason)),
             Verdict::Refused(reason) => self.refused(site, reason),
             Verdict::Taken(tactic) => self
-                .taken(site, tactic)
+                .taken(f, site, tactic)
                 .unwrap_or_else(|| self.refused(site, Refusal::Unmovable)),
         }
     }
@@ -155,7 +161,7 @@ impl PlanBuilder<'_> {
         slot
     }
 
-    fn taken(&mut self, site: &Site, tactic: Tactic) -> Option<PlanSite> {
+    fn taken(&mut self, f: &Function, site: &Site, tactic: Tactic) -> Option<PlanSite> {
         let back = Svma(site.address.0 + u64::from(site.length));
         let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
         if plain && tactic == Tactic::CallInstruction {
@@ -172,7 +178,10 @@ impl PlanBuilder<'_> {
         let mut t = Builder::new(self.base);
         let mut start = site.address;
         let mut flags = 0;
-        if u64::from(site.length) < JUMP_BYTES {
+        if tactic == Tactic::Springboard {
+            flags |= SITE_SPRINGBOARD;
+            t.set_springboard(self.springboards.take(self.object, f, site.address)?);
+        } else if u64::from(site.length) < JUMP_BYTES {
             start = self.start_in_window(site)?;
             if !t.relocate(self.object, start, site.address) {
                 return None;

@@ -8,6 +8,7 @@
 pub mod build_plan;
 pub mod read_plan;
 pub mod special;
+pub mod springboard;
 pub mod tactic;
 pub mod template;
 

@@ -18,6 +18,8 @@ pub enum Tactic {
     ConditionalTail = 4,
     /// The call leads to the slot and keeps its return address: entry only.
     EntryOnly = 5,
+    /// A two-byte jump to padding nearby, where the long jump stands.
+    Springboard = 6,
 }
 
 /// Why a site is left alone.
@@ -42,13 +44,14 @@ pub enum Refusal {
 
 impl Tactic {
     /// All, by number.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::CallInstruction,
         Self::CallBlock,
         Self::TailInstruction,
         Self::TailBlock,
         Self::ConditionalTail,
         Self::EntryOnly,
+        Self::Springboard,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -59,6 +62,7 @@ impl Tactic {
             Self::TailBlock => "tail jump block",
             Self::ConditionalTail => "conditional tail jump",
             Self::EntryOnly => "entry only",
+            Self::Springboard => "springboard",
         }
     }
 }

@@ -187,6 +187,11 @@ impl Builder {
         (self.header.entry_id, self.header.exit_id)
     }
 
+    /// The long jump stands in a springboard, at this distance from the site's two-byte jump.
+    pub fn set_springboard(&mut self, distance: i8) {
+        self.header.springboard = distance;
+    }
+
     /// The template's bytes; `original` must be found in the text before it is used.
     pub fn finish(self, original: &[u8]) -> Vec<u8> {
         let h = self.header;
@@ -197,7 +202,7 @@ impl Builder {
             0,
             h.entry_id,
             h.exit_id,
-            0,
+            h.springboard as u8,
             0,
         ];
         out.extend(original);

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 4;
+pub const PLAN_VERSION: u32 = 6;
 
 /// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
 #[repr(C)]
@@ -137,6 +137,8 @@ pub const SITE_ENTRY_ONLY: u8 = 4;
 pub const SITE_KEEP_CALL: u8 = 8;
 /// The text keeps its opcode byte at `start` (the second byte of `jcc rel32`).
 pub const SITE_KEEP_OPCODE: u8 = 16;
+/// A two-byte jump at the site leads to a springboard in padding, from which the long jump leaves.
+pub const SITE_SPRINGBOARD: u8 = 32;
 
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
@@ -196,9 +198,9 @@ pub struct Template {
     pub entry_id: u8,
     /// Offset in the slot of the exit id's place (0: none).
     pub exit_id: u8,
-    /// Offset in the slot of a rel32 that is wired from "first" to "next" once the callee is
-    /// instrumented (0: none).
-    pub wire: u8,
+    /// With [`SITE_SPRINGBOARD`]: where the springboard lies, as a signed distance from the end of
+    /// the two-byte jump at the site.
+    pub springboard: i8,
     /// Unused.
     pub reserved: u8,
 }
