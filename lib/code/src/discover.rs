@@ -278,8 +278,10 @@ impl Discovery {
         new: &mut Found,
     ) {
         let mut entries = 0;
+        let mut is_cut_short = false;
         for table in &pending.tables {
-            let targets = self.open_targets(object, pending.jump, table, data_constants);
+            let (targets, is_whole) = self.open_targets(object, pending, table, data_constants);
+            is_cut_short |= !is_whole && table.form == TableForm::Offsets32;
             entries += targets.len();
             new.edges.extend(targets.into_iter().map(|target| Edge {
                 target,
@@ -287,7 +289,11 @@ impl Discovery {
                 kind: crate::follow::EdgeKind::Table,
             }));
         }
+        let is_part =
+            region_at(&self.regions, pending.jump).is_some_and(|own| self.regions[own].is_part());
         let verdict = match entries {
+            // The entry that ended it may have led back into the part's function.
+            _ if is_part && is_cut_short && entries > 0 => IndirectJump::Unresolved,
             2.. => IndirectJump::Table,
             _ if pending
                 .tables
@@ -313,24 +319,25 @@ impl Discovery {
     fn open_targets(
         &self,
         object: &Object<'_>,
-        jump: u64,
+        pending: &PendingTable,
         table: &Table,
         data_constants: &[u64],
-    ) -> Vec<u64> {
+    ) -> (Vec<u64>, bool) {
         let next = data_constants.partition_point(|constant| *constant <= table.base);
         let limit = data_constants.get(next).map_or(MOST_OPEN_ENTRIES, |next| {
             ((next - table.base) / table.entry_bytes()).min(MOST_OPEN_ENTRIES)
         });
-        let Some(own) = region_at(&self.regions, jump) else {
-            return Vec::new();
+        let Some(own) = region_at(&self.regions, pending.jump) else {
+            return (Vec::new(), false);
         };
+        let limit = pending.most_entries.map_or(limit, |most| most.min(limit));
         let own_end = self.regions[own].end;
         let is_sensible = |target: u64| {
             region_at(&self.regions, target).is_some_and(|index| {
                 let region = &self.regions[index];
                 // A word that holds the very address of an instruction is no accident.
                 let is_label = table.form == TableForm::Addresses64 && region.start != target;
-                let is_part = region.fde_start.is_some() && !region.entry_like;
+                let is_part = region.is_part();
                 let is_whole = !self.is_inside_instruction(object, region, target);
                 let is_swept = self.swept.get(target.wrapping_add(region.delta));
                 ((index == own && is_swept) || is_part || is_label) && is_whole
@@ -339,10 +346,11 @@ impl Discovery {
         let mut targets: Vec<u64> = (0..limit)
             .map_while(|index| table.target(object, index))
             .take_while(|target| *target == own_end || is_sensible(*target))
-            .filter(|target| is_sensible(*target))
             .collect();
+        let is_whole = targets.len() as u64 == limit;
+        targets.retain(|target| is_sensible(*target));
         sort_unique(&mut targets);
-        targets
+        (targets, is_whole)
     }
 
     fn is_inside_instruction(&self, object: &Object<'_>, region: &Region, svma: u64) -> bool {

@@ -50,6 +50,8 @@ pub(crate) enum IndirectJump {
 pub(crate) struct PendingTable {
     pub jump: u64,
     pub tables: Vec<Table>,
+    /// Most entries that the index can select, when a guard tells.
+    pub most_entries: Option<u64>,
 }
 
 /// What a thread gathers while it follows regions.
@@ -401,9 +403,15 @@ impl Walk<'_, '_, '_> {
             .then_some(targets)
     }
 
+    /// In the region itself, or at the start of another or in a part; a part's table may lead back
+    /// to anywhere in its function. Guards that are wider than the table are found out by this.
     fn is_sensible_target(&self, target: u64) -> bool {
+        let regions = self.context.regions;
         (self.region.start..=self.region.end).contains(&target)
-            || region_at(self.context.regions, target).is_some()
+            || region_at(regions, target).is_some_and(|index| {
+                let other = &regions[index];
+                self.region.is_part() || other.is_part() || other.start == target
+            })
     }
 
     fn is_part(&self, target: u64) -> bool {
@@ -414,7 +422,7 @@ impl Walk<'_, '_, '_> {
     /// Jumps whose base register was loaded elsewhere in the region wait with all candidates.
     fn resolve_late(&mut self) {
         let queries = std::mem::take(&mut self.queries);
-        let is_part = self.region.fde_start.is_some() && !self.region.entry_like;
+        let is_part = self.region.is_part();
         let mut swept = None;
         for query in queries {
             let mut bases: Vec<u64> = match query.table() {
@@ -458,6 +466,7 @@ impl Walk<'_, '_, '_> {
         self.found.pending.push(PendingTable {
             jump: query.jump,
             tables,
+            most_entries: query.entries,
         });
     }
 }

@@ -25,6 +25,13 @@ pub(crate) struct Region {
     pub seen: Seen,
 }
 
+impl Region {
+    /// Unwind information says that it does not begin as a function does.
+    pub fn is_part(&self) -> bool {
+        self.fde_start.is_some() && !self.entry_like
+    }
+}
+
 /// What following a region showed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {

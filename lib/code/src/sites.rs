@@ -3,6 +3,8 @@
 //! Walks the instructions that control was seen to reach, in address order, and notes each that
 //! hands control to another function, with the run of plain instructions before it.
 
+use std::collections::HashSet;
+
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
@@ -47,11 +49,22 @@ pub(crate) fn list_sites(
             region,
             index,
             run: Run::default(),
+            swept: (region.seen.broken_paths > 0).then(|| sweep(object, region)),
             listed,
         };
         lister.walk(decoder, range.start.0);
     }
     listed.counts.push((listed.sites.len() - first) as u32);
+}
+
+fn sweep(object: &Object<'_>, region: &Region) -> HashSet<u64> {
+    let code = object.code_from(Svma(region.start)).unwrap_or(&[]);
+    let code = &code[..code.len().min((region.end - region.start) as usize)];
+    let decoder = Decoder::with_ip(64, code, region.start, DecoderOptions::NONE);
+    decoder
+        .into_iter()
+        .map(|instruction| instruction.ip())
+        .collect()
 }
 
 struct Lister<'a, 'data> {
@@ -61,6 +74,8 @@ struct Lister<'a, 'data> {
     region: &'a Region,
     index: usize,
     run: Run,
+    /// Where a path went astray: the instructions of a linear sweep, on which sites must lie too.
+    swept: Option<HashSet<u64>>,
     listed: &'a mut Listed,
 }
 
@@ -143,7 +158,11 @@ impl Lister<'_, '_> {
         let (start, end) = (site.address.0, site.address.0 + u64::from(site.length));
         let overlaps = (start + 1..end)
             .any(|svma| self.is_leader(svma) || self.discovery.reached.get(self.bit(svma)));
-        if overlaps || end > self.region.end {
+        let is_doubtful = self
+            .swept
+            .as_ref()
+            .is_some_and(|swept| !swept.contains(&start));
+        if overlaps || is_doubtful || end > self.region.end {
             self.listed.overlapped += 1;
             return;
         }
