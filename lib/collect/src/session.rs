@@ -6,11 +6,14 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sptrace_addr::Svma;
+use sptrace_patch::mute::mute;
+use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
@@ -42,6 +45,8 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
     pub modules: Vec<String>,
+    /// Globs of functions that are not recorded, nor anything that only they call.
+    pub without: Vec<String>,
     /// SIGPIPE's disposition as sptrace found it.
     pub sigpipe: libc::sighandler_t,
 }
@@ -76,6 +81,8 @@ pub struct Shared {
     commands: Mutex<Sender<Command>>,
     wake: i32,
     ended: AtomicBool,
+    /// Functions muted by the user's filter.
+    muted: AtomicUsize,
 }
 
 enum Command {
@@ -96,7 +103,29 @@ impl Shared {
             return Some(known);
         }
         let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let plan_offset = self.arena.add_plan(cached.plan())?;
+        let plan_offset = if self.options.without.is_empty() {
+            self.arena.add_plan(cached.plan())?
+        } else {
+            let mut plan = cached.plan().to_vec();
+            let leaves_out = |symbol: &str, svma: u64| {
+                let name = match symbol {
+                    "" => sptrace_code::unnamed(Svma(svma)),
+                    _ => demangle(symbol),
+                };
+                let short = without_parameters(&name);
+                let fits = |glob: &String| {
+                    [name.as_str(), symbol, short].iter().any(|n| glob_matches(glob, n))
+                };
+                self.options.without.iter().any(fits)
+            };
+            let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
+            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|site| {
+                let target = cached.site(site as usize).map_or(0, |s| s.target.0);
+                symbol(target).strip_suffix("@plt").is_some_and(|name| leaves_out(name, 0))
+            });
+            self.muted.fetch_add(muted, Ordering::Relaxed);
+            self.arena.add_plan(&plan)?
+        };
         self.lock().add_module(m.file.clone(), &m.path, cached, plan_offset)
     }
 
@@ -209,6 +238,7 @@ impl Session {
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
+            muted: AtomicUsize::new(0),
         });
         Ok(Self { shared, image, commands, releasing: Vec::new(), remarks: Vec::new() })
     }
@@ -243,6 +273,13 @@ impl Session {
         outcome.torn = c.torn;
         drop(c);
         let summary = outcome.summary(clock::tsc());
+        let mut remarks = self.remarks;
+        if !shared.options.without.is_empty() && shared.muted.load(Ordering::Relaxed) == 0 {
+            remarks.push(format!(
+                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
+                shared.options.without.join(" -N ")
+            ));
+        }
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
         };
@@ -254,7 +291,7 @@ impl Session {
             Ok(mut out) => std::io::Write::flush(&mut out).err(),
             Err(e) => Some(e),
         };
-        Ok(Finished { status, outcome, remarks: self.remarks, output_error })
+        Ok(Finished { status, outcome, remarks, output_error })
     }
 
     /// A process stands at its exec stop: inject, or let it go and say so.
