@@ -67,7 +67,11 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     if got == 4 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
-    if stopped { Ok(pid as u32) } else { Err(TraceeError::Gone) }
+    if stopped {
+        Ok(pid as u32)
+    } else {
+        Err(TraceeError::Gone)
+    }
 }
 
 /// Waits for the exec stop; signals on the way are handed on. False: the process ended.
@@ -87,6 +91,13 @@ fn wait_for_exec(pid: i32) -> Result<bool, TraceeError> {
         if status >> 16 == libc::PTRACE_EVENT_EXEC {
             return Ok(true);
         }
-        ptrace::resume(pid as u32, if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 })?;
+        ptrace::resume(
+            pid as u32,
+            if status >> 16 == 0 {
+                libc::WSTOPSIG(status)
+            } else {
+                0
+            },
+        )?;
     }
 }
