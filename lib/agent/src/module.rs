@@ -18,9 +18,9 @@ const SLICE_MS: u64 = 50;
 pub unsafe fn find(address: u64) -> *mut Module {
     // SAFETY: the table is changed under the lock only.
     unsafe {
-        let known = known(address);
-        if !known.is_null() {
-            return known;
+        let there = known(address);
+        if !there.is_null() {
+            return there;
         }
         for _ in 0..3 {
             match ask(address) {
