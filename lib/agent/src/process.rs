@@ -100,40 +100,58 @@ unsafe fn unload() {
     }
 }
 
-/// A module that may have been unmapped, or mapped anew at the same place: if none of its patches
-/// is there any more, its functions count as never reached.
+/// A module that may have been unmapped, or mapped anew at the same place. If its patches are gone but
+/// its code is there, its functions count as never reached; if other code is there, it is gone.
 pub unsafe fn check_module(m: *mut Module) {
     // SAFETY: the lock is held; memory is read through the kernel.
     unsafe {
         (*m).doubtful = 0;
         if (*m).plan.is_null() {
+            (*m).gone = 1;
             return;
         }
         let h = &*((*m).plan as *const PlanHeader);
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
         let functions = (*m).plan.add(h.functions_offset as usize) as *const PlanFunction;
+        let mut fresh = 0;
         for i in 0..h.functions as usize {
             let f = &*functions.add(i);
-            if *(*m).functions.add(i) != INSTRUMENTED || f.site_count == 0 {
-                continue;
-            }
-            let s = &*sites.add(f.first_site as usize);
-            if s.form == FORM_REFUSED {
-                continue;
-            }
-            let mut now = [0u8; 8];
-            let at = (*m).base + s.start as u64;
-            if sys::read_own(at as usize, now.as_mut_ptr(), 1) != 1 {
-                (*m).gone = 1;
-                return;
-            }
-            if s.flags & SITE_KEEP_CALL == 0 && now[0] != 0xe9 {
-                for k in 0..h.functions as usize {
-                    *(*m).functions.add(k) = UNTOUCHED;
+            for k in 0..f.site_count as u32 {
+                let s = &*sites.add((f.first_site + k) as usize);
+                if s.form != FORM_DIRECT {
+                    continue;
                 }
-                propagate::install_specials(m);
+                let mut now = [0u8; 5];
+                let at = (*m).base + s.start as u64;
+                if sys::read_own(at as usize, now.as_mut_ptr(), 5) != 5 {
+                    (*m).gone = 1;
+                    return;
+                }
+                let rel = u32::from_le_bytes([now[1], now[2], now[3], now[4]]);
+                let callee = (*m).base + s.argument as u64;
+                let slot = (*m).area + (s.slot + DIRECT_ENTRY) as u64;
+                let original = now[0] == 0xe8 && rel == callee.wrapping_sub(at + 5) as u32;
+                let patched = now[0] == 0xe9 && rel == slot.wrapping_sub(at + 5) as u32;
+                if patched {
+                    return;
+                }
+                if !original {
+                    (*m).gone = 1;
+                    return;
+                }
+                // Untouched code of a function that was instrumented: mapped anew.
+                if *(*m).functions.add(i) == INSTRUMENTED && f.flags & FN_MUTED == 0 {
+                    for k in 0..h.functions as usize {
+                        *(*m).functions.add(k) = UNTOUCHED;
+                    }
+                    propagate::install_specials(m);
+                    return;
+                }
+                fresh += 1;
+                if fresh > 64 {
+                    return;
+                }
             }
-            return;
         }
     }
 }

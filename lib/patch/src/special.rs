@@ -39,7 +39,7 @@ pub fn kind(name: &str) -> Option<u32> {
     match name {
         n if WALKS.contains(&n) => Some(SPECIAL_UNWIND),
         "execve" => Some(SPECIAL_EXEC),
-        "dlclose" => Some(SPECIAL_UNLOAD),
+        "dlclose" | "dlopen" | "dlmopen" => Some(SPECIAL_UNLOAD),
         "prctl" => Some(SPECIAL_PRCTL),
         "syscall" => Some(SPECIAL_SYSCALL),
         "seccomp_load" => Some(SPECIAL_SANDBOX),

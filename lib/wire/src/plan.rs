@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 6;
+pub const PLAN_VERSION: u32 = 7;
 
 /// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
 #[repr(C)]
@@ -171,7 +171,7 @@ pub const SPECIAL_UNWIND: u32 = 1;
 pub const SPECIAL_CAUGHT: u32 = 2;
 /// [`PlanSpecial::kind`]: execve and fexecve.
 pub const SPECIAL_EXEC: u32 = 3;
-/// [`PlanSpecial::kind`]: modules may go away (dlclose).
+/// [`PlanSpecial::kind`]: modules may go away (dlclose) or come to where others were (dlopen).
 pub const SPECIAL_UNLOAD: u32 = 4;
 /// [`PlanSpecial::kind`]: sigaction: the handler in its argument is a function to follow.
 pub const SPECIAL_SIGACTION: u32 = 5;
