@@ -151,6 +151,9 @@ unsafe fn take(hot: *mut Hot) -> bool {
             }
             if waited_since == 0 {
                 waited_since = sys::tsc();
+            } else if sys::tsc().wrapping_sub(waited_since) > 2 * STOPPED_HOST_TICKS {
+                // Whatever the reason: the program goes on.
+                return false;
             }
             let freed = &control().chunks_freed;
             let seen = freed.load(Ordering::Acquire);

@@ -38,6 +38,7 @@ global_asm!(
     .set TOPFRAME, 0x1018
     .set FRAMELIMIT, 0x1020
     .set TABLE, 0x1028
+    .set AGENTSTACK, 0x1030
 
     .macro SAVE
     push rax
@@ -146,6 +147,7 @@ sptrace_slow_1:
 
     .p2align 6
 sptrace_indirect:
+    nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_2
     CHECK_PUSH 48, sptrace_slow_2
@@ -198,6 +200,7 @@ sptrace_slow_3:
 
     .p2align 6
 sptrace_tail_indirect:
+    nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_4
     mov rdx, gs:[TOPFRAME]
@@ -288,12 +291,30 @@ sptrace_slow_door:
     popfq
     push rbp
     mov rbp, rsp
-    sub rsp, 512
+    push rbx
+    /* The program's stack may be a small one: use the thread block's, unless this is no thread of
+       ours yet or a signal handler that interrupted the agent's last instructions. */
+    xor ebx, ebx
+    rdgsbase rax
+    test rax, rax
+    jz 81f
+    rdfsbase rcx
+    cmp rcx, gs:[KEY]
+    jne 81f
+    xchg gs:[AGENTSTACK], rbx
+    test rbx, rbx
+    jz 81f
+    mov rsp, rbx
+81: sub rsp, 512
     and rsp, -64
     fxsave64 [rsp]
     mov rdi, rbp
     call {slow}
     fxrstor64 [rsp]
+    test rbx, rbx
+    jz 82f
+    mov gs:[AGENTSTACK], rbx
+82: mov rbx, [rbp-8]
     mov rsp, rbp
     pop rbp
     mov [rsp+56], rax
@@ -384,7 +405,7 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (TAIL_INDIRECT, 0x0008c2),
     ] {
         // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
-        // by threads that execute it.
+        // by threads that execute it, and the three bytes of `ret 8` replace one instruction.
         unsafe {
             let at = area_rw.add(offset(routine) as usize) as *mut u64;
             let keep = at.read_volatile() & !0xff_ffff;

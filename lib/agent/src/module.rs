@@ -86,7 +86,8 @@ unsafe fn ask(address: u64) -> Asked {
                     ..(*m)
                 };
                 (*m).plan = core::ptr::null();
-                (*p).module_count += 1;
+                core::sync::atomic::fence(Ordering::Release);
+        (*p).module_count += 1;
                 return Asked::Module(m, 0);
             }
             return Asked::Nothing;
@@ -121,8 +122,10 @@ unsafe fn ask(address: u64) -> Asked {
             functions,
             doubtful: 0,
             gone: 0,
+            area_used: SLOTS_START as u64,
             wirings: 0,
         };
+        core::sync::atomic::fence(Ordering::Release);
         (*p).module_count += 1;
         propagate::install_specials(m);
         Asked::Module(m, end)
@@ -155,7 +158,6 @@ unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
 /// In a fork child: replaces the areas, which are shared with the parent, by copies of what was
 /// used, and puts back to "first" what the parent has wired since the fork.
 pub unsafe fn own_areas() -> bool {
-    let mut pages = [0u8; 256];
     // SAFETY: one thread, signals blocked; this code does not lie in an area.
     unsafe {
         let p = process();
@@ -170,24 +172,8 @@ pub unsafe fn own_areas() -> bool {
             if new.is_null() {
                 return false;
             }
-            let mut at = 0;
-            while at < bytes {
-                let run = (bytes - at).min(pages.len() * 4096);
-                if !sys::resident(old + at, run, pages.as_mut_ptr()) {
-                    pages = [1; 256];
-                }
-                for (k, present) in pages.iter().take(run.div_ceil(4096)).enumerate() {
-                    if present & 1 != 0 {
-                        let offset = at + k * 4096;
-                        core::ptr::copy_nonoverlapping(
-                            (old + offset) as *const u8,
-                            new.add(offset),
-                            4096,
-                        );
-                    }
-                }
-                at += run;
-            }
+            let used = ((*m).area_used as usize).min(bytes);
+            core::ptr::copy_nonoverlapping(old as *const u8, new, used);
             if !sys::duplicate_shared(new as usize, bytes, (*m).area as usize)
                 || !sys::protect((*m).area as usize, bytes, sys::PROT_RX)
             {
@@ -299,7 +285,8 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
                 .is_ok()
         })?;
         (*slot).kind = kind;
-        (*slot).pid = sys::pid();
+        // A vfork child asks about memory that is its parent's.
+        (*slot).pid = if kind == ASK_MODULE { (*process()).pid } else { sys::pid() };
         (*slot).tid = sys::tid();
         (*slot).argument = argument;
         (*slot).state.store(QUESTION_ASKED, Ordering::Release);

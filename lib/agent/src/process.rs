@@ -21,6 +21,7 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
     // SAFETY: the thread's own block.
     unsafe {
         count_hole(hole::SANDBOX);
+        (*process()).sandboxed.store(1, core::sync::atomic::Ordering::Relaxed);
         crate::chunk::hand_over(hot);
         crate::chunk::fall_silent();
     }
@@ -42,7 +43,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SPECIAL_UNLOAD => unload(),
             SPECIAL_PRCTL if forbids(f.rdi, f.rsi) => enter_sandbox(hot),
             SPECIAL_SYSCALL => match f.rdi {
-                SYS_SECCOMP => enter_sandbox(hot),
+                SYS_SECCOMP if f.rsi <= 1 => enter_sandbox(hot),
                 SYS_PRCTL if forbids(f.rsi, f.rdx) => enter_sandbox(hot),
                 _ => {}
             },

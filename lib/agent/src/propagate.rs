@@ -191,6 +191,7 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             return;
         }
         let slot = (*m).area + s.slot as u64;
+        (*m).area_used = (*m).area_used.max(s.slot as u64 + 512);
         let jump_to = match s.form {
             FORM_DIRECT => {
                 let callee = (*m).base + s.argument as u64;
@@ -437,7 +438,7 @@ pub unsafe fn lock(tid: u32) -> bool {
     // SAFETY: the fork page is mapped for life.
     unsafe {
         let word = &(*(*process()).fork_page).lock;
-        for _ in 0..200_000u32 {
+        for _ in 0..200u32 {
             if word
                 .compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()

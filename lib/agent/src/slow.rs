@@ -95,8 +95,12 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
         let hot = thread::ensure();
         if hot.is_null() {
             count_hole(hole::TABLE_FULL);
+            if routine == common::SPECIAL {
+                unwind::special_when_dormant(f.id, above);
+            }
             return normal;
         }
+        (*hot).stack_top = (*hot).stack_top.max(above + 16);
         match routine {
             common::ENTRY => enter(hot, above, f.id, 0, false),
             common::FIRST => {
@@ -214,6 +218,7 @@ unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 unwound += 1;
             }
+            drop_range(hot, at);
             (*hot).ssp -= FRAME_BYTES as u64;
         }
         if unwound > 0 {
@@ -225,6 +230,15 @@ unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
         if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
             unwind::arm_again(hot, rsp);
         }
+    }
+}
+
+/// Remembers where a frame without an exit was.
+unsafe fn drop_range(hot: *mut Hot, at: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        let d = &mut (*hot).dropped;
+        *d = if d[1] == 0 { [at - 8, at] } else { [d[0].min(at - 8), d[1].max(at)] };
     }
 }
 
@@ -311,6 +325,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
         // SAFETY: the caller counted them.
         unsafe {
             let open = (*top(hot)).id & FRAME_OPEN != 0;
+            drop_range(hot, (*top(hot)).rsp);
             chunk::put(
                 hot,
                 if open {

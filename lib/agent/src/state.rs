@@ -15,7 +15,9 @@ pub const SHADOW: usize = 0x2000;
 pub const FRAME_BYTES: usize = 24;
 /// Bytes of a whole thread block: address space for a shadow stack of half a million frames (8 MB of
 /// stack hold no more: a frame is at least 16 bytes).
-pub const BLOCK_BYTES: usize = SHADOW + 524_288 * FRAME_BYTES;
+pub const BLOCK_BYTES: usize = SHADOW + 524_288 * FRAME_BYTES + STACK_BYTES;
+/// Bytes of the agent's own stack at the end of a thread block.
+pub const STACK_BYTES: usize = 64 << 10;
 
 /// The hot page of a thread block; the assembler uses these offsets through gs.
 #[repr(C)]
@@ -32,6 +34,8 @@ pub struct Hot {
     pub ssp_end: u64,
     /// gs:0x1028 the table of instrumented entries.
     pub table: u64,
+    /// gs:0x1030 top of the agent's own stack; 0 while it is in use.
+    pub agent_stack: u64,
     /// Thread id of the owner; 0: nobody's.
     pub tid: u32,
     /// Process id of the owner.
@@ -53,6 +57,11 @@ pub struct Hot {
     pub real_end: u64,
     /// Next block of the process.
     pub next: u64,
+    /// Highest stack pointer seen: an end for scans.
+    pub stack_top: u64,
+    /// Stack range of frames that were dropped without an exit: they may be alive after all (another
+    /// stack), so a walker's scan includes it. 0: none.
+    pub dropped: [u64; 2],
     /// Frames not pushed because the shadow stack is full.
     pub overflow: u64,
 }
@@ -93,6 +102,8 @@ pub struct Module {
     pub doubtful: u32,
     /// 1 if unmapped.
     pub gone: u32,
+    /// Bytes of the area that have been written.
+    pub area_used: u64,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
     /// own count.
     pub wirings: u64,
@@ -116,6 +127,8 @@ pub struct Process {
     pub pid: u32,
     /// Nothing is recorded any more.
     pub dormant: AtomicU32,
+    /// No system call may be made any more.
+    pub sandboxed: AtomicU32,
     /// Page that a fork wipes: see [`ForkPage`].
     pub fork_page: *mut ForkPage,
     /// All thread blocks.
@@ -158,6 +171,7 @@ const NO_MODULE: Module = Module {
     functions: core::ptr::null_mut(),
     doubtful: 0,
     gone: 0,
+    area_used: 0,
     wirings: 0,
 };
 
@@ -165,6 +179,7 @@ static mut PROCESS: Process = Process {
     arena: core::ptr::null_mut(),
     pid: 0,
     dormant: AtomicU32::new(0),
+    sandboxed: AtomicU32::new(0),
     fork_page: core::ptr::null_mut(),
     blocks: core::ptr::null_mut(),
     modules: [NO_MODULE; MODULES],

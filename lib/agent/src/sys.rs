@@ -25,7 +25,6 @@ const MPROTECT: usize = 10;
 const MUNMAP: usize = 11;
 const SIGPROCMASK: usize = 14;
 const MREMAP: usize = 25;
-const MINCORE: usize = 27;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
@@ -131,12 +130,6 @@ pub unsafe fn unmap(at: usize, bytes: usize) {
 pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller owns the range.
     unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
-}
-
-/// mincore(2): one byte a page into `out`.
-pub unsafe fn resident(at: usize, bytes: usize, out: *mut u8) -> bool {
-    // SAFETY: `out` has a byte for each page.
-    unsafe { call(MINCORE, [at, bytes, out as usize, 0, 0, 0]) == 0 }
 }
 
 /// Blocks all signals; returns the mask before.

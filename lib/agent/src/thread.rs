@@ -53,23 +53,19 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
         };
         if hot.is_null() {
             hot = make_block();
-            if !hot.is_null() && locked {
-                (*hot).next = (*process()).blocks as u64;
-                (*process()).blocks = hot;
-            }
         }
-        if !hot.is_null() {
-            (*hot).tid = tid;
+        let fresh = !hot.is_null() && (*hot).next == 0 && hot != (*process()).blocks;
+        // Under the lock: a block without its stream would look like one whose thread is gone.
+        if !hot.is_null() && !begin(hot, fs, pid, tid, NONE, 0) {
+            (*hot).tid = 0;
+            hot = core::ptr::null_mut();
+        }
+        if fresh && !hot.is_null() && locked {
+            (*hot).next = (*process()).blocks as u64;
+            (*process()).blocks = hot;
         }
         if locked {
             propagate::unlock();
-        }
-        if hot.is_null() {
-            return hot;
-        }
-        if !begin(hot, fs, pid, tid, NONE, 0) {
-            (*hot).tid = 0;
-            return core::ptr::null_mut();
         }
         hot
     }
@@ -181,7 +177,11 @@ unsafe fn reset(hot: *mut Hot) {
             callee: 0,
         };
         (*hot).ssp = bottom;
-        (*hot).ssp_end = hot as u64 - HOT as u64 + (BLOCK_BYTES - 2 * FRAME_BYTES) as u64;
+        let block = hot as u64 - HOT as u64;
+        (*hot).ssp_end = block + (BLOCK_BYTES - STACK_BYTES - 2 * FRAME_BYTES) as u64;
+        (*hot).agent_stack = block + BLOCK_BYTES as u64;
+        (*hot).stack_top = 0;
+        (*hot).dropped = [0; 2];
         (*hot).overflow = 0;
         (*hot).rearm_above = 0;
     }

@@ -73,7 +73,13 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64) {
             }
             frame = frame.sub(1);
         }
-        (*hot).rearm_above = above;
+        let [low, high] = (*hot).dropped;
+        if high != 0 && high - low < SCAN_BYTES as u64 {
+            scan(low, high);
+        }
+        (*hot).dropped = [0; 2];
+        // A handler may walk while a walker is at work: arm again above the outer one.
+        (*hot).rearm_above = (*hot).rearm_above.max(above);
         (*hot).end = 0;
     }
 }
@@ -125,21 +131,45 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
         if !matches!(propagate::special_of(id), Some((SPECIAL_UNWIND, _))) {
             return;
         }
+        if (*process()).sandboxed.load(core::sync::atomic::Ordering::Relaxed) == 0 {
+            scan(above & !7, (above & !7) + SCAN_BYTES as u64);
+            return;
+        }
+        // No system call: up to the highest stack pointer that this thread was seen with.
+        let gs = sys::gs_base();
+        if gs == 0 || (gs as *const u64).read() != sys::fs_base() {
+            return;
+        }
+        let top = (*crate::thread::hot_of(gs)).stack_top;
         let mut at = above & !7;
-        let end = at + SCAN_BYTES as u64;
-        let mut words = [0u64; 32];
+        while at < top && top - above < SCAN_BYTES as u64 {
+            let original = original_return((at as *const u64).read_volatile());
+            if original != 0 {
+                (at as *mut u64).write_volatile(original);
+            }
+            at += 8;
+        }
+    }
+}
+
+/// Gives back every return address found in `[at, end)`, up to the end of what is mapped.
+unsafe fn scan(mut at: u64, end: u64) {
+    let mut words = [0u64; 32];
+    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
+    unsafe {
         while at < end {
-            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), 256);
+            let want = ((end - at) as usize).min(256);
+            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
             for (k, word) in words.iter().take(got / 8).enumerate() {
                 let original = original_return(*word);
                 if original != 0 {
                     ((at + k as u64 * 8) as *mut u64).write_volatile(original);
                 }
             }
-            if got < 256 {
+            if got < want {
                 return;
             }
-            at += 256;
+            at += want as u64;
         }
     }
 }

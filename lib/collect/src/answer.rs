@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_code::{self as cache, Cached};
 use sptrace_patch::build_plan;
-use sptrace_tracee::arena::{Arena, futex_wake};
+use sptrace_tracee::arena::{ARENA_AVMA, Arena, futex_wake};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
@@ -46,7 +46,12 @@ pub fn serve(shared: &Shared) -> bool {
 }
 
 fn answer(shared: &Shared, q: &Question) {
+    // The number is the process's own idea: in another pid namespace it names somebody else.
+    let is_ours = maps::read(q.pid)
+        .is_ok_and(|maps| maps.iter().any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace")));
     let answer = match q.kind {
+        _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
+        _ if !is_ours => [0; 6],
         ASK_MODULE => module(shared, q.pid, q.argument),
         ASK_EXEC => [
             u64::from(shared.may_seize(q.pid, q.tid, q.argument)),

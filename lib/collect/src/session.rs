@@ -442,6 +442,10 @@ fn drain_loop(shared: &Shared) {
             last_look = std::time::Instant::now();
         }
         drop(c);
+        if drained == 0 && !shared.options.drop_when_full {
+            // Nothing to drain and nothing free: every chunk is some thread's current one.
+            shared.arena.grow();
+        }
         if drained == 0 {
             futex_wait(&control.doorbell, bell, 50);
         }

@@ -52,6 +52,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         .filter(|s| special::is_unwinder(s.name))
         .map(|s| s.svma.0)
         .collect();
+    let own_maps = has_own_stack_maps(object);
     let is_loader = is_loader(object);
     // libgcc_s: everything in it is the unwinder or reached from it.
     let all_unwinder = object.symbols.iter().any(|s| s.name == "_Unwind_RaiseException")
@@ -72,7 +73,11 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         if is_loader && b.is_resolver(f) {
             flags |= FN_RESOLVER;
         }
-        b.function(f, flags);
+        let mut f = *f;
+        if own_maps {
+            f.flags.0 &= !FunctionFlags::HAS_UNWIND.0;
+        }
+        b.function(&f, flags);
     }
     b.add_specials();
     b.finish()
@@ -92,6 +97,11 @@ pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
             })
         })
         .collect()
+}
+
+/// A runtime that walks its own stacks by return addresses (OCaml, Go): they must stay what they are.
+fn has_own_stack_maps(object: &Object<'_>) -> bool {
+    object.symbols.iter().any(|s| matches!(s.name, "caml_call_gc" | "runtime.morestack" | "runtime.goexit"))
 }
 
 fn is_loader(object: &Object<'_>) -> bool {

@@ -40,6 +40,9 @@ pub enum Refusal {
     ShortConditional = 5,
     /// Excluded by a filter.
     Filtered = 6,
+    /// A call through a pointer in a function without unwind information: somebody who walks the
+    /// stack by other means would find a foreign return address.
+    NoUnwindInformation = 7,
 }
 
 impl Tactic {
@@ -69,7 +72,7 @@ impl Tactic {
 
 impl Refusal {
     /// All, by number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NoRoom,
         Self::UnresolvedJumps,
         Self::TakesReturnAddress,
@@ -77,6 +80,7 @@ impl Refusal {
         Self::Unmovable,
         Self::ShortConditional,
         Self::Filtered,
+        Self::NoUnwindInformation,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -88,6 +92,7 @@ impl Refusal {
             Self::Unmovable => "instruction cannot be moved",
             Self::ShortConditional => "two-byte conditional tail jump",
             Self::Filtered => "excluded by a filter",
+            Self::NoUnwindInformation => "function without unwind information",
         }
     }
 }
@@ -127,6 +132,11 @@ pub fn choose(site: &Site, function: FunctionFlags, callee_reads_return: bool) -
             if !function.contains(FunctionFlags::HAS_UNWIND) && site.got_slot.0 == 0 =>
         {
             Verdict::Taken(Tactic::EntryOnly)
+        }
+        SiteKind::CallDirect | SiteKind::CallIndirect
+            if !function.contains(FunctionFlags::HAS_UNWIND) =>
+        {
+            Verdict::Refused(Refusal::NoUnwindInformation)
         }
         SiteKind::CallDirect | SiteKind::CallIndirect if long => {
             Verdict::Taken(Tactic::CallInstruction)

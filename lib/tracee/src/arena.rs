@@ -19,6 +19,7 @@ pub struct Arena {
     fd: OwnedFd,
     base: *mut u8,
     plans_used: AtomicU64,
+    chunks_used: AtomicU32,
 }
 
 // SAFETY: the mapping lives as long as the value; all shared fields are atomics or owned by one
@@ -76,6 +77,7 @@ impl Arena {
             fd,
             base: base.cast(),
             plans_used: AtomicU64::new(PLANS_OFFSET),
+            chunks_used: AtomicU32::new(0),
         };
         arena.prepare(options);
         Ok(arena)
@@ -98,6 +100,7 @@ impl Arena {
         c.full_chunks.store(NONE, Ordering::Relaxed);
         c.free_chunks.store(u64::from(NONE), Ordering::Relaxed);
         c.host_state.store(HOST_RECORDING, Ordering::Relaxed);
+        self.chunks_used.store(chunks, Ordering::Relaxed);
         for i in (0..chunks).rev() {
             self.free_chunk(i);
         }
@@ -186,6 +189,21 @@ impl Arena {
                 Err(now) => old = now,
             }
         }
+    }
+
+    /// Adds a chunk if all are taken by running threads: so that there are always more chunks than
+    /// threads. False: the arena is full.
+    pub fn grow(&self) -> bool {
+        if self.control().free_chunks.load(Ordering::Relaxed) as u32 != NONE {
+            return true;
+        }
+        let next = self.chunks_used.load(Ordering::Relaxed);
+        if next as usize >= CHUNKS_MAX {
+            return false;
+        }
+        self.chunks_used.store(next + 1, Ordering::Relaxed);
+        self.recycle(next);
+        true
     }
 
     /// Takes all full chunks, oldest first.
