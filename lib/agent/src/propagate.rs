@@ -191,7 +191,7 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             return;
         }
         let slot = (*m).area + s.slot as u64;
-        (*m).area_used = (*m).area_used.max(s.slot as u64 + 512);
+        (*m).area_used = (*m).area_used.max((s.slot + DIRECT_SLOT_BYTES) as u64);
         let jump_to = match s.form {
             FORM_DIRECT => {
                 let callee = (*m).base + s.argument as u64;
@@ -354,6 +354,7 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
         if slot as u64 + t.code_bytes as u64 > (*m).area_bytes {
             return None;
         }
+        (*m).area_used = (*m).area_used.max(slot as u64 + t.code_bytes as u64);
         let to = ((*m).area_rw + slot as u64) as *mut u8;
         core::ptr::copy_nonoverlapping(code, to, t.code_bytes as usize);
         for k in 0..t.fixups as usize {

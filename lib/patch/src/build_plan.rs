@@ -62,6 +62,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     } else {
         HashSet::new()
     };
+    // First, so that their slots lie at the start of the area, of which a fork child copies what
+    // is used.
+    b.add_specials();
     for f in &analysis.functions {
         let mut flags = 0;
         if b.reads_return.contains(&f.entry.0) {
@@ -79,7 +82,6 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         }
         b.function(&f, flags);
     }
-    b.add_specials();
     b.finish()
 }
 
