@@ -175,7 +175,11 @@ unsafe fn take(hot: *mut Hot) -> bool {
         let at = (*process()).arena as u64 + chunk_offset(index);
         (*hot).cur = at;
         (*hot).real_end = at + CHUNK_BYTES - 16;
-        (*hot).end = if (*hot).rearm_above != 0 { 0 } else { (*hot).real_end };
+        (*hot).end = if (*hot).rearm_above != 0 {
+            0
+        } else {
+            (*hot).real_end
+        };
         stream_of(hot).chunk.store(index, Ordering::Release);
         if waited_since != 0 {
             store(hot, record::word(record::BLOCKED, now as u32));

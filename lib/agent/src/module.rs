@@ -24,7 +24,12 @@ pub unsafe fn find(address: u64) -> *mut Module {
         }
         for _ in 0..3 {
             match ask(address) {
-                Asked::Module(m) => return m,
+                Asked::Module(m, unwinder) => {
+                    if unwinder != 0 && known(unwinder).is_null() {
+                        ask(unwinder);
+                    }
+                    return m;
+                }
                 Asked::Nothing => return core::ptr::null_mut(),
                 Asked::PlaceTaken => {}
             }
@@ -50,7 +55,8 @@ pub unsafe fn known(address: u64) -> *mut Module {
 }
 
 enum Asked {
-    Module(*mut Module),
+    /// It, and an address in an unwinder that should be asked for next (or 0).
+    Module(*mut Module, u64),
     Nothing,
     PlaceTaken,
 }
@@ -74,10 +80,14 @@ unsafe fn ask(address: u64) -> Asked {
             count_hole(if found == 0 { hole::JIT } else { hole::NO_PLAN });
             if end > address {
                 // Remember the range, so that the next call into it asks nobody.
-                *m = Module { start: bias, end, ..(*m) };
+                *m = Module {
+                    start: bias,
+                    end,
+                    ..(*m)
+                };
                 (*m).plan = core::ptr::null();
                 (*p).module_count += 1;
-                return Asked::Module(m);
+                return Asked::Module(m, 0);
             }
             return Asked::Nothing;
         }
@@ -115,7 +125,7 @@ unsafe fn ask(address: u64) -> Asked {
         };
         (*p).module_count += 1;
         propagate::install_specials(m);
-        Asked::Module(m)
+        Asked::Module(m, end)
     }
 }
 
@@ -132,8 +142,7 @@ unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
             return rw;
         }
         common::install(rw);
-        if !sys::duplicate_shared(rw as usize, bytes, at)
-            || !sys::protect(at, bytes, sys::PROT_RX)
+        if !sys::duplicate_shared(rw as usize, bytes, at) || !sys::protect(at, bytes, sys::PROT_RX)
         {
             sys::unmap(at, bytes);
             sys::unmap(rw as usize, bytes);
@@ -227,10 +236,12 @@ pub unsafe fn of_area(address: u64) -> *mut Module {
 /// True if the slot of `id` belongs to ld.so's lazy resolver and the loader's work is not wanted.
 pub unsafe fn is_resolver_site(id: u64) -> bool {
     // SAFETY: reads the module table.
-    unsafe { control().loader == 0 && (*process()).loader != 0 && {
-        let m = of_area(id);
-        !m.is_null() && (*m).base == (*process()).loader
-    } }
+    unsafe {
+        control().loader == 0 && (*process()).loader != 0 && {
+            let m = of_area(id);
+            !m.is_null() && (*m).base == (*process()).loader
+        }
+    }
 }
 
 fn hash(address: u64) -> usize {
@@ -279,7 +290,12 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
         let slots = (*process()).arena.add(QUESTIONS_OFFSET as usize) as *mut Question;
         let slot = (0..QUESTIONS).map(|i| slots.add(i)).find(|&q| {
             (*q).state
-                .compare_exchange(QUESTION_FREE, QUESTION_TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(
+                    QUESTION_FREE,
+                    QUESTION_TAKEN,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
                 .is_ok()
         })?;
         (*slot).kind = kind;
@@ -294,12 +310,21 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
             if state == QUESTION_ANSWERED {
                 break;
             }
-            let give_up = if state == QUESTION_ACCEPTED { ANSWER_SLICES } else { 4 };
+            let give_up = if state == QUESTION_ACCEPTED {
+                ANSWER_SLICES
+            } else {
+                4
+            };
             if waited >= give_up || control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0 {
                 // The host may answer in this very moment: only one of us gets the slot back.
                 if (*slot)
                     .state
-                    .compare_exchange(state, QUESTION_ABANDONED, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(
+                        state,
+                        QUESTION_ABANDONED,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    )
                     .is_ok()
                 {
                     return None;

@@ -30,7 +30,9 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
 pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, entry)) = propagate::special_of(f.id) else { return };
+        let Some((kind, entry)) = propagate::special_of(f.id) else {
+            return;
+        };
         match kind {
             SPECIAL_UNWIND => unwind::give_back(hot, above),
             SPECIAL_EXEC => {

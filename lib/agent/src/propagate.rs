@@ -216,7 +216,10 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             let spring = (at + 2).wrapping_add(rel8 as i64 as u64);
             // Only over what is still padding: bytes of nop forms and int3.
             let filling = |b: u8| {
-                matches!(b, 0x0f | 0x1f | 0x66 | 0x90 | 0xcc | 0x2e | 0x84 | 0x80 | 0x44 | 0x40 | 0)
+                matches!(
+                    b,
+                    0x0f | 0x1f | 0x66 | 0x90 | 0xcc | 0x2e | 0x84 | 0x80 | 0x44 | 0x40 | 0
+                )
             };
             if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
                 count_hole(hole::BYTES_DIFFER);
@@ -232,7 +235,12 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             SITE_KEEP_CALL => 0xe8,
             _ => *(at as *const u8),
         };
-        let patched_at = at + if s.flags & SITE_KEEP_CALL != 0 { s.span as u64 - 5 } else { 0 };
+        let patched_at = at
+            + if s.flags & SITE_KEEP_CALL != 0 {
+                s.span as u64 - 5
+            } else {
+                0
+            };
         count_patched(s.tactic);
         let nops = (patched_at - at) as u8;
         batch.add(patched_at, opcode, jump_to, nops);
@@ -289,18 +297,27 @@ unsafe fn direct(m: *mut Module, s: &PlanSite, at: u64, callee: u64) {
             Some(i) => *(*m).functions.add(i) == INSTRUMENTED && verdict(m, i) == Reach::Ready,
             None => false,
         };
-        let routine = if ready { common::offset(sptrace_wire::plan::common::ENTRY) } else { common::offset(sptrace_wire::plan::common::FIRST) };
+        let routine = if ready {
+            common::offset(sptrace_wire::plan::common::ENTRY)
+        } else {
+            common::offset(sptrace_wire::plan::common::FIRST)
+        };
         let slot = (*m).area + s.slot as u64;
         let rel = |to: u64, next: u64| (to.wrapping_sub(next) as u32) as u64;
         let w = ((*m).area_rw + s.slot as u64) as *mut u64;
         // +0: cc cc cc e8 rel32 | +8: e8 rel32 e8 .. | +16: .. rel32 (3 of 4) e9? see plan.rs
         let r1 = rel((*m).area + routine as u64, slot + 8);
         let r2 = rel(callee, slot + 13);
-        let r3 = rel((*m).area + common::offset(sptrace_wire::plan::common::EXIT) as u64, slot + 18);
+        let r3 = rel(
+            (*m).area + common::offset(sptrace_wire::plan::common::EXIT) as u64,
+            slot + 18,
+        );
         let r4 = rel(at + 5, slot + 23);
         w.write_volatile(0xe8cc_cccc | r1 << 32);
-        w.add(1).write_volatile(0xe8 | r2 << 8 | 0xe8 << 40 | (r3 & 0xffff) << 48);
-        w.add(2).write_volatile(r3 >> 16 | 0xe9 << 16 | r4 << 24 | 0xcc << 56);
+        w.add(1)
+            .write_volatile(0xe8 | r2 << 8 | 0xe8 << 40 | (r3 & 0xffff) << 48);
+        w.add(2)
+            .write_volatile(r3 >> 16 | 0xe9 << 16 | r4 << 24 | 0xcc << 56);
     }
 }
 
@@ -421,7 +438,10 @@ pub unsafe fn lock(tid: u32) -> bool {
     unsafe {
         let word = &(*(*process()).fork_page).lock;
         for _ in 0..200_000u32 {
-            if word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if word
+                .compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
                 return true;
             }
             let owner = word.load(Ordering::Relaxed);

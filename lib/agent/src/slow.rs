@@ -311,7 +311,15 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
         // SAFETY: the caller counted them.
         unsafe {
             let open = (*top(hot)).id & FRAME_OPEN != 0;
-            chunk::put(hot, if open { record::CLOSED } else { record::UNWOUND }, 1);
+            chunk::put(
+                hot,
+                if open {
+                    record::CLOSED
+                } else {
+                    record::UNWOUND
+                },
+                1,
+            );
             (*hot).ssp -= FRAME_BYTES as u64;
         }
     }
@@ -328,7 +336,11 @@ unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
         }
         if entered_unseen {
             // The frame that it replaces was never seen: what it becomes stands for itself.
-            let called = if callee != 0 { callee } else { unwind::direct_target(id) };
+            let called = if callee != 0 {
+                callee
+            } else {
+                unwind::direct_target(id)
+            };
             chunk::put(hot, record::ENTERED, called);
             push(hot, rsp, FRAME_OPEN, called);
         } else if callee != 0 {

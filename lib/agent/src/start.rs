@@ -17,7 +17,8 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
     unsafe {
         let c = &*(arena as *const Control);
         if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
-            c.agent_reason.store(hole::VERSION as u32, Ordering::Relaxed);
+            c.agent_reason
+                .store(hole::VERSION as u32, Ordering::Relaxed);
             c.agent_state.store(2, Ordering::Release);
             return;
         }

@@ -52,22 +52,45 @@ pub fn failed(r: isize) -> bool {
 /// New private zeroed memory, or null.
 pub unsafe fn map_private(bytes: usize) -> *mut u8 {
     // SAFETY: a fresh mapping at an address that the kernel picks.
-    let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0]) };
-    if failed(r) { core::ptr::null_mut() } else { r as *mut u8 }
+    let r = unsafe {
+        call(
+            MMAP,
+            [0, bytes, PROT_RW, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0],
+        )
+    };
+    if failed(r) {
+        core::ptr::null_mut()
+    } else {
+        r as *mut u8
+    }
 }
 
 /// New shared zeroed memory, or null.
 pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
     // SAFETY: as above.
     let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
-    if failed(r) { core::ptr::null_mut() } else { r as *mut u8 }
+    if failed(r) {
+        core::ptr::null_mut()
+    } else {
+        r as *mut u8
+    }
 }
 
 /// Reserves exactly `[at, at + bytes)` without access; false if something is there.
 pub unsafe fn reserve_exactly(at: usize, bytes: usize) -> bool {
     // SAFETY: NOREPLACE never touches an existing mapping.
     let r = unsafe {
-        call(MMAP, [at, bytes, PROT_NONE, MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE, usize::MAX, 0])
+        call(
+            MMAP,
+            [
+                at,
+                bytes,
+                PROT_NONE,
+                MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE,
+                usize::MAX,
+                0,
+            ],
+        )
     };
     if !failed(r) && r as usize != at {
         // A kernel before 4.17 takes the address as a hint.
@@ -121,7 +144,12 @@ pub unsafe fn block_signals() -> u64 {
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: both point to eight bytes.
-    unsafe { call(SIGPROCMASK, [2, &raw const all as usize, &raw mut old as usize, 8, 0, 0]) };
+    unsafe {
+        call(
+            SIGPROCMASK,
+            [2, &raw const all as usize, &raw mut old as usize, 8, 0, 0],
+        )
+    };
     old
 }
 
@@ -154,7 +182,19 @@ pub fn alone() -> bool {
 pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
     let timeout = [timeout_ms / 1000, timeout_ms % 1000 * 1_000_000];
     // SAFETY: `word` is mapped; FUTEX_WAIT across processes.
-    unsafe { call(FUTEX, [word as usize, 0, expected as usize, timeout.as_ptr() as usize, 0, 0]) };
+    unsafe {
+        call(
+            FUTEX,
+            [
+                word as usize,
+                0,
+                expected as usize,
+                timeout.as_ptr() as usize,
+                0,
+                0,
+            ],
+        )
+    };
 }
 
 /// Wakes `count` waiters.
@@ -169,7 +209,17 @@ pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
     let remote = [from, bytes];
     // SAFETY: `to` has room; a bad `from` gives an error, no fault.
     let r = unsafe {
-        call(PROCESS_VM_READV, [pid() as usize, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0])
+        call(
+            PROCESS_VM_READV,
+            [
+                pid() as usize,
+                local.as_ptr() as usize,
+                1,
+                remote.as_ptr() as usize,
+                1,
+                0,
+            ],
+        )
     };
     if failed(r) { 0 } else { r as usize }
 }

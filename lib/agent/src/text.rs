@@ -25,7 +25,12 @@ struct Write {
     nops: u8,
 }
 
-const EMPTY: Write = Write { at: 0, bytes: [0; 5], length: 0, nops: 0 };
+const EMPTY: Write = Write {
+    at: 0,
+    bytes: [0; 5],
+    length: 0,
+    nops: 0,
+};
 static mut WRITES: [Write; BATCH] = [EMPTY; BATCH];
 
 /// Writes waiting; one batch at a time, under the propagation lock.
@@ -48,7 +53,12 @@ impl Batch {
             }
             let rel = (target.wrapping_sub(at + 5) as u32).to_le_bytes();
             let w = (&raw mut WRITES).cast::<Write>().add(self.count);
-            *w = Write { at, bytes: [opcode, rel[0], rel[1], rel[2], rel[3]], length: 5, nops };
+            *w = Write {
+                at,
+                bytes: [opcode, rel[0], rel[1], rel[2], rel[3]],
+                length: 5,
+                nops,
+            };
             self.count += 1;
         }
     }
@@ -61,7 +71,12 @@ impl Batch {
                 self.flush();
             }
             let w = (&raw mut WRITES).cast::<Write>().add(self.count);
-            *w = Write { at, bytes: [0xeb, rel8 as u8, 0, 0, 0], length: 2, nops: 0 };
+            *w = Write {
+                at,
+                bytes: [0xeb, rel8 as u8, 0, 0, 0],
+                length: 2,
+                nops: 0,
+            };
             self.count += 1;
         }
     }
@@ -80,14 +95,24 @@ impl Batch {
                 while i + n < self.count {
                     let at = (*writes.add(i + n)).at;
                     // A copy shall hold only pages that change.
-                    let limit = if alone { start + WINDOW_BYTES } else { (end | (PAGE - 1)) + PAGE };
+                    let limit = if alone {
+                        start + WINDOW_BYTES
+                    } else {
+                        (end | (PAGE - 1)) + PAGE
+                    };
                     if at < start || at + 5 > limit {
                         break;
                     }
                     end = end.max(at + 5);
                     n += 1;
                 }
-                window(writes.add(i), n, start, (end + PAGE - 1) & !(PAGE - 1), alone);
+                window(
+                    writes.add(i),
+                    n,
+                    start,
+                    (end + PAGE - 1) & !(PAGE - 1),
+                    alone,
+                );
                 i += n;
             }
             self.count = 0;
@@ -99,7 +124,11 @@ unsafe fn window(writes: *const Write, n: usize, start: u64, end: u64, alone: bo
     let bytes = (end - start) as usize;
     // SAFETY: pages of a module's text, executable before and after.
     unsafe {
-        let done = if alone { in_place(writes, n, start as usize, bytes) } else { swap(writes, n, start, end) };
+        let done = if alone {
+            in_place(writes, n, start as usize, bytes)
+        } else {
+            swap(writes, n, start, end)
+        };
         if !done {
             for _ in 0..n {
                 count_hole(hole::NOT_WRITABLE);

@@ -46,7 +46,11 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
     // SAFETY: the block list is changed under the lock only.
     unsafe {
         let locked = propagate::lock(tid);
-        let mut hot = if locked { reuse() } else { core::ptr::null_mut() };
+        let mut hot = if locked {
+            reuse()
+        } else {
+            core::ptr::null_mut()
+        };
         if hot.is_null() {
             hot = make_block();
             if !hot.is_null() && locked {
@@ -75,7 +79,9 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
 unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_pid: u32) -> bool {
     // SAFETY: the block is this thread's alone.
     unsafe {
-        let Some(stream) = take_stream() else { return false };
+        let Some(stream) = take_stream() else {
+            return false;
+        };
         let s = stream_entry(stream);
         (*s).pid = pid;
         (*s).tid = tid;
@@ -119,7 +125,14 @@ unsafe fn take_stream() -> Option<u32> {
         // SAFETY: within the table.
         let state = unsafe { &(*stream_entry(i)).state };
         state.load(Ordering::Relaxed) == STREAM_DEAD
-            && state.compare_exchange(STREAM_DEAD, STREAM_TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            && state
+                .compare_exchange(
+                    STREAM_DEAD,
+                    STREAM_TAKEN,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
     })
 }
 
@@ -162,7 +175,11 @@ unsafe fn reset(hot: *mut Hot) {
     // SAFETY: the block is nobody's.
     unsafe {
         let bottom = shadow_bottom(hot);
-        *(bottom as *mut ShadowFrame) = ShadowFrame { rsp: u64::MAX, id: 0, callee: 0 };
+        *(bottom as *mut ShadowFrame) = ShadowFrame {
+            rsp: u64::MAX,
+            id: 0,
+            callee: 0,
+        };
         (*hot).ssp = bottom;
         (*hot).ssp_end = hot as u64 - HOT as u64 + (BLOCK_BYTES - 2 * FRAME_BYTES) as u64;
         (*hot).overflow = 0;

@@ -16,6 +16,7 @@ use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
 use crate::placement;
+use crate::process::Process;
 use crate::session::Shared;
 
 /// Serves all questions asked; true if there was one.
@@ -47,7 +48,14 @@ pub fn serve(shared: &Shared) -> bool {
 fn answer(shared: &Shared, q: &Question) {
     let answer = match q.kind {
         ASK_MODULE => module(shared, q.pid, q.argument),
-        ASK_EXEC => [u64::from(shared.may_seize(q.pid, q.tid, q.argument)), 0, 0, 0, 0, 0],
+        ASK_EXEC => [
+            u64::from(shared.may_seize(q.pid, q.tid, q.argument)),
+            0,
+            0,
+            0,
+            0,
+            0,
+        ],
         ASK_EXEC_FAILED => {
             shared.release(q.tid);
             [1, 0, 0, 0, 0, 0]
@@ -74,39 +82,76 @@ const FOUND: u64 = 1;
 const REFUSED: u64 = 2;
 
 fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
-    let Ok(maps) = maps::read(pid) else { return [REFUSED, 0, 0, 0, 0, 0] };
+    let Ok(maps) = maps::read(pid) else {
+        return [REFUSED, 0, 0, 0, 0, 0];
+    };
     let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
         return [NOT_CODE, 0, 0, 0, 0, 0];
     };
     let leave_alone = |why: u64| [why, 0, m.start, 0, 0, m.end];
     if m.file.1 == 0 || m.access[1] || !m.access[2] {
-        return leave_alone(if m.path == "[vdso]" { REFUSED } else { NOT_CODE });
+        return leave_alone(if m.path == "[vdso]" {
+            REFUSED
+        } else {
+            NOT_CODE
+        });
     }
     if shared.options.leaves_out(&m.path) {
         return leave_alone(REFUSED);
     }
-    let Some(index) = shared.module(pid, m) else { return leave_alone(REFUSED) };
+    let Some(index) = shared.module(pid, m) else {
+        return leave_alone(REFUSED);
+    };
     let mut c = shared.lock();
     c.asks(&shared.arena, pid);
-    let Some(known) = c.modules.get(index) else { return leave_alone(REFUSED) };
-    let (base_svma, text, area_bytes, plan_offset) =
-        (known.base_svma, known.text, known.area_bytes, known.plan_offset);
-    let Some(bias) = bias(&maps, m, base_svma) else { return leave_alone(REFUSED) };
+    let Some(known) = c.modules.get(index) else {
+        return leave_alone(REFUSED);
+    };
+    let (base_svma, text, area_bytes, plan_offset) = (
+        known.base_svma,
+        known.text,
+        known.area_bytes,
+        known.plan_offset,
+    );
+    let Some(bias) = bias(&maps, m, base_svma) else {
+        return leave_alone(REFUSED);
+    };
     let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
     if address < start || address >= end {
         return leave_alone(REFUSED);
     }
-    let taken: Vec<_> = c.process(pid).areas.iter().map(|a| (a.start, a.bytes)).collect();
+    let taken: Vec<_> = c
+        .process(pid)
+        .areas
+        .iter()
+        .map(|a| (a.start, a.bytes))
+        .collect();
     let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
         return leave_alone(REFUSED);
     };
     c.loaded(pid, index, (start, end), bias, (at, area_bytes));
-    [FOUND, plan_offset, bias, at, area_bytes, 0]
+    let unwinder = unknown_unwinder(&maps, c.process(pid));
+    [FOUND, plan_offset, bias, at, area_bytes, unwinder]
+}
+
+/// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared
+/// before the first exception needs it, so that our death in between does no harm.
+fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
+    let is_unwinder = |m: &&Mapping| {
+        let name = m.path.rsplit('/').next().unwrap_or("");
+        m.access[2] && (name.starts_with("libgcc_s") || name.starts_with("libunwind"))
+    };
+    let middle = |m: &Mapping| m.start + (m.end - m.start) / 2;
+    let unknown = |m: &&Mapping| process.module_at(middle(m)).is_none();
+    maps.iter().filter(is_unwinder).find(unknown).map_or(0, middle)
 }
 
 /// Load bias: the file's first page lies at the plan's base.
 fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
-    let first = maps.iter().rev().find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
+    let first = maps
+        .iter()
+        .rev()
+        .find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
     Some(first.start.wrapping_sub(base_svma))
 }
 

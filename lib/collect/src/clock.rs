@@ -20,13 +20,22 @@ pub fn point() -> Point {
     let mut best = (u64::MAX, Point { tsc: 0, ns: 0 });
     for _ in 0..5 {
         let before = tsc();
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut t = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: t is ours.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut t) };
         let after = tsc();
         let ns = t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
         if after - before < best.0 {
-            best = (after - before, Point { tsc: before + (after - before) / 2, ns });
+            best = (
+                after - before,
+                Point {
+                    tsc: before + (after - before) / 2,
+                    ns,
+                },
+            );
         }
     }
     best.1

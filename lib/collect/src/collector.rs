@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{
-    ExitStatus, Function, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder, StreamInfo,
-    TraceWriter,
+    ExitStatus, Function, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder,
+    StreamInfo, TraceWriter,
 };
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
@@ -142,8 +142,17 @@ impl<W: Write> Collector<W> {
     ) {
         self.recent.fill(Recent::default());
         let p = self.process(pid);
-        p.loaded.push(Loaded { module, start: text.0, end: text.1, bias });
-        p.areas.push(Area { start: area.0, bytes: area.1, module });
+        p.loaded.push(Loaded {
+            module,
+            start: text.0,
+            end: text.1,
+            bias,
+        });
+        p.areas.push(Area {
+            start: area.0,
+            bytes: area.1,
+            module,
+        });
         if let Some(m) = self.modules.get(module) {
             let note = Note::ModuleMap {
                 pid,
@@ -193,7 +202,11 @@ impl<W: Write> Collector<W> {
     }
 
     /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun.
-    pub fn end_dead_streams(&mut self, arena: &Arena, is_alive: &dyn Fn(u32, u32) -> bool) -> usize {
+    pub fn end_dead_streams(
+        &mut self,
+        arena: &Arena,
+        is_alive: &dyn Fn(u32, u32) -> bool,
+    ) -> usize {
         self.adopt_streams(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         let mut alive = 0;
@@ -239,13 +252,27 @@ impl<W: Write> Collector<W> {
         let execs = self.process(pid).execs + 1;
         self.end_dead_streams(arena, &|p, _| p != pid);
         self.recent.fill(Recent::default());
-        self.processes.insert(pid, Process { execs, ..Process::default() });
-        self.note(&Note::Exec { pid, tsc: crate::clock::tsc(), path: path.to_owned() });
+        self.processes.insert(
+            pid,
+            Process {
+                execs,
+                ..Process::default()
+            },
+        );
+        self.note(&Note::Exec {
+            pid,
+            tsc: crate::clock::tsc(),
+            path: path.to_owned(),
+        });
     }
 
     /// A process has ended.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
-        self.note(&Note::ProcessExit { pid, tsc: crate::clock::tsc(), status });
+        self.note(&Note::ProcessExit {
+            pid,
+            tsc: crate::clock::tsc(),
+            status,
+        });
     }
 
     /// Writes the summary and gives back the output.
@@ -291,7 +318,11 @@ impl<W: Write> Collector<W> {
             self.adopt_process(pid, s.parent_pid);
         }
         let parent = parent
-            .then(|| self.streams[s.parent as usize].as_ref().map(|p| p.encoder.stream()))
+            .then(|| {
+                self.streams[s.parent as usize]
+                    .as_ref()
+                    .map(|p| p.encoder.stream())
+            })
             .flatten();
         let p = self.process(pid);
         let info = StreamInfo {
@@ -328,7 +359,9 @@ impl<W: Write> Collector<W> {
             return;
         }
         self.begin_stream(arena, stream, epoch);
-        let Some(mut state) = self.streams[stream].take() else { return };
+        let Some(mut state) = self.streams[stream].take() else {
+            return;
+        };
         state.high = start_tsc >> 32;
         let words = arena.words(index);
         let mut at = 0;
@@ -358,7 +391,11 @@ impl<W: Write> Collector<W> {
                     continue;
                 };
                 offset = o;
-                area = (id.wrapping_sub(o), self.modules[module].area_bytes as u32, module);
+                area = (
+                    id.wrapping_sub(o),
+                    self.modules[module].area_bytes as u32,
+                    module,
+                );
             }
             let Some(place) = self.modules[area.2].place(offset) else {
                 self.torn += 1;
@@ -377,7 +414,12 @@ impl<W: Write> Collector<W> {
                     match self.resolve(state.pid, target) {
                         Target::Function(callee) => callee,
                         Target::Stub(module, svma) if place.kind & PLACE_TAIL == 0 => {
-                            Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+                            Self::settle_lazy(
+                                &mut state,
+                                &mut self.modules,
+                                &mut self.writer,
+                                None,
+                            );
                             state.lazy = Some((tsc, module, svma));
                             continue;
                         }
@@ -425,7 +467,9 @@ impl<W: Write> Collector<W> {
         writer: &mut TraceWriter<W>,
         callee: Option<FunctionId>,
     ) {
-        let Some((tsc, module, svma)) = state.lazy.take() else { return };
+        let Some((tsc, module, svma)) = state.lazy.take() else {
+            return;
+        };
         let callee = match (callee, modules.get_mut(module)) {
             (Some(c), _) => c,
             (None, Some(m)) => m.function(svma, writer),
@@ -446,7 +490,11 @@ impl<W: Write> Collector<W> {
             Some((module, svma)) => Target::Stub(module, svma),
             None => Target::Function(self.callee_at(pid, target)),
         };
-        self.recent[slot] = Recent { target, pid, callee };
+        self.recent[slot] = Recent {
+            target,
+            pid,
+            callee,
+        };
         callee
     }
 
@@ -460,9 +508,15 @@ impl<W: Write> Collector<W> {
 
     /// The trace's number of the function at an avma.
     fn callee_at(&mut self, pid: u32, target: u64) -> FunctionId {
-        let found = self.processes.get(&pid).and_then(|p| p.module_at(target)).copied();
+        let found = self
+            .processes
+            .get(&pid)
+            .and_then(|p| p.module_at(target))
+            .copied();
         match found {
-            Some(l) => self.modules[l.module].function(target.wrapping_sub(l.bias), &mut self.writer),
+            Some(l) => {
+                self.modules[l.module].function(target.wrapping_sub(l.bias), &mut self.writer)
+            }
             None => self.unknown_function(target),
         }
     }
@@ -485,7 +539,12 @@ impl<W: Write> Collector<W> {
                 id
             }
         };
-        let f = Function { module, svma: Svma(target), size_bytes: 0, symbol: String::new() };
+        let f = Function {
+            module,
+            svma: Svma(target),
+            size_bytes: 0,
+            symbol: String::new(),
+        };
         let id = self.writer.function(&f).unwrap_or(FunctionId(0));
         self.unknown.insert(target, id);
         id
@@ -533,7 +592,9 @@ impl<W: Write> Collector<W> {
     /// The direct callee of the site whose entry or exit is at `id`.
     fn site_callee(&mut self, pid: u32, id: u32) -> FunctionId {
         let found = self.processes.get(&pid).and_then(|p| p.area_of(id));
-        let Some((module, offset)) = found else { return self.unknown_function(0) };
+        let Some((module, offset)) = found else {
+            return self.unknown_function(0);
+        };
         match self.modules[module].place(offset) {
             Some(place) => {
                 let m = &mut self.modules[module];

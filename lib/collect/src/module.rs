@@ -83,7 +83,10 @@ impl Module {
     /// What lies at `offset` of the patch area.
     #[inline]
     pub fn place(&self, offset: u32) -> Option<Place> {
-        self.places.get((offset >> 3) as usize).copied().filter(|p| p.kind != 0)
+        self.places
+            .get((offset >> 3) as usize)
+            .copied()
+            .filter(|p| p.kind != 0)
     }
 
     /// The trace's number of the direct callee of a place, resolved once.
@@ -111,8 +114,12 @@ impl Module {
             return *id;
         }
         let (size_bytes, symbol) = self.cached.named_at(Svma(svma)).unwrap_or_default();
-        let function =
-            Function { module: self.id, svma: Svma(svma), size_bytes, symbol: symbol.to_owned() };
+        let function = Function {
+            module: self.id,
+            svma: Svma(svma),
+            size_bytes,
+            symbol: symbol.to_owned(),
+        };
         let id = writer.function(&function).unwrap_or(FunctionId(0));
         self.functions.insert(svma, id);
         id
@@ -125,7 +132,9 @@ fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
     let mut callees = vec![0; h.sites as usize];
     for i in 0..h.sites {
         let Some(site) = plan.site(i) else { continue };
-        let Some((entry, exit, callee)) = plan.ids(&site) else { continue };
+        let Some((entry, exit, callee)) = plan.ids(&site) else {
+            continue;
+        };
         let mut kind = PLACE_ENTRY;
         for (flag, bit) in [
             (SITE_TAIL, PLACE_TAIL),
@@ -140,8 +149,14 @@ fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
             *c = callee.unwrap_or(0);
         }
         let mut set = |offset: u32, kind: u8| {
-            if offset != 0 && let Some(p) = places.get_mut(((site.slot + offset) >> 3) as usize) {
-                *p = Place { kind, callee: 0, site: i };
+            if offset != 0
+                && let Some(p) = places.get_mut(((site.slot + offset) >> 3) as usize)
+            {
+                *p = Place {
+                    kind,
+                    callee: 0,
+                    site: i,
+                };
             }
         };
         set(entry, kind);

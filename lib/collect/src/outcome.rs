@@ -16,16 +16,28 @@ const HOLES: [(usize, &str); 17] = [
     (hole::NO_AREA, "modules without room for patches"),
     (hole::BYTES_DIFFER, "sites whose bytes are not the file's"),
     (hole::NOT_WRITABLE, "sites whose page cannot be written"),
-    (hole::LOCK_BUSY, "callees passed over while another thread patched"),
+    (
+        hole::LOCK_BUSY,
+        "callees passed over while another thread patched",
+    ),
     (hole::TABLE_FULL, "tables full"),
-    (hole::STRADDLES, "sites across a cache line while threads ran"),
-    (hole::EXEC_UNSEEN, "programs started by exec and not followed"),
+    (
+        hole::STRADDLES,
+        "sites across a cache line while threads ran",
+    ),
+    (
+        hole::EXEC_UNSEEN,
+        "programs started by exec and not followed",
+    ),
     (hole::NO_FSGSBASE, "processes without FSGSBASE"),
     (hole::VERSION, "agent and host of different versions"),
     (hole::FORK_SHARED, "forked processes not followed further"),
     (hole::TOO_DEEP, "frames nested too deep"),
     (hole::OTHER_STACK, "changes to another stack"),
-    (hole::SANDBOX, "processes not recorded further, in a sandbox"),
+    (
+        hole::SANDBOX,
+        "processes not recorded further, in a sandbox",
+    ),
 ];
 
 /// What was seen and what was not.
@@ -54,12 +66,23 @@ impl Outcome {
         let named = |list: Vec<(&'static str, u64)>| list.into_iter().filter(|r| r.1 > 0).collect();
         Self {
             patched: named(
-                Tactic::ALL.iter().map(|t| (t.name(), get(&control.patched[*t as usize]))).collect(),
+                Tactic::ALL
+                    .iter()
+                    .map(|t| (t.name(), get(&control.patched[*t as usize])))
+                    .collect(),
             ),
             refused: named(
-                Refusal::ALL.iter().map(|r| (r.name(), get(&control.refused[*r as usize]))).collect(),
+                Refusal::ALL
+                    .iter()
+                    .map(|r| (r.name(), get(&control.refused[*r as usize])))
+                    .collect(),
             ),
-            holes: named(HOLES.iter().map(|(i, n)| (*n, get(&control.holes[*i]))).collect()),
+            holes: named(
+                HOLES
+                    .iter()
+                    .map(|(i, n)| (*n, get(&control.holes[*i])))
+                    .collect(),
+            ),
             functions: get(&control.functions),
             lost: get(&control.lost),
             ..Self::default()
@@ -78,7 +101,10 @@ impl Outcome {
 
     /// As rows of the trace's summary.
     pub fn summary(&self, end_tsc: u64) -> Summary {
-        let mut s = Summary { end_tsc, rows: Vec::new() };
+        let mut s = Summary {
+            end_tsc,
+            rows: Vec::new(),
+        };
         for (name, n) in &self.patched {
             s.row("sites", &format!("patched: {name}"), *n);
         }
@@ -98,9 +124,16 @@ impl Outcome {
     /// The coverage line.
     pub fn coverage_line(&self) -> String {
         let (patched, reached) = (self.sites_patched(), self.sites_reached());
-        let percent = if reached == 0 { 0.0 } else { patched as f64 * 100.0 / reached as f64 };
+        let percent = if reached == 0 {
+            0.0
+        } else {
+            patched as f64 * 100.0 / reached as f64
+        };
         let join = |list: &[(&str, u64)]| {
-            list.iter().map(|(n, c)| format!("{c} {n}")).collect::<Vec<_>>().join(", ")
+            list.iter()
+                .map(|(n, c)| format!("{c} {n}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let mut line = format!(
             "coverage: {patched} of {reached} call sites reached are patched ({percent:.2} %)"
@@ -117,7 +150,11 @@ impl Outcome {
 
     /// The loss line.
     pub fn loss_line(&self) -> String {
-        let torn = if self.torn > 0 { format!(", {} torn words", self.torn) } else { String::new() };
+        let torn = if self.torn > 0 {
+            format!(", {} torn words", self.torn)
+        } else {
+            String::new()
+        };
         format!("events: {} recorded, {} lost{torn}", self.events, self.lost)
     }
 }

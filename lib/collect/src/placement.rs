@@ -33,7 +33,10 @@ pub fn place(
     let low = start < 1 << 31;
     let first_above = end + if low { BRK_BYTES } else { FIRST_DISTANCE };
     let above = (0..64).map(|k| first_above + k * STEP / 4);
-    below.chain(above).map(|at| at & !0xffff).find(|at| fits(*at))
+    below
+        .chain(above)
+        .map(|at| at & !0xffff)
+        .find(|at| fits(*at))
 }
 
 fn ids_are_free(taken: &[(u64, u64)], at: u64, bytes: u64) -> bool {
@@ -42,5 +45,7 @@ fn ids_are_free(taken: &[(u64, u64)], at: u64, bytes: u64) -> bool {
     // Not across a 4 GiB boundary, not among the control ids.
     start >= u64::from(CONTROL_IDS)
         && end <= 1 << 32
-        && taken.iter().all(|(t, n)| low(*t) + n <= start || end <= low(*t))
+        && taken
+            .iter()
+            .all(|(t, n)| low(*t) + n <= start || end <= low(*t))
 }

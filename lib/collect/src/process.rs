@@ -49,6 +49,9 @@ impl Process {
 
     /// The module that holds an avma.
     pub fn module_at(&self, avma: u64) -> Option<&Loaded> {
-        self.loaded.iter().rev().find(|l| avma >= l.start && avma < l.end)
+        self.loaded
+            .iter()
+            .rev()
+            .find(|l| avma >= l.start && avma < l.end)
     }
 }

@@ -6,12 +6,15 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sptrace_addr::Svma;
+use sptrace_patch::mute::mute;
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
+use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
@@ -42,6 +45,8 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
     pub modules: Vec<String>,
+    /// Globs of functions that are not recorded, nor anything that only they call.
+    pub without: Vec<String>,
     /// SIGPIPE's disposition as sptrace found it.
     pub sigpipe: libc::sighandler_t,
 }
@@ -76,6 +81,8 @@ pub struct Shared {
     commands: Mutex<Sender<Command>>,
     wake: i32,
     ended: AtomicBool,
+    /// Functions muted by the user's filter.
+    muted: AtomicUsize,
 }
 
 enum Command {
@@ -87,7 +94,9 @@ impl Shared {
     /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
     /// trace.
     pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
-        self.collector.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.collector
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The module of a mapping, analysed and given to the agents if it is new.
@@ -96,8 +105,35 @@ impl Shared {
             return Some(known);
         }
         let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let plan_offset = self.arena.add_plan(cached.plan())?;
-        self.lock().add_module(m.file.clone(), &m.path, cached, plan_offset)
+        let plan_offset = if self.options.without.is_empty() {
+            self.arena.add_plan(cached.plan())?
+        } else {
+            let mut plan = cached.plan().to_vec();
+            let leaves_out = |symbol: &str, svma: u64| {
+                let name = match symbol {
+                    "" => sptrace_code::unnamed(Svma(svma)),
+                    _ => demangle(symbol),
+                };
+                let short = without_parameters(&name);
+                let fits = |glob: &String| {
+                    [name.as_str(), symbol, short]
+                        .iter()
+                        .any(|n| glob_matches(glob, n))
+                };
+                self.options.without.iter().any(fits)
+            };
+            let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
+            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|site| {
+                let target = cached.site(site as usize).map_or(0, |s| s.target.0);
+                symbol(target)
+                    .strip_suffix("@plt")
+                    .is_some_and(|name| leaves_out(name, 0))
+            });
+            self.muted.fetch_add(muted, Ordering::Relaxed);
+            self.arena.add_plan(&plan)?
+        };
+        self.lock()
+            .add_module(m.file.clone(), &m.path, cached, plan_offset)
     }
 
     /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
@@ -116,7 +152,10 @@ impl Shared {
 
     fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
         let (reply, answer) = channel();
-        let sent = self.commands.lock().is_ok_and(|c| c.send(command(reply)).is_ok());
+        let sent = self
+            .commands
+            .lock()
+            .is_ok_and(|c| c.send(command(reply)).is_ok());
         let one = 1u64;
         // SAFETY: an eventfd takes eight bytes.
         unsafe { libc::write(self.wake, (&raw const one).cast(), 8) };
@@ -133,8 +172,12 @@ fn is_privileged(pid: u32, path: u64) -> bool {
         return false;
     }
     let mut bytes = [0u8; 4096];
-    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return true };
-    let Ok(got) = memory.read_at(&mut bytes, path) else { return true };
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
+        return true;
+    };
+    let Ok(got) = memory.read_at(&mut bytes, path) else {
+        return true;
+    };
     let end = bytes[..got].iter().position(|b| *b == 0).unwrap_or(got);
     let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let file = if name.starts_with('/') {
@@ -146,10 +189,17 @@ fn is_privileged(pid: u32, path: u64) -> bool {
 }
 
 fn has_capabilities(file: &str) -> bool {
-    let Ok(file) = CString::new(file) else { return false };
+    let Ok(file) = CString::new(file) else {
+        return false;
+    };
     // SAFETY: NUL-terminated names; a null buffer of size 0 asks for the size.
     unsafe {
-        libc::getxattr(file.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
+        libc::getxattr(
+            file.as_ptr(),
+            c"security.capability".as_ptr(),
+            std::ptr::null_mut(),
+            0,
+        ) > 0
     }
 }
 
@@ -188,14 +238,17 @@ impl Session {
             loader: options.loader,
         })?;
         let image = image::load(&arena, agent)?;
-        let file = File::create(&options.output)
-            .map_err(|source| TraceeError::System { what: "creating the trace file", source })?;
-        let writer = TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(
-            |e| TraceeError::System {
-                what: "writing the trace file",
-                source: std::io::Error::other(e),
-            },
-        )?;
+        let file = File::create(&options.output).map_err(|source| TraceeError::System {
+            what: "creating the trace file",
+            source,
+        })?;
+        let writer =
+            TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(|e| {
+                TraceeError::System {
+                    what: "writing the trace file",
+                    source: std::io::Error::other(e),
+                }
+            })?;
         // SAFETY: a fresh eventfd.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
@@ -209,8 +262,15 @@ impl Session {
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
+            muted: AtomicUsize::new(0),
         });
-        Ok(Self { shared, image, commands, releasing: Vec::new(), remarks: Vec::new() })
+        Ok(Self {
+            shared,
+            image,
+            commands,
+            releasing: Vec::new(),
+            remarks: Vec::new(),
+        })
     }
 
     /// Runs the command to its end and records it.
@@ -222,7 +282,14 @@ impl Session {
         let signals = block_signals();
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
-        while self.shared.arena.control().host_alive.load(Ordering::Acquire) == 0 {
+        while self
+            .shared
+            .arena
+            .control()
+            .host_alive
+            .load(Ordering::Acquire)
+            == 0
+        {
             std::thread::yield_now();
         }
         self.exec_stop(child);
@@ -243,18 +310,32 @@ impl Session {
         outcome.torn = c.torn;
         drop(c);
         let summary = outcome.summary(clock::tsc());
+        let mut remarks = self.remarks;
+        if !shared.options.without.is_empty() && shared.muted.load(Ordering::Relaxed) == 0 {
+            remarks.push(format!(
+                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
+                shared.options.without.join(" -N ")
+            ));
+        }
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
         };
         // SAFETY: our own eventfd, used by nobody any more.
         unsafe { libc::close(shared.wake) };
-        let collector =
-            shared.collector.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let collector = shared
+            .collector
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let output_error = match collector.finish(&summary) {
             Ok(mut out) => std::io::Write::flush(&mut out).err(),
             Err(e) => Some(e),
         };
-        Ok(Finished { status, outcome, remarks: self.remarks, output_error })
+        Ok(Finished {
+            status,
+            outcome,
+            remarks,
+            output_error,
+        })
     }
 
     /// A process stands at its exec stop: inject, or let it go and say so.
@@ -267,7 +348,8 @@ impl Session {
         if let Err(e) = result {
             let holes = &self.shared.arena.control().holes;
             holes[hole::EXEC_UNSEEN].fetch_add(1, Ordering::Relaxed);
-            self.remarks.push(format!("{exe} (pid {pid}) runs untraced: {e}"));
+            self.remarks
+                .push(format!("{exe} (pid {pid}) runs untraced: {e}"));
             let _ = ptrace::detach(pid, 0);
         }
     }
@@ -333,11 +415,7 @@ impl Session {
     }
 }
 
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    body: fn(&Shared),
-) -> std::thread::JoinHandle<()> {
+fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -384,8 +462,13 @@ fn answer_loop(shared: &Shared) {
 
 /// The thread exists and is no zombie.
 fn is_alive(pid: u32, tid: u32) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else { return false };
-    let state = stat.iter().rposition(|b| *b == b')').and_then(|i| stat.get(i + 2).copied());
+    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else {
+        return false;
+    };
+    let state = stat
+        .iter()
+        .rposition(|b| *b == b')')
+        .and_then(|i| stat.get(i + 2).copied());
     !matches!(state, Some(b'Z' | b'X') | None)
 }
 
@@ -405,8 +488,13 @@ fn wait_any() -> Option<(u32, i32)> {
 }
 
 /// Signals that we handle by signalfd: our children's ends, and what is meant for the command.
-const HANDLED: [i32; 5] =
-    [libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+const HANDLED: [i32; 5] = [
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+];
 
 fn block_signals() -> i32 {
     // SAFETY: sets are ours.
@@ -424,7 +512,11 @@ fn block_signals() -> i32 {
 /// Waits for a signal or a command. A signal that a process sent to us goes on to the command; one
 /// from the terminal has reached it already.
 fn wait_for_something(signals: i32, wake: i32, child: u32) {
-    let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let poll = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
     let mut fds = [poll(signals), poll(wake)];
     // SAFETY: two descriptors of ours.
     unsafe { libc::poll(fds.as_mut_ptr(), 2, 100) };
@@ -453,7 +545,8 @@ fn entries(pid: u32, _loader: bool) -> Result<[u64; 2], TraceeError> {
     let failed = |what| move |source| TraceeError::System { what, source };
     let exe = File::open(format!("/proc/{pid}/exe")).map_err(failed("opening the program"))?;
     let mut head = [0u8; 20];
-    exe.read_exact_at(&mut head, 0).map_err(failed("reading the program"))?;
+    exe.read_exact_at(&mut head, 0)
+        .map_err(failed("reading the program"))?;
     if head[4] != 2 || head[18] != 62 {
         return Err(TraceeError::NoRoom("it is not a 64-bit x86 program"));
     }
@@ -473,6 +566,8 @@ fn entries(pid: u32, _loader: bool) -> Result<[u64; 2], TraceeError> {
     }
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed("opening memory"))?;
     let mut e_entry = [0u8; 8];
-    memory.read_exact_at(&mut e_entry, base + 24).map_err(failed("reading ld.so's header"))?;
+    memory
+        .read_exact_at(&mut e_entry, base + 24)
+        .map_err(failed("reading ld.so's header"))?;
     Ok([entry, base.wrapping_add(u64::from_le_bytes(e_entry))])
 }

@@ -78,6 +78,22 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     b.finish()
 }
 
+/// What the plan decides for each site of the analysis, in its order.
+pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
+    let plan = build_plan(object, analysis);
+    let Some(reader) = crate::read_plan::PlanReader::new(&plan) else { return Vec::new() };
+    (0..reader.header().sites)
+        .filter_map(|i| reader.site(i))
+        .filter_map(|site| {
+            let number = usize::from(site.tactic);
+            Some(match site.form {
+                FORM_REFUSED => Verdict::Refused(*Refusal::ALL.get(number)?),
+                _ => Verdict::Taken(*Tactic::ALL.get(number)?),
+            })
+        })
+        .collect()
+}
+
 fn is_loader(object: &Object<'_>) -> bool {
     object.interpreter.is_none()
         && object.symbols.iter().any(|s| s.name == "_rtld_global" || s.name == "_dl_catch_exception"

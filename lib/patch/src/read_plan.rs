@@ -98,6 +98,13 @@ impl<'a> PlanReader<'a> {
         })
     }
 
+    /// Svma of function `i`.
+    pub fn function_entry(&self, i: u32) -> Option<u64> {
+        let h = self.header();
+        let offset = self.u32((h.functions_offset + i * 16) as usize).filter(|_| i < h.functions)?;
+        Some(h.base_svma + u64::from(offset))
+    }
+
     /// Flags of the function that begins at `svma`; 0 if there is none.
     pub fn function_flags(&self, svma: u64) -> u8 {
         let h = self.header();

@@ -123,7 +123,7 @@ fn filling_inside(object: &Object<'_>, f: &Function) -> Vec<(u64, u64)> {
         }
     }
     let free = |r: &(u64, u64)| {
-        r.1 - r.0 >= JUMP_BYTES && r.1 % 8 == 0 && !(r.0..r.1).any(|a| targets.contains(&a))
+        r.1 - r.0 >= JUMP_BYTES && r.1.is_multiple_of(8) && !(r.0..r.1).any(|a| targets.contains(&a))
     };
     runs.into_iter().filter(free).collect()
 }

@@ -29,7 +29,7 @@ pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, Note,
     StreamId, StreamInfo, Summary, SummaryRow,
 };
-pub use names::Names;
+pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
 pub use stats::{FunctionStats, Stats};
 pub use writer::TraceWriter;

@@ -72,7 +72,11 @@ impl Arena {
         if base == libc::MAP_FAILED {
             return Err(TraceeError::last("mmap of the arena"));
         }
-        let arena = Self { fd, base: base.cast(), plans_used: AtomicU64::new(PLANS_OFFSET) };
+        let arena = Self {
+            fd,
+            base: base.cast(),
+            plans_used: AtomicU64::new(PLANS_OFFSET),
+        };
         arena.prepare(options);
         Ok(arena)
     }
@@ -109,21 +113,39 @@ impl Arena {
     pub fn question(&self, i: usize) -> &Question {
         assert!(i < QUESTIONS);
         // SAFETY: within the arena.
-        unsafe { &*self.base.add(QUESTIONS_OFFSET as usize).cast::<Question>().add(i) }
+        unsafe {
+            &*self
+                .base
+                .add(QUESTIONS_OFFSET as usize)
+                .cast::<Question>()
+                .add(i)
+        }
     }
 
     /// Stream entry `i` (below [`STREAMS`]).
     pub fn stream(&self, i: usize) -> &Stream {
         assert!(i < STREAMS);
         // SAFETY: within the arena.
-        unsafe { &*self.base.add(STREAMS_OFFSET as usize).cast::<Stream>().add(i) }
+        unsafe {
+            &*self
+                .base
+                .add(STREAMS_OFFSET as usize)
+                .cast::<Stream>()
+                .add(i)
+        }
     }
 
     /// Chunk entry `i` (below [`CHUNKS_MAX`]).
     pub fn chunk(&self, i: u32) -> &Chunk {
         assert!((i as usize) < CHUNKS_MAX);
         // SAFETY: within the arena.
-        unsafe { &*self.base.add(CHUNKS_OFFSET as usize).cast::<Chunk>().add(i as usize) }
+        unsafe {
+            &*self
+                .base
+                .add(CHUNKS_OFFSET as usize)
+                .cast::<Chunk>()
+                .add(i as usize)
+        }
     }
 
     /// The words of chunk `i`.
@@ -143,7 +165,9 @@ impl Arena {
         assert!((i as usize) < CHUNKS_MAX);
         // SAFETY: the chunk is ours: it was taken from the full list or its thread is gone.
         unsafe {
-            self.base.add(chunk_offset(i) as usize).write_bytes(0, CHUNK_BYTES as usize);
+            self.base
+                .add(chunk_offset(i) as usize)
+                .write_bytes(0, CHUNK_BYTES as usize);
         }
         self.free_chunk(i);
         let freed = &self.control().chunks_freed;
@@ -192,7 +216,9 @@ impl Arena {
         assert!(offset + bytes.len() as u64 <= ARENA_BYTES);
         // SAFETY: within the arena; the region is not yet in use (the caller's duty).
         unsafe {
-            self.base.add(offset as usize).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            self.base
+                .add(offset as usize)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 
@@ -225,7 +251,13 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
     };
     // SAFETY: FUTEX_WAIT on a mapped word.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const timeout)
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const timeout,
+        )
     };
 }
 

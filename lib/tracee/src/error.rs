@@ -28,6 +28,9 @@ pub enum TraceeError {
 impl TraceeError {
     /// The last system error, with what was tried.
     pub fn last(what: &'static str) -> Self {
-        Self::System { what, source: std::io::Error::last_os_error() }
+        Self::System {
+            what,
+            source: std::io::Error::last_os_error(),
+        }
     }
 }

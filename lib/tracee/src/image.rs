@@ -31,10 +31,14 @@ pub struct AgentImage {
 }
 
 fn u16_at(b: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from(u16::from_le_bytes(b.get(at..at + 2)?.try_into().ok()?)))
+    Some(u64::from(u16::from_le_bytes(
+        b.get(at..at + 2)?.try_into().ok()?,
+    )))
 }
 fn u32_at(b: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?)))
+    Some(u64::from(u32::from_le_bytes(
+        b.get(at..at + 4)?.try_into().ok()?,
+    )))
 }
 fn u64_at(b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?))
@@ -64,7 +68,11 @@ fn load_checked(arena: &Arena, elf: &[u8]) -> Option<AgentImage> {
             let start = vaddr & !4095;
             let end = (vaddr + memsz + 4095) & !4095;
             let prot = (flags >> 2 & 1) | (flags & 2) | (flags & 1) << 2;
-            segments.push(Segment { offset: start, bytes: end - start, prot });
+            segments.push(Segment {
+                offset: start,
+                bytes: end - start,
+                prot,
+            });
         } else if kind == 2 {
             dynamic = Some(vaddr as usize);
         }

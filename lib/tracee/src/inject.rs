@@ -100,7 +100,12 @@ fn stub(arena: &Arena, image: &AgentImage, entries: [u64; 2]) -> Vec<u8> {
     let data = &raw const sptrace_stub_data as usize - start as usize;
     let mut words = vec![ARENA_AVMA, ARENA_BYTES];
     for s in &image.segments {
-        words.extend([IMAGE_AVMA + s.offset, s.bytes, s.prot, IMAGE_OFFSET + s.offset]);
+        words.extend([
+            IMAGE_AVMA + s.offset,
+            s.bytes,
+            s.prot,
+            IMAGE_OFFSET + s.offset,
+        ]);
     }
     words.extend([image.start_avma, entries[0], entries[1]]);
     assert!(words.len() == DATA_WORDS && code.len() == data + DATA_WORDS * 8);
@@ -119,7 +124,9 @@ fn signal_frame(regs: &libc::user_regs_struct, mask: u64) -> Vec<u8> {
     let selectors = r.cs & 0xffff | (r.ss & 0xffff) << 48;
     let mut words = vec![STRICT_SS, 0, 0, SS_DISABLE, 0];
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
-    words.extend([r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags]);
+    words.extend([
+        r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ]);
     words.extend([selectors, 0, 0, 0, 0, 0]);
     words.extend([0; 8]);
     words.push(mask);
@@ -132,12 +139,18 @@ fn place_for_stub(
     maps: &[Mapping],
     bytes: usize,
 ) -> Result<u64, TraceeError> {
-    let vdso = maps.iter().find(|m| m.path == "[vdso]").ok_or(TraceeError::NoRoom("no vdso"))?;
+    let vdso = maps
+        .iter()
+        .find(|m| m.path == "[vdso]")
+        .ok_or(TraceeError::NoRoom("no vdso"))?;
     let at = (vdso.end - bytes as u64) & !15;
     let mut there = vec![0u8; (vdso.end - at) as usize];
     memory
         .read_exact_at(&mut there, at)
-        .map_err(|source| TraceeError::System { what: "reading the vdso", source })?;
+        .map_err(|source| TraceeError::System {
+            what: "reading the vdso",
+            source,
+        })?;
     if there.iter().any(|b| *b != 0) {
         return Err(TraceeError::NoRoom("the vdso has no unused end"));
     }
@@ -157,18 +170,26 @@ pub fn inject(
     entries: [u64; 2],
 ) -> Result<(), TraceeError> {
     let maps = maps::read(pid)?;
-    if !maps::is_free(&maps, IMAGE_AVMA, IMAGE_BYTES) || !maps::is_free(&maps, ARENA_AVMA, ARENA_BYTES) {
+    if !maps::is_free(&maps, IMAGE_AVMA, IMAGE_BYTES)
+        || !maps::is_free(&maps, ARENA_AVMA, ARENA_BYTES)
+    {
         return Err(TraceeError::NoRoom("the arena's place is taken"));
     }
     let memory = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/mem"))
-        .map_err(|source| TraceeError::System { what: "opening /proc/PID/mem", source })?;
+        .map_err(|source| TraceeError::System {
+            what: "opening /proc/PID/mem",
+            source,
+        })?;
     let write = |bytes: &[u8], at: u64| {
         memory
             .write_all_at(bytes, at)
-            .map_err(|source| TraceeError::System { what: "writing the process's memory", source })
+            .map_err(|source| TraceeError::System {
+                what: "writing the process's memory",
+                source,
+            })
     };
     let mut regs = ptrace::registers(pid)?;
     let frame = signal_frame(&regs, ptrace::signal_mask(pid)?);

@@ -1,8 +1,23 @@
 //! Starting a command so that it stands still at its first instruction.
+//!
+//! The child waits until it is seized, so that its exec is an event stop and not a SIGTRAP: should
+//! we die at that moment, nothing is left behind that would be delivered to it. If we die earlier,
+//! it goes on by itself.
 
 use crate::error::TraceeError;
+use crate::ptrace;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), TraceeError> {
+    let mut fds = [0; 2];
+    // SAFETY: two ints.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(TraceeError::last("pipe"));
+    }
+    // SAFETY: pipe2 gave us both.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
 
 /// Forks and executes `argv` (looked up in PATH) under ptrace; returns its pid once it stands at
 /// the exec stop. `sigpipe`: the disposition of SIGPIPE that the command shall inherit.
@@ -12,13 +27,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, TraceeError> {
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let mut fds = [0; 2];
-    // SAFETY: two ints.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(TraceeError::last("pipe"));
-    }
-    // SAFETY: pipe2 gave us both.
-    let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+    let (read, write) = pipe()?;
+    let (go_read, go_write) = pipe()?;
     // SAFETY: the child calls async-signal-safe functions only.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
@@ -28,7 +38,9 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
         // SAFETY: in the child; argv lives; on failure errno goes through the pipe.
         unsafe {
             libc::signal(libc::SIGPIPE, sigpipe);
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::close(go_write.as_raw_fd());
+            let mut byte = 0u8;
+            libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1);
             libc::execvp(pointers[0], pointers.as_ptr());
             let errno = *libc::__errno_location();
             libc::write(write.as_raw_fd(), (&raw const errno).cast(), 4);
@@ -36,22 +48,56 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
         }
     }
     drop(write);
+    drop(go_read);
+    let seized = ptrace::seize(pid as u32);
+    drop(go_write);
+    if let Err(e) = seized {
+        // SAFETY: our own child, which has not executed anything.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+        return Err(e);
+    }
     let mut errno = 0i32;
     // The exec closes the pipe: end of file means success.
     // SAFETY: four bytes.
     let got = unsafe { libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4) };
-    let mut status = 0;
-    // SAFETY: our own child.
-    while unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } < 0 {
-        if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Err(TraceeError::last("waitpid"));
-        }
-    }
+    let stopped = wait_for_exec(pid)?;
     if got == 4 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
-    if !libc::WIFSTOPPED(status) {
-        return Err(TraceeError::Gone);
+    if stopped {
+        Ok(pid as u32)
+    } else {
+        Err(TraceeError::Gone)
     }
-    Ok(pid as u32)
+}
+
+/// Waits for the exec stop; signals on the way are handed on. False: the process ended.
+fn wait_for_exec(pid: i32) -> Result<bool, TraceeError> {
+    loop {
+        let mut status = 0;
+        // SAFETY: our own child.
+        if unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } < 0 {
+            if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
+                continue;
+            }
+            return Err(TraceeError::last("waitpid"));
+        }
+        if !libc::WIFSTOPPED(status) {
+            return Ok(false);
+        }
+        if status >> 16 == libc::PTRACE_EVENT_EXEC {
+            return Ok(true);
+        }
+        ptrace::resume(
+            pid as u32,
+            if status >> 16 == 0 {
+                libc::WSTOPSIG(status)
+            } else {
+                0
+            },
+        )?;
+    }
 }

@@ -24,9 +24,15 @@ pub struct Mapping {
 /// # Errors
 /// /proc/PID/maps cannot be read.
 pub fn read(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
-    let text = std::fs::read(format!("/proc/{pid}/maps"))
-        .map_err(|source| TraceeError::System { what: "reading /proc/PID/maps", source })?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+    let text =
+        std::fs::read(format!("/proc/{pid}/maps")).map_err(|source| TraceeError::System {
+            what: "reading /proc/PID/maps",
+            source,
+        })?;
+    Ok(String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(parse)
+        .collect())
 }
 
 fn parse(line: &str) -> Option<Mapping> {
@@ -40,7 +46,11 @@ fn parse(line: &str) -> Option<Mapping> {
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        access: [access.first()? == &b'r', access.get(1)? == &b'w', access.get(2)? == &b'x'],
+        access: [
+            access.first()? == &b'r',
+            access.get(1)? == &b'w',
+            access.get(2)? == &b'x',
+        ],
         offset: u64::from_str_radix(offset, 16).ok()?,
         file: (device.to_owned(), inode.parse().ok()?),
         path: path.to_owned(),
@@ -49,5 +59,7 @@ fn parse(line: &str) -> Option<Mapping> {
 
 /// True if `[start, start + bytes)` holds no mapping.
 pub fn is_free(maps: &[Mapping], start: u64, bytes: u64) -> bool {
-    !maps.iter().any(|m| m.start < start + bytes && start < m.end)
+    !maps
+        .iter()
+        .any(|m| m.start < start + bytes && start < m.end)
 }

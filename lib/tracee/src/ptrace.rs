@@ -4,7 +4,11 @@ use crate::error::TraceeError;
 use std::ptr::null_mut;
 
 fn request(what: &'static str, r: libc::c_long) -> Result<(), TraceeError> {
-    if r == 0 { Ok(()) } else { Err(TraceeError::last(what)) }
+    if r == 0 {
+        Ok(())
+    } else {
+        Err(TraceeError::last(what))
+    }
 }
 
 /// Takes hold of a process without stopping it; it will stop at its next exec.
@@ -24,7 +28,14 @@ pub fn seize(pid: u32) -> Result<(), TraceeError> {
 /// Gone.
 pub fn interrupt(pid: u32) -> Result<(), TraceeError> {
     // SAFETY: no memory of ours is written.
-    let r = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, null_mut::<u8>(), null_mut::<u8>()) };
+    let r = unsafe {
+        libc::ptrace(
+            libc::PTRACE_INTERRUPT,
+            pid,
+            null_mut::<u8>(),
+            null_mut::<u8>(),
+        )
+    };
     request("ptrace(INTERRUPT)", r)
 }
 
@@ -56,7 +67,12 @@ pub fn registers(pid: u32) -> Result<libc::user_regs_struct, TraceeError> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills the structure.
     unsafe {
-        let r = libc::ptrace(libc::PTRACE_GETREGS, pid, null_mut::<u8>(), regs.as_mut_ptr());
+        let r = libc::ptrace(
+            libc::PTRACE_GETREGS,
+            pid,
+            null_mut::<u8>(),
+            regs.as_mut_ptr(),
+        );
         request("ptrace(GETREGS)", r)?;
         Ok(regs.assume_init())
     }
@@ -69,7 +85,12 @@ pub fn registers(pid: u32) -> Result<libc::user_regs_struct, TraceeError> {
 pub fn set_registers(pid: u32, regs: &libc::user_regs_struct) -> Result<(), TraceeError> {
     // SAFETY: the kernel reads the structure.
     let r = unsafe {
-        libc::ptrace(libc::PTRACE_SETREGS, pid, null_mut::<u8>(), std::ptr::from_ref(regs))
+        libc::ptrace(
+            libc::PTRACE_SETREGS,
+            pid,
+            null_mut::<u8>(),
+            std::ptr::from_ref(regs),
+        )
     };
     request("ptrace(SETREGS)", r)
 }

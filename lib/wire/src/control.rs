@@ -217,7 +217,8 @@ pub const QUESTION_ABANDONED: u32 = 5;
 
 /// Which module lies at `argument`? answer\[0\]: 1 found, 0 none (JIT), 2 refused; \[1\] arena
 /// offset of the plan; \[2\] bias; \[3\] where to map the patch area (avma); \[4\] bytes of the
-/// area; \[5\] number of the module within the process.
+/// area; \[5\] an address in a module that should be asked for next, or 0. Otherwise \[2\] and \[5\]
+/// are the range that was meant.
 pub const ASK_MODULE: u32 = 1;
 /// This process is about to exec the path at `argument` (an address in it): seize it, if that
 /// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
@@ -237,5 +238,4 @@ const _: () = assert!(size_of::<Stream>() == 64);
 const _: () = assert!(STREAMS_OFFSET as usize + STREAMS * 64 <= CHUNKS_OFFSET as usize);
 const _: () = assert!(size_of::<Chunk>() == 64);
 const _: () = assert!(CHUNKS_OFFSET as usize + CHUNKS_MAX * 64 <= IMAGE_OFFSET as usize);
-const _: () =
-    assert!(CHUNK_DATA_OFFSET + CHUNKS_MAX as u64 * CHUNK_BYTES <= ARENA_BYTES);
+const _: () = assert!(CHUNK_DATA_OFFSET + CHUNKS_MAX as u64 * CHUNK_BYTES <= ARENA_BYTES);

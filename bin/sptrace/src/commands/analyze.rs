@@ -14,6 +14,7 @@ use sptrace_code::{
     Analysis, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of, names,
 };
 use sptrace_image::Object;
+use sptrace_patch::{Refusal, Tactic, Verdict, build_plan::verdicts};
 use tabled::builder::Builder;
 use tabled::settings::{Alignment, Style, object::Columns};
 
@@ -58,6 +59,7 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
     let report = Report {
         analysis: &analysis,
         names: names(&object),
+        verdicts: verdicts(&object, &analysis),
     };
     let mut lists = Vec::new();
     if args.functions {
@@ -121,6 +123,8 @@ impl From<u64> for Cell {
 struct Report<'a> {
     analysis: &'a Analysis,
     names: Vec<Name>,
+    /// As `run` would decide, one for each site of the analysis.
+    verdicts: Vec<Verdict>,
 }
 
 impl Report<'_> {
@@ -150,15 +154,13 @@ impl Report<'_> {
         .map(|(name, count)| (name.to_owned(), count))
         .to_vec();
         rows.extend(self.sites_by_form());
-        for verdict in Verdict::ALL {
-            let count = self
-                .sites_and_verdicts()
-                .filter(|(.., v)| *v == verdict)
-                .count() as u64;
-            rows.push((format!("taken by {}", verdict.name()), count));
-        }
-        if let Some((name, _)) = rows.last_mut() {
-            *name = format!("refused: {}", Verdict::NoRoom.name());
+        let taken = Tactic::ALL.map(|t| (format!("patched: {}", t.name()), Verdict::Taken(t)));
+        let refused = Refusal::ALL.map(|r| (format!("refused: {}", r.name()), Verdict::Refused(r)));
+        for (name, verdict) in taken.into_iter().chain(refused) {
+            let count = self.verdicts.iter().filter(|v| **v == verdict).count() as u64;
+            if count > 0 {
+                rows.push((name, count));
+            }
         }
         let rows = rows
             .into_iter()
@@ -192,10 +194,9 @@ impl Report<'_> {
     }
 
     fn sites_and_verdicts(&self) -> impl Iterator<Item = (&Function, &Site, Verdict)> {
-        self.analysis.functions.iter().flat_map(|function| {
-            let sites = self.analysis.sites_of(function).iter();
-            sites.map(move |site| (function, site, choose(site)))
-        })
+        let functions = self.analysis.functions.iter();
+        let sites = functions.flat_map(|f| self.analysis.sites_of(f).iter().map(move |s| (f, s)));
+        sites.zip(&self.verdicts).map(|((function, site), verdict)| (function, site, *verdict))
     }
 
     fn functions(&self) -> List {
@@ -219,7 +220,7 @@ impl Report<'_> {
     fn sites(&self, only_refused: bool) -> List {
         let rows = self
             .sites_and_verdicts()
-            .filter(|(.., verdict)| !only_refused || *verdict == Verdict::NoRoom)
+            .filter(|(.., verdict)| !only_refused || matches!(verdict, Verdict::Refused(_)))
             .map(|(function, site, verdict)| {
                 vec![
                     hex(site.address.0),
@@ -227,7 +228,7 @@ impl Report<'_> {
                     kind_name(site.kind).into(),
                     self.target(site).into(),
                     site.window_bytes().into(),
-                    verdict.name().into(),
+                    verdict_name(verdict).into(),
                     site_flags(site.flags).into(),
                     name_of(&self.names, function.entry).into(),
                 ]
@@ -258,38 +259,13 @@ impl Report<'_> {
     }
 }
 
-/// Bytes that a jump to a trampoline takes.
+/// Sites shorter than a jump are counted by length.
 const PATCH_BYTES: u8 = 5;
 
-/// How a site is taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    CallInstruction,
-    CallBlock,
-    NoRoom,
-}
-
-impl Verdict {
-    const ALL: [Self; 3] = [Self::CallInstruction, Self::CallBlock, Self::NoRoom];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::CallInstruction => "call-instruction",
-            Self::CallBlock => "call-block",
-            Self::NoRoom => "no-room",
-        }
-    }
-}
-
-fn choose(site: &Site) -> Verdict {
-    if site.length >= PATCH_BYTES {
-        Verdict::CallInstruction
-    } else if site.window_bytes() >= u64::from(PATCH_BYTES)
-        && !site.flags.contains(SiteFlags::LEADER_SUSPECT)
-    {
-        Verdict::CallBlock
-    } else {
-        Verdict::NoRoom
+fn verdict_name(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Taken(tactic) => tactic.name().to_owned(),
+        Verdict::Refused(reason) => format!("refused: {}", reason.name()),
     }
 }
 

@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N")]
     depth: Option<u32>,
+    /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
+    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
+    without: Vec<String>,
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
     #[arg(short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
@@ -134,6 +137,7 @@ fn record(
         max_bytes: args.max_size.unwrap_or(0),
         cache_dir: cache_dir(),
         modules: args.module,
+        without: args.without,
         sigpipe,
     };
     keep_old(&args.output);

@@ -1,0 +1,45 @@
+//! Filters that act before anything is patched: a copy of a plan in which chosen functions are
+//! muted. Their own sites are left alone, and so are direct calls and jumps to them.
+
+use std::collections::HashSet;
+
+use sptrace_wire::plan::*;
+
+use crate::read_plan::PlanReader;
+use crate::tactic::Refusal;
+
+/// Mutes the functions for which `is_muted` says so, given their svma, and the calls through the PLT
+/// stubs for which `is_muted_import` says so, given the number of the site. Gives how many functions
+/// and imports there were.
+pub fn mute(
+    plan: &mut [u8],
+    is_muted: &dyn Fn(u64) -> bool,
+    is_muted_import: &dyn Fn(u32) -> bool,
+) -> usize {
+    let Some(reader) = PlanReader::new(plan) else { return 0 };
+    let h = reader.header();
+    let muted: HashSet<u64> = (0..h.functions)
+        .filter_map(|i| reader.function_entry(i))
+        .filter(|entry| is_muted(*entry))
+        .collect();
+    let sites: Vec<u32> = (0..h.sites)
+        .filter(|i| {
+            let callee = reader.site(*i).and_then(|s| reader.ids(&s)?.2);
+            callee.is_some_and(|c| muted.contains(&c)) || is_muted_import(*i)
+        })
+        .collect();
+    let functions: Vec<u32> = (0..h.functions)
+        .filter(|i| reader.function_entry(*i).is_some_and(|e| muted.contains(&e)))
+        .collect();
+    let refused = sites.len();
+    for i in functions {
+        let at = (h.functions_offset + i * 16) as usize + 15;
+        plan[at] |= FN_MUTED;
+    }
+    for i in sites {
+        let at = (h.sites_offset + i * 16) as usize;
+        plan[at + 13] = FORM_REFUSED;
+        plan[at + 14] = Refusal::Filtered as u8;
+    }
+    muted.len() + refused
+}
