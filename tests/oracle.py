@@ -21,6 +21,8 @@ How the two are made comparable:
   the loader's lazy-binding trampoline: the call's second half, counted for its target, and the call of the stub is not
   counted. Any other jump (or fall-through) to another function: a *tail*; sptrace may count it or not (it does where
   the target is a function of its own), so each callee has a range, calls to calls + tails.
+- Between functions without symbols callgrind sees no tails, only jumps (`--collect-jumps=yes`): those to a callee's
+  entry widen its range too.
 - Functions of an IFUNC family (names from symbols or from the installed debug symbols) are summed up.
 Must not know: how sptrace works; it reads the csv of `sptrace report functions` and nothing else.
 """
@@ -104,12 +106,15 @@ def transfer_at(code):
 
 # ---------------------------------------------------------------- callgrind's output
 
+# A forked child's profile holds its parent's counts too: a dump just before the fork empties them.
+FORKS = ("_Fork", "__GI__Fork", "__libc_fork", "fork", "__fork", "vfork", "__vfork")
+
 NAME = re.compile(r"\((\d+)\)(?: (.*))?$")
 BIASES = re.compile(r"Reading syms from (\S+).*?\n.*?svma 0x([0-9a-f]+), avma 0x([0-9a-f]+)")
 
 
 def parse_callgrind(text):
-    """Yields (site object, site function, site address, callee object, callee address, count) from a profile.
+    """Yields (site object, site function, site address, callee object, callee address, count, is jump) from a profile.
 
     Positions are written relative to the last cost line (`+n`, `-n`, `*`, decimal) or absolute (hex); the target of a
     `calls=` line too, but it does not become the last one. The line after `calls=` is the site. Names are numbered at
@@ -136,9 +141,12 @@ def parse_callgrind(text):
                 pending = cob = None
         elif line.startswith("calls="):
             count, target = line[6:].split()[:2]
-            pending = (cob or ob, position(target, last), int(count))
+            pending = (cob or ob, position(target, last), int(count), False)
+        elif line.startswith(("jump=", "jcnd=")):  # `jump=count target`, `jcnd=followed/executed target`
+            count, target = line[5:].split()[:2]
+            pending = (ob, position(target, last), int(count.split("/")[0]), True)
         elif line.startswith("fn="): fn = name(functions, line[3:])
-        elif line.startswith("cfn="): name(functions, line[4:])
+        elif line.startswith(("cfn=", "jfn=")): name(functions, line[4:])
         elif line.startswith("ob="): ob = name(objects, line[3:])
         elif line.startswith("cob="): cob = name(objects, line[4:])
 
@@ -147,7 +155,7 @@ class Counts:
     """Calls and tails by callee (object base name, svma), with what is needed to name and explain them."""
 
     def __init__(self):
-        self.calls, self.tails, self.paths = collections.Counter(), collections.Counter(), {}
+        self.calls, self.tails, self.jumps, self.paths = collections.Counter(), collections.Counter(), collections.Counter(), {}
         self.sites = collections.defaultdict(set)
 
     def add_profile(self, text, log):
@@ -159,9 +167,12 @@ class Counts:
                 if any(v <= address - bias < v + s for v, s, _ in Image.of(path).segments): best = (path, address - bias)
             return best or ("???", address)
         stub_tails, stub_targets = collections.Counter(), {}
-        for ob, fn, site, cob, target, count in parse_callgrind(text):
+        for ob, fn, site, cob, target, count, is_jump in parse_callgrind(text):
             ob, site = resolve(ob, site)
             cob, target = resolve(cob, target)
+            if is_jump:
+                self.jumps[os.path.basename(cob), target] += count
+                continue
             if Image.of(cob).in_stub(target):  # the stub's own jump is counted instead
                 if transfer_at(Image.of(ob).bytes_at(site, 12)) == "jump": stub_tails[cob, target] += count
                 continue
@@ -185,7 +196,7 @@ def callgrind(argv, env, work, extra):
     """One callgrind run; gives the Counts of the program and of its forked children."""
     for old in glob.glob(os.path.join(work, "profile.*")) + glob.glob(os.path.join(work, "log.*")): os.unlink(old)
     command = ["setarch", "-R", "valgrind", "-v", "-v", f"--log-file={work}/log.%p", "--tool=callgrind", "--dump-instr=yes", "--skip-direct-rec=no",
-               "--skip-plt=yes", "--vgdb=no", *extra, f"--callgrind-out-file={work}/profile.%p", *argv]
+               "--skip-plt=yes", "--vgdb=no", "--collect-jumps=yes", *(f"--dump-before={f}" for f in FORKS), *extra, f"--callgrind-out-file={work}/profile.%p", *argv]
     done = subprocess.run(command, env=env, cwd=os.path.join(work, "cwd"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     counts = Counts()
     logs = "\n".join(open(path, errors="replace").read() for path in sorted(glob.glob(os.path.join(work, "log.*"))))  # a forked child's has no biases of its own
@@ -243,10 +254,10 @@ def family_of(names):
 class Row:
     """One callee or family: callgrind's range (low to high, of both runs), sptrace's count, and how they differ."""
 
-    def __init__(self): self.runs, self.tails, self.got, self.names, self.keys = [0, 0], [0, 0], 0, set(), []
+    def __init__(self): self.runs, self.tails, self.jumps, self.got, self.names, self.keys = [0, 0], [0, 0], [0, 0], 0, set(), []
 
     def low(self): return min(self.runs)
-    def high(self): return max(self.runs[0] + self.tails[0], self.runs[1] + self.tails[1])
+    def high(self): return max(self.runs[i] + self.tails[i] + self.jumps[i] for i in (0, 1))
     def difference(self): return max(self.low() - self.got, 0) or -max(self.got - self.high(), 0)
 
 
@@ -263,6 +274,7 @@ def rows_of(first, second, got, csv_names):
         for i, counts in enumerate((first, second)):
             row.runs[i] += counts.calls[key]
             row.tails[i] += counts.tails[key]
+            row.jumps[i] += counts.jumps[key]
         row.got += got[key]
         row.names |= {family + " (family)"} if family else names
         row.keys.append(key)
@@ -274,7 +286,8 @@ def cause_of(where, row, first, entries):
     module, at = where
     if row.runs[0] != row.runs[1]: return "differs between two callgrind runs"
     if module.startswith("ld-linux") or module.startswith("ld-musl"): return "loader start-up (valgrind starts it in its own way)"
-    if module in ("[vdso]", "linux-vdso.so.1"): return "vdso (valgrind hides it)"
+    if module in ("[vdso]", "linux-vdso.so.1") or (module == "[unknown]" and at >> 40 == 0x7f): return "vdso (valgrind hides it)"
+    if any(name.endswith("@plt") for name in row.names): return "stub called through a pointer (callgrind skips stubs)"
     if module == "[jit]": return "generated code"
     if isinstance(at, str): return "ifunc variants with different inner calls"
     if row.got == 0 and where not in entries[0] and row.names == set():
