@@ -76,6 +76,7 @@ pub struct Shared {
     commands: Mutex<Sender<Command>>,
     wake: i32,
     ended: AtomicBool,
+    stopped_at_size: AtomicBool,
 }
 
 enum Command {
@@ -163,6 +164,8 @@ pub struct Finished {
     pub remarks: Vec<String>,
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
+    /// Recording ended because the file had reached [`Options::max_bytes`].
+    pub stopped_at_size: bool,
 }
 
 /// A recording of one command and what it starts.
@@ -209,6 +212,7 @@ impl Session {
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
+            stopped_at_size: AtomicBool::new(false),
         });
         Ok(Self { shared, image, commands, releasing: Vec::new(), remarks: Vec::new() })
     }
@@ -219,6 +223,9 @@ impl Session {
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = launch::start(argv, self.shared.options.sigpipe)?;
+        // A file size limit shall end the recording, not us; the command keeps its own disposition.
+        // SAFETY: a disposition of our own process.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let signals = block_signals();
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
@@ -254,7 +261,8 @@ impl Session {
             Ok(mut out) => std::io::Write::flush(&mut out).err(),
             Err(e) => Some(e),
         };
-        Ok(Finished { status, outcome, remarks: self.remarks, output_error })
+        let stopped_at_size = shared.stopped_at_size.load(Ordering::Relaxed);
+        Ok(Finished { status, outcome, remarks: self.remarks, output_error, stopped_at_size })
     }
 
     /// A process stands at its exec stop: inject, or let it go and say so.
@@ -356,6 +364,9 @@ fn drain_loop(shared: &Shared) {
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
         let over = shared.options.max_bytes > 0 && c.written_bytes() >= shared.options.max_bytes;
+        if over {
+            shared.stopped_at_size.store(true, Ordering::Relaxed);
+        }
         if over || c.failed.is_some() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }

@@ -1,3 +1,4 @@
 //! One file for each subcommand.
+pub mod executable;
 pub mod run;
 pub mod report;

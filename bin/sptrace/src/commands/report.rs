@@ -3,6 +3,7 @@
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
 //! `sptrace-render`'s. A closed pipe (`| head`) ends it quietly.
 
+use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use sptrace_render::{
@@ -150,6 +151,9 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let result = show(args, BufWriter::with_capacity(64 << 10, stdout), style);
     match result {
         Err(error) if is_closed_pipe(&error) => Ok(()),
+        Err(error) if error.is::<io::Error>() => {
+            Err(error.context("cannot write the report (is stdout's disk full?)"))
+        }
         other => other,
     }
 }
@@ -181,10 +185,10 @@ fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> 
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
     if let (Ending::Early { offset }, false) = (&survey.ending, args.view == View::Summary) {
-        eprintln!(
-            "sptrace: {} ends early, at byte {offset}: sptrace did not finish it",
+        say(&format!(
+            "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
-        );
+        ));
     }
     let names = Names::new(&survey.dictionary);
     let session = Session {

@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use sptrace_collect::session::Finished;
 use sptrace_collect::{Options, Session, clock};
-use sptrace_trace::{ExitStatus, Header};
+use sptrace_trace::{ExitStatus, Header, TraceError};
 use sptrace_tracee::TraceeError;
 
+use crate::commands::executable::{self, Refused};
 use crate::exit_code;
+use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 
@@ -85,25 +88,36 @@ pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
     let output = args.output.clone();
     match record(args, sigpipe) {
         Ok(finished) => {
-            if let Some(e) = &finished.output_error {
-                eprintln!(
-                    "sptrace: recording ended early: {}: {e} (the command was not disturbed)",
-                    output.display()
-                );
-            }
-            if !quiet {
-                for remark in &finished.remarks {
-                    eprintln!("sptrace: {remark}");
-                }
-                eprintln!("sptrace: {}", finished.outcome.coverage_line());
-                eprintln!("sptrace: {}", finished.outcome.loss_line());
-            }
+            report_end(&finished, &output, quiet);
             end_as(finished.status)
         }
         Err(Failure { code, message }) => {
-            eprintln!("sptrace: {message}");
+            say(&message);
             ExitCode::from(code)
         }
+    }
+}
+
+/// What is said at the end: an early end of the recording always, the rest unless `quiet`.
+fn report_end(finished: &Finished, output: &Path, quiet: bool) {
+    let output = output.display();
+    if let Some(e) = &finished.output_error {
+        say(&format!(
+            "recording ended early: cannot write {output}: {} (the command was not disturbed; \
+             free some space or choose another place with -o)",
+            cause(e)
+        ));
+    } else if finished.stopped_at_size {
+        say(&format!(
+            "recording ended early: {output} has reached --max-size (the command was not disturbed)"
+        ));
+    }
+    if !quiet {
+        for remark in &finished.remarks {
+            say(remark);
+        }
+        say(&finished.outcome.coverage_line());
+        say(&finished.outcome.loss_line());
     }
 }
 
@@ -119,7 +133,7 @@ fn own_failure(message: String) -> Failure {
 fn record(
     args: RunArgs,
     sigpipe: libc::sighandler_t,
-) -> Result<sptrace_collect::session::Finished, Failure> {
+) -> Result<Finished, Failure> {
     let argv: Vec<CString> = args
         .command
         .iter()
@@ -139,35 +153,84 @@ fn record(
         modules: args.module,
         sigpipe,
     };
+    let name = args.command[0].to_string_lossy().into_owned();
+    executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
+    check_output(&args.output)?;
     keep_old(&args.output);
     let session = Session::prepare(options, &header, AGENT).map_err(|e| {
-        own_failure(format!(
-            "cannot record to {}: {e}; choose another file with -o",
-            args.output.display()
-        ))
+        remove_unless_special(&args.output);
+        no_output(&args.output, &plain(&e))
     })?;
-    let name = args.command[0].to_string_lossy().into_owned();
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
-        let _ = std::fs::remove_file(&args.output);
+        remove_unless_special(&args.output);
         match e {
-            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => Failure {
-                code: exit_code::NOT_FOUND,
-                message: format!("cannot run {name}: not found in PATH or as a file"),
-            },
-            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOEXEC) => Failure {
-                code: exit_code::CANNOT_EXECUTE,
-                message: format!(
-                    "cannot run {name}: not an executable format; a script needs a first line like #!/bin/sh"
+            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+                cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
+            }
+            TraceeError::Exec(e) => {
+                cannot_run(&name, Refused::CannotExecute(format!("{e}; try it without sptrace")))
+            }
+            TraceeError::Gone => cannot_run(
+                &name,
+                Refused::CannotExecute(
+                    "the kernel cannot load it; is it damaged? Try it without sptrace".to_owned(),
                 ),
-            },
-            TraceeError::Exec(e) => Failure {
-                code: exit_code::CANNOT_EXECUTE,
-                message: format!("cannot run {name}: {e}"),
-            },
-            e => own_failure(format!("cannot trace {name}: {e}")),
+            ),
+            e => own_failure(format!("cannot trace {name}: {e}; try it without sptrace")),
         }
     })
+}
+
+fn cannot_run(name: &str, refused: Refused) -> Failure {
+    let (code, why) = match refused {
+        Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
+        Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
+    };
+    Failure { code, message: format!("cannot run {name}: {why}") }
+}
+
+fn no_output(output: &Path, why: &str) -> Failure {
+    own_failure(format!(
+        "cannot record to {}: {why}; choose another place with -o FILE",
+        output.display()
+    ))
+}
+
+/// What the system said, without the trace writer's words around it: ours name the file already.
+fn cause(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|e| e.downcast_ref::<TraceError>());
+    match inner {
+        Some(TraceError::Write(e)) => e.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+fn plain(error: &TraceeError) -> String {
+    match error {
+        TraceeError::System { source, .. } => cause(source),
+        other => other.to_string(),
+    }
+}
+
+/// Finds what is wrong with the output's place before a former trace is moved out of the way.
+fn check_output(output: &Path) -> Result<(), Failure> {
+    if output.is_dir() {
+        return Err(no_output(output, "it is a directory"));
+    }
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(no_output(output, "its folder does not exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a trace that never began; a device or pipe that the user named stays.
+fn remove_unless_special(output: &Path) {
+    if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
+        let _ = std::fs::remove_file(output);
+    }
 }
 
 /// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).
