@@ -179,12 +179,13 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> {
     if args.format == Format::Csv && !matches!(args.view, View::Functions | View::Coverage) {
-        bail!("--format csv is for `functions` and `coverage`; the other views are text");
+        bail!("--format csv is for `functions` and `coverage`; leave it out for the others");
     }
     let path = &args.input;
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
-    if let (Ending::Early { offset }, false) = (&survey.ending, args.view == View::Summary) {
+    let view_says_so = matches!(args.view, View::Summary | View::Coverage);
+    if let (Ending::Early { offset }, false) = (&survey.ending, view_says_so) {
         say(&format!(
             "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
@@ -255,7 +256,7 @@ impl Session<'_> {
     fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let Ending::Complete(summary) = &self.survey.ending else {
             bail!(
-                "{} ends early and so has no coverage; other views show what was recorded",
+                "{} ends early and so has no coverage; the other views show what was recorded",
                 self.args.input.display()
             );
         };
@@ -392,7 +393,7 @@ fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Resu
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
     {
-        bail!("--from is not before --to: nothing to show");
+        bail!("--from is not before --to; exchange them");
     }
     for &tid in &args.tid {
         let streams = &names.dictionary().streams;

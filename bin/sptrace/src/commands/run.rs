@@ -46,13 +46,13 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
     /// Buffer memory for all threads together (64K to 256M)
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
     buffer: u64,
     /// End the recording, not the command, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Patch nothing that is first reached below this depth
-    #[arg(short = 'D', long, value_name = "N")]
+    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
     #[arg(short = 'l', long, value_name = "GLOB")]
@@ -61,7 +61,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_cache: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
 }
 
@@ -80,6 +80,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| "not a number with K, M or G".to_owned())?;
     number.checked_mul(factor).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
+}
+
+fn parse_buffer(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if !(64 << 10..=256 << 20).contains(&size_bytes) {
+        return Err("not between 64K and 256M".to_owned());
+    }
+    Ok(size_bytes)
 }
 
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
@@ -157,9 +165,15 @@ fn record(
     executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
     check_output(&args.output)?;
     keep_old(&args.output);
-    let session = Session::prepare(options, &header, AGENT).map_err(|e| {
+    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
+    let session = session.map_err(|e| {
         remove_unless_special(&args.output);
-        no_output(&args.output, &plain(&e))
+        match &e {
+            TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
+                own_failure(format!("cannot record: {}; raise `ulimit -f`", plain(&e)))
+            }
+            _ => no_output(&args.output, &plain(&e)),
+        }
     })?;
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
@@ -180,6 +194,17 @@ fn record(
             e => own_failure(format!("cannot trace {name}: {e}; try it without sptrace")),
         }
     })
+}
+
+/// Runs `action` so that a file size limit (ulimit -f) gives errors, not our end by SIGXFSZ; the
+/// command shall inherit the disposition that we had.
+fn with_file_size_errors<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: a disposition of our own process; no other thread exists yet.
+    let former = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let result = action();
+    // SAFETY: puts back what signal(2) gave.
+    unsafe { libc::signal(libc::SIGXFSZ, former) };
+    result
 }
 
 fn cannot_run(name: &str, refused: Refused) -> Failure {
