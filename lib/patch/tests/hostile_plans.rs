@@ -16,7 +16,7 @@ impl XorShift {
     }
 }
 
-/// The plan of this test itself: a real program with every form of site.
+/// The plan of a real program.
 fn plan() -> Vec<u8> {
     let file = std::fs::read("/bin/ls").unwrap();
     let object = Object::parse(&file).unwrap();

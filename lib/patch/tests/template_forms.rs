@@ -91,7 +91,7 @@ fn plain_direct_call_has_no_template() {
 #[test]
 fn direct_call_with_a_prefix() {
     let site = Site { target: CALLEE, ..site(SiteKind::CallDirect, 0, 6) };
-    let slot = "90 90 90 e8 <FIRST> e8 <401080> e8 <EXIT> e9 <401006>";
+    let slot = "e8 <FIRST> e8 <401080> e8 <EXIT> e9 <401006>";
     check("67 e8 7a 00 00 00", site, (Tactic::CallInstruction, 0, 0, 6, slot));
 }
 
@@ -190,7 +190,7 @@ fn call_with_an_unknown_prefix_is_refused() {
 #[test]
 fn tail_jump_direct() {
     let site = Site { target: CALLEE, ..site(SiteKind::TailDirect, 0, 5) };
-    let slot = "90 90 90 e8 <TAIL_FIRST> e9 <401080>";
+    let slot = "e8 <TAIL_FIRST> e9 <401080>";
     check("e9 7b 00 00 00", site, (Tactic::TailInstruction, SITE_TAIL, 0, 5, slot));
 }
 
@@ -236,7 +236,7 @@ fn tail_jump_in_a_function_with_a_red_zone_is_refused() {
 fn conditional_tail_keeps_its_opcode() {
     // je: the text keeps 0f 84 and gets another rel32.
     let site = Site { target: CALLEE, ..site(SiteKind::TailConditional, 0, 6) };
-    let slot = "90 90 90 e8 <TAIL_FIRST> e9 <401080>";
+    let slot = "e8 <TAIL_FIRST> e9 <401080>";
     let flags = SITE_TAIL | SITE_KEEP_OPCODE;
     check("0f 84 7a 00 00 00", site, (Tactic::ConditionalTail, flags, 1, 5, slot));
 }
@@ -250,7 +250,7 @@ fn conditional_tail_of_two_bytes_is_refused() {
 #[test]
 fn entry_only_call_keeps_the_native_return_address() {
     let site = Site { target: CALLEE, ..site(SiteKind::CallDirect, 0, 5) };
-    let slot = "90 90 90 e8 <ENTRY_ONLY_FIRST> e9 <401080>";
+    let slot = "e8 <ENTRY_ONLY_FIRST> e9 <401080>";
     let flags = SITE_KEEP_CALL | SITE_ENTRY_ONLY;
     let expected = (Tactic::EntryOnly, flags, 0, 5, slot);
     check_in("e8 7b 00 00 00", site, FunctionFlags::default(), expected);
