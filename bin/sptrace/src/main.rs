@@ -1,11 +1,7 @@
 //! The sptrace command: parse, dispatch, exit status.
 
-mod cli;
-mod commands;
-mod exit_code;
-mod talk;
-
 use clap::Parser;
+use sptrace::{cli, commands, exit_code, talk};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -23,7 +23,10 @@ Examples:
   sptrace report                                what ran, and what took the time
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
-  sptrace report folded | flamegraph.pl > flame.svg";
+  sptrace report -N 'malloc*' -N free functions
+  sptrace report folded | flamegraph.pl > flame.svg
+
+Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
 
 /// Show a recorded trace
 #[derive(Args, Debug)]

@@ -23,26 +23,39 @@ static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 /// What happens to events when no buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// The thread waits for a free buffer; the time is recorded and taken out of durations.
+    /// The program waits; the time is recorded and taken out of durations
     Block,
-    /// The events are lost, counted, and visible as gaps.
+    /// Events are lost, counted, and visible as gaps
     Drop,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  sptrace run -- sqlite3 :memory: 'select 1'    then: sptrace report
+  sptrace run -q -o ls.data ls -l               nothing on stderr, another file
+  sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
+                                                calls made by these two modules only
+  sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
+
+Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
+126: the command cannot be executed; 127: it is not found; 2: wrong usage.
+
+Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, in sptrace/.";
+
 /// Start a command under trace and write sptrace.data
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  sptrace run -- sqlite3 :memory: 'select 1'\n  sptrace run -q -o ls.data ls -l && sptrace report tree -i ls.data | head")]
+#[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     /// Trace file; a former one is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
     output: PathBuf,
-    /// Say nothing; the command's own output is untouched either way
+    /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     quiet: bool,
     /// Record ld.so's start-up work too
     #[arg(long)]
     loader: bool,
-    /// What to do when all buffers are full
+    /// When the program calls faster than the trace can be written
     #[arg(long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
     /// Buffer memory for all threads together (64K to 256M)
