@@ -9,13 +9,19 @@ fn committed_files_are_what_is_made() {
     let made = xtask::make_all().unwrap();
     for (name, content) in &made {
         let committed = std::fs::read(top.join(name)).unwrap_or_default();
-        assert!(committed == *content, "{name} is out of date: run `cargo run -p xtask`");
+        assert!(
+            committed == *content,
+            "{name} is out of date: run `cargo run -p xtask`"
+        );
     }
     let names: BTreeSet<&str> = made.iter().map(|m| m.0.as_str()).collect();
     for folder in ["man", "completions"] {
         for entry in std::fs::read_dir(top.join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy());
-            assert!(names.contains(name.as_str()), "{name} is made by nothing any more");
+            assert!(
+                names.contains(name.as_str()),
+                "{name} is made by nothing any more"
+            );
         }
     }
 }

@@ -41,7 +41,9 @@ fn structures(bytes: &[u8]) -> Vec<(usize, usize)> {
 
 /// All that is done with a file. True: a plan came out.
 fn use_file(bytes: &[u8]) -> bool {
-    let Ok(object) = Object::parse(bytes) else { return false };
+    let Ok(object) = Object::parse(bytes) else {
+        return false;
+    };
     let analysis = sptrace_code::analyze(&object);
     let plan = build_plan(&object, &analysis);
     let reader = PlanReader::new(&plan).expect("our own plan");
@@ -55,8 +57,16 @@ fn use_file(bytes: &[u8]) -> bool {
 
 fn change(bytes: &mut [u8], (start, end): (usize, usize), random: &mut XorShift) {
     let at = start + random.below((end - start) as u64) as usize;
-    const VALUES: [u64; 8] =
-        [0, 1, u64::MAX, 1 << 63, 0x7fff_ffff, 0xffff_ffff, u64::MAX - 7, 0xffff_ffff_ffff_f000];
+    const VALUES: [u64; 8] = [
+        0,
+        1,
+        u64::MAX,
+        1 << 63,
+        0x7fff_ffff,
+        0xffff_ffff,
+        u64::MAX - 7,
+        0xffff_ffff_ffff_f000,
+    ];
     match random.below(3) {
         0 => bytes[at] = random.below(256) as u8,
         1 => bytes[at] ^= 1 << random.below(8),
@@ -88,7 +98,10 @@ fn fuzz(path: &str, rounds: usize) {
         }
         plans += usize::from(use_file(&bytes));
     }
-    assert!(plans > rounds / 10 && plans < rounds, "{plans} plans from {rounds} files");
+    assert!(
+        plans > rounds / 10 && plans < rounds,
+        "{plans} plans from {rounds} files"
+    );
 }
 
 #[test]

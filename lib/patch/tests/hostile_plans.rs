@@ -34,7 +34,12 @@ fn ask(bytes: &[u8]) -> Option<usize> {
         }
     }
     answered += reader.specials().len();
-    for svma in [0, header.base_svma, header.base_svma.wrapping_add(0x4000), u64::MAX] {
+    for svma in [
+        0,
+        header.base_svma,
+        header.base_svma.wrapping_add(0x4000),
+        u64::MAX,
+    ] {
         answered += usize::from(reader.function_flags(svma));
     }
     Some(answered)

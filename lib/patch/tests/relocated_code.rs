@@ -25,7 +25,10 @@ fn decode(code: &[u8], address: u64) -> Vec<Instruction> {
     while decoder.can_decode() {
         out.push(decoder.decode());
     }
-    assert!(out.iter().all(|i| !i.is_invalid()), "bytes that are no instruction: {code:02x?}");
+    assert!(
+        out.iter().all(|i| !i.is_invalid()),
+        "bytes that are no instruction: {code:02x?}"
+    );
     out
 }
 
@@ -58,8 +61,15 @@ impl Slot {
     /// `call|jmp [rsp-8]`; gives its offset in the slot.
     fn expect_through_stack(&mut self, mnemonic: Mnemonic) -> u64 {
         let i = self.next();
-        let operand = (i.memory_base(), i.memory_index(), i.memory_displacement64() as i64);
-        assert_eq!((i.mnemonic(), operand), (mnemonic, (Register::RSP, Register::None, -8)));
+        let operand = (
+            i.memory_base(),
+            i.memory_index(),
+            i.memory_displacement64() as i64,
+        );
+        assert_eq!(
+            (i.mnemonic(), operand),
+            (mnemonic, (Register::RSP, Register::None, -8))
+        );
         i.ip() - self.address
     }
 
@@ -70,7 +80,10 @@ impl Slot {
 
 /// The operand that a push in the slot evaluates is the site's own.
 fn assert_pushes_operand_of(push: &Instruction, original: &Instruction) {
-    assert_eq!((push.mnemonic(), push.op0_kind()), (Mnemonic::Push, original.op0_kind()));
+    assert_eq!(
+        (push.mnemonic(), push.op0_kind()),
+        (Mnemonic::Push, original.op0_kind())
+    );
     match push.op0_kind() {
         OpKind::Register => assert_eq!(push.op0_register(), original.op0_register()),
         OpKind::Memory => {
@@ -95,11 +108,18 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
 
     let address = AREA + u64::from(planned.slot);
     let loaded = t.load(BIAS + header_base, address, AREA);
-    let mut slot = Slot { instructions: decode(&loaded, address).into_iter(), address };
+    let mut slot = Slot {
+        instructions: decode(&loaded, address).into_iter(),
+        address,
+    };
     if planned.flags & SITE_KEEP_OPCODE == 0 {
         let moved = &text[..(site.address.0 - start) as usize];
         for original in decode(moved, BIAS + start) {
-            assert_eq!(slot.next(), original, "moved with the same absolute operands");
+            assert_eq!(
+                slot.next(),
+                original,
+                "moved with the same absolute operands"
+            );
         }
     }
     let is_indirect = planned.flags & SITE_INDIRECT != 0;
@@ -110,8 +130,15 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
             let code = &code[..usize::from(site.length)];
             assert_pushes_operand_of(&push, &decode(code, BIAS + site.address.0)[0]);
         } else {
-            let through = (push.mnemonic(), push.memory_base(), push.memory_displacement64());
-            assert_eq!(through, (Mnemonic::Push, Register::RIP, BIAS + site.got_slot.0));
+            let through = (
+                push.mnemonic(),
+                push.memory_base(),
+                push.memory_displacement64(),
+            );
+            assert_eq!(
+                through,
+                (Mnemonic::Push, Register::RIP, BIAS + site.got_slot.0)
+            );
         }
     }
     let target = BIAS + site.target.0;
@@ -124,12 +151,19 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         (false, false) => (common::FIRST, Mnemonic::Call),
     };
     let entry = slot.expect_branch(Mnemonic::Call, routine(AREA, before));
-    assert_eq!(entry, t.entry_id as u64, "the entry's id is its return address");
+    assert_eq!(
+        entry, t.entry_id as u64,
+        "the entry's id is its return address"
+    );
     if is_indirect {
         slot.expect_through_stack(jump);
     } else {
         let rel32 = t.entry_id - 4;
-        assert_eq!(rel32 / 8, (rel32 + 3) / 8, "the wired rel32 lies in one aligned word");
+        assert_eq!(
+            rel32 / 8,
+            (rel32 + 3) / 8,
+            "the wired rel32 lies in one aligned word"
+        );
         slot.expect_branch(jump, target);
     }
     if jump == Mnemonic::Call {
@@ -151,7 +185,10 @@ fn check_specials(object: &Object<'_>, plan: &[u8], reader: &PlanReader<'_>) -> 
         assert_eq!(t.original, text);
         let address = AREA + u64::from(s.slot);
         let loaded = t.load(BIAS + header.base_svma, address, AREA);
-        let mut slot = Slot { instructions: decode(&loaded, address).into_iter(), address };
+        let mut slot = Slot {
+            instructions: decode(&loaded, address).into_iter(),
+            address,
+        };
         slot.expect_branch(Mnemonic::Call, routine(AREA, common::SPECIAL));
         for original in decode(text, BIAS + start) {
             assert_eq!(slot.next(), original);
@@ -167,7 +204,10 @@ fn check_places(mut slots: Vec<(u32, u32)>, header: &PlanHeader) {
     slots.sort_unstable();
     assert!(slots.first().is_none_or(|s| s.0 >= SLOTS_START));
     assert!(slots.iter().all(|s| s.0 % 8 == 0));
-    assert!(slots.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "slots overlap");
+    assert!(
+        slots.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0),
+        "slots overlap"
+    );
     assert!(slots.last().is_none_or(|s| s.0 + s.1 <= header.area_bytes));
 }
 
@@ -179,7 +219,11 @@ fn check_file(path: &str) -> Option<usize> {
     let plan = build_plan(&object, &analysis);
     let reader = PlanReader::new(&plan).unwrap();
     let header = reader.header();
-    let sites: Vec<&Site> = analysis.functions.iter().flat_map(|f| analysis.sites_of(f)).collect();
+    let sites: Vec<&Site> = analysis
+        .functions
+        .iter()
+        .flat_map(|f| analysis.sites_of(f))
+        .collect();
     assert_eq!(sites.len(), header.sites as usize);
     let mut slots = Vec::new();
     let mut templates = 0;
@@ -190,7 +234,11 @@ fn check_file(path: &str) -> Option<usize> {
             FORM_TEMPLATE => {
                 let t = ReadTemplate::of_plan(&plan, &header, planned.argument);
                 check_site(&object, site, &planned, &t);
-                let callee = if planned.flags & SITE_INDIRECT == 0 { target } else { None };
+                let callee = if planned.flags & SITE_INDIRECT == 0 {
+                    target
+                } else {
+                    None
+                };
                 let ids = reader.ids(&planned).unwrap();
                 assert_eq!(ids, (t.entry_id as u32, t.exit_id as u32, callee));
                 slots.push((planned.slot, t.code.len() as u32));

@@ -45,8 +45,11 @@ fn plan_of(code: &str, site: Site, flags: FunctionFlags) -> (PlanSite, Vec<u8>) 
         link_count: 0,
         flags,
     };
-    let analysis =
-        Analysis { functions: vec![function], sites: vec![site], ..Analysis::default() };
+    let analysis = Analysis {
+        functions: vec![function],
+        sites: vec![site],
+        ..Analysis::default()
+    };
     let plan = build_plan(&object, &analysis);
     let site = PlanReader::new(&plan).unwrap().site(0).unwrap();
     (site, plan)
@@ -70,49 +73,86 @@ fn check_in(code: &str, site: Site, function: FunctionFlags, expected: Expected<
     assert_eq!((planned.tactic, planned.flags), (tactic as u8, flags));
     assert_eq!((u64::from(planned.start), planned.span), (start, span));
     let covered = &hex(code)[start as usize..start as usize + usize::from(span)];
-    assert_eq!(t.original, covered, "the bytes that must be found in the text");
+    assert_eq!(
+        t.original, covered,
+        "the bytes that must be found in the text"
+    );
     assert_eq!(t.jump_to, 0);
 }
 
 fn check_refused(code: &str, site: Site, refusal: Refusal) {
     let (planned, _) = plan_of(code, site, FunctionFlags::HAS_UNWIND);
-    assert_eq!((planned.form, planned.tactic), (FORM_REFUSED, refusal as u8));
+    assert_eq!(
+        (planned.form, planned.tactic),
+        (FORM_REFUSED, refusal as u8)
+    );
 }
 
 #[test]
 fn plain_direct_call_has_no_template() {
-    let site = Site { target: CALLEE, ..site(SiteKind::CallDirect, 0, 5) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::CallDirect, 0, 5)
+    };
     let (planned, plan) = plan_of("e8 7b 00 00 00", site, FunctionFlags::HAS_UNWIND);
-    assert_eq!((planned.form, planned.span, planned.argument), (FORM_DIRECT, 5, 0x80));
+    assert_eq!(
+        (planned.form, planned.span, planned.argument),
+        (FORM_DIRECT, 5, 0x80)
+    );
     let ids = PlanReader::new(&plan).unwrap().ids(&planned).unwrap();
     assert_eq!(ids, (8, 18, Some(CALLEE.0)));
 }
 
 #[test]
 fn direct_call_with_a_prefix() {
-    let site = Site { target: CALLEE, ..site(SiteKind::CallDirect, 0, 6) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::CallDirect, 0, 6)
+    };
     let slot = "e8 <FIRST> e8 <401080> e8 <EXIT> e9 <401006>";
-    check("67 e8 7a 00 00 00", site, (Tactic::CallInstruction, 0, 0, 6, slot));
+    check(
+        "67 e8 7a 00 00 00",
+        site,
+        (Tactic::CallInstruction, 0, 0, 6, slot),
+    );
 }
 
 #[test]
 fn direct_call_of_a_plt_stub_goes_through_its_slot() {
-    let site = Site { target: CALLEE, got_slot: GOT_SLOT, ..site(SiteKind::CallDirect, 0, 5) };
+    let site = Site {
+        target: CALLEE,
+        got_slot: GOT_SLOT,
+        ..site(SiteKind::CallDirect, 0, 5)
+    };
     let slot = "ff 35 <404018> e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401005>";
-    check("e8 7b 00 00 00", site, (Tactic::CallInstruction, SITE_INDIRECT, 0, 5, slot));
+    check(
+        "e8 7b 00 00 00",
+        site,
+        (Tactic::CallInstruction, SITE_INDIRECT, 0, 5, slot),
+    );
 }
 
 #[test]
 fn call_through_a_rip_relative_slot() {
-    let site = Site { got_slot: GOT_SLOT, ..site(SiteKind::CallIndirect, 0, 6) };
+    let site = Site {
+        got_slot: GOT_SLOT,
+        ..site(SiteKind::CallIndirect, 0, 6)
+    };
     let slot = "ff 35 <404018> e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401006>";
-    check("ff 15 12 30 00 00", site, (Tactic::CallInstruction, SITE_INDIRECT, 0, 6, slot));
+    check(
+        "ff 15 12 30 00 00",
+        site,
+        (Tactic::CallInstruction, SITE_INDIRECT, 0, 6, slot),
+    );
 }
 
 #[test]
 fn call_through_a_register_with_moved_instructions_before() {
     // lea rdi,[rip+0xff9] ; mov rsi,rbx ; call rax: the latest boundary with room is the mov.
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::CallIndirect, 10, 2) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 10, 2)
+    };
     let slot = "48 89 de ff f0 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <40100c>";
     let code = "48 8d 3d f9 0f 00 00 48 89 de ff d0";
     check(code, site, (Tactic::CallBlock, SITE_INDIRECT, 7, 5, slot));
@@ -121,7 +161,10 @@ fn call_through_a_register_with_moved_instructions_before() {
 #[test]
 fn moved_instruction_keeps_what_its_rip_relative_operand_points_at() {
     // lea rdi,[rip+0xff9] (402000) ; call r12
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::CallIndirect, 7, 3) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 7, 3)
+    };
     let slot = "48 8d 3d <402000> 41 ff f4 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <40100a>";
     let code = "48 8d 3d f9 0f 00 00 41 ff d4";
     check(code, site, (Tactic::CallBlock, SITE_INDIRECT, 0, 10, slot));
@@ -130,7 +173,10 @@ fn moved_instruction_keeps_what_its_rip_relative_operand_points_at() {
 #[test]
 fn moved_rip_relative_operand_before_an_immediate() {
     // cmp dword [rip+0x1000],7 (402007) ; call rdx: an immediate follows the displacement.
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::CallIndirect, 7, 2) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 7, 2)
+    };
     let slot = "83 3d <402007> 07 ff f2 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401009>";
     let code = "83 3d 00 10 00 00 07 ff d2";
     check(code, site, (Tactic::CallBlock, SITE_INDIRECT, 0, 9, slot));
@@ -144,7 +190,10 @@ fn short_call_without_instructions_before_is_refused() {
 #[test]
 fn short_call_after_an_instruction_that_cannot_be_moved_is_refused() {
     // syscall ; nop ; call rax
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::CallIndirect, 3, 2) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 3, 2)
+    };
     check_refused("0f 05 90 ff d0", site, Refusal::Unmovable);
 }
 
@@ -153,7 +202,11 @@ fn call_through_memory_at_the_stack_pointer() {
     // call [rsp+0x108]: push reads its operand before it moves rsp.
     let slot = "ff b4 24 08 01 00 00 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401007>";
     let site = site(SiteKind::CallIndirect, 0, 7);
-    check("ff 94 24 08 01 00 00", site, (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot));
+    check(
+        "ff 94 24 08 01 00 00",
+        site,
+        (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot),
+    );
 }
 
 #[test]
@@ -161,15 +214,26 @@ fn call_through_the_fs_segment() {
     // call fs:[rax+0x300]
     let slot = "64 ff b0 00 03 00 00 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401007>";
     let site = site(SiteKind::CallIndirect, 0, 7);
-    check("64 ff 90 00 03 00 00", site, (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot));
+    check(
+        "64 ff 90 00 03 00 00",
+        site,
+        (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot),
+    );
 }
 
 #[test]
 fn notrack_call() {
     // notrack call r11, after xor edi,edi
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::CallIndirect, 2, 4) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 2, 4)
+    };
     let slot = "31 ff 3e 41 ff f3 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401006>";
-    check("31 ff 3e 41 ff d3", site, (Tactic::CallBlock, SITE_INDIRECT, 0, 6, slot));
+    check(
+        "31 ff 3e 41 ff d3",
+        site,
+        (Tactic::CallBlock, SITE_INDIRECT, 0, 6, slot),
+    );
 }
 
 #[test]
@@ -177,7 +241,11 @@ fn bnd_call_is_pushed_without_its_prefix() {
     // bnd call [rip+0x2011] (403018)
     let slot = "3e ff 35 <403018> e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401007>";
     let site = site(SiteKind::CallIndirect, 0, 7);
-    check("f2 ff 15 11 20 00 00", site, (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot));
+    check(
+        "f2 ff 15 11 20 00 00",
+        site,
+        (Tactic::CallInstruction, SITE_INDIRECT, 0, 7, slot),
+    );
 }
 
 #[test]
@@ -189,9 +257,16 @@ fn call_with_an_unknown_prefix_is_refused() {
 
 #[test]
 fn tail_jump_direct() {
-    let site = Site { target: CALLEE, ..site(SiteKind::TailDirect, 0, 5) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::TailDirect, 0, 5)
+    };
     let slot = "e8 <TAIL_FIRST> e9 <401080>";
-    check("e9 7b 00 00 00", site, (Tactic::TailInstruction, SITE_TAIL, 0, 5, slot));
+    check(
+        "e9 7b 00 00 00",
+        site,
+        (Tactic::TailInstruction, SITE_TAIL, 0, 5, slot),
+    );
 }
 
 #[test]
@@ -203,53 +278,90 @@ fn tail_jump_short_with_moved_instructions_before() {
         ..site(SiteKind::TailDirect, 4, 2)
     };
     let slot = "5d 41 5c e8 <TAIL_FIRST> e9 <401080>";
-    check("5b 5d 41 5c eb 7a", site, (Tactic::TailBlock, SITE_TAIL, 1, 5, slot));
+    check(
+        "5b 5d 41 5c eb 7a",
+        site,
+        (Tactic::TailBlock, SITE_TAIL, 1, 5, slot),
+    );
 }
 
 #[test]
 fn tail_jump_indirect() {
     let slot = "ff 35 <404018> e8 <TAIL_INDIRECT> ff 64 24 f8";
-    let site = Site { got_slot: GOT_SLOT, ..site(SiteKind::TailIndirect, 0, 6) };
+    let site = Site {
+        got_slot: GOT_SLOT,
+        ..site(SiteKind::TailIndirect, 0, 6)
+    };
     let flags = SITE_INDIRECT | SITE_TAIL;
-    check("ff 25 12 30 00 00", site, (Tactic::TailInstruction, flags, 0, 6, slot));
+    check(
+        "ff 25 12 30 00 00",
+        site,
+        (Tactic::TailInstruction, flags, 0, 6, slot),
+    );
 }
 
 #[test]
 fn tail_jump_through_a_register_with_moved_instructions_before() {
     // add rsp,8 ; jmp rax
-    let site = Site { window_start: Svma(CODE), ..site(SiteKind::TailIndirect, 4, 2) };
+    let site = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::TailIndirect, 4, 2)
+    };
     let slot = "48 83 c4 08 ff f0 e8 <TAIL_INDIRECT> ff 64 24 f8";
     let flags = SITE_INDIRECT | SITE_TAIL;
-    check("48 83 c4 08 ff e0", site, (Tactic::TailBlock, flags, 0, 6, slot));
+    check(
+        "48 83 c4 08 ff e0",
+        site,
+        (Tactic::TailBlock, flags, 0, 6, slot),
+    );
 }
 
 #[test]
 fn tail_jump_in_a_function_with_a_red_zone_is_refused() {
-    let site = Site { target: CALLEE, ..site(SiteKind::TailDirect, 0, 5) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::TailDirect, 0, 5)
+    };
     let mut flags = FunctionFlags::HAS_UNWIND;
     flags.insert(FunctionFlags::RED_ZONE);
     let (planned, _) = plan_of("e9 7b 00 00 00", site, flags);
-    assert_eq!((planned.form, planned.tactic), (FORM_REFUSED, Refusal::RedZone as u8));
+    assert_eq!(
+        (planned.form, planned.tactic),
+        (FORM_REFUSED, Refusal::RedZone as u8)
+    );
 }
 
 #[test]
 fn conditional_tail_keeps_its_opcode() {
     // je: the text keeps 0f 84 and gets another rel32.
-    let site = Site { target: CALLEE, ..site(SiteKind::TailConditional, 0, 6) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::TailConditional, 0, 6)
+    };
     let slot = "e8 <TAIL_FIRST> e9 <401080>";
     let flags = SITE_TAIL | SITE_KEEP_OPCODE;
-    check("0f 84 7a 00 00 00", site, (Tactic::ConditionalTail, flags, 1, 5, slot));
+    check(
+        "0f 84 7a 00 00 00",
+        site,
+        (Tactic::ConditionalTail, flags, 1, 5, slot),
+    );
 }
 
 #[test]
 fn conditional_tail_of_two_bytes_is_refused() {
-    let site = Site { target: CALLEE, ..site(SiteKind::TailConditional, 0, 2) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::TailConditional, 0, 2)
+    };
     check_refused("74 7e", site, Refusal::ShortConditional);
 }
 
 #[test]
 fn entry_only_call_keeps_the_native_return_address() {
-    let site = Site { target: CALLEE, ..site(SiteKind::CallDirect, 0, 5) };
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::CallDirect, 0, 5)
+    };
     let slot = "e8 <ENTRY_ONLY_FIRST> e9 <401080>";
     let flags = SITE_KEEP_CALL | SITE_ENTRY_ONLY;
     let expected = (Tactic::EntryOnly, flags, 0, 5, slot);

@@ -28,18 +28,41 @@ impl XorShift {
 
 /// A trace of two streams with every kind of event and note.
 fn trace() -> Vec<u8> {
-    let header = Header { tsc_hz: 2_400_000_000, start_tsc: 900, ..Header::default() };
+    let header = Header {
+        tsc_hz: 2_400_000_000,
+        start_tsc: 900,
+        ..Header::default()
+    };
     let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
     let path = "/usr/bin/prog".to_owned();
-    let module = Module { path, build_id: vec![7; 20], svma: Svma(0)..Svma(0x9999) };
+    let module = Module {
+        path,
+        build_id: vec![7; 20],
+        svma: Svma(0)..Svma(0x9999),
+    };
     let module = writer.module(&module).unwrap();
-    for (n, symbol) in ["main", "work", "", "_ZN2ns5parseEic", "_RNvC1a1b", "x"].iter().enumerate() {
+    for (n, symbol) in ["main", "work", "", "_ZN2ns5parseEic", "_RNvC1a1b", "x"]
+        .iter()
+        .enumerate()
+    {
         let svma = Svma(n as u64 * 16);
         let symbol = (*symbol).to_owned();
-        writer.function(&Function { module, svma, size_bytes: 9, symbol }).unwrap();
+        writer
+            .function(&Function {
+                module,
+                svma,
+                size_bytes: 9,
+                symbol,
+            })
+            .unwrap();
     }
     for tid in [1234, 1235] {
-        let info = StreamInfo { pid: 1234, tid, start_tsc: 950, ..StreamInfo::default() };
+        let info = StreamInfo {
+            pid: 1234,
+            tid,
+            start_tsc: 950,
+            ..StreamInfo::default()
+        };
         let stream = writer.stream(&info).unwrap();
         let mut e = writer.encoder(stream);
         for round in 0..12u64 {
@@ -59,11 +82,22 @@ fn trace() -> Vec<u8> {
         }
         writer.write_block(&mut e).unwrap();
     }
-    let exec = Note::Exec { pid: 1234, tsc: 70_000, path: "/bin/other".into() };
+    let exec = Note::Exec {
+        pid: 1234,
+        tsc: 70_000,
+        path: "/bin/other".into(),
+    };
     writer.event_note(&exec).unwrap();
-    let exit = Note::ProcessExit { pid: 1234, tsc: 80_000, status: ExitStatus::Signaled(9) };
+    let exit = Note::ProcessExit {
+        pid: 1234,
+        tsc: 80_000,
+        status: ExitStatus::Signaled(9),
+    };
     writer.event_note(&exit).unwrap();
-    let mut summary = Summary { end_tsc: 90_000, ..Summary::default() };
+    let mut summary = Summary {
+        end_tsc: 90_000,
+        ..Summary::default()
+    };
     summary.row("sites", "patched: call instruction", 1234);
     summary.row("loss", "events dropped", 12);
     writer.finish(&summary).unwrap()
@@ -76,7 +110,8 @@ fn replay<V: Visitor>(bytes: &[u8], visitor: V) -> Result<V, TraceError> {
     while let Some(item) = reader.next_item()? {
         match item {
             Item::Block(block) => {
-                tree.replay(&block, &dictionary, &mut visitor).map_err(|what| what.at(0))?;
+                tree.replay(&block, &dictionary, &mut visitor)
+                    .map_err(|what| what.at(0))?;
             }
             Item::Note(note) => tree.note(&note),
         }
@@ -98,15 +133,28 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
     write_functions(&mut out, &top, &names, clock, style).unwrap();
     write_functions_csv(&mut out, &top, &names, clock).unwrap();
     let header = reader.header().clone();
-    let view =
-        SummaryView { header: &header, survey: &survey, stats: &stats, top: &top, names: &names };
+    let view = SummaryView {
+        header: &header,
+        survey: &survey,
+        stats: &stats,
+        top: &top,
+        names: &names,
+    };
     write_summary(&mut out, &view, style).unwrap();
     if let Ending::Complete(summary) = &survey.ending {
         write_coverage(&mut out, summary, style).unwrap();
     }
-    replay(bytes, Folded::default())?.write(&mut out, &names, clock).unwrap();
-    let options = || TreeOptions { min_ns: 10, max_lines: Some(500), style };
-    replay(bytes, Tree::new(&mut out, &names, clock, options()))?.finish().unwrap();
+    replay(bytes, Folded::default())?
+        .write(&mut out, &names, clock)
+        .unwrap();
+    let options = || TreeOptions {
+        min_ns: 10,
+        max_lines: Some(500),
+        style,
+    };
+    replay(bytes, Tree::new(&mut out, &names, clock, options()))?
+        .finish()
+        .unwrap();
     let selection = Selection {
         within: names.choose("*").unwrap_or_default(),
         max_depth: Some(3),
@@ -156,5 +204,8 @@ fn hostile_traces_are_refused_or_shown() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused > 100 && shown > 100, "{refused} refused, {shown} shown");
+    assert!(
+        refused > 100 && shown > 100,
+        "{refused} refused, {shown} shown"
+    );
 }

@@ -49,7 +49,7 @@ fn stream(count: usize, step: u64) -> Vec<(u32, u32)> {
             if let Some(top) = stack.last_mut() {
                 top.1 += 1;
             }
-            let calls = if callee % 3 == 0 {
+            let calls = if callee.is_multiple_of(3) {
                 0
             } else {
                 (callee % 5 + (choice >> 16 & 1) as u32) / 2

@@ -4,7 +4,9 @@
 use sptrace_patch::read_plan::PlanReader;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some(reader) = PlanReader::new(bytes) else { return };
+    let Some(reader) = PlanReader::new(bytes) else {
+        return;
+    };
     let header = reader.header();
     for i in 0..header.sites {
         if let Some(site) = reader.site(i) {

@@ -4,7 +4,9 @@
 use sptrace_patch::{build_plan, read_plan::PlanReader};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Ok(object) = sptrace_image::Object::parse(bytes) else { return };
+    let Ok(object) = sptrace_image::Object::parse(bytes) else {
+        return;
+    };
     let plan = build_plan(&object, &sptrace_code::analyze(&object));
     let reader = PlanReader::new(&plan).expect("our own plan");
     for i in 0..reader.header().sites {

@@ -5,7 +5,9 @@ use sptrace_trace::{CallTree, Item, Stats, TraceReader};
 use std::io::Cursor;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Ok(mut reader) = TraceReader::new(Cursor::new(bytes)) else { return };
+    let Ok(mut reader) = TraceReader::new(Cursor::new(bytes)) else {
+        return;
+    };
     let Ok(survey) = reader.survey() else { return };
     let (mut tree, mut stats) = (CallTree::new(), Stats::new());
     while let Ok(Some(item)) = reader.next_item() {

@@ -57,7 +57,12 @@ fn find(name: &OsStr) -> Result<PathBuf, Refused> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let mut second_choice = None;
     for folder in std::env::split_paths(&path) {
-        let file = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }.join(name);
+        let file = if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder
+        }
+        .join(name);
         match std::fs::metadata(&file) {
             Ok(m) if m.is_file() && m.mode() & 0o111 != 0 => return Ok(file),
             Ok(_) => second_choice = second_choice.or(Some(file)),
@@ -76,7 +81,9 @@ fn find(name: &OsStr) -> Result<PathBuf, Refused> {
 fn check_format(file: &File, size_bytes: u64) -> Result<(), Refused> {
     let refused = |why: &str| Err(Refused::CannotExecute(why.to_owned()));
     let mut head = [0u8; 256];
-    let Ok(got) = file.read_at(&mut head, 0) else { return Ok(()) };
+    let Ok(got) = file.read_at(&mut head, 0) else {
+        return Ok(());
+    };
     let head = &head[..got];
     if head.starts_with(b"#!") {
         return check_interpreter(head);
@@ -105,7 +112,9 @@ fn check_format(file: &File, size_bytes: u64) -> Result<(), Refused> {
                 62 => "x32".to_owned(),
                 other => format!("machine {other}"),
             };
-            return refused(&format!("an ELF file for {name}; sptrace traces x86-64 programs"));
+            return refused(&format!(
+                "an ELF file for {name}; sptrace traces x86-64 programs"
+            ));
         }
     }
     check_elf(file, header, size_bytes)
@@ -115,7 +124,10 @@ fn check_format(file: &File, size_bytes: u64) -> Result<(), Refused> {
 fn check_elf(file: &File, header: &[u8], size_bytes: u64) -> Result<(), Refused> {
     let refused = |why: &str| Err(Refused::CannotExecute(why.to_owned()));
     let word = |bytes: &[u8], at: usize| {
-        bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+        bytes
+            .get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
     };
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     if !matches!(half(16), 2 | 3) {
@@ -128,7 +140,9 @@ fn check_elf(file: &File, header: &[u8], size_bytes: u64) -> Result<(), Refused>
     }
     let mut table = vec![0u8; table_bytes];
     if offset > size_bytes || file.read_exact_at(&mut table, offset).is_err() {
-        return refused("the ELF file is truncated: its program headers are missing; build it again");
+        return refused(
+            "the ELF file is truncated: its program headers are missing; build it again",
+        );
     }
     const PT_INTERP: &[u8] = &[3, 0, 0, 0];
     let Some(entry) = table.chunks_exact(56).find(|h| h.starts_with(PT_INTERP)) else {
@@ -140,7 +154,9 @@ fn check_elf(file: &File, header: &[u8], size_bytes: u64) -> Result<(), Refused>
     }
     let mut name = vec![0u8; length as usize];
     if offset > size_bytes || file.read_exact_at(&mut name, offset).is_err() {
-        return refused("the ELF file is truncated: its interpreter's name is missing; build it again");
+        return refused(
+            "the ELF file is truncated: its interpreter's name is missing; build it again",
+        );
     }
     if name.last() != Some(&0) {
         return refused("the ELF file is damaged: a wrong interpreter; build it again");
@@ -151,7 +167,9 @@ fn check_elf(file: &File, header: &[u8], size_bytes: u64) -> Result<(), Refused>
 
 fn check_interpreter(head: &[u8]) -> Result<(), Refused> {
     let line = head[2..].split(|b| *b == b'\n').next().unwrap_or_default();
-    let name = line.split(|b| matches!(b, b' ' | b'\t')).find(|word| !word.is_empty());
+    let name = line
+        .split(|b| matches!(b, b' ' | b'\t'))
+        .find(|word| !word.is_empty());
     match name {
         Some(name) => exists(name, "its interpreter"),
         None => Err(Refused::CannotExecute(
@@ -173,6 +191,8 @@ fn exists(name: &[u8], what: &str) -> Result<(), Refused> {
 
 fn other_formats_are_registered() -> bool {
     std::fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|entries| {
-        entries.flatten().any(|e| !matches!(e.file_name().as_bytes(), b"register" | b"status"))
+        entries
+            .flatten()
+            .any(|e| !matches!(e.file_name().as_bytes(), b"register" | b"status"))
     })
 }

@@ -11,8 +11,16 @@ pub const CODE: u64 = 0x40_1000;
 
 /// Names of the common routines by number.
 const ROUTINES: [&str; common::COUNT] = [
-    "ENTRY", "EXIT", "INDIRECT", "TAIL", "TAIL_INDIRECT", "FIRST", "TAIL_FIRST", "SPECIAL",
-    "ENTRY_ONLY", "ENTRY_ONLY_FIRST",
+    "ENTRY",
+    "EXIT",
+    "INDIRECT",
+    "TAIL",
+    "TAIL_INDIRECT",
+    "FIRST",
+    "TAIL_FIRST",
+    "SPECIAL",
+    "ENTRY_ONLY",
+    "ENTRY_ONLY_FIRST",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.
@@ -67,8 +75,11 @@ pub struct ReadTemplate {
 impl ReadTemplate {
     /// Reads the template at the start of `bytes`.
     pub fn read(bytes: &[u8]) -> Self {
-        let (code_bytes, count, original_bytes) =
-            (usize::from(bytes[0]), usize::from(bytes[1]), usize::from(bytes[2]));
+        let (code_bytes, count, original_bytes) = (
+            usize::from(bytes[0]),
+            usize::from(bytes[1]),
+            usize::from(bytes[2]),
+        );
         let code_at = 8 + original_bytes;
         let fixups = bytes[code_at + code_bytes..].chunks_exact(8).take(count);
         Self {
