@@ -3,9 +3,24 @@
 use crate::commands;
 use clap::{Parser, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  sptrace run -- sqlite3 :memory: 'select 1'    record every call into sptrace.data
+  sptrace report                                what ran, and what took the time
+  sptrace report tree | less                    every call, nested, with its duration
+
+The recorded program needs no preparation. Its output and exit status are its own; what sptrace
+says goes to stderr, each line begun by its name.
+
+Exit status:
+  run       the command's own, or death by the same signal; 125 if sptrace failed, 126 if the
+            command cannot be executed, 127 if it is not found
+  report    0, or 1 on failure
+  2         wrong usage";
+
 /// Shows what a program really does: every function call of an unmodified Linux program
 #[derive(Parser, Debug)]
-#[command(name = "sptrace", version, max_term_width = 100)]
+#[command(name = "sptrace", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -1,10 +1,7 @@
 //! The sptrace command: parse, dispatch, exit status.
 
-mod cli;
-mod commands;
-mod exit_code;
-
 use clap::Parser;
+use sptrace::{cli, commands, exit_code, talk};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,7 +24,11 @@ extern "C" fn remember_sigpipe() {
 static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().command {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    match cli.command {
         cli::Command::Run(args) => {
             commands::run::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
         }
@@ -36,12 +37,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Help and version as clap prints them; any other error in one line.
+fn misused(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        _ => talk::say(&talk::usage_line(error)),
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
 /// The status of a command that reads files: its error in one line.
 fn ended(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("sptrace: {e:#}");
+            talk::say(&format!("{e:#}"));
             ExitCode::from(exit_code::FAILURE)
         }
     }

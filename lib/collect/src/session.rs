@@ -83,6 +83,7 @@ pub struct Shared {
     ended: AtomicBool,
     /// Functions muted by the user's filter.
     muted: AtomicUsize,
+    stopped_at_size: AtomicBool,
 }
 
 enum Command {
@@ -213,6 +214,8 @@ pub struct Finished {
     pub remarks: Vec<String>,
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
+    /// Recording ended because the file had reached [`Options::max_bytes`].
+    pub stopped_at_size: bool,
 }
 
 /// A recording of one command and what it starts.
@@ -263,6 +266,7 @@ impl Session {
             wake,
             ended: AtomicBool::new(false),
             muted: AtomicUsize::new(0),
+            stopped_at_size: AtomicBool::new(false),
         });
         Ok(Self {
             shared,
@@ -279,6 +283,9 @@ impl Session {
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = launch::start(argv, self.shared.options.sigpipe)?;
+        // A file size limit shall end the recording, not us; the command keeps its own disposition.
+        // SAFETY: a disposition of our own process.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let signals = block_signals();
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
@@ -330,12 +337,8 @@ impl Session {
             Ok(mut out) => std::io::Write::flush(&mut out).err(),
             Err(e) => Some(e),
         };
-        Ok(Finished {
-            status,
-            outcome,
-            remarks,
-            output_error,
-        })
+        let stopped_at_size = shared.stopped_at_size.load(Ordering::Relaxed);
+        Ok(Finished { status, outcome, remarks, output_error, stopped_at_size })
     }
 
     /// A process stands at its exec stop: inject, or let it go and say so.
@@ -434,6 +437,9 @@ fn drain_loop(shared: &Shared) {
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
         let over = shared.options.max_bytes > 0 && c.written_bytes() >= shared.options.max_bytes;
+        if over {
+            shared.stopped_at_size.store(true, Ordering::Relaxed);
+        }
         if over || c.failed.is_some() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }

@@ -39,12 +39,25 @@ pub enum Place {
 }
 
 impl<'a> PlanReader<'a> {
-    /// None: not a plan of this version.
+    /// None: not a plan of this version, or one whose sections lie outside it.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let r = Self { bytes };
-        let whole = r.header().total_bytes as usize <= bytes.len();
-        let ours = r.u32(0)? == PLAN_MAGIC && r.u32(4)? == PLAN_VERSION;
-        (whole && ours && bytes.len() >= size_of::<PlanHeader>()).then_some(r)
+        let h = r.header();
+        let ours = h.magic == PLAN_MAGIC && h.version == PLAN_VERSION;
+        let sections = [
+            (h.functions_offset, h.functions, size_of::<PlanFunction>()),
+            (h.sites_offset, h.sites, size_of::<PlanSite>()),
+            (h.links_offset, h.links, 4),
+            (h.specials_offset, h.specials, size_of::<PlanSpecial>()),
+            (h.blob_offset, h.blob_bytes, 1),
+        ];
+        let total_bytes = h.total_bytes as usize;
+        let whole = bytes.len() >= size_of::<PlanHeader>()
+            && total_bytes <= bytes.len()
+            && sections.iter().all(|(offset, count, size)| {
+                *offset as usize + *count as usize * size <= total_bytes
+            });
+        (whole && ours).then_some(r)
     }
 
     fn u32(&self, at: usize) -> Option<u32> {
@@ -109,7 +122,7 @@ impl<'a> PlanReader<'a> {
     pub fn function_flags(&self, svma: u64) -> u8 {
         let h = self.header();
         let want = svma.wrapping_sub(h.base_svma) as u32;
-        let at = |i: u32| (h.functions_offset + i * 16) as usize;
+        let at = |i: u32| h.functions_offset as usize + i as usize * 16;
         (0..h.functions)
             .find(|i| self.u32(at(*i)) == Some(want))
             .and_then(|i| self.bytes.get(at(i) + 15).copied())
@@ -120,7 +133,7 @@ impl<'a> PlanReader<'a> {
     pub fn specials(&self) -> Vec<PlanSpecial> {
         let h = self.header();
         let one = |i: u32| {
-            let at = (h.specials_offset + i * 24) as usize;
+            let at = h.specials_offset as usize + i as usize * 24;
             Some(PlanSpecial {
                 entry: self.u32(at)?,
                 kind: self.u32(at + 4)?,
@@ -138,13 +151,13 @@ impl<'a> PlanReader<'a> {
     pub fn ids(&self, site: &PlanSite) -> Option<(u32, u32, Option<u64>)> {
         let base = self.header().base_svma;
         match site.form {
-            FORM_DIRECT => Some((8, 18, Some(base + u64::from(site.argument)))),
+            FORM_DIRECT => Some((8, 18, Some(base.wrapping_add(u64::from(site.argument))))),
             FORM_TEMPLATE => {
-                let at = (self.header().blob_offset + site.argument) as usize;
+                let at = self.header().blob_offset as usize + site.argument as usize;
                 let t = self.bytes.get(at..at + 8)?;
                 let (entry, exit) = (u32::from(t[4]), u32::from(t[5]));
                 let callee = if site.flags & SITE_INDIRECT == 0 {
-                    self.direct_callee(at, t, entry as u8)
+                    self.direct_callee(at, t, entry)
                 } else {
                     None
                 };
@@ -155,12 +168,12 @@ impl<'a> PlanReader<'a> {
     }
 
     /// The fixup of the call or jump that follows the entry id.
-    fn direct_callee(&self, at: usize, t: &[u8], entry: u8) -> Option<u64> {
+    fn direct_callee(&self, at: usize, t: &[u8], entry: u32) -> Option<u64> {
         let fixups = at + 8 + usize::from(t[2]) + usize::from(t[0]);
         (0..usize::from(t[1])).find_map(|k| {
             let f = self.bytes.get(fixups + k * 8..fixups + k * 8 + 8)?;
             let value = i32::from_le_bytes(f[4..8].try_into().ok()?);
-            (f[0] == entry + 1 && f[2] == TO_TEXT)
+            (u32::from(f[0]) == entry + 1 && f[2] == TO_TEXT)
                 .then(|| self.header().base_svma.wrapping_add(value as i64 as u64))
         })
     }

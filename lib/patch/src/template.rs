@@ -50,7 +50,7 @@ impl Builder {
         self.rel32(TO_COMMON, routine);
     }
 
-    fn jump_or_call(&mut self, opcode: u8, target: Svma) {
+    fn branch_to_text(&mut self, opcode: u8, target: Svma) {
         self.code.push(opcode);
         self.rel32(TO_TEXT, target.0.wrapping_sub(self.base_svma) as i32);
     }
@@ -139,7 +139,7 @@ impl Builder {
     fn finish_exit(&mut self, back: Svma) {
         self.call_common(common::EXIT);
         self.header.exit_id = self.code.len() as u8;
-        self.jump_or_call(0xe9, back);
+        self.branch_to_text(0xe9, back);
     }
 
     /// A direct call that is no plain `e8 rel32` (prefixes).
@@ -147,7 +147,7 @@ impl Builder {
         self.align_rel32();
         self.call_common(common::FIRST);
         self.header.entry_id = self.code.len() as u8;
-        self.jump_or_call(0xe8, target);
+        self.branch_to_text(0xe8, target);
         self.finish_exit(back);
     }
 
@@ -163,7 +163,7 @@ impl Builder {
         self.align_rel32();
         self.call_common(routine);
         self.header.entry_id = self.code.len() as u8;
-        self.jump_or_call(0xe9, target);
+        self.branch_to_text(0xe9, target);
     }
 
     /// The interception of a function's entry: `prologue` is moved here.
@@ -173,7 +173,7 @@ impl Builder {
         if !self.relocate(object, start, end) {
             return false;
         }
-        self.jump_or_call(0xe9, end);
+        self.branch_to_text(0xe9, end);
         true
     }
 

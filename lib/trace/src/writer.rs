@@ -31,6 +31,8 @@ pub struct TraceWriter<W: Write> {
     /// The step of the clock that the last encoder found, so that short streams begin with it.
     step: Step,
     written_bytes: u64,
+    /// errno of a failed write: later sections would refer to lost ones, so none is written any more.
+    broken: Option<i32>,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -48,6 +50,7 @@ impl<W: Write> TraceWriter<W> {
             scratch: Vec::new(),
             step: Step::default(),
             written_bytes: 0,
+            broken: None,
         };
         writer.scratch.extend_from_slice(&MAGIC);
         writer.scratch.extend_from_slice(&VERSION.to_le_bytes());
@@ -115,7 +118,7 @@ impl<W: Write> TraceWriter<W> {
         self.put_dictionary()?;
         let (step, sections) = encoder.take_sections();
         self.step = step;
-        let result = self.out.write_all(sections).map_err(TraceError::Write);
+        let result = put(&mut self.out, &mut self.broken, sections);
         self.written_bytes += sections.len() as u64;
         sections.clear();
         result
@@ -138,7 +141,8 @@ impl<W: Write> TraceWriter<W> {
         self.written_bytes
     }
 
-    /// Ends the trace in order and gives the output back.
+    /// Ends the trace in order and gives the output back. After a failed write this fails too: what
+    /// was written never looks whole.
     ///
     /// # Errors
     /// [`TraceError::Write`].
@@ -169,9 +173,21 @@ impl<W: Write> TraceWriter<W> {
     }
 
     fn write_scratch(&mut self) -> Result<(), TraceError> {
-        let result = self.out.write_all(&self.scratch).map_err(TraceError::Write);
+        let result = put(&mut self.out, &mut self.broken, &self.scratch);
         self.written_bytes += self.scratch.len() as u64;
         self.scratch.clear();
         result
     }
+}
+
+/// Writes whole sections, unless an earlier write failed: then fails as that did.
+fn put(out: &mut impl Write, broken: &mut Option<i32>, sections: &[u8]) -> Result<(), TraceError> {
+    const EIO: i32 = 5;
+    if let Some(errno) = *broken {
+        return Err(TraceError::Write(std::io::Error::from_raw_os_error(errno)));
+    }
+    out.write_all(sections).map_err(|e| {
+        *broken = Some(e.raw_os_error().unwrap_or(EIO));
+        TraceError::Write(e)
+    })
 }

@@ -3,6 +3,7 @@
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
 //! `sptrace-render`'s. A closed pipe (`| head`) ends it quietly.
 
+use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use sptrace_render::{
@@ -22,7 +23,10 @@ Examples:
   sptrace report                                what ran, and what took the time
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
-  sptrace report folded | flamegraph.pl > flame.svg";
+  sptrace report -N 'malloc*' -N free functions
+  sptrace report folded | flamegraph.pl > flame.svg
+
+Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
 
 /// Show a recorded trace
 #[derive(Args, Debug)]
@@ -150,6 +154,9 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let result = show(args, BufWriter::with_capacity(64 << 10, stdout), style);
     match result {
         Err(error) if is_closed_pipe(&error) => Ok(()),
+        Err(error) if error.is::<io::Error>() => {
+            Err(error.context("cannot write the report (is stdout's disk full?)"))
+        }
         other => other,
     }
 }
@@ -175,16 +182,17 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> {
     if args.format == Format::Csv && !matches!(args.view, View::Functions | View::Coverage) {
-        bail!("--format csv is for `functions` and `coverage`; the other views are text");
+        bail!("--format csv is for `functions` and `coverage`; leave it out for the others");
     }
     let path = &args.input;
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
-    if let (Ending::Early { offset }, false) = (&survey.ending, args.view == View::Summary) {
-        eprintln!(
-            "sptrace: {} ends early, at byte {offset}: sptrace did not finish it",
+    let view_says_so = matches!(args.view, View::Summary | View::Coverage);
+    if let (Ending::Early { offset }, false) = (&survey.ending, view_says_so) {
+        say(&format!(
+            "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
-        );
+        ));
     }
     let names = Names::new(&survey.dictionary);
     let session = Session {
@@ -251,7 +259,7 @@ impl Session<'_> {
     fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let Ending::Complete(summary) = &self.survey.ending else {
             bail!(
-                "{} ends early and so has no coverage; other views show what was recorded",
+                "{} ends early and so has no coverage; the other views show what was recorded",
                 self.args.input.display()
             );
         };
@@ -388,7 +396,7 @@ fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Resu
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
     {
-        bail!("--from is not before --to: nothing to show");
+        bail!("--from is not before --to; exchange them");
     }
     for &tid in &args.tid {
         let streams = &names.dictionary().streams;

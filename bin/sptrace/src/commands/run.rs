@@ -9,47 +9,63 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use sptrace_collect::session::Finished;
 use sptrace_collect::{Options, Session, clock};
-use sptrace_trace::{ExitStatus, Header};
+use sptrace_trace::{ExitStatus, Header, TraceError};
 use sptrace_tracee::TraceeError;
 
+use crate::commands::executable::{self, Refused};
 use crate::exit_code;
+use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 
 /// What happens to events when no buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// The thread waits for a free buffer; the time is recorded and taken out of durations.
+    /// The program waits; the time is recorded and taken out of durations
     Block,
-    /// The events are lost, counted, and visible as gaps.
+    /// Events are lost, counted, and visible as gaps
     Drop,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  sptrace run -- sqlite3 :memory: 'select 1'    then: sptrace report
+  sptrace run -q -o ls.data ls -l               nothing on stderr, another file
+  sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
+                                                calls made by these two modules only
+  sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
+
+Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
+126: the command cannot be executed; 127: it is not found; 2: wrong usage.
+
+Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, in sptrace/.";
+
 /// Start a command under trace and write sptrace.data
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  sptrace run -- sqlite3 :memory: 'select 1'\n  sptrace run -q -o ls.data ls -l && sptrace report tree -i ls.data | head")]
+#[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     /// Trace file; a former one is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
     output: PathBuf,
-    /// Say nothing; the command's own output is untouched either way
+    /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     quiet: bool,
     /// Record ld.so's start-up work too
     #[arg(long)]
     loader: bool,
-    /// What to do when all buffers are full
+    /// When the program calls faster than the trace can be written
     #[arg(long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
     /// Buffer memory for all threads together (64K to 256M)
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
     buffer: u64,
     /// End the recording, not the command, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Patch nothing that is first reached below this depth
-    #[arg(short = 'D', long, value_name = "N")]
+    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
@@ -58,7 +74,7 @@ pub struct RunArgs {
     #[arg(short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
 }
 
@@ -79,31 +95,50 @@ fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
 }
 
+fn parse_buffer(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if !(64 << 10..=256 << 20).contains(&size_bytes) {
+        return Err("not between 64K and 256M".to_owned());
+    }
+    Ok(size_bytes)
+}
+
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
 pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
     let quiet = args.quiet;
     let output = args.output.clone();
     match record(args, sigpipe) {
         Ok(finished) => {
-            if let Some(e) = &finished.output_error {
-                eprintln!(
-                    "sptrace: recording ended early: {}: {e} (the command was not disturbed)",
-                    output.display()
-                );
-            }
-            if !quiet {
-                for remark in &finished.remarks {
-                    eprintln!("sptrace: {remark}");
-                }
-                eprintln!("sptrace: {}", finished.outcome.coverage_line());
-                eprintln!("sptrace: {}", finished.outcome.loss_line());
-            }
+            report_end(&finished, &output, quiet);
             end_as(finished.status)
         }
         Err(Failure { code, message }) => {
-            eprintln!("sptrace: {message}");
+            say(&message);
             ExitCode::from(code)
         }
+    }
+}
+
+/// What is said at the end: an early end of the recording always, the rest unless `quiet`.
+fn report_end(finished: &Finished, output: &Path, quiet: bool) {
+    let output = output.display();
+    if let Some(e) = &finished.output_error {
+        say(&format!(
+            "recording ended early: cannot write {output}: {} (the command was not disturbed; \
+             free some space or choose another place with -o)",
+            cause(e)
+        ));
+    } else if finished.stopped_at_size {
+        say(&format!(
+            "recording ended early: {output} has reached --max-size (the command was not disturbed)"
+        ));
+    }
+    if !quiet {
+        for remark in &finished.remarks {
+            say(remark);
+        }
+        say(&finished.outcome.coverage_line());
+        say(&finished.outcome.loss_line());
     }
 }
 
@@ -119,7 +154,7 @@ fn own_failure(message: String) -> Failure {
 fn record(
     args: RunArgs,
     sigpipe: libc::sighandler_t,
-) -> Result<sptrace_collect::session::Finished, Failure> {
+) -> Result<Finished, Failure> {
     let argv: Vec<CString> = args
         .command
         .iter()
@@ -140,35 +175,101 @@ fn record(
         without: args.without,
         sigpipe,
     };
-    keep_old(&args.output);
-    let session = Session::prepare(options, &header, AGENT).map_err(|e| {
-        own_failure(format!(
-            "cannot record to {}: {e}; choose another file with -o",
-            args.output.display()
-        ))
-    })?;
     let name = args.command[0].to_string_lossy().into_owned();
+    executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
+    check_output(&args.output)?;
+    keep_old(&args.output);
+    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
+    let session = session.map_err(|e| {
+        remove_unless_special(&args.output);
+        match &e {
+            TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
+                own_failure(format!("cannot record: {}; raise `ulimit -f`", plain(&e)))
+            }
+            _ => no_output(&args.output, &plain(&e)),
+        }
+    })?;
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
-        let _ = std::fs::remove_file(&args.output);
+        remove_unless_special(&args.output);
         match e {
-            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => Failure {
-                code: exit_code::NOT_FOUND,
-                message: format!("cannot run {name}: not found in PATH or as a file"),
-            },
-            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOEXEC) => Failure {
-                code: exit_code::CANNOT_EXECUTE,
-                message: format!(
-                    "cannot run {name}: not an executable format; a script needs a first line like #!/bin/sh"
+            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+                cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
+            }
+            TraceeError::Exec(e) => {
+                cannot_run(&name, Refused::CannotExecute(format!("{e}; try it without sptrace")))
+            }
+            TraceeError::Gone => cannot_run(
+                &name,
+                Refused::CannotExecute(
+                    "the kernel cannot load it; is it damaged? Try it without sptrace".to_owned(),
                 ),
-            },
-            TraceeError::Exec(e) => Failure {
-                code: exit_code::CANNOT_EXECUTE,
-                message: format!("cannot run {name}: {e}"),
-            },
-            e => own_failure(format!("cannot trace {name}: {e}")),
+            ),
+            e => own_failure(format!("cannot trace {name}: {e}; try it without sptrace")),
         }
     })
+}
+
+/// Runs `action` so that a file size limit (ulimit -f) gives errors, not our end by SIGXFSZ; the
+/// command shall inherit the disposition that we had.
+fn with_file_size_errors<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: a disposition of our own process; no other thread exists yet.
+    let former = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let result = action();
+    // SAFETY: puts back what signal(2) gave.
+    unsafe { libc::signal(libc::SIGXFSZ, former) };
+    result
+}
+
+fn cannot_run(name: &str, refused: Refused) -> Failure {
+    let (code, why) = match refused {
+        Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
+        Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
+    };
+    Failure { code, message: format!("cannot run {name}: {why}") }
+}
+
+fn no_output(output: &Path, why: &str) -> Failure {
+    own_failure(format!(
+        "cannot record to {}: {why}; choose another place with -o FILE",
+        output.display()
+    ))
+}
+
+/// What the system said, without the trace writer's words around it: ours name the file already.
+fn cause(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|e| e.downcast_ref::<TraceError>());
+    match inner {
+        Some(TraceError::Write(e)) => e.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+fn plain(error: &TraceeError) -> String {
+    match error {
+        TraceeError::System { source, .. } => cause(source),
+        other => other.to_string(),
+    }
+}
+
+/// Finds what is wrong with the output's place before a former trace is moved out of the way.
+fn check_output(output: &Path) -> Result<(), Failure> {
+    if output.is_dir() {
+        return Err(no_output(output, "it is a directory"));
+    }
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(no_output(output, "its folder does not exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a trace that never began; a device or pipe that the user named stays.
+fn remove_unless_special(output: &Path) {
+    if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
+        let _ = std::fs::remove_file(output);
+    }
 }
 
 /// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).

@@ -1,0 +1,7 @@
+//! The sptrace command as a library, so that its man pages and completions are made from the same
+//! types as its command line (bin/xtask).
+
+pub mod cli;
+pub mod commands;
+pub mod exit_code;
+pub mod talk;

@@ -1,0 +1,68 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_sptrace_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_sptrace_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_sptrace_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_sptrace_using_subcommand
+    set -l cmd (__fish_sptrace_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c sptrace -n "__fish_sptrace_needs_command" -s h -l help -d 'Print help'
+complete -c sptrace -n "__fish_sptrace_needs_command" -s V -l version -d 'Print version'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations'
+drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the command, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l no-cache -d 'Analyse anew, use and write no cache'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions` and `coverage`' -r -f -a "text\t''
+csv\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s D -l depth -d 'Show at most N levels of calls' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l from -d 'Show what runs after TIME since the start of the trace' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l to -d 'Show what begins before TIME since the start of the trace' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l tid -d 'Show only this thread; may be repeated' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l sort -d 'Order of `functions`' -r -f -a "total\t''
+self\t''
+calls\t''
+min\t''
+mean\t''
+max\t''
+p99\t''
+name\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, or lines of the tree' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
