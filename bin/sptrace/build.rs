@@ -9,7 +9,13 @@ fn main() {
     let here = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("set by cargo"));
     let agent = here.join("../agent");
-    for watched in ["../agent/src", "../agent/Cargo.toml", "../agent/.cargo", "../../lib/agent/src", "../../lib/wire/src"] {
+    for watched in [
+        "../agent/src",
+        "../agent/Cargo.toml",
+        "../agent/.cargo",
+        "../../lib/agent/src",
+        "../../lib/wire/src",
+    ] {
         println!("cargo::rerun-if-changed={}", here.join(watched).display());
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

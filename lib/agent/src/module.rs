@@ -87,7 +87,7 @@ unsafe fn ask(address: u64) -> Asked {
                 };
                 (*m).plan = core::ptr::null();
                 core::sync::atomic::fence(Ordering::Release);
-        (*p).module_count += 1;
+                (*p).module_count += 1;
                 return Asked::Module(m, 0);
             }
             return Asked::Nothing;
@@ -286,7 +286,11 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
         })?;
         (*slot).kind = kind;
         // A vfork child asks about memory that is its parent's.
-        (*slot).pid = if kind == ASK_MODULE { (*process()).pid } else { sys::pid() };
+        (*slot).pid = if kind == ASK_MODULE {
+            (*process()).pid
+        } else {
+            sys::pid()
+        };
         (*slot).tid = sys::tid();
         (*slot).argument = argument;
         (*slot).state.store(QUESTION_ASKED, Ordering::Release);

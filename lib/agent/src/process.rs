@@ -21,7 +21,9 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
     // SAFETY: the thread's own block.
     unsafe {
         count_hole(hole::SANDBOX);
-        (*process()).sandboxed.store(1, core::sync::atomic::Ordering::Relaxed);
+        (*process())
+            .sandboxed
+            .store(1, core::sync::atomic::Ordering::Relaxed);
         crate::chunk::hand_over(hot);
         crate::chunk::fall_silent();
     }

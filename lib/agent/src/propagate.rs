@@ -21,7 +21,7 @@ pub enum Reach {
 }
 
 /// Functions waiting to be instrumented together (cold parts, shared tails).
-const LINKED: usize = 64;
+const LINKED: usize = 256;
 
 /// Makes sure that the sites of the function at `target` are patched.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
@@ -156,9 +156,16 @@ unsafe fn instrument(m: *mut Module, first: usize) {
                 for l in 0..f.link_count as u32 {
                     if f.first_link + l < h.links {
                         let to = *links.add((f.first_link + l) as usize);
-                        if to < h.functions && count < LINKED {
+                        let known =
+                            to < h.functions && *(*m).functions.add(to as usize) == INSTRUMENTED;
+                        if to >= h.functions || known {
+                            continue;
+                        }
+                        if count < LINKED {
                             waiting[count] = to;
                             count += 1;
+                        } else {
+                            count_hole(hole::TABLE_FULL);
                         }
                     }
                 }

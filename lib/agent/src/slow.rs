@@ -238,7 +238,11 @@ unsafe fn drop_range(hot: *mut Hot, at: u64) {
     // SAFETY: the thread's own block.
     unsafe {
         let d = &mut (*hot).dropped;
-        *d = if d[1] == 0 { [at - 8, at] } else { [d[0].min(at - 8), d[1].max(at)] };
+        *d = if d[1] == 0 {
+            [at - 8, at]
+        } else {
+            [d[0].min(at - 8), d[1].max(at)]
+        };
     }
 }
 

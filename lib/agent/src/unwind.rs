@@ -131,7 +131,11 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
         if !matches!(propagate::special_of(id), Some((SPECIAL_UNWIND, _))) {
             return;
         }
-        if (*process()).sandboxed.load(core::sync::atomic::Ordering::Relaxed) == 0 {
+        if (*process())
+            .sandboxed
+            .load(core::sync::atomic::Ordering::Relaxed)
+            == 0
+        {
             scan(above & !7, (above & !7) + SCAN_BYTES as u64);
             return;
         }

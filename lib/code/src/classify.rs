@@ -69,7 +69,8 @@ impl Classes {
 
 pub(crate) fn classify(object: &Object<'_>, discovery: &Discovery) -> Classes {
     let regions = &discovery.regions;
-    let indirect_jumps = judge_indirect_jumps(object, &discovery.indirect_jumps);
+    let mut indirect_jumps = judge_indirect_jumps(object, &discovery.indirect_jumps);
+    settle_computed_gotos(regions, &mut indirect_jumps);
     let edges = real_edges(object, discovery);
     let evidence = Evidence::gather(object, discovery, &edges);
     let cold: Vec<bool> = regions
@@ -79,7 +80,7 @@ pub(crate) fn classify(object: &Object<'_>, discovery: &Discovery) -> Classes {
         .collect();
     let mut classes = Classes {
         sure: (0..regions.len())
-            .map(|i| evidence.named[i] || evidence.called[i])
+            .map(|i| evidence.named[i] || evidence.called[i] || evidence.tail_called[i])
             .collect(),
         falls_on: vec![false; regions.len()],
         cold,
@@ -135,6 +136,17 @@ fn judge_indirect_jumps(
     judged.into_iter().flatten().collect()
 }
 
+/// A function that computes gotos keeps its labels in tables of differences and in constants; both
+/// were read. Its other jumps within the frame lead to the same labels.
+fn settle_computed_gotos(regions: &[Region], jumps: &mut [(u64, IndirectJump)]) {
+    for (svma, shape) in jumps {
+        let computes = region_at(regions, *svma).is_some_and(|i| regions[i].seen.computed_gotos);
+        if *shape == IndirectJump::Unresolved && computes {
+            *shape = IndirectJump::Table;
+        }
+    }
+}
+
 /// Edges with the index of their source region, without those that cannot be taken; with those that
 /// exceptions take into another region. Sorted by source.
 fn real_edges(object: &Object<'_>, discovery: &Discovery) -> Vec<(usize, Edge)> {
@@ -174,6 +186,8 @@ struct Evidence {
     pointed_at: Vec<bool>,
     /// From how many other regions its start is jumped to; 2 stands for more.
     jumped_from: Vec<u8>,
+    /// Jumped to after the frame of the jump's own function was taken down.
+    tail_called: Vec<bool>,
 }
 
 impl Evidence {
@@ -185,6 +199,7 @@ impl Evidence {
             called: vec![false; count],
             pointed_at: vec![false; count],
             jumped_from: vec![0; count],
+            tail_called: vec![false; count],
         };
         for symbol in object
             .symbols
@@ -216,6 +231,7 @@ impl Evidence {
             &mut all.pointed_at,
         );
         all.count_jumps(discovery, edges);
+        all.find_tail_calls(object, discovery, edges);
         if object.kind == ObjectKind::Fixed {
             all.scan_data(object, discovery);
         }
@@ -236,6 +252,37 @@ impl Evidence {
                 last_source[index] = *source;
                 self.jumped_from[index] = (self.jumped_from[index] + 1).min(2);
             }
+        }
+    }
+
+    /// Of the starts that one other region jumps to: a part shares the frame, or its function has
+    /// none; where a frame was made and is gone again, the jump is a tail call.
+    fn find_tail_calls(
+        &mut self,
+        object: &Object<'_>,
+        discovery: &Discovery,
+        edges: &[(usize, Edge)],
+    ) {
+        let mut spent_bytes = 0;
+        for (source, edge) in edges.iter().filter(|(_, e)| e.kind == EdgeKind::Jump) {
+            let frame = &discovery.regions[*source].seen.frame;
+            let Some(target) = discovery.region_starting_at(edge.target) else {
+                continue;
+            };
+            let is_doubtful = self.jumped_from[target] == 1 && !self.tail_called[target];
+            if !is_doubtful
+                || !discovery.regions[target].entry_like
+                || frame.pushes == 0 && !frame.lowers_rsp
+                || spent_bytes > UNWIND_BUDGET_BYTES
+            {
+                continue;
+            }
+            let from = Svma(edge.from);
+            spent_bytes += object
+                .unwind
+                .fde_at(from)
+                .map_or(0, |f| f.entry_bytes as u64);
+            self.tail_called[target] = object.unwind.is_entry_frame_at(from) == Some(true);
         }
     }
 
@@ -264,7 +311,7 @@ impl Evidence {
         if self.named_cold[index] {
             return true;
         }
-        if self.called[index] || self.pointed_at[index] {
+        if self.called[index] || self.pointed_at[index] || self.tail_called[index] {
             return false;
         }
         let owns_fde = region.fde_start == Some(region.start);

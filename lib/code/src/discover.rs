@@ -17,7 +17,7 @@ use crate::parallel::map_chunks;
 use crate::regions::{
     Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
 };
-use crate::tables::{Table, TableForm, data_constants_in};
+use crate::tables::{Table, TableForm, is_entry};
 
 /// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
 const MOST_ROUNDS: usize = 64;
@@ -30,8 +30,6 @@ pub(crate) struct Discovery {
     pub regions: Vec<Region>,
     pub reached: CodeBits,
     pub leaders: CodeBits,
-    /// Instructions of a linear sweep, in regions that have open tables.
-    swept: CodeBits,
     /// Sorted by target.
     pub edges: Vec<Edge>,
     /// Targets of calls, sorted.
@@ -52,7 +50,6 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         regions: stated_regions(object, &map),
         reached: map.bits(),
         leaders: map.bits(),
-        swept: map.bits(),
         edges: Vec::new(),
         calls: Vec::new(),
         code_constants: Vec::new(),
@@ -71,7 +68,6 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     for _ in 0..MOST_ROUNDS {
         let mut new = d.follow_all(object, &work, &stated_roots);
         data_constants.append(&mut new.data_constants);
-        data_constants.append(&mut d.swept_constants(object, &new.pending));
         sort_unique(&mut data_constants);
         work = d.absorb(object, &map, new, &data_constants);
         if work.is_empty() {
@@ -133,30 +129,6 @@ impl Discovery {
             all.seen.append(&mut found.seen);
         }
         all
-    }
-
-    /// Constants in the regions that have open tables, by a linear sweep: where one table ends the
-    /// next may begin whose code only the first leads to. Entries that point elsewhere than at an
-    /// instruction of the sweep end a table. Nothing else is taken from it.
-    fn swept_constants(&self, object: &Object<'_>, pending: &[PendingTable]) -> Vec<u64> {
-        let mut indexes: Vec<usize> = pending
-            .iter()
-            .filter_map(|p| region_at(&self.regions, p.jump))
-            .collect();
-        sort_unique(&mut indexes);
-        let swept = map_chunks(&indexes, REGIONS_PER_CHUNK, |chunk| {
-            let mut constants = Vec::new();
-            for index in chunk {
-                let region = &self.regions[*index];
-                let sweep = |svma: u64| {
-                    self.swept.set(svma.wrapping_add(region.delta));
-                };
-                let found = data_constants_in(object, region.start, region.end, sweep);
-                constants.extend(found.into_iter().map(|(_, constant)| constant));
-            }
-            constants
-        });
-        swept.into_iter().flatten().collect()
     }
 
     /// Takes in what a round found; gives the work of the next.
@@ -278,10 +250,8 @@ impl Discovery {
         new: &mut Found,
     ) {
         let mut entries = 0;
-        let mut is_cut_short = false;
         for table in &pending.tables {
-            let (targets, is_whole) = self.open_targets(object, pending, table, data_constants);
-            is_cut_short |= !is_whole && table.form == TableForm::Offsets32;
+            let targets = self.open_targets(object, pending.jump, table, data_constants);
             entries += targets.len();
             new.edges.extend(targets.into_iter().map(|target| Edge {
                 target,
@@ -289,68 +259,55 @@ impl Discovery {
                 kind: crate::follow::EdgeKind::Table,
             }));
         }
-        let is_part =
-            region_at(&self.regions, pending.jump).is_some_and(|own| self.regions[own].is_part());
-        let verdict = match entries {
-            // The entry that ended it may have led back into the part's function.
-            _ if is_part && is_cut_short && entries > 0 => IndirectJump::Unresolved,
-            2.. => IndirectJump::Table,
-            _ if pending
-                .tables
-                .iter()
-                .any(|t| self.holds_functions(object, t)) =>
-            {
-                IndirectJump::Pointer
-            }
-            _ => IndirectJump::Unresolved,
+        let verdict = if entries >= 2 {
+            IndirectJump::Table
+        } else if self.is_array_of_functions(object, &pending.tables) {
+            IndirectJump::Pointer
+        } else {
+            IndirectJump::Unresolved
         };
         new.indirect_jumps.push((pending.jump, verdict));
     }
 
-    /// An array of pointers to functions, through which a tail call goes.
-    fn holds_functions(&self, object: &Object<'_>, table: &Table) -> bool {
+    fn is_array_of_functions(&self, object: &Object<'_>, tables: &[Table]) -> bool {
+        let [table] = tables else { return false };
         table.form == TableForm::Addresses64
-            && table.target(object, 0).is_some_and(|target| {
-                self.region_starting_at(target)
-                    .is_some_and(|index| self.regions[index].entry_like)
+            && (0..2).all(|index| {
+                table
+                    .target(object, index)
+                    .is_some_and(|target| is_entry(&self.regions, target))
             })
     }
 
     fn open_targets(
         &self,
         object: &Object<'_>,
-        pending: &PendingTable,
+        jump: u64,
         table: &Table,
         data_constants: &[u64],
-    ) -> (Vec<u64>, bool) {
+    ) -> Vec<u64> {
         let next = data_constants.partition_point(|constant| *constant <= table.base);
         let limit = data_constants.get(next).map_or(MOST_OPEN_ENTRIES, |next| {
             ((next - table.base) / table.entry_bytes()).min(MOST_OPEN_ENTRIES)
         });
-        let Some(own) = region_at(&self.regions, pending.jump) else {
-            return (Vec::new(), false);
-        };
-        let limit = pending.most_entries.map_or(limit, |most| most.min(limit));
-        let own_end = self.regions[own].end;
-        let is_sensible = |target: u64| {
-            region_at(&self.regions, target).is_some_and(|index| {
-                let region = &self.regions[index];
-                // A word that holds the very address of an instruction is no accident.
-                let is_label = table.form == TableForm::Addresses64 && region.start != target;
-                let is_part = region.is_part();
-                let is_whole = !self.is_inside_instruction(object, region, target);
-                let is_swept = self.swept.get(target.wrapping_add(region.delta));
-                ((index == own && is_swept) || is_part || is_label) && is_whole
-            })
+        let Some(own) = region_at(&self.regions, jump) else {
+            return Vec::new();
         };
         let mut targets: Vec<u64> = (0..limit)
             .map_while(|index| table.target(object, index))
-            .take_while(|target| *target == own_end || is_sensible(*target))
+            .take_while(|target| {
+                region_at(&self.regions, *target).is_some_and(|index| {
+                    let region = &self.regions[index];
+                    let is_part = region.fde_start.is_some() && !region.entry_like;
+                    // A moved part shares its function's tables.
+                    let is_whole = !self.regions[own].entry_like && region.start != *target;
+                    (index == own || is_part || is_whole)
+                        && !self.is_inside_instruction(object, region, *target)
+                })
+            })
             .collect();
-        let is_whole = targets.len() as u64 == limit;
-        targets.retain(|target| is_sensible(*target));
         sort_unique(&mut targets);
-        (targets, is_whole)
+        targets
     }
 
     fn is_inside_instruction(&self, object: &Object<'_>, region: &Region, svma: u64) -> bool {

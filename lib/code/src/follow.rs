@@ -12,8 +12,8 @@ use sptrace_image::{Object, ObjectKind};
 
 use crate::bits::CodeBits;
 use crate::history::History;
-use crate::regions::{Region, Seen, region_at, region_starting_at};
-use crate::tables::{self, JumpShape, Table, TableQuery};
+use crate::regions::{Region, Seen};
+use crate::tables::{self, JumpShape, Origin, Table, TableQuery};
 
 /// How control passes from one region to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,9 +49,7 @@ pub(crate) enum IndirectJump {
 #[derive(Debug, Clone)]
 pub(crate) struct PendingTable {
     pub jump: u64,
-    pub tables: Vec<Table>,
-    /// Most entries that the index can select, when a guard tells.
-    pub most_entries: Option<u64>,
+    pub tables: Vec<tables::Table>,
 }
 
 /// What a thread gathers while it follows regions.
@@ -114,6 +112,8 @@ pub(crate) fn follow(
         decoder: Decoder::with_ip(64, range.bytes, range.start.0, DecoderOptions::NONE),
         range_start: range.start.0,
         stack: Vec::new(),
+        bases: Vec::new(),
+        labels: Vec::new(),
         queries: Vec::new(),
         table_budget: TABLE_BUDGET + (region.end - region.start) as usize,
         seen: Seen::default(),
@@ -139,6 +139,10 @@ struct Walk<'a, 'c, 'data> {
     decoder: Decoder<'data>,
     range_start: u64,
     stack: Vec<(u64, History)>,
+    /// `lea register, [rip+data]` seen so far: candidates for a table's base.
+    bases: Vec<(Register, u64)>,
+    /// `lea register, [rip+code]` into the region itself: what a table's offsets may count from.
+    labels: Vec<(Register, u64)>,
     /// Indirect jumps whose table base was not on their path.
     queries: Vec<TableQuery>,
     table_budget: usize,
@@ -281,7 +285,7 @@ impl Walk<'_, '_, '_> {
             Mnemonic::Lea => {
                 if instruction.is_ip_rel_memory_operand() {
                     let constant = instruction.ip_rel_memory_address();
-                    self.note_constant(constant);
+                    self.note_constant(constant, instruction.op0_register());
                 } else if instruction.op0_register() == Register::RSP {
                     frame.lowers_rsp = true;
                 } else {
@@ -328,20 +332,22 @@ impl Walk<'_, '_, '_> {
                 kind,
                 OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64
             ) {
-                self.note_constant(instruction.immediate(operand));
+                self.note_constant(instruction.immediate(operand), instruction.op0_register());
             }
         }
     }
 
-    fn note_constant(&mut self, constant: u64) {
+    fn note_constant(&mut self, constant: u64, register: Register) {
         let object = self.context.object;
         if self.contains(constant) {
             self.lead(constant);
+            self.labels.push((register.full_register(), constant));
         }
         if object.code_range_at(Svma(constant)).is_some() {
             self.found.code_constants.push(constant);
         } else if constant.is_multiple_of(4) && tables::may_hold_table(object, constant) {
             self.found.data_constants.push(constant);
+            self.bases.push((register.full_register(), constant));
         }
     }
 
@@ -386,87 +392,80 @@ impl Walk<'_, '_, '_> {
 
     /// The targets of a table whose place and length the path tells, if every one is sensible.
     fn resolve_bounded(&mut self, query: &TableQuery) -> Option<Vec<u64>> {
-        let (table, entries) = (query.table()?, query.entries?);
-        if entries as usize > self.table_budget {
+        let (base, entries) = (query.base?, query.entries? as usize);
+        if entries > self.table_budget || entries == 0 {
             return None;
         }
-        self.table_budget -= entries as usize;
-        let mut targets: Vec<u64> = (0..entries)
+        self.table_budget -= entries;
+        let origin = match query.origin {
+            Origin::Table => base,
+            Origin::Label(label) => label,
+            Origin::LabelIn(_) => return None,
+        };
+        let form = query.form;
+        let table = Table { base, origin, form };
+        let targets: Vec<u64> = (0..entries as u64)
             .map(|index| table.target(self.context.object, index))
             .map(|target| target.filter(|t| self.is_sensible_target(*t)))
             .collect::<Option<_>>()?;
-        // clang points the cases that it holds for unreachable at the function's end.
-        targets.retain(|target| *target != self.region.end || self.is_part(*target));
-        targets
+        // Pointers to functions only are no switch.
+        let is_switch = targets
             .iter()
-            .any(|target| self.contains(*target))
-            .then_some(targets)
+            .any(|t| !tables::is_entry(self.context.regions, *t));
+        is_switch.then_some(targets)
     }
 
-    /// In the region itself, or at the start of another or in a part; a part's table may lead back
-    /// to anywhere in its function. Guards that are wider than the table are found out by this.
     fn is_sensible_target(&self, target: u64) -> bool {
         let regions = self.context.regions;
-        (self.region.start..=self.region.end).contains(&target)
-            || region_at(regions, target).is_some_and(|index| {
-                let other = &regions[index];
-                self.region.is_part() || other.is_part() || other.start == target
-            })
-    }
-
-    fn is_part(&self, target: u64) -> bool {
-        region_starting_at(self.context.regions, target)
-            .is_some_and(|index| !self.context.regions[index].entry_like)
+        self.contains(target)
+            || tables::is_foreign_target(regions, target)
+            || tables::is_entry(regions, target)
     }
 
     /// Jumps whose base register was loaded elsewhere in the region wait with all candidates.
     fn resolve_late(&mut self) {
-        let queries = std::mem::take(&mut self.queries);
-        let is_part = self.region.is_part();
-        let mut swept = None;
-        for query in queries {
-            let mut bases: Vec<u64> = match query.table() {
-                Some(table) => vec![table.base],
-                // The function that a part belongs to may have loaded another table's base.
-                None if is_part || query.base_register == Register::None => Vec::new(),
-                None => swept
-                    .get_or_insert_with(|| {
-                        let (start, end) = (self.region.start, self.region.end);
-                        tables::data_constants_in(self.context.object, start, end, |_| {})
-                    })
-                    .iter()
-                    .filter(|(register, _)| *register == query.base_register)
-                    .map(|(_, base)| *base)
-                    .collect(),
+        for query in std::mem::take(&mut self.queries) {
+            let bases = match query.base {
+                Some(base) => vec![base],
+                None => candidates(&self.bases, query.base_register),
             };
-            bases.sort_unstable();
-            bases.dedup();
-            self.settle(&query, &bases);
+            let form = query.form;
+            if bases.is_empty() && query.may_be_pointer {
+                self.seen.leaves_indirectly = true;
+                self.found
+                    .indirect_jumps
+                    .push((query.jump, IndirectJump::Pointer));
+            } else if bases.is_empty() {
+                self.unresolved(query.jump);
+            } else {
+                self.seen.computed_gotos |= query.origin != Origin::Table;
+                let tables = bases
+                    .into_iter()
+                    .flat_map(|base| {
+                        let origins = match query.origin {
+                            Origin::Table => vec![base],
+                            Origin::Label(label) => vec![label],
+                            Origin::LabelIn(register) => candidates(&self.labels, register),
+                        };
+                        let table = move |origin| Table { base, origin, form };
+                        origins.into_iter().map(table)
+                    })
+                    .collect();
+                self.found.pending.push(PendingTable {
+                    jump: query.jump,
+                    tables,
+                });
+            }
         }
     }
+}
 
-    fn settle(&mut self, query: &TableQuery, bases: &[u64]) {
-        if bases.is_empty() && query.may_be_pointer {
-            self.seen.leaves_indirectly = true;
-            self.found
-                .indirect_jumps
-                .push((query.jump, IndirectJump::Pointer));
-            return;
-        }
-        if bases.is_empty() || bases.len() > tables::MOST_CANDIDATES {
-            self.unresolved(query.jump);
-            return;
-        }
-        let table = |base: &u64| Table {
-            base: *base,
-            origin: query.origin.unwrap_or(*base),
-            form: query.form,
-        };
-        let tables = bases.iter().map(table).collect();
-        self.found.pending.push(PendingTable {
-            jump: query.jump,
-            tables,
-            most_entries: query.entries,
-        });
-    }
+/// Constants that the register was set to, in order.
+fn candidates(constants: &[(Register, u64)], register: Register) -> Vec<u64> {
+    let own = constants.iter().filter(|(r, _)| *r == register);
+    let mut found: Vec<u64> = own.map(|(_, constant)| *constant).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(tables::MOST_CANDIDATES);
+    found
 }

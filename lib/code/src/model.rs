@@ -121,9 +121,13 @@ pub struct Site {
     /// GOT slot that a direct site's PLT stub jumps through; for `call/jmp [rip+x]` the slot x;
     /// else 0.
     pub got_slot: Svma,
-    /// Lowest address, at most 15 bytes before `address`, from which whole plain instructions of the
-    /// same basic block lead to the site; `address` itself when there is none.
+    /// Lowest address, at most 15 bytes before `address`, from which whole plain instructions,
+    /// and conditional jumps within the function that are not taken, lead to the site; `address`
+    /// itself when there is none.
     pub window_start: Svma,
+    /// The one six-byte conditional jump by which control comes to `window_start`, of a site without
+    /// room for a jump; else 0. It may lie in another function that this one is a part of.
+    pub way_in: Svma,
     /// What is known of it.
     pub flags: SiteFlags,
 }

@@ -25,13 +25,6 @@ pub(crate) struct Region {
     pub seen: Seen,
 }
 
-impl Region {
-    /// Unwind information says that it does not begin as a function does.
-    pub fn is_part(&self) -> bool {
-        self.fde_start.is_some() && !self.entry_like
-    }
-}
-
 /// What following a region showed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
@@ -39,6 +32,8 @@ pub(crate) struct Seen {
     /// Left by an indirect jump that is no table.
     pub leaves_indirectly: bool,
     pub below_rsp: bool,
+    /// It has tables of differences of its labels.
+    pub computed_gotos: bool,
     pub broken_paths: u32,
     pub frame: FrameUse,
 }
@@ -58,6 +53,7 @@ impl Seen {
         self.returns |= other.returns;
         self.leaves_indirectly |= other.leaves_indirectly;
         self.below_rsp |= other.below_rsp;
+        self.computed_gotos |= other.computed_gotos;
         self.broken_paths += other.broken_paths;
         self.frame.sets_rbp |= other.frame.sets_rbp;
         self.frame.lowers_rsp |= other.frame.lowers_rsp;

@@ -3,8 +3,6 @@
 //! Walks the instructions that control was seen to reach, in address order, and notes each that
 //! hands control to another function, with the run of plain instructions before it.
 
-use std::collections::HashSet;
-
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
@@ -18,6 +16,9 @@ use crate::regions::Region;
 
 /// Longest run before a site.
 const LONGEST_WINDOW_BYTES: u64 = 15;
+
+/// A jump to anywhere.
+const JUMP_BYTES: u64 = 5;
 
 /// What listing the sites of a chunk of regions gave.
 #[derive(Debug, Default)]
@@ -49,22 +50,15 @@ pub(crate) fn list_sites(
             region,
             index,
             run: Run::default(),
-            swept: (region.seen.broken_paths > 0).then(|| sweep(object, region)),
+            jumps: Vec::new(),
+            block: Block::default(),
+            secluded: Vec::new(),
             listed,
         };
         lister.walk(decoder, range.start.0);
+        lister.find_ways_in();
     }
     listed.counts.push((listed.sites.len() - first) as u32);
-}
-
-fn sweep(object: &Object<'_>, region: &Region) -> HashSet<u64> {
-    let code = object.code_from(Svma(region.start)).unwrap_or(&[]);
-    let code = &code[..code.len().min((region.end - region.start) as usize)];
-    let decoder = Decoder::with_ip(64, code, region.start, DecoderOptions::NONE);
-    decoder
-        .into_iter()
-        .map(|instruction| instruction.ip())
-        .collect()
 }
 
 struct Lister<'a, 'data> {
@@ -74,12 +68,23 @@ struct Lister<'a, 'data> {
     region: &'a Region,
     index: usize,
     run: Run,
-    /// Where a path went astray: the instructions of a linear sweep, on which sites must lie too.
-    swept: Option<HashSet<u64>>,
+    /// Targets and addresses of the jumps within the region.
+    jumps: Vec<(u64, u64)>,
+    block: Block,
+    /// Indexes of the short sites whose block is only jumped to.
+    secluded: Vec<usize>,
     listed: &'a mut Listed,
 }
 
-/// Starts of the plain instructions that lead without a gap to the current one.
+/// The block that is being walked.
+#[derive(Default)]
+struct Block {
+    start: u64,
+    /// The instruction before it may go on into it.
+    is_fallen_into: bool,
+}
+
+/// Starts of the movable instructions that lead without a gap to the current one.
 #[derive(Default)]
 struct Run {
     starts: [u64; LONGEST_WINDOW_BYTES as usize + 1],
@@ -121,6 +126,7 @@ impl Lister<'_, '_> {
         let mut next_bit = self.bit(self.region.start);
         let mut expected = u64::MAX;
         let mut block_ended = true;
+        let mut never_goes_on = true;
         while let Some(bit) = self.discovery.reached.next(next_bit, end_bit) {
             next_bit = bit + 1;
             let svma = bit.wrapping_sub(self.region.delta);
@@ -140,13 +146,27 @@ impl Lister<'_, '_> {
             self.listed.blocks += u64::from(starts_block || block_ended);
             if starts_block {
                 self.run.clear();
+                let is_fallen_into = svma == expected && !never_goes_on;
+                self.block = Block {
+                    start: svma,
+                    is_fallen_into,
+                };
             }
             expected = instruction.next_ip();
+            never_goes_on = matches!(
+                instruction.flow_control(),
+                FlowControl::UnconditionalBranch
+                    | FlowControl::IndirectBranch
+                    | FlowControl::Return
+            );
+            if instruction.op0_kind() == OpKind::NearBranch64 && !instruction.is_call_near() {
+                self.jumps.push((instruction.near_branch_target(), svma));
+            }
             block_ended = is_block_end(&instruction);
             if let Some(site) = self.site(&instruction) {
                 self.add(site);
             }
-            if is_plain(&instruction) {
+            if is_plain(&instruction) || self.is_inner_condition(&instruction) {
                 self.run.push(svma);
             } else {
                 self.run.clear();
@@ -154,15 +174,17 @@ impl Lister<'_, '_> {
         }
     }
 
+    /// A conditional jump that stays in the region: it may be moved, its target is told by an offset.
+    fn is_inner_condition(&self, instruction: &Instruction) -> bool {
+        instruction.is_jcc_short_or_near()
+            && (self.region.start..self.region.end).contains(&instruction.near_branch_target())
+    }
+
     fn add(&mut self, mut site: Site) {
         let (start, end) = (site.address.0, site.address.0 + u64::from(site.length));
         let overlaps = (start + 1..end)
             .any(|svma| self.is_leader(svma) || self.discovery.reached.get(self.bit(svma)));
-        let is_doubtful = self
-            .swept
-            .as_ref()
-            .is_some_and(|swept| !swept.contains(&start));
-        if overlaps || is_doubtful || end > self.region.end {
+        if overlaps || end > self.region.end {
             self.listed.overlapped += 1;
             return;
         }
@@ -170,7 +192,75 @@ impl Lister<'_, '_> {
         if self.classes.is_suspect(self.index) {
             site.flags.insert(SiteFlags::LEADER_SUSPECT);
         }
+        let is_short = matches!(site.kind, SiteKind::CallIndirect | SiteKind::TailIndirect)
+            && site.window_bytes() < JUMP_BYTES;
+        let starts_function =
+            site.window_start.0 == self.region.start && !self.classes.is_cold(self.index);
+        if is_short
+            && site.window_start.0 == self.block.start
+            && !self.block.is_fallen_into
+            && !starts_function
+        {
+            self.secluded.push(self.listed.sites.len());
+        }
         self.listed.sites.push(site);
+    }
+
+    /// A block without room for a jump, after a jump and reached by one long conditional jump only
+    /// (code for the unlikely case): that jump can be led elsewhere.
+    fn find_ways_in(&mut self) {
+        self.jumps.sort_unstable();
+        let edges = &self.discovery.edges;
+        for index in std::mem::take(&mut self.secluded) {
+            let start = self.listed.sites[index].window_start.0;
+            let first = self.jumps.partition_point(|(target, _)| *target < start);
+            let inner = self.jumps[first..]
+                .iter()
+                .take_while(|(target, _)| *target == start);
+            let first = edges.partition_point(|e| e.target < start);
+            let outer = edges[first..].iter().take_while(|e| e.target == start);
+            let mut froms: Vec<u64> = inner
+                .map(|(_, from)| *from)
+                .chain(outer.map(|e| e.from))
+                .collect();
+            froms.sort_unstable();
+            froms.dedup();
+            if let [from] = froms[..]
+                && self.is_long_condition(from, start)
+                && self.leave_out_of_windows(from)
+            {
+                self.listed.sites[index].way_in = Svma(from);
+            }
+        }
+    }
+
+    fn is_long_condition(&self, from: u64, target: u64) -> bool {
+        let code = self.object.code_from(Svma(from));
+        let is_plain_form = code.is_some_and(|c| matches!(c, [0x0f, 0x80..=0x8f, ..]));
+        let relative = code.and_then(|c| c.get(2..6)?.try_into().ok());
+        let relative = relative.map(|bytes| i64::from(i32::from_le_bytes(bytes)));
+        is_plain_form && relative.map(|r| (from + 6).wrapping_add_signed(r)) == Some(target)
+    }
+
+    /// No other site may move the jump away. False: one needs it.
+    fn leave_out_of_windows(&mut self, jump: u64) -> bool {
+        let next = Svma(jump + 6);
+        let own = self.listed.sites.iter_mut().rev();
+        let own = own.take_while(|s| s.address.0 >= self.region.start);
+        let mut holders: Vec<&mut Site> = own
+            .filter(|s| s.window_start.0 <= jump && s.address.0 > jump)
+            .collect();
+        let needed = |s: &&mut Site| {
+            let left = s.address.0 - next.0 + u64::from(s.length);
+            u64::from(s.length) < JUMP_BYTES && left < JUMP_BYTES
+        };
+        if holders.iter().any(needed) {
+            return false;
+        }
+        for site in &mut holders {
+            site.window_start = next;
+        }
+        true
     }
 
     /// Goes back instruction by instruction as long as no leader lies after the new start.
@@ -291,6 +381,7 @@ fn new_site(instruction: &Instruction, kind: SiteKind) -> Site {
         target: Svma(0),
         got_slot: Svma(0),
         window_start: Svma(instruction.ip()),
+        way_in: Svma(0),
         flags: SiteFlags::default(),
     }
 }

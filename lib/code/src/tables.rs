@@ -1,20 +1,20 @@
 //! Jump tables: recognising the forms that GCC and clang emit, and reading their entries.
 //!
-//! Two forms: 32-bit offsets from the table's own start (`lea base; movsxd x, [base+i*4]; add x,
-//! base; jmp x`) and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The number of entries
-//! is taken from the comparison that guards the index when the path shows one.
+//! Two forms: 32-bit offsets from an origin (`lea base; movsxd x, [base+i*4]; add x, base; jmp x`)
+//! and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The origin is the table's own start, or
+//! a label of the function where the source computes gotos from differences of labels (glibc's
+//! vfprintf-internal.c). The number of entries is taken from the comparison that guards the index
+//! when the path shows one.
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind,
-    Register,
-};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, ObjectKind};
 
 use crate::history::History;
+use crate::regions::{Region, region_at};
 
 /// How many candidate tables one jump may have before it is given up.
-pub(crate) const MOST_CANDIDATES: usize = 64;
+pub(crate) const MOST_CANDIDATES: usize = 8;
 /// Entries of the largest table that is believed.
 const MOST_ENTRIES: u64 = 65536;
 /// Larger displacements from a register are no structure offsets but addresses of tables.
@@ -28,9 +28,8 @@ pub(crate) enum TableForm {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// First entry.
     pub base: u64,
-    /// What 32-bit entries are offsets from: nearly always the base itself.
+    /// What 32-bit offsets count from.
     pub origin: u64,
     pub form: TableForm,
 }
@@ -69,25 +68,22 @@ pub(crate) struct TableQuery {
     pub jump: u64,
     pub form: TableForm,
     pub base: Option<u64>,
-    /// What is added to an entry, when that is another constant than the base.
-    pub origin: Option<u64>,
     /// Holds the base, if that was loaded before the path; else `None`.
     pub base_register: Register,
+    pub origin: Origin,
     pub entries: Option<u64>,
     /// Without a table it may as well be a call through an array of pointers.
     pub may_be_pointer: bool,
 }
 
-impl TableQuery {
-    /// The table, if its place is known.
-    pub fn table(&self) -> Option<Table> {
-        let base = self.base?;
-        Some(Table {
-            base,
-            origin: self.origin.unwrap_or(base),
-            form: self.form,
-        })
-    }
+/// What the offsets of a table count from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The table's own start.
+    Table,
+    Label(u64),
+    /// A label that this register was set to before the path.
+    LabelIn(Register),
 }
 
 #[derive(Debug)]
@@ -104,26 +100,16 @@ pub(crate) fn may_hold_table(object: &Object<'_>, svma: u64) -> bool {
     object.space.segment_at(Svma(svma)).is_some() && object.code_range_at(Svma(svma)).is_none()
 }
 
-/// Constants that point at aligned data, with the registers they are loaded into, by a linear sweep
-/// of a region: good to know where tables may begin and which entries are absurd, not to know what
-/// is code. `at_instruction` is told where each instruction of the sweep begins.
-pub(crate) fn data_constants_in(
-    object: &Object<'_>,
-    start: u64,
-    end: u64,
-    mut at_instruction: impl FnMut(u64),
-) -> Vec<(Register, u64)> {
-    let Some(code) = object.code_from(Svma(start)) else {
-        return Vec::new();
-    };
-    let code = &code[..code.len().min((end - start) as usize)];
-    Decoder::with_ip(64, code, start, DecoderOptions::NONE)
-        .into_iter()
-        .inspect(|i| at_instruction(i.ip()))
-        .filter(|i| i.mnemonic() == Mnemonic::Lea && i.is_ip_rel_memory_operand())
-        .map(|i| (i.op0_register().full_register(), i.ip_rel_memory_address()))
-        .filter(|(_, constant)| constant.is_multiple_of(4) && may_hold_table(object, *constant))
-        .collect()
+/// The start of a region that looks like a function, which a moved part without a frame also does.
+pub(crate) fn is_entry(regions: &[Region], target: u64) -> bool {
+    region_at(regions, target)
+        .is_some_and(|index| regions[index].start == target && regions[index].entry_like)
+}
+
+/// A place in another region that is no function's entry: what a table may point at.
+pub(crate) fn is_foreign_target(regions: &[Region], target: u64) -> bool {
+    region_at(regions, target)
+        .is_some_and(|index| regions[index].start != target || !regions[index].entry_like)
 }
 
 /// What kind of indirect jump ends the path `history` (the jump being its newest instruction).
@@ -173,7 +159,7 @@ impl Path {
     /// A jump to, or a load of the target from, a memory operand.
     fn memory_shape(&self, load: &Instruction, at: usize) -> JumpShape {
         let (base, index) = (load.memory_base(), load.memory_index());
-        if load.is_ip_rel_memory_operand() {
+        if load.is_ip_rel_memory_operand() || self.leaves_frame(at) {
             return JumpShape::Pointer;
         }
         let displacement = load.memory_displacement64();
@@ -196,10 +182,19 @@ impl Path {
             jump: self.jump(),
             form: TableForm::Addresses64,
             base: table,
-            origin: None,
             base_register,
+            origin: Origin::Table,
             entries: self.entries(index.full_register(), at),
             may_be_pointer: base != Register::None,
+        })
+    }
+
+    /// The frame is taken down between instruction `at` and the jump: no switch does that.
+    fn leaves_frame(&self, at: usize) -> bool {
+        self.newest_first.iter().take(at).any(|i| {
+            i.mnemonic() == Mnemonic::Pop
+                || matches!(i.mnemonic(), Mnemonic::Add | Mnemonic::Leave)
+                    && (i.mnemonic() == Mnemonic::Leave || i.op0_register() == Register::RSP)
         })
     }
 
@@ -218,20 +213,9 @@ impl Path {
                     at = index;
                 }
                 (Mnemonic::Mov, OpKind::Memory) => return self.memory_shape(instruction, index),
-                (Mnemonic::Add, OpKind::Register) => {
-                    let (a, b) = (instruction.op0_register(), instruction.op1_register());
-                    return self.sum_shape(a, b, index);
-                }
+                (Mnemonic::Add, OpKind::Register) => return self.sum_shape(instruction, index),
                 (Mnemonic::Lea, _) if instruction.is_ip_rel_memory_operand() => {
                     return JumpShape::Pointer;
-                }
-                (Mnemonic::Lea, _)
-                    if instruction.memory_index_scale() == 1
-                        && instruction.memory_index() != Register::None
-                        && instruction.memory_displacement64() == 0 =>
-                {
-                    let (a, b) = (instruction.memory_base(), instruction.memory_index());
-                    return self.sum_shape(a, b, index);
                 }
                 // glibc keeps pointers mangled by xor and rotate.
                 (Mnemonic::Mov | Mnemonic::Pop | Mnemonic::Xor | Mnemonic::Ror, _) => {
@@ -243,59 +227,43 @@ impl Path {
         }
     }
 
-    /// `add a, b` or `lea x, [a+b]`: one is the entry, loaded by movsxd, the other the base.
-    fn sum_shape(&self, a: Register, b: Register, at: usize) -> JumpShape {
-        let (a, b) = (a.full_register(), b.full_register());
-        for (entry, added) in [(a, b), (b, a)] {
+    /// `add a, b`: one is the entry, loaded by movsxd, the other the base.
+    fn sum_shape(&self, add: &Instruction, at: usize) -> JumpShape {
+        let (a, b) = (
+            add.op0_register().full_register(),
+            add.op1_register().full_register(),
+        );
+        for (entry, base) in [(a, b), (b, a)] {
             let Definition::At(index) = self.definition(entry, at) else {
                 continue;
             };
             let load = &self.newest_first[index];
             let is_entry = load.mnemonic() == Mnemonic::Movsxd
                 && load.op1_kind() == OpKind::Memory
+                && load.memory_index_scale() == 4
+                && load.memory_displacement64() == 0
                 && load.memory_index() != Register::None;
-            if !is_entry || load.memory_index_scale() != 4 {
+            if !is_entry {
                 continue;
             }
-            let Some((base, origin, base_register)) = self.base_and_origin(load, index, added, at)
-            else {
-                continue;
+            let (table, base_register) = self.base(load.memory_base(), index);
+            let origin = match self.base(base, at) {
+                same if same == (table, base_register) => Origin::Table,
+                (Some(label), _) => Origin::Label(label),
+                (None, Register::None) => continue,
+                (None, register) => Origin::LabelIn(register),
             };
             return JumpShape::Table(TableQuery {
                 jump: self.jump(),
                 form: TableForm::Offsets32,
-                base,
-                origin,
+                base: table,
                 base_register,
+                origin,
                 entries: self.entries(load.memory_index().full_register(), index),
                 may_be_pointer: false,
             });
         }
         JumpShape::Computed
-    }
-
-    /// Base, origin if another, and the base's register if it was loaded before the path.
-    fn base_and_origin(
-        &self,
-        load: &Instruction,
-        load_at: usize,
-        added: Register,
-        at: usize,
-    ) -> Option<(Option<u64>, Option<u64>, Register)> {
-        let (origin, added) = self.base(added, at);
-        let displacement = load.memory_displacement64();
-        if load.memory_base() == Register::None {
-            return Some((Some(displacement), Some(origin?), Register::None));
-        }
-        let (base, base_register) = self.base(load.memory_base(), load_at);
-        match (base, origin) {
-            _ if displacement != 0 => None,
-            (Some(base), Some(origin)) => Some((Some(base), Some(origin), Register::None)),
-            (None, None) if added == base_register && added != Register::None => {
-                Some((None, None, added))
-            }
-            _ => None,
-        }
     }
 
     /// The constant in a base register, or the register itself when it was loaded before the path.
@@ -327,10 +295,10 @@ impl Path {
         }
     }
 
-    /// How many values the index may have, from the comparison that guards it. Its width, or a mask, says
-    /// nothing: compilers leave out the entries that they hold for impossible.
+    /// How many values the index may have, from the comparison or mask that guards it.
     fn entries(&self, index_register: Register, at: usize) -> Option<u64> {
         let mut wanted = Operand::Register(index_register);
+        let mut by_width = None;
         let mut guards: Vec<(Mnemonic, bool)> = Vec::new();
         for at in at + 1..self.newest_first.len() {
             let instruction = &self.newest_first[at];
@@ -340,7 +308,7 @@ impl Path {
                 continue;
             }
             if is_call(instruction) {
-                return None;
+                return by_width;
             }
             if instruction.mnemonic() == Mnemonic::Cmp && wanted.is_compared_by(instruction) {
                 let entries = guards
@@ -359,17 +327,24 @@ impl Path {
             if !writes(instruction, register) {
                 continue;
             }
+            let source_bytes = match instruction.op1_kind() {
+                OpKind::Register => instruction.op1_register().size(),
+                OpKind::Memory => instruction.memory_size().size(),
+                _ => 0,
+            };
             match instruction.mnemonic() {
+                Mnemonic::And => return mask_entries(instruction).or(by_width),
+                Mnemonic::Movzx if source_bytes == 1 => by_width = Some(256),
                 Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd => {}
-                _ => return None,
+                _ => return by_width,
             }
             wanted = match instruction.op1_kind() {
                 OpKind::Register => Operand::Register(instruction.op1_register().full_register()),
                 OpKind::Memory => Operand::memory(instruction),
-                _ => return None,
+                _ => return by_width,
             };
         }
-        None
+        by_width
     }
 }
 
@@ -417,6 +392,12 @@ fn limit(guard: Mnemonic, taken: bool, cmp: &Instruction) -> Option<u64> {
         (Mnemonic::Jae, false) | (Mnemonic::Jb, true) => immediate,
         _ => return None,
     };
+    (1..=MOST_ENTRIES).contains(&entries).then_some(entries)
+}
+
+fn mask_entries(and: &Instruction) -> Option<u64> {
+    let is_immediate = !matches!(and.op1_kind(), OpKind::Register | OpKind::Memory);
+    let entries = is_immediate.then(|| and.immediate(1))?.checked_add(1)?;
     (1..=MOST_ENTRIES).contains(&entries).then_some(entries)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Cached, CodeError, analyze, load_or_build};
+use sptrace_code::{Analysis, Cached, CodeError, Site, analyze, load_or_build};
 use sptrace_image::Object;
 
 const IMAGE: &str = "/bin/true";
@@ -68,7 +68,12 @@ fn cached_analysis_equals_the_built_one() {
     let sites: Vec<_> = (0..cached.sites().len())
         .filter_map(|i| cached.site(i))
         .collect();
-    assert_eq!(sites, analysis.sites);
+    // The way in serves the plan's making only and is not kept.
+    let built = analysis.sites.iter().map(|s| Site {
+        way_in: Svma(0),
+        ..*s
+    });
+    assert!(built.eq(sites.iter().copied()));
     let names = sptrace_code::names(&object);
     for name in &names {
         assert_eq!(cached.name_of(name.svma), name.name);

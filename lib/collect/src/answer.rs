@@ -47,8 +47,10 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
-    let is_ours = maps::read(q.pid)
-        .is_ok_and(|maps| maps.iter().any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace")));
+    let is_ours = maps::read(q.pid).is_ok_and(|maps| {
+        maps.iter()
+            .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"))
+    });
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
@@ -148,7 +150,10 @@ fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
     };
     let middle = |m: &Mapping| m.start + (m.end - m.start) / 2;
     let unknown = |m: &&Mapping| process.module_at(middle(m)).is_none();
-    maps.iter().filter(is_unwinder).find(unknown).map_or(0, middle)
+    maps.iter()
+        .filter(is_unwinder)
+        .find(unknown)
+        .map_or(0, middle)
 }
 
 /// Load bias: the file's first page lies at the plan's base.

@@ -338,7 +338,13 @@ impl Session {
             Err(e) => Some(e),
         };
         let stopped_at_size = shared.stopped_at_size.load(Ordering::Relaxed);
-        Ok(Finished { status, outcome, remarks, output_error, stopped_at_size })
+        Ok(Finished {
+            status,
+            outcome,
+            remarks,
+            output_error,
+            stopped_at_size,
+        })
     }
 
     /// A process stands at its exec stop: inject, or let it go and say so.

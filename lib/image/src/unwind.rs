@@ -116,7 +116,11 @@ impl<'data> Unwind<'data> {
             }
             (saved == [true; 2]).then_some(())
         };
-        self.fdes.iter().filter(|f| saves_both(f).is_some()).map(|f| f.start).collect()
+        self.fdes
+            .iter()
+            .filter(|f| saves_both(f).is_some())
+            .map(|f| f.start)
+            .collect()
     }
 
     /// Whether the canonical frame address at `svma` is rsp+8, as at a function's entry; `None` when

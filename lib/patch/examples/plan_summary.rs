@@ -3,10 +3,14 @@ use sptrace_patch::read_plan::PlanReader;
 fn main() {
     let path = std::env::args().nth(1).unwrap_or_default();
     let bytes = std::fs::read(&path).unwrap_or_default();
-    let Ok(object) = sptrace_image::Object::parse(&bytes) else { return };
+    let Ok(object) = sptrace_image::Object::parse(&bytes) else {
+        return;
+    };
     let analysis = sptrace_code::analyze(&object);
     let plan = sptrace_patch::build_plan(&object, &analysis);
-    let Some(reader) = PlanReader::new(&plan) else { return };
+    let Some(reader) = PlanReader::new(&plan) else {
+        return;
+    };
     println!("{:?}", reader.header());
     for f in &analysis.functions {
         let at = reader.function_flags(f.entry.0);

@@ -55,10 +55,18 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let own_maps = has_own_stack_maps(object);
     let is_loader = is_loader(object);
     // libgcc_s: everything in it is the unwinder or reached from it.
-    let all_unwinder = object.symbols.iter().any(|s| s.name == "_Unwind_RaiseException")
+    let all_unwinder = object
+        .symbols
+        .iter()
+        .any(|s| s.name == "_Unwind_RaiseException")
         && object.entry.0 == 0;
     let nameless: HashSet<u64> = if unwinder.is_empty() && object.needed.is_empty() {
-        object.unwind.eh_return_functions().iter().map(|s| s.0).collect()
+        object
+            .unwind
+            .eh_return_functions()
+            .iter()
+            .map(|s| s.0)
+            .collect()
     } else {
         HashSet::new()
     };
@@ -88,7 +96,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// What the plan decides for each site of the analysis, in its order.
 pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
     let plan = build_plan(object, analysis);
-    let Some(reader) = crate::read_plan::PlanReader::new(&plan) else { return Vec::new() };
+    let Some(reader) = crate::read_plan::PlanReader::new(&plan) else {
+        return Vec::new();
+    };
     (0..reader.header().sites)
         .filter_map(|i| reader.site(i))
         .filter_map(|site| {
@@ -103,13 +113,22 @@ pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
 
 /// A runtime that walks its own stacks by return addresses (OCaml, Go): they must stay what they are.
 fn has_own_stack_maps(object: &Object<'_>) -> bool {
-    object.symbols.iter().any(|s| matches!(s.name, "caml_call_gc" | "runtime.morestack" | "runtime.goexit"))
+    object.symbols.iter().any(|s| {
+        matches!(
+            s.name,
+            "caml_call_gc" | "runtime.morestack" | "runtime.goexit"
+        )
+    })
 }
 
 fn is_loader(object: &Object<'_>) -> bool {
     object.interpreter.is_none()
-        && object.symbols.iter().any(|s| s.name == "_rtld_global" || s.name == "_dl_catch_exception"
-            || s.name == "__tls_get_addr" || s.name == "_dl_exception_create")
+        && object.symbols.iter().any(|s| {
+            s.name == "_rtld_global"
+                || s.name == "_dl_catch_exception"
+                || s.name == "__tls_get_addr"
+                || s.name == "_dl_exception_create"
+        })
 }
 
 impl PlanBuilder<'_> {
@@ -122,21 +141,31 @@ impl PlanBuilder<'_> {
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
         let count = |kind| sites.iter().filter(|s| s.kind == kind).count();
-        if sites.len() != 2 || count(SiteKind::TailIndirect) != 1 || count(SiteKind::CallDirect) != 1 {
+        if sites.len() != 2
+            || count(SiteKind::TailIndirect) != 1
+            || count(SiteKind::CallDirect) != 1
+        {
             return false;
         }
-        let Some(code) = self.object.code_from(f.entry) else { return false };
+        let Some(code) = self.object.code_from(f.entry) else {
+            return false;
+        };
         let code = &code[..code.len().min(f.end.0.saturating_sub(f.entry.0) as usize)];
         // 0f c7 /4 (xsavec), 0f ae /4 (xsave), 0f ae /0 (fxsave), with a memory operand on rsp.
         code.windows(4).any(|w| {
-            w[0] == 0x0f && matches!((w[1], w[2]), (0xc7, 0x64) | (0xae, 0x64) | (0xae, 0x04) | (0xae, 0x44))
+            w[0] == 0x0f
+                && matches!(
+                    (w[1], w[2]),
+                    (0xc7, 0x64) | (0xae, 0x64) | (0xae, 0x04) | (0xae, 0x44)
+                )
         })
     }
 
     fn function(&mut self, f: &Function, flags: u8) {
         let first_site = self.sites.len() as u32;
         let first_link = self.links.len() as u32;
-        self.links.extend(self.analysis.links_of(f).iter().take(255));
+        self.links
+            .extend(self.analysis.links_of(f).iter().take(255));
         for site in self.analysis.sites_of(f).iter().take(usize::from(u16::MAX)) {
             let plan = self.site(f, site);
             if plan.form == FORM_REFUSED
@@ -209,6 +238,10 @@ impl PlanBuilder<'_> {
         if tactic == Tactic::Springboard {
             flags |= SITE_SPRINGBOARD;
             t.set_springboard(self.springboards.take(self.object, f, site.address)?);
+        } else if tactic == Tactic::WayIn {
+            if !t.relocate(self.object, site.window_start, site.address) {
+                return None;
+            }
         } else if u64::from(site.length) < JUMP_BYTES {
             start = self.start_in_window(site)?;
             if !t.relocate(self.object, start, site.address) {
@@ -245,7 +278,13 @@ impl PlanBuilder<'_> {
                 t.direct_jump(common::TAIL_FIRST, site.target);
             }
         }
-        let span = (back.0 - start.0) as u8;
+        let mut span = (back.0 - start.0) as u8;
+        if tactic == Tactic::WayIn {
+            // The jump keeps its condition; only where it leads changes.
+            flags |= SITE_KEEP_OPCODE;
+            start = Svma(site.way_in.0 + 1);
+            span = JUMP_BYTES as u8;
+        }
         let original = self.object.code_from(start)?.get(..usize::from(span))?;
         let argument = self.blob.len() as u32;
         let slot = self.take_slot(t.slot_bytes());
@@ -339,7 +378,13 @@ impl PlanBuilder<'_> {
         let plt: Vec<_> = code.filter(|r| r.is_plt).collect();
         let plt_start = plt.iter().map(|r| r.start.0).min().unwrap_or(0);
         let plt_end = plt.iter().map(|r| r.end().0).max().unwrap_or(0);
-        let plt_offset = |svma: u64| if svma == 0 { 0 } else { self.offset(Svma(svma)) };
+        let plt_offset = |svma: u64| {
+            if svma == 0 {
+                0
+            } else {
+                self.offset(Svma(svma))
+            }
+        };
         let mut at = size_of::<PlanHeader>() as u32;
         let mut place = |bytes: usize| {
             let here = at;
@@ -364,20 +409,32 @@ impl PlanBuilder<'_> {
             links: self.links.len() as u32,
             specials: self.specials.len() as u32,
             blob_bytes: self.blob.len() as u32,
-            entry: if self.object.entry.0 == 0 { 0 } else { self.offset(self.object.entry) },
+            entry: if self.object.entry.0 == 0 {
+                0
+            } else {
+                self.offset(self.object.entry)
+            },
             plt_start: plt_offset(plt_start),
             plt_end: plt_offset(plt_end),
             reserved: 0,
         };
         let mut out = crate::read_plan::header_bytes(&header);
         for f in &self.functions {
-            out.extend([f.entry, f.first_site, f.first_link].iter().flat_map(|v| v.to_le_bytes()));
+            out.extend(
+                [f.entry, f.first_site, f.first_link]
+                    .iter()
+                    .flat_map(|v| v.to_le_bytes()),
+            );
             out.extend(f.site_count.to_le_bytes());
             out.extend([f.link_count, f.flags]);
         }
         out.resize(header.sites_offset as usize, 0);
         for s in &self.sites {
-            out.extend([s.start, s.slot, s.argument].iter().flat_map(|v| v.to_le_bytes()));
+            out.extend(
+                [s.start, s.slot, s.argument]
+                    .iter()
+                    .flat_map(|v| v.to_le_bytes()),
+            );
             out.extend([s.span, s.form, s.tactic, s.flags]);
         }
         out.resize(header.links_offset as usize, 0);
@@ -395,7 +452,10 @@ impl PlanBuilder<'_> {
 }
 
 fn is_tail(site: &Site) -> bool {
-    matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect)
+    matches!(
+        site.kind,
+        SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect
+    )
 }
 
 /// True if a function's own frames can be unwound through, so that a return address in it may be

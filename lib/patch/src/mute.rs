@@ -16,7 +16,9 @@ pub fn mute(
     is_muted: &dyn Fn(u64) -> bool,
     is_muted_import: &dyn Fn(u32) -> bool,
 ) -> usize {
-    let Some(reader) = PlanReader::new(plan) else { return 0 };
+    let Some(reader) = PlanReader::new(plan) else {
+        return 0;
+    };
     let h = reader.header();
     let muted: HashSet<u64> = (0..h.functions)
         .filter_map(|i| reader.function_entry(i))
@@ -29,7 +31,11 @@ pub fn mute(
         })
         .collect();
     let functions: Vec<u32> = (0..h.functions)
-        .filter(|i| reader.function_entry(*i).is_some_and(|e| muted.contains(&e)))
+        .filter(|i| {
+            reader
+                .function_entry(*i)
+                .is_some_and(|e| muted.contains(&e))
+        })
         .collect();
     let refused = sites.len();
     for i in functions {

@@ -13,9 +13,22 @@ pub fn header_bytes(h: &PlanHeader) -> Vec<u8> {
     }
     out.extend(h.base_svma.to_le_bytes());
     for v in [
-        h.text_start, h.text_end, h.functions, h.functions_offset, h.sites, h.sites_offset, h.links,
-        h.links_offset, h.specials, h.specials_offset, h.blob_bytes, h.blob_offset, h.entry,
-        h.plt_start, h.plt_end, h.reserved,
+        h.text_start,
+        h.text_end,
+        h.functions,
+        h.functions_offset,
+        h.sites,
+        h.sites_offset,
+        h.links,
+        h.links_offset,
+        h.specials,
+        h.specials_offset,
+        h.blob_bytes,
+        h.blob_offset,
+        h.entry,
+        h.plt_start,
+        h.plt_end,
+        h.reserved,
     ] {
         out.extend(v.to_le_bytes());
     }
@@ -61,7 +74,9 @@ impl<'a> PlanReader<'a> {
     }
 
     fn u32(&self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
+        Some(u32::from_le_bytes(
+            self.bytes.get(at..at + 4)?.try_into().ok()?,
+        ))
     }
 
     /// The header (zeroes where the bytes end).
@@ -114,7 +129,9 @@ impl<'a> PlanReader<'a> {
     /// Svma of function `i`.
     pub fn function_entry(&self, i: u32) -> Option<u64> {
         let h = self.header();
-        let offset = self.u32((h.functions_offset + i * 16) as usize).filter(|_| i < h.functions)?;
+        let offset = self
+            .u32((h.functions_offset + i * 16) as usize)
+            .filter(|_| i < h.functions)?;
         Some(h.base_svma + u64::from(offset))
     }
 

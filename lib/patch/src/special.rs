@@ -11,8 +11,16 @@ use crate::template::movable;
 /// Callees that look at their return address: dlopen(3) and dlsym(3) find the calling object by it,
 /// the profiling hooks their caller, split stacks what to return to.
 const READS_RETURN: [&str; 10] = [
-    "dlopen", "dlmopen", "dlsym", "dlvsym", "mcount", "_mcount", "__fentry__", "__morestack",
-    "__gmon_start__", "_dl_mcount_wrapper",
+    "dlopen",
+    "dlmopen",
+    "dlsym",
+    "dlvsym",
+    "mcount",
+    "_mcount",
+    "__fentry__",
+    "__morestack",
+    "__gmon_start__",
+    "_dl_mcount_wrapper",
 ];
 
 const WALKS: [&str; 5] = [

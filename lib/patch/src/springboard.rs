@@ -37,26 +37,39 @@ impl Springboards {
             .filter(|(start, end)| end.saturating_sub(*start) >= JUMP_BYTES && end - start < 256)
             .filter(|(start, end)| {
                 let next = analysis.functions.partition_point(|f| f.entry.0 < *start);
-                analysis.functions.get(next).is_none_or(|f| f.entry.0 >= *end)
+                analysis
+                    .functions
+                    .get(next)
+                    .is_none_or(|f| f.entry.0 >= *end)
             })
             .collect();
-        Self { inside: HashMap::new(), gaps }
+        Self {
+            inside: HashMap::new(),
+            gaps,
+        }
     }
 
     /// Takes a springboard for a two-byte jump at `site`. Gives the signed distance from the jump's
     /// end.
     pub fn take(&mut self, object: &Object<'_>, function: &Function, site: Svma) -> Option<i8> {
-        self.take_between(object, site).or_else(|| self.take_inside(object, function, site))
+        self.take_between(object, site)
+            .or_else(|| self.take_inside(object, function, site))
     }
 
     fn take_inside(&mut self, object: &Object<'_>, f: &Function, site: Svma) -> Option<i8> {
         let from = site.0 as i64 + 2;
-        let free = self.inside.entry(f.entry.0).or_insert_with(|| filling_inside(object, f));
+        let free = self
+            .inside
+            .entry(f.entry.0)
+            .or_insert_with(|| filling_inside(object, f));
         let reachable = |g: &(u64, u64)| {
             let at = g.0.max((from - REACH_BYTES).max(0) as u64);
             (at + JUMP_BYTES <= g.1 && (at as i64 - from).abs() <= REACH_BYTES).then_some(at)
         };
-        let (i, at) = free.iter().enumerate().find_map(|(i, g)| Some((i, reachable(g)?)))?;
+        let (i, at) = free
+            .iter()
+            .enumerate()
+            .find_map(|(i, g)| Some((i, reachable(g)?)))?;
         free[i].0 = at + JUMP_BYTES;
         i8::try_from(at as i64 - from).ok()
     }
@@ -64,7 +77,9 @@ impl Springboards {
     fn take_between(&mut self, object: &Object<'_>, site: Svma) -> Option<i8> {
         let from = site.0 as i64 + 2;
         let near = |at: u64| (at as i64 - from).abs() <= REACH_BYTES;
-        let first = self.gaps.partition_point(|g| (g.1 as i64) < from - REACH_BYTES);
+        let first = self
+            .gaps
+            .partition_point(|g| (g.1 as i64) < from - REACH_BYTES);
         for i in first..self.gaps.len() {
             let (start, end) = self.gaps[i];
             if start as i64 > from + REACH_BYTES {
@@ -123,19 +138,28 @@ fn filling_inside(object: &Object<'_>, f: &Function) -> Vec<(u64, u64)> {
         }
     }
     let free = |r: &(u64, u64)| {
-        r.1 - r.0 >= JUMP_BYTES && r.1.is_multiple_of(8) && !(r.0..r.1).any(|a| targets.contains(&a))
+        r.1 - r.0 >= JUMP_BYTES
+            && r.1.is_multiple_of(8)
+            && !(r.0..r.1).any(|a| targets.contains(&a))
     };
     runs.into_iter().filter(free).collect()
 }
 
 /// All filling, and not reached from the instruction before.
 fn is_dead_filling(object: &Object<'_>, start: u64, end: u64) -> bool {
-    let Some(fde) = object.unwind.fde_at(Svma(start - 1)).or_else(|| object.unwind.fde_at(Svma(start - 6)))
+    let Some(fde) = object
+        .unwind
+        .fde_at(Svma(start - 1))
+        .or_else(|| object.unwind.fde_at(Svma(start - 6)))
     else {
         return false;
     };
-    let Some(code) = object.code_from(fde.start) else { return false };
-    let Some(body) = code.get(..(fde.end.0 - fde.start.0) as usize) else { return false };
+    let Some(code) = object.code_from(fde.start) else {
+        return false;
+    };
+    let Some(body) = code.get(..(fde.end.0 - fde.start.0) as usize) else {
+        return false;
+    };
     let mut decoder = Decoder::with_ip(64, body, fde.start.0, DecoderOptions::NONE);
     let mut ends = false;
     while decoder.can_decode() {

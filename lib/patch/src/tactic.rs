@@ -20,6 +20,8 @@ pub enum Tactic {
     EntryOnly = 5,
     /// A two-byte jump to padding nearby, where the long jump stands.
     Springboard = 6,
+    /// The only way to the site, a conditional jump, is led to the slot.
+    WayIn = 7,
 }
 
 /// Why a site is left alone.
@@ -47,7 +49,7 @@ pub enum Refusal {
 
 impl Tactic {
     /// All, by number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::CallInstruction,
         Self::CallBlock,
         Self::TailInstruction,
@@ -55,6 +57,7 @@ impl Tactic {
         Self::ConditionalTail,
         Self::EntryOnly,
         Self::Springboard,
+        Self::WayIn,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -66,6 +69,7 @@ impl Tactic {
             Self::ConditionalTail => "conditional tail jump",
             Self::EntryOnly => "entry only",
             Self::Springboard => "springboard",
+            Self::WayIn => "way in",
         }
     }
 }
@@ -119,6 +123,7 @@ pub fn choose(site: &Site, function: FunctionFlags, callee_reads_return: bool) -
     let short = |tactic| match (block, suspect) {
         (true, false) => Verdict::Taken(tactic),
         (true, true) => Verdict::Refused(Refusal::UnresolvedJumps),
+        (false, _) if site.way_in.0 != 0 => Verdict::Taken(Tactic::WayIn),
         (false, _) => Verdict::Refused(Refusal::NoRoom),
     };
     match site.kind {

@@ -28,7 +28,10 @@ pub struct Builder {
 impl Builder {
     /// Empty; offsets count from `base_svma`.
     pub fn new(base_svma: Svma) -> Self {
-        Self { base_svma: base_svma.0, ..Self::default() }
+        Self {
+            base_svma: base_svma.0,
+            ..Self::default()
+        }
     }
 
     /// Filling, so that the next instruction's rel32 (after `opcode_bytes`) is wirable: inside one
@@ -41,7 +44,13 @@ impl Builder {
 
     fn rel32(&mut self, kind: u8, value: i32) {
         let position = self.code.len() as u8;
-        self.fixups.push(Fixup { position, to_end: 4, kind, reserved: 0, value });
+        self.fixups.push(Fixup {
+            position,
+            to_end: 4,
+            kind,
+            reserved: 0,
+            value,
+        });
         self.code.extend([0; 4]);
     }
 
@@ -60,8 +69,12 @@ impl Builder {
         let start = self.code.len();
         self.code.extend(bytes);
         if instruction.is_ip_rel_memory_operand() {
-            let at = decoder.get_constant_offsets(instruction).displacement_offset();
-            let value = instruction.ip_rel_memory_address().wrapping_sub(self.base_svma) as i32;
+            let at = decoder
+                .get_constant_offsets(instruction)
+                .displacement_offset();
+            let value = instruction
+                .ip_rel_memory_address()
+                .wrapping_sub(self.base_svma) as i32;
             self.fixups.push(Fixup {
                 position: (start + at) as u8,
                 to_end: (bytes.len() - at) as u8,
@@ -72,9 +85,11 @@ impl Builder {
         }
     }
 
-    /// Moves the plain instructions in `[start, end)`. False: one of them cannot be moved.
+    /// Moves the plain instructions and conditional jumps in `[start, end)`. False: one of them cannot be moved.
     pub fn relocate(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
-        let Some(code) = object.code_from(start).and_then(|c| c.get(..(end.0 - start.0) as usize))
+        let Some(code) = object
+            .code_from(start)
+            .and_then(|c| c.get(..(end.0 - start.0) as usize))
         else {
             return false;
         };
@@ -82,6 +97,10 @@ impl Builder {
         while decoder.can_decode() {
             let at = decoder.position();
             let i = decoder.decode();
+            if i.is_jcc_short_or_near() {
+                self.conditional_jump(&i);
+                continue;
+            }
             if !movable(&i) {
                 return false;
             }
@@ -90,9 +109,19 @@ impl Builder {
         decoder.position() == code.len()
     }
 
+    /// Conditional jumps become `0f 8x rel32`, whatever their length was.
+    fn conditional_jump(&mut self, jcc: &Instruction) {
+        let condition = jcc.condition_code() as u8 - iced_x86::ConditionCode::o as u8;
+        self.code.push(0x0f);
+        self.branch_to_text(0x80 + condition, Svma(jcc.near_branch_target()));
+    }
+
     /// `push` of the operand of the indirect call or jump at `site`. False: a form that has none.
     pub fn push_operand(&mut self, object: &Object<'_>, site: Svma, length: u8) -> bool {
-        let Some(code) = object.code_from(site).and_then(|c| c.get(..usize::from(length))) else {
+        let Some(code) = object
+            .code_from(site)
+            .and_then(|c| c.get(..usize::from(length)))
+        else {
             return false;
         };
         let mut decoder = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE);
@@ -104,11 +133,15 @@ impl Builder {
         }
         let mut bytes = code.to_vec();
         // Prefixes, then ff /2 or /4: the register field of the ModRM byte becomes 6.
-        let Some(opcode) = bytes.iter().position(|b| *b == 0xff) else { return false };
+        let Some(opcode) = bytes.iter().position(|b| *b == 0xff) else {
+            return false;
+        };
         let prefixes_ok = bytes[..opcode]
             .iter()
             .all(|b| matches!(b, 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf2 | 0x40..=0x4f));
-        let Some(modrm) = bytes.get_mut(opcode + 1) else { return false };
+        let Some(modrm) = bytes.get_mut(opcode + 1) else {
+            return false;
+        };
         if !prefixes_ok || !matches!(*modrm >> 3 & 7, 2 | 4) {
             return false;
         }
@@ -220,6 +253,9 @@ pub fn movable(i: &Instruction) -> bool {
     use iced_x86::FlowControl;
     !i.is_invalid()
         && i.flow_control() == FlowControl::Next
-        && !matches!(i.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Syscall | Mnemonic::Sysenter)
+        && !matches!(
+            i.mnemonic(),
+            Mnemonic::Endbr64 | Mnemonic::Syscall | Mnemonic::Sysenter
+        )
         && (!i.is_ip_rel_memory_operand() || matches!(i.memory_displ_size(), 4 | 8))
 }

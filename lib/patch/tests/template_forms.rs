@@ -26,6 +26,7 @@ fn site(kind: SiteKind, offset: u64, length: u8) -> Site {
         target: Svma(0),
         got_slot: Svma(0),
         window_start: Svma(CODE + offset),
+        way_in: Svma(0),
         flags: SiteFlags::default(),
     }
 }

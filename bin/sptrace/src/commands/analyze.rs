@@ -196,7 +196,9 @@ impl Report<'_> {
     fn sites_and_verdicts(&self) -> impl Iterator<Item = (&Function, &Site, Verdict)> {
         let functions = self.analysis.functions.iter();
         let sites = functions.flat_map(|f| self.analysis.sites_of(f).iter().map(move |s| (f, s)));
-        sites.zip(&self.verdicts).map(|((function, site), verdict)| (function, site, *verdict))
+        sites
+            .zip(&self.verdicts)
+            .map(|((function, site), verdict)| (function, site, *verdict))
     }
 
     fn functions(&self) -> List {

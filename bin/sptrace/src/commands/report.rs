@@ -222,7 +222,9 @@ impl Session<'_> {
         match self.args.view {
             View::Summary => self.show_summary(reader, &mut out)?,
             View::Functions => {
-                let stats = self.replay(reader, LongEnough::new(self, Stats::new()))?.inner;
+                let stats = self
+                    .replay(reader, LongEnough::new(self, Stats::new()))?
+                    .inner;
                 let (key, limit) = (self.args.sort.key(), self.args.limit);
                 let rows = select_functions(&stats, names, key, limit);
                 match self.args.format {
@@ -233,7 +235,9 @@ impl Session<'_> {
             View::Tree => return self.show_tree(reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => {
-                let folded = self.replay(reader, LongEnough::new(self, Folded::default()))?.inner;
+                let folded = self
+                    .replay(reader, LongEnough::new(self, Folded::default()))?
+                    .inner;
                 folded.write(&mut out, names, clock)?;
             }
         }
@@ -243,7 +247,9 @@ impl Session<'_> {
 
     fn show_summary(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
         let header = reader.header().clone();
-        let stats = self.replay(reader, LongEnough::new(self, Stats::new()))?.inner;
+        let stats = self
+            .replay(reader, LongEnough::new(self, Stats::new()))?
+            .inner;
         let limit = Some(self.args.limit.unwrap_or(10));
         let top = select_functions(&stats, self.names, SortKey::SelfTime, limit);
         let view = SummaryView {
@@ -453,7 +459,9 @@ fn explain(path: &Path, error: TraceError) -> anyhow::Error {
 
 /// Reads `5us`, `1.5ms`, `2s`, `3m`, `250ns`, `250`.
 fn parse_time_ns(text: &str) -> anyhow::Result<u64> {
-    let number_length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number_length = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(number_length);
     let unit_ns = match unit.trim() {
         "" | "ns" => 1.0,
@@ -473,7 +481,12 @@ mod tests {
 
     #[test]
     fn times_are_read() {
-        for (text, ns) in [("5us", 5_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000), ("7", 7)] {
+        for (text, ns) in [
+            ("5us", 5_000),
+            ("1.5ms", 1_500_000),
+            ("2s", 2_000_000_000),
+            ("7", 7),
+        ] {
             assert_eq!(parse_time_ns(text).unwrap(), ns);
         }
         for text in ["", "us", "5 parsecs", "1.2.3s", "-1s"] {

@@ -91,8 +91,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
         'G' => 1 << 30,
         _ => return Err("a size ends in K, M or G".to_owned()),
     };
-    let number: u64 = digits.parse().map_err(|_| "not a number with K, M or G".to_owned())?;
-    number.checked_mul(factor).filter(|n| *n > 0).ok_or_else(|| "out of range".to_owned())
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "not a number with K, M or G".to_owned())?;
+    number
+        .checked_mul(factor)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "out of range".to_owned())
 }
 
 fn parse_buffer(text: &str) -> Result<u64, String> {
@@ -148,13 +153,13 @@ struct Failure {
 }
 
 fn own_failure(message: String) -> Failure {
-    Failure { code: exit_code::OWN_FAILURE, message }
+    Failure {
+        code: exit_code::OWN_FAILURE,
+        message,
+    }
 }
 
-fn record(
-    args: RunArgs,
-    sigpipe: libc::sighandler_t,
-) -> Result<Finished, Failure> {
+fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failure> {
     let argv: Vec<CString> = args
         .command
         .iter()
@@ -196,9 +201,10 @@ fn record(
             TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
                 cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
             }
-            TraceeError::Exec(e) => {
-                cannot_run(&name, Refused::CannotExecute(format!("{e}; try it without sptrace")))
-            }
+            TraceeError::Exec(e) => cannot_run(
+                &name,
+                Refused::CannotExecute(format!("{e}; try it without sptrace")),
+            ),
             TraceeError::Gone => cannot_run(
                 &name,
                 Refused::CannotExecute(
@@ -226,7 +232,10 @@ fn cannot_run(name: &str, refused: Refused) -> Failure {
         Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
         Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
     };
-    Failure { code, message: format!("cannot run {name}: {why}") }
+    Failure {
+        code,
+        message: format!("cannot run {name}: {why}"),
+    }
 }
 
 fn no_output(output: &Path, why: &str) -> Failure {
@@ -305,15 +314,26 @@ fn cache_dir() -> Option<PathBuf> {
 
 fn header(args: &RunArgs) -> Header {
     let read = |path: &str| {
-        std::fs::read_to_string(path).map(|s| s.trim().to_owned()).unwrap_or_default()
+        std::fs::read_to_string(path)
+            .map(|s| s.trim().to_owned())
+            .unwrap_or_default()
     };
     let cpu = read("/proc/cpuinfo");
-    let cpu = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("");
+    let cpu = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .unwrap_or("");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let tsc_hz = clock::calibrate(10);
     Header {
-        command: args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
-        cwd: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        command: args
+            .command
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect(),
+        cwd: std::env::current_dir()
+            .map(|d| d.display().to_string())
+            .unwrap_or_default(),
         host: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
         cpu: cpu.trim_start_matches([' ', '\t', ':']).to_owned(),
@@ -331,7 +351,10 @@ fn end_as(status: ExitStatus) -> ExitCode {
         ExitStatus::Signaled(signal) => {
             // SAFETY: default disposition, no core of ours, then our own end.
             unsafe {
-                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
                 libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
                 libc::signal(signal, libc::SIG_DFL);
                 let mut set = std::mem::zeroed::<libc::sigset_t>();

@@ -171,6 +171,8 @@ impl Cached {
         let address = self.svma(record.address);
         let before = u64::from(record.window_bytes_before);
         Some(Site {
+            // Needed to build a plan only, and the plan is kept beside.
+            way_in: Svma(0),
             address,
             length: record.length,
             kind,
@@ -215,8 +217,14 @@ impl Cached {
     /// Size and symbol of what begins at `svma`, if it has one.
     pub fn named_at(&self, svma: Svma) -> Option<(u64, &str)> {
         let offset = self.offset(svma)?;
-        let index = self.names().binary_search_by_key(&offset, |n| n.address).ok()?;
-        Some((u64::from(self.names().get(index)?.size_bytes), self.name(index)?))
+        let index = self
+            .names()
+            .binary_search_by_key(&offset, |n| n.address)
+            .ok()?;
+        Some((
+            u64::from(self.names().get(index)?.size_bytes),
+            self.name(index)?,
+        ))
     }
 
     /// The name of what begins at `svma`: its own, or `sub_<hex svma>`.
