@@ -16,6 +16,9 @@ _sptrace() {
             ",$1")
                 cmd="sptrace"
                 ;;
+            sptrace,analyze)
+                cmd="sptrace__subcmd__analyze"
+                ;;
             sptrace,help)
                 cmd="sptrace__subcmd__help"
                 ;;
@@ -24,6 +27,9 @@ _sptrace() {
                 ;;
             sptrace,run)
                 cmd="sptrace__subcmd__run"
+                ;;
+            sptrace__subcmd__help,analyze)
+                cmd="sptrace__subcmd__help__subcmd__analyze"
                 ;;
             sptrace__subcmd__help,help)
                 cmd="sptrace__subcmd__help__subcmd__help"
@@ -41,7 +47,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run report help"
+            opts="-h -V --help --version run analyze report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -54,9 +60,41 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        sptrace__subcmd__help)
-            opts="run report help"
+        sptrace__subcmd__analyze)
+            opts="-h --functions --sites --refusals --format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "text csv json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help)
+            opts="run analyze report help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help__subcmd__analyze)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -189,7 +227,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -l -h --output --quiet --loader --on-full --buffer --max-size --depth --module --no-cache --help"
+            opts="-o -q -D -N -l -h --output --quiet --loader --on-full --buffer --max-size --depth --notrace --module --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -220,6 +258,14 @@ _sptrace() {
                     return 0
                     ;;
                 -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --notrace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -N)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -27,6 +27,7 @@ end
 complete -c sptrace -n "__fish_sptrace_needs_command" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_needs_command" -s V -l version -d 'Print version'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
@@ -35,11 +36,18 @@ drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the command, when the trace file has this size' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l no-cache -d 'Analyse anew, use and write no cache'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l format -d 'Form of the output' -r -f -a "text\t'Aligned columns'
+csv\t'RFC 4180, with a header line'
+json\t'One array of objects for each list, in one object'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l functions -d 'List every function'
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l sites -d 'List every site: calls and tail calls'
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l refusals -d 'List the sites that cannot be traced, each with the reason'
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions` and `coverage`' -r -f -a "text\t''
 csv\t''"
@@ -63,6 +71,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Col
 always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

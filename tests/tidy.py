@@ -32,9 +32,9 @@ LAYERS = {
     "xtask": {"sptrace"},
 }
 # outside crate: the crates that are its home
-HOMES = {"goblin": {"image"}, "iced-x86": {"code", "patch"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render"}}
+HOMES = {"goblin": {"image"}, "iced-x86": {"code", "patch"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
-MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace"}
+MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
 NO_STD = {"addr", "wire", "agent"}
 LONG = {}  # path: reason
 MAX_LINES = 1000

@@ -377,7 +377,7 @@ pub unsafe fn install(area_rw: *mut u8) {
 /// Offset of routine `number` in an area.
 pub fn offset(number: i32) -> u32 {
     // SAFETY: an immutable table of the image.
-    let table = unsafe { &*(&raw const sptrace_common_offsets) };
+    let table = unsafe { &sptrace_common_offsets };
     table.get(number as usize).copied().unwrap_or(0)
 }
 

@@ -92,7 +92,7 @@ unsafe fn ask(address: u64) -> Asked {
             }
             return Asked::Nothing;
         }
-        if plan_offset < PLANS_OFFSET || plan_offset >= PLANS_OFFSET + PLANS_BYTES {
+        if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&plan_offset) {
             return Asked::Nothing;
         }
         let plan = (*p).arena.add(plan_offset as usize);

@@ -101,8 +101,14 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
     let header_base = object.lowest_svma().0 & !4095;
     let start = header_base + u64::from(planned.start);
     let end = site.address.0 + u64::from(site.length);
-    assert_eq!(start + u64::from(planned.span), end);
-    assert!(planned.span >= 5, "room for the jump");
+    let way_in = planned.tactic == sptrace_patch::Tactic::WayIn as u8;
+    if way_in {
+        assert_eq!(start, site.way_in.0 + 1, "the displacement of the way in");
+    } else {
+        assert_eq!(start + u64::from(planned.span), end);
+    }
+    let springboard = planned.flags & SITE_SPRINGBOARD != 0;
+    assert!(planned.span >= 5 || springboard, "room for the jump");
     let text = object.code_from(Svma(start)).unwrap();
     assert_eq!(t.original, text[..usize::from(planned.span)]);
 
@@ -112,14 +118,22 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         instructions: decode(&loaded, address).into_iter(),
         address,
     };
-    if planned.flags & SITE_KEEP_OPCODE == 0 {
-        let moved = &text[..(site.address.0 - start) as usize];
-        for original in decode(moved, BIAS + start) {
-            assert_eq!(
-                slot.next(),
-                original,
-                "moved with the same absolute operands"
-            );
+    if planned.flags & SITE_KEEP_OPCODE == 0 || way_in {
+        let from = if way_in {
+            site.window_start
+        } else {
+            Svma(start)
+        };
+        let moved = &object.code_from(from).unwrap()[..(site.address.0 - from.0) as usize];
+        for original in decode(moved, BIAS + from.0) {
+            let next = slot.next();
+            if original.is_jcc_short_or_near() {
+                // Long in the slot, whatever it was.
+                assert_eq!(next.condition_code(), original.condition_code());
+                assert_eq!(next.near_branch_target(), original.near_branch_target());
+            } else {
+                assert_eq!(next, original, "moved with the same absolute operands");
+            }
         }
     }
     let is_indirect = planned.flags & SITE_INDIRECT != 0;
