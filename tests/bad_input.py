@@ -163,7 +163,7 @@ def ends_as_untraced(bench, command):
     try: native = subprocess.run([command, "--version"], cwd=bench.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20).returncode
     except OSError: native = None
     except subprocess.TimeoutExpired: return []  # what does not end untraced says nothing
-    got = bench.run("run", "--no-cache", "--", command, "--version")
+    got = bench.run("run", "--", command, "--version")
     found = no_panic(got)
     if native is None or got.returncode == CANNOT_EXECUTE:
         found += one_line(got)

@@ -42,7 +42,11 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
                 enter_unseen(hot, above + 8, entry);
                 exec(f, mask);
             }
-            SPECIAL_UNLOAD => unload(),
+            SPECIAL_UNLOAD => {
+                unwind::give_back_one(hot, above);
+                unload();
+            }
+            SPECIAL_RETURN => unwind::give_back_one(hot, above),
             SPECIAL_PRCTL if forbids(f.rdi, f.rsi) => enter_sandbox(hot),
             SPECIAL_SYSCALL => match f.rdi {
                 SYS_SECCOMP if f.rsi <= 1 => enter_sandbox(hot),

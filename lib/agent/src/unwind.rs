@@ -9,7 +9,7 @@
 use crate::slow;
 use crate::state::*;
 use crate::{module, propagate, sys};
-use sptrace_wire::plan::SPECIAL_UNWIND;
+use sptrace_wire::plan::{SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
 use sptrace_wire::record::FRAME_OPEN;
 
 /// Stack scanned for a dormant process, at most.
@@ -128,8 +128,17 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
 pub unsafe fn special_when_dormant(id: u64, above: u64) {
     // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
     unsafe {
-        if !matches!(propagate::special_of(id), Some((SPECIAL_UNWIND, _))) {
-            return;
+        match propagate::special_of(id) {
+            Some((SPECIAL_UNWIND, _)) => {}
+            Some((SPECIAL_RETURN | SPECIAL_UNLOAD, _)) => {
+                let word = above as *mut u64;
+                let original = original_return(word.read_volatile());
+                if original != 0 {
+                    word.write_volatile(original);
+                }
+                return;
+            }
+            _ => return,
         }
         if (*process())
             .sandboxed

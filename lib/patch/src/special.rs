@@ -48,6 +48,7 @@ pub fn kind(name: &str) -> Option<u32> {
         n if WALKS.contains(&n) => Some(SPECIAL_UNWIND),
         "execve" => Some(SPECIAL_EXEC),
         "dlclose" | "dlopen" | "dlmopen" => Some(SPECIAL_UNLOAD),
+        "dlsym" | "dlvsym" => Some(SPECIAL_RETURN),
         "prctl" => Some(SPECIAL_PRCTL),
         "syscall" => Some(SPECIAL_SYSCALL),
         "seccomp_load" => Some(SPECIAL_SANDBOX),

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 10;
+pub const PLAN_VERSION: u32 = 11;
 
 /// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
 #[repr(C)]
@@ -181,6 +181,9 @@ pub const SPECIAL_PRCTL: u32 = 6;
 pub const SPECIAL_SYSCALL: u32 = 7;
 /// [`PlanSpecial::kind`]: seccomp_load(3) of libseccomp and the like: a filter is about to be set.
 pub const SPECIAL_SANDBOX: u32 = 8;
+/// [`PlanSpecial::kind`]: reads its return address (dlsym): give it the original one, also when
+/// nothing is recorded any more.
+pub const SPECIAL_RETURN: u32 = 9;
 
 /// Start of a template; `original` bytes, `code` bytes and fixups follow without padding.
 #[repr(C)]
