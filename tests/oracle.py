@@ -297,7 +297,7 @@ def cause_of(where, row, first, entries):
 
 
 # Workloads known to stay below the mark, with what they reach and why; a fall below that is a failure.
-KNOWN = {
+BELOW_MARK = {
     "xz": (0.7, "`call *%rbp` of two bytes in main, without room for a jump: everything below it is unseen"),
     "perl": (99.8, "quick input only: the few calls of start-up weigh more (full input 99.955 %)"),
 }
@@ -481,7 +481,7 @@ def run_all(args, work):
             text = run_sptrace(sptrace, argv, full_env, work)
             if args.keep:
                 with open(os.path.join(work, name + ".csv"), "w") as f: f.write(text)
-            at_least, cause = KNOWN.get(name, (args.at_least, ""))
+            at_least, cause = BELOW_MARK.get(name, (args.at_least, ""))
             good = compare(name, first, second, *read_csv(text), min(at_least, args.at_least), args.verbose)
             if cause: print(f"     known below {args.at_least} %: {cause}", flush=True)
         except (RuntimeError, KeyError, ValueError) as error:
