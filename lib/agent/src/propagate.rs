@@ -220,22 +220,7 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             },
         };
         if s.flags & SITE_SPRINGBOARD != 0 {
-            let rel8 = blob(m, s.argument).map_or(0, |b| (*(b as *const Template)).springboard);
-            let spring = (at + 2).wrapping_add(rel8 as i64 as u64);
-            // Only over what is still padding: bytes of nop forms and int3.
-            let filling = |b: u8| {
-                matches!(
-                    b,
-                    0x0f | 0x1f | 0x66 | 0x90 | 0xcc | 0x2e | 0x84 | 0x80 | 0x44 | 0x40 | 0
-                )
-            };
-            if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
-                count_hole(hole::BYTES_DIFFER);
-                return;
-            }
-            count_patched(s.tactic);
-            batch.add(spring, 0xe9, jump_to, 0);
-            batch.add_short(at, rel8);
+            springboard(m, s, at, jump_to, batch);
             return;
         }
         let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
@@ -252,6 +237,48 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
         count_patched(s.tactic);
         let nops = (patched_at - at) as u8;
         batch.add(patched_at, opcode, jump_to, nops);
+    }
+}
+
+/// A two-byte jump at the site to a long one nearby: in padding, or where instructions stood that
+/// are in the slot now. The short jump is written last.
+unsafe fn springboard(
+    m: *mut Module,
+    s: &PlanSite,
+    at: u64,
+    jump_to: u64,
+    batch: &mut text::Batch,
+) {
+    // SAFETY: the template was read before; the lock is held.
+    unsafe {
+        let Some(b) = blob(m, s.argument) else { return };
+        let t = (b as *const Template).read();
+        let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
+        batch.keep_together(3);
+        if t.room_to != 0 {
+            let back = *b.add(8 + t.original_bytes as usize) as u64;
+            let moved_to = (*m).area + s.slot as u64 + t.room_to as u64;
+            batch.add(spring - back, 0xe9, moved_to, 0);
+        } else {
+            // Only over what is still padding: bytes of nop forms and int3.
+            let filling = |b: u8| {
+                matches!(
+                    b,
+                    0x0f | 0x1f | 0x66 | 0x90 | 0xcc | 0x2e | 0x84 | 0x80 | 0x44 | 0x40 | 0
+                )
+            };
+            if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
+                count_hole(hole::BYTES_DIFFER);
+                return;
+            }
+        }
+        let opcode = match s.flags & SITE_KEEP_OPCODE {
+            0 => 0xeb,
+            _ => *(at as *const u8),
+        };
+        count_patched(s.tactic);
+        batch.add(spring, 0xe9, jump_to, 0);
+        batch.add_short(at, opcode, t.springboard);
     }
 }
 
@@ -356,7 +383,17 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
                 return None;
             }
         }
-        let code = original.add(t.original_bytes as usize);
+        let mut code = original.add(t.original_bytes as usize);
+        if t.room_to != 0 {
+            let (back, bytes) = (*code as u64, *code.add(1) as usize);
+            let moved = (at + 2)
+                .wrapping_add(t.springboard as i64 as u64)
+                .wrapping_sub(back) as *const u8;
+            if !(0..bytes).all(|k| *code.add(2 + k) == *moved.add(k)) {
+                return None;
+            }
+            code = code.add(2 + bytes);
+        }
         let fixups = code.add(t.code_bytes as usize) as *const Fixup;
         if slot as u64 + t.code_bytes as u64 > (*m).area_bytes {
             return None;

@@ -63,8 +63,18 @@ impl Batch {
         }
     }
 
+    /// Makes room for `writes` that must not be torn apart by a flush.
+    pub unsafe fn keep_together(&mut self, writes: usize) {
+        // SAFETY: the lock is held.
+        unsafe {
+            if self.count + writes > BATCH {
+                self.flush();
+            }
+        }
+    }
+
     /// Adds a two-byte jump at `at`. What it leads to must have been added before.
-    pub unsafe fn add_short(&mut self, at: u64, rel8: i8) {
+    pub unsafe fn add_short(&mut self, at: u64, opcode: u8, rel8: i8) {
         // SAFETY: as in add.
         unsafe {
             if self.count == BATCH {
@@ -73,7 +83,7 @@ impl Batch {
             let w = (&raw mut WRITES).cast::<Write>().add(self.count);
             *w = Write {
                 at,
-                bytes: [0xeb, rel8 as u8, 0, 0, 0],
+                bytes: [opcode, rel8 as u8, 0, 0, 0],
                 length: 2,
                 nops: 0,
             };
@@ -106,13 +116,14 @@ impl Batch {
                     end = end.max(at + 5);
                     n += 1;
                 }
-                window(
-                    writes.add(i),
-                    n,
-                    start,
-                    (end + PAGE - 1) & !(PAGE - 1),
-                    alone,
-                );
+                let end = (end + PAGE - 1) & !(PAGE - 1);
+                if !window(writes.add(i), n, start, end, alone) {
+                    // Later writes may rely on these.
+                    for _ in i..self.count {
+                        count_hole(hole::NOT_WRITABLE);
+                    }
+                    break;
+                }
                 i += n;
             }
             self.count = 0;
@@ -120,19 +131,14 @@ impl Batch {
     }
 }
 
-unsafe fn window(writes: *const Write, n: usize, start: u64, end: u64, alone: bool) {
+unsafe fn window(writes: *const Write, n: usize, start: u64, end: u64, alone: bool) -> bool {
     let bytes = (end - start) as usize;
     // SAFETY: pages of a module's text, executable before and after.
     unsafe {
-        let done = if alone {
+        if alone {
             in_place(writes, n, start as usize, bytes)
         } else {
             swap(writes, n, start, end)
-        };
-        if !done {
-            for _ in 0..n {
-                count_hole(hole::NOT_WRITABLE);
-            }
         }
     }
 }

@@ -128,6 +128,12 @@ pub struct Site {
     /// The one six-byte conditional jump by which control comes to `window_start`, of a site without
     /// room for a jump; else 0. It may lie in another function that this one is a part of.
     pub way_in: Svma,
+    /// Of a site without room for a jump: the start of a run of plain instructions of the same
+    /// function, in one block and in no other site's window, that can be moved away so that a
+    /// long jump finds room within a two-byte jump's reach, five bytes after the start; else 0.
+    pub room: Svma,
+    /// Bytes of that run, whole instructions, 10 to 24.
+    pub room_bytes: u8,
     /// What is known of it.
     pub flags: SiteFlags,
 }

@@ -20,6 +20,12 @@ const LONGEST_WINDOW_BYTES: u64 = 15;
 /// A jump to anywhere.
 const JUMP_BYTES: u64 = 5;
 
+/// Room for two jumps: one to where the instructions went, one for the cramped site.
+const ROOM_BYTES: u64 = 2 * JUMP_BYTES;
+
+/// What a two-byte jump reaches from its end, less what moving by whole instructions may take.
+const REACH_BYTES: u64 = 127;
+
 /// What listing the sites of a chunk of regions gave.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
@@ -53,10 +59,13 @@ pub(crate) fn list_sites(
             jumps: Vec::new(),
             block: Block::default(),
             secluded: Vec::new(),
+            plain_from: None,
+            plain_runs: Vec::new(),
             listed,
         };
         lister.walk(decoder, range.start.0);
         lister.find_ways_in();
+        lister.find_rooms(first);
     }
     listed.counts.push((listed.sites.len() - first) as u32);
 }
@@ -73,6 +82,10 @@ struct Lister<'a, 'data> {
     block: Block,
     /// Indexes of the short sites whose block is only jumped to.
     secluded: Vec<usize>,
+    /// Where the run of plain instructions that is being walked began.
+    plain_from: Option<u64>,
+    /// Runs of plain instructions in one block that are long enough to make room, by address.
+    plain_runs: Vec<(u64, u64)>,
     listed: &'a mut Listed,
 }
 
@@ -145,6 +158,7 @@ impl Lister<'_, '_> {
             let starts_block = svma != expected || self.is_leader(svma);
             self.listed.blocks += u64::from(starts_block || block_ended);
             if starts_block {
+                self.end_plain_run(expected);
                 self.run.clear();
                 let is_fallen_into = svma == expected && !never_goes_on;
                 self.block = Block {
@@ -166,11 +180,26 @@ impl Lister<'_, '_> {
             if let Some(site) = self.site(&instruction) {
                 self.add(site);
             }
-            if is_plain(&instruction) || self.is_inner_condition(&instruction) {
+            let is_plain = is_plain(&instruction);
+            if is_plain {
+                self.plain_from.get_or_insert(svma);
+            } else {
+                self.end_plain_run(svma);
+            }
+            if is_plain || self.is_inner_condition(&instruction) {
                 self.run.push(svma);
             } else {
                 self.run.clear();
             }
+        }
+        self.end_plain_run(expected);
+    }
+
+    fn end_plain_run(&mut self, end: u64) {
+        if let Some(start) = self.plain_from.take()
+            && end.saturating_sub(start) >= ROOM_BYTES
+        {
+            self.plain_runs.push((start, end));
         }
     }
 
@@ -232,6 +261,70 @@ impl Lister<'_, '_> {
                 self.listed.sites[index].way_in = Svma(from);
             }
         }
+    }
+
+    /// A site that has neither room nor another way in: instructions nearby are moved away instead,
+    /// and the long jump stands where they stood.
+    fn find_rooms(&mut self, first: usize) {
+        if self.classes.is_suspect(self.index) {
+            return;
+        }
+        let is_cramped = |s: &Site| {
+            let is_condition = s.kind == SiteKind::TailConditional && s.length == 2;
+            is_condition || u64::from(s.length) < JUMP_BYTES && s.window_bytes() < JUMP_BYTES
+        };
+        let cramped: Vec<usize> = (first..self.listed.sites.len())
+            .filter(|i| self.listed.sites[*i].way_in.0 == 0 && is_cramped(&self.listed.sites[*i]))
+            .collect();
+        if cramped.is_empty() {
+            return;
+        }
+        let windows = self.listed.sites[first..].iter();
+        let windows: Vec<(u64, u64)> = windows
+            .filter(|s| u64::from(s.length) < JUMP_BYTES)
+            .map(|s| (s.window_start.0, s.address.0))
+            .collect();
+        let runs = std::mem::take(&mut self.plain_runs);
+        let mut free: Vec<(u64, u64)> = runs.iter().map(|r| without(*r, &windows)).collect();
+        for index in cramped {
+            let from = self.listed.sites[index].address.0 + 2;
+            let found = (0..free.len()).find_map(|i| Some((i, self.room(free[i], from)?)));
+            if let Some((i, (start, end))) = found {
+                let site = &mut self.listed.sites[index];
+                (site.room, site.room_bytes) = (Svma(start), (end - start) as u8);
+                // What is left of the run, on the longer side.
+                let (left, right) = ((free[i].0, start), (end, free[i].1));
+                let longer_left = left.1 - left.0 > right.1 - right.0;
+                free[i] = if longer_left { left } else { right };
+            }
+        }
+    }
+
+    /// Whole instructions of `run`, at least [`ROOM_BYTES`], with a place for a jump that a two-byte
+    /// jump ending at `from` reaches.
+    fn room(&self, run: (u64, u64), from: u64) -> Option<(u64, u64)> {
+        if run.1.saturating_sub(run.0) < ROOM_BYTES
+            || run.0.abs_diff(from) > 4 * REACH_BYTES && run.1.abs_diff(from) > 4 * REACH_BYTES
+        {
+            return None;
+        }
+        let code = self.object.code_from(Svma(run.0))?;
+        let code = code.get(..(run.1 - run.0) as usize)?;
+        let mut decoder = Decoder::with_ip(64, code, run.0, DecoderOptions::NONE);
+        let mut starts = Vec::new();
+        while decoder.can_decode() {
+            starts.push(decoder.decode().ip());
+        }
+        starts.push(run.1);
+        let rooms = starts.iter().filter_map(|start| {
+            let end = *starts.iter().find(|e| **e >= start + ROOM_BYTES)?;
+            let is_whole = !(start + 1..end).any(|svma| self.is_leader(svma));
+            let is_near = (start + JUMP_BYTES).abs_diff(from) <= REACH_BYTES;
+            (is_whole && is_near).then_some((*start, end))
+        });
+        // A function's entry may be wanted for another jump: only if there is nothing else.
+        let entry_bytes = LONGEST_WINDOW_BYTES + JUMP_BYTES;
+        rooms.max_by_key(|(start, _)| (start - self.region.start).min(entry_bytes))
     }
 
     fn is_long_condition(&self, from: u64, target: u64) -> bool {
@@ -382,8 +475,22 @@ fn new_site(instruction: &Instruction, kind: SiteKind) -> Site {
         got_slot: Svma(0),
         window_start: Svma(instruction.ip()),
         way_in: Svma(0),
+        room: Svma(0),
+        room_bytes: 0,
         flags: SiteFlags::default(),
     }
+}
+
+/// What is left of `run` on its longer side when all of `windows` are taken out.
+fn without(run: (u64, u64), windows: &[(u64, u64)]) -> (u64, u64) {
+    windows.iter().fold(run, |(start, end), window| {
+        if window.1 <= start || window.0 >= end {
+            return (start, end);
+        }
+        let (left, right) = ((start, window.0.max(start)), (window.1.min(end), end));
+        let longer_left = left.1 - left.0 > right.1 - right.0;
+        if longer_left { left } else { right }
+    })
 }
 
 fn is_block_end(instruction: &Instruction) -> bool {

@@ -207,6 +207,9 @@ impl Path {
                 Definition::BeforePath | Definition::Lost => return JumpShape::Pointer,
             };
             let instruction = &self.newest_first[index];
+            if self.leaves_frame(index) {
+                return JumpShape::Pointer;
+            }
             match (instruction.mnemonic(), instruction.op1_kind()) {
                 (Mnemonic::Mov, OpKind::Register) => {
                     register = instruction.op1_register().full_register();

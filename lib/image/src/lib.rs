@@ -10,6 +10,7 @@ mod lsda;
 mod object;
 mod plt;
 mod relocations;
+mod runtime;
 mod sections;
 mod space;
 mod symbols;

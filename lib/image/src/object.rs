@@ -16,6 +16,7 @@ use crate::dynamic::{DynamicInfo, read_dynamic};
 use crate::error::ImageError;
 use crate::plt::{PltStub, find_stubs};
 use crate::relocations::{CodePointer, read_relocations};
+use crate::runtime::keeps_stack_maps;
 use crate::sections::{Section, read_sections, string_at};
 use crate::space::{CodeRange, Space};
 use crate::symbols::{Symbol, read_symbols};
@@ -59,6 +60,8 @@ pub struct Object<'data> {
     pub start_functions: Vec<Svma>,
     /// FDEs and landing pads.
     pub unwind: Unwind<'data>,
+    /// Its runtime walks its stacks by return addresses: they must stay what they are.
+    pub keeps_stack_maps: bool,
 }
 
 impl<'data> Object<'data> {
@@ -84,6 +87,7 @@ impl<'data> Object<'data> {
         let slot_names = relocations.slot_names();
         let unwind = read_unwind(&sections, &headers, &space, &is_code);
         let start_functions = start_functions(&dynamic, &sections, &space, &is_code);
+        let keeps_stack_maps = keeps_stack_maps(&sections, &symbols);
         Ok(Self {
             kind,
             entry: Svma(header.e_entry),
@@ -100,6 +104,7 @@ impl<'data> Object<'data> {
             slot_names,
             start_functions,
             unwind,
+            keeps_stack_maps,
             code_ranges,
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
+use sptrace_code::{Analysis, Function, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -52,7 +52,6 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         .filter(|s| special::is_unwinder(s.name))
         .map(|s| s.svma.0)
         .collect();
-    let own_maps = has_own_stack_maps(object);
     let is_loader = is_loader(object);
     // libgcc_s: everything in it is the unwinder or reached from it.
     let all_unwinder = object
@@ -84,11 +83,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         if is_loader && b.is_resolver(f) {
             flags |= FN_RESOLVER;
         }
-        let mut f = *f;
-        if own_maps {
-            f.flags.0 &= !FunctionFlags::HAS_UNWIND.0;
-        }
-        b.function(&f, flags);
+        b.function(f, flags);
     }
     b.finish()
 }
@@ -109,16 +104,6 @@ pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
             })
         })
         .collect()
-}
-
-/// A runtime that walks its own stacks by return addresses (OCaml, Go): they must stay what they are.
-fn has_own_stack_maps(object: &Object<'_>) -> bool {
-    object.symbols.iter().any(|s| {
-        matches!(
-            s.name,
-            "caml_call_gc" | "runtime.morestack" | "runtime.goexit"
-        )
-    })
 }
 
 fn is_loader(object: &Object<'_>) -> bool {
@@ -190,8 +175,15 @@ impl PlanBuilder<'_> {
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
         let reads = self.reads_return.contains(&site.target.0);
-        match choose(site, f.flags, reads) {
-            Verdict::Refused(reason @ (Refusal::NoRoom | Refusal::UnresolvedJumps)) => self
+        match choose(site, f.flags, reads, self.object.keeps_stack_maps) {
+            // Filling that nothing reaches is better than instructions that must be moved.
+            Verdict::Taken(Tactic::MadeRoom) => self
+                .taken(f, site, Tactic::Springboard)
+                .or_else(|| self.taken(f, site, Tactic::MadeRoom))
+                .unwrap_or_else(|| self.refused(site, Refusal::NoRoom)),
+            Verdict::Refused(
+                reason @ (Refusal::NoRoom | Refusal::UnresolvedJumps | Refusal::ShortConditional),
+            ) => self
                 .taken(f, site, Tactic::Springboard)
                 .unwrap_or_else(|| self.refused(site, reason)),
             Verdict::Refused(reason) => self.refused(site, reason),
@@ -235,9 +227,14 @@ impl PlanBuilder<'_> {
         let mut t = Builder::new(self.base);
         let mut start = site.address;
         let mut flags = 0;
-        if tactic == Tactic::Springboard {
+        if matches!(tactic, Tactic::Springboard | Tactic::MadeRoom) {
             flags |= SITE_SPRINGBOARD;
-            t.set_springboard(self.springboards.take(self.object, f, site.address)?);
+            if site.kind == SiteKind::TailConditional {
+                flags |= SITE_KEEP_OPCODE;
+            }
+            if tactic == Tactic::Springboard {
+                t.set_springboard(self.springboards.take(self.object, f, site.address)?);
+            }
         } else if tactic == Tactic::WayIn {
             if !t.relocate(self.object, site.window_start, site.address) {
                 return None;
@@ -284,6 +281,16 @@ impl PlanBuilder<'_> {
             flags |= SITE_KEEP_OPCODE;
             start = Svma(site.way_in.0 + 1);
             span = JUMP_BYTES as u8;
+        }
+        if tactic == Tactic::MadeRoom {
+            let room = (site.room, Svma(site.room.0 + u64::from(site.room_bytes)));
+            let is_taken = |s: &PlanSpecial| {
+                let from = self.base.0 + u64::from(s.start);
+                from < room.1.0 && room.0.0 < from + u64::from(s.span)
+            };
+            if self.specials.iter().any(is_taken) || !t.make_room(self.object, room, site.address) {
+                return None;
+            }
         }
         let original = self.object.code_from(start)?.get(..usize::from(span))?;
         let argument = self.blob.len() as u32;
@@ -456,10 +463,4 @@ fn is_tail(site: &Site) -> bool {
         site.kind,
         SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect
     )
-}
-
-/// True if a function's own frames can be unwound through, so that a return address in it may be
-/// replaced.
-pub fn may_replace_return(flags: FunctionFlags) -> bool {
-    flags.contains(FunctionFlags::HAS_UNWIND)
 }

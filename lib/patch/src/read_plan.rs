@@ -186,7 +186,12 @@ impl<'a> PlanReader<'a> {
 
     /// The fixup of the call or jump that follows the entry id.
     fn direct_callee(&self, at: usize, t: &[u8], entry: u32) -> Option<u64> {
-        let fixups = at + 8 + usize::from(t[2]) + usize::from(t[0]);
+        let room_at = at + 8 + usize::from(t[2]);
+        let room_bytes = match t[7] {
+            0 => 0,
+            _ => 2 + usize::from(*self.bytes.get(room_at + 1)?),
+        };
+        let fixups = room_at + room_bytes + usize::from(t[0]);
         (0..usize::from(t[1])).find_map(|k| {
             let f = self.bytes.get(fixups + k * 8..fixups + k * 8 + 8)?;
             let value = i32::from_le_bytes(f[4..8].try_into().ok()?);

@@ -22,6 +22,8 @@ pub enum Tactic {
     Springboard = 6,
     /// The only way to the site, a conditional jump, is led to the slot.
     WayIn = 7,
+    /// A two-byte jump to where instructions nearby stood that were moved away.
+    MadeRoom = 8,
 }
 
 /// Why a site is left alone.
@@ -42,14 +44,14 @@ pub enum Refusal {
     ShortConditional = 5,
     /// Excluded by a filter.
     Filtered = 6,
-    /// A call through a pointer in a function without unwind information: somebody who walks the
-    /// stack by other means would find a foreign return address.
-    NoUnwindInformation = 7,
+    /// A call through a pointer in a runtime that walks its stacks by return addresses, with maps of
+    /// its own: it would find a foreign one.
+    OwnStackMaps = 7,
 }
 
 impl Tactic {
     /// All, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CallInstruction,
         Self::CallBlock,
         Self::TailInstruction,
@@ -58,6 +60,7 @@ impl Tactic {
         Self::EntryOnly,
         Self::Springboard,
         Self::WayIn,
+        Self::MadeRoom,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -70,6 +73,7 @@ impl Tactic {
             Self::EntryOnly => "entry only",
             Self::Springboard => "springboard",
             Self::WayIn => "way in",
+            Self::MadeRoom => "made room",
         }
     }
 }
@@ -84,7 +88,7 @@ impl Refusal {
         Self::Unmovable,
         Self::ShortConditional,
         Self::Filtered,
-        Self::NoUnwindInformation,
+        Self::OwnStackMaps,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -96,7 +100,7 @@ impl Refusal {
             Self::Unmovable => "instruction cannot be moved",
             Self::ShortConditional => "two-byte conditional tail jump",
             Self::Filtered => "excluded by a filter",
-            Self::NoUnwindInformation => "function without unwind information",
+            Self::OwnStackMaps => "runtime with stack maps of its own",
         }
     }
 }
@@ -114,49 +118,51 @@ pub enum Verdict {
 pub const JUMP_BYTES: u64 = 5;
 
 /// Decides for one site. `callee_reads_return` is set if the direct callee is known to look at its
-/// return address.
-pub fn choose(site: &Site, function: FunctionFlags, callee_reads_return: bool) -> Verdict {
-    let suspect = site.flags.contains(SiteFlags::LEADER_SUSPECT);
-    let red_zone = function.contains(FunctionFlags::RED_ZONE);
-    let long = u64::from(site.length) >= JUMP_BYTES;
-    let block = site.window_bytes() >= JUMP_BYTES;
-    let short = |tactic| match (block, suspect) {
-        (true, false) => Verdict::Taken(tactic),
-        (true, true) => Verdict::Refused(Refusal::UnresolvedJumps),
-        (false, _) if site.way_in.0 != 0 => Verdict::Taken(Tactic::WayIn),
-        (false, _) => Verdict::Refused(Refusal::NoRoom),
-    };
+/// return address, `keeps_returns` if all return addresses of the image must stay what they are.
+pub fn choose(
+    site: &Site,
+    function: FunctionFlags,
+    callee_reads_return: bool,
+    keeps_returns: bool,
+) -> Verdict {
+    let is_call = matches!(site.kind, SiteKind::CallDirect | SiteKind::CallIndirect);
+    if is_call {
+        if site.flags.contains(SiteFlags::CALL_NEXT_POP) {
+            return Verdict::Refused(Refusal::TakesReturnAddress);
+        }
+        let is_plain = site.kind == SiteKind::CallDirect && site.got_slot.0 == 0;
+        if keeps_returns && !is_plain {
+            return Verdict::Refused(Refusal::OwnStackMaps);
+        }
+        if keeps_returns || site.kind == SiteKind::CallDirect && callee_reads_return {
+            return Verdict::Taken(Tactic::EntryOnly);
+        }
+    } else if function.contains(FunctionFlags::RED_ZONE) {
+        return Verdict::Refused(Refusal::RedZone);
+    }
+    let is_long = u64::from(site.length) >= JUMP_BYTES;
     match site.kind {
-        SiteKind::CallDirect | SiteKind::CallIndirect
-            if site.flags.contains(SiteFlags::CALL_NEXT_POP) =>
-        {
-            Verdict::Refused(Refusal::TakesReturnAddress)
-        }
-        SiteKind::CallDirect if callee_reads_return => Verdict::Taken(Tactic::EntryOnly),
-        SiteKind::CallDirect
-            if !function.contains(FunctionFlags::HAS_UNWIND) && site.got_slot.0 == 0 =>
-        {
-            Verdict::Taken(Tactic::EntryOnly)
-        }
-        SiteKind::CallDirect | SiteKind::CallIndirect
-            if !function.contains(FunctionFlags::HAS_UNWIND) =>
-        {
-            Verdict::Refused(Refusal::NoUnwindInformation)
-        }
-        SiteKind::CallDirect | SiteKind::CallIndirect if long => {
-            Verdict::Taken(Tactic::CallInstruction)
-        }
-        SiteKind::CallDirect | SiteKind::CallIndirect => short(Tactic::CallBlock),
-        SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect if red_zone => {
-            Verdict::Refused(Refusal::RedZone)
-        }
         SiteKind::TailConditional if site.length == 6 && site.got_slot.0 == 0 => {
             Verdict::Taken(Tactic::ConditionalTail)
         }
-        SiteKind::TailConditional => Verdict::Refused(Refusal::ShortConditional),
-        SiteKind::TailDirect | SiteKind::TailIndirect if long => {
-            Verdict::Taken(Tactic::TailInstruction)
+        SiteKind::TailConditional if site.length == 2 && site.room.0 != 0 => {
+            Verdict::Taken(Tactic::MadeRoom)
         }
-        SiteKind::TailDirect | SiteKind::TailIndirect => short(Tactic::TailBlock),
+        SiteKind::TailConditional => Verdict::Refused(Refusal::ShortConditional),
+        _ if is_long && is_call => Verdict::Taken(Tactic::CallInstruction),
+        _ if is_long => Verdict::Taken(Tactic::TailInstruction),
+        _ if is_call => choose_short(site, Tactic::CallBlock),
+        _ => choose_short(site, Tactic::TailBlock),
+    }
+}
+
+fn choose_short(site: &Site, block: Tactic) -> Verdict {
+    let is_suspect = site.flags.contains(SiteFlags::LEADER_SUSPECT);
+    match site.window_bytes() >= JUMP_BYTES {
+        true if is_suspect => Verdict::Refused(Refusal::UnresolvedJumps),
+        true => Verdict::Taken(block),
+        false if site.way_in.0 != 0 => Verdict::Taken(Tactic::WayIn),
+        false if site.room.0 != 0 => Verdict::Taken(Tactic::MadeRoom),
+        false => Verdict::Refused(Refusal::NoRoom),
     }
 }

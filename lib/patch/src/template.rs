@@ -23,6 +23,9 @@ pub struct Builder {
     fixups: Vec<Fixup>,
     header: Template,
     base_svma: u64,
+    /// Of moved instructions that make room: how far before the springboard they begin, and their
+    /// bytes.
+    room: Option<(u8, Vec<u8>)>,
 }
 
 impl Builder {
@@ -225,6 +228,28 @@ impl Builder {
         self.header.springboard = distance;
     }
 
+    /// Moves the instructions in `room` behind the slot's own code, so that the long jump of the
+    /// two-byte jump at `site` can stand five bytes after their start. False: one of them cannot be
+    /// moved, or they are out of reach.
+    pub fn make_room(&mut self, object: &Object<'_>, room: (Svma, Svma), site: Svma) -> bool {
+        const JUMP_BYTES: u64 = 5;
+        let distance = (room.0.0 + JUMP_BYTES).wrapping_sub(site.0 + 2) as i64;
+        let bytes = object
+            .code_from(room.0)
+            .and_then(|c| c.get(..(room.1.0 - room.0.0) as usize));
+        let (Ok(distance), Some(bytes)) = (i8::try_from(distance), bytes) else {
+            return false;
+        };
+        self.header.room_to = self.code.len() as u8;
+        if !self.relocate(object, room.0, room.1) || self.code.len() + 5 > usize::from(u8::MAX) {
+            return false;
+        }
+        self.branch_to_text(0xe9, room.1);
+        self.header.springboard = distance;
+        self.room = Some((JUMP_BYTES as u8, bytes.to_vec()));
+        true
+    }
+
     /// The template's bytes; `original` must be found in the text before it is used.
     pub fn finish(self, original: &[u8]) -> Vec<u8> {
         let h = self.header;
@@ -236,9 +261,13 @@ impl Builder {
             h.entry_id,
             h.exit_id,
             h.springboard as u8,
-            0,
+            h.room_to,
         ];
         out.extend(original);
+        if let Some((back, bytes)) = self.room {
+            out.extend([back, bytes.len() as u8]);
+            out.extend(bytes);
+        }
         out.extend(&self.code);
         for f in &self.fixups {
             out.extend([f.position, f.to_end, f.kind, 0]);

@@ -118,7 +118,8 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         instructions: decode(&loaded, address).into_iter(),
         address,
     };
-    if planned.flags & SITE_KEEP_OPCODE == 0 || way_in {
+    let springs = planned.flags & SITE_SPRINGBOARD != 0;
+    if planned.flags & SITE_KEEP_OPCODE == 0 && !springs || way_in {
         let from = if way_in {
             site.window_start
         } else {
@@ -186,6 +187,19 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         slot.expect_branch(Mnemonic::Jmp, BIAS + end);
     } else {
         assert_eq!(t.exit_id, 0);
+    }
+    if t.room_to != 0 {
+        let (from, end) = (site.room.0, site.room.0 + u64::from(site.room_bytes));
+        let moved = &object.code_from(site.room).unwrap()[..(end - from) as usize];
+        assert_eq!(t.room, moved);
+        for original in decode(moved, BIAS + from) {
+            let next = slot.next();
+            if original.ip() == BIAS + from {
+                assert_eq!(next.ip() - slot.address, t.room_to as u64);
+            }
+            assert_eq!(next, original, "moved with the same absolute operands");
+        }
+        slot.expect_branch(Mnemonic::Jmp, BIAS + end);
     }
     slot.expect_end();
 }

@@ -27,16 +27,29 @@ fn site(kind: SiteKind, offset: u64, length: u8) -> Site {
         got_slot: Svma(0),
         window_start: Svma(CODE + offset),
         way_in: Svma(0),
+        room: Svma(0),
+        room_bytes: 0,
         flags: SiteFlags::default(),
     }
 }
 
 /// The plan of one function that holds one site.
 fn plan_of(code: &str, site: Site, flags: FunctionFlags) -> (PlanSite, Vec<u8>) {
+    plan_in_runtime(code, site, flags, false)
+}
+
+/// The same in an image whose return addresses must stay what they are, or not.
+fn plan_in_runtime(
+    code: &str,
+    site: Site,
+    flags: FunctionFlags,
+    keeps_stack_maps: bool,
+) -> (PlanSite, Vec<u8>) {
     let mut bytes = hex(code);
     bytes.resize(0x100, 0xcc);
     let file = elf(&bytes);
-    let object = Object::parse(&file).unwrap();
+    let mut object = Object::parse(&file).unwrap();
+    object.keeps_stack_maps = keeps_stack_maps;
     let function = Function {
         entry: Svma(CODE),
         end: Svma(CODE + 0x80),
@@ -60,12 +73,13 @@ fn plan_of(code: &str, site: Site, flags: FunctionFlags) -> (PlanSite, Vec<u8>) 
 type Expected<'a> = (Tactic, u8, u64, u8, &'a str);
 
 fn check(code: &str, site: Site, expected: Expected<'_>) {
-    check_in(code, site, FunctionFlags::HAS_UNWIND, expected);
+    check_in(code, site, false, expected);
 }
 
-fn check_in(code: &str, site: Site, function: FunctionFlags, expected: Expected<'_>) {
+fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'_>) {
     let (tactic, flags, start, span, slot) = expected;
-    let (planned, plan) = plan_of(code, site, function);
+    let function = FunctionFlags::HAS_UNWIND;
+    let (planned, plan) = plan_in_runtime(code, site, function, keeps_stack_maps);
     assert_eq!(planned.form, FORM_TEMPLATE);
     let reader = PlanReader::new(&plan).unwrap();
     let base = Svma(reader.header().base_svma);
@@ -366,7 +380,61 @@ fn entry_only_call_keeps_the_native_return_address() {
     let slot = "e8 <ENTRY_ONLY_FIRST> e9 <401080>";
     let flags = SITE_KEEP_CALL | SITE_ENTRY_ONLY;
     let expected = (Tactic::EntryOnly, flags, 0, 5, slot);
-    check_in("e8 7b 00 00 00", site, FunctionFlags::default(), expected);
+    check_in("e8 7b 00 00 00", site, true, expected);
+}
+
+#[test]
+fn call_through_a_pointer_is_refused_where_return_addresses_must_stay() {
+    let site = site(SiteKind::CallIndirect, 0, 7);
+    let function = FunctionFlags::HAS_UNWIND;
+    let (planned, _) = plan_in_runtime("ff 94 24 08 01 00 00", site, function, true);
+    let expected = (FORM_REFUSED, Refusal::OwnStackMaps as u8);
+    assert_eq!((planned.form, planned.tactic), expected);
+}
+
+#[test]
+fn direct_call_in_a_function_without_unwind_information_is_like_others() {
+    let site = Site {
+        target: CALLEE,
+        ..site(SiteKind::CallDirect, 0, 5)
+    };
+    let (planned, _) = plan_of("e8 7b 00 00 00", site, FunctionFlags::default());
+    assert_eq!(planned.form, FORM_DIRECT);
+}
+
+#[test]
+fn short_call_with_instructions_nearby_that_make_room() {
+    // call rax ; dec ebx ; jne -6 ; mov eax,[rip+0x2ff4] (404000) ; add rsp,8 ; pop rbx ; ret: the
+    // load and the addition move behind the call's code.
+    let site = Site {
+        room: Svma(CODE + 6),
+        room_bytes: 10,
+        ..site(SiteKind::CallIndirect, 0, 2)
+    };
+    let slot = "ff f0 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401002> \
+                8b 05 <404000> 48 83 c4 08 e9 <401010>";
+    let code = "ff d0 ff cb 75 fa 8b 05 f4 2f 00 00 48 83 c4 08 5b c3";
+    let flags = SITE_INDIRECT | SITE_SPRINGBOARD;
+    check(code, site, (Tactic::MadeRoom, flags, 0, 2, slot));
+    let (planned, plan) = plan_of(code, site, FunctionFlags::HAS_UNWIND);
+    let reader = PlanReader::new(&plan).unwrap();
+    let t = ReadTemplate::of_plan(&plan, &reader.header(), planned.argument);
+    assert_eq!(t.room, hex("8b 05 f4 2f 00 00 48 83 c4 08"));
+    assert_eq!((t.room_to, t.springboard, t.room_back), (21, 9, 5));
+}
+
+#[test]
+fn conditional_tail_of_two_bytes_keeps_its_condition() {
+    let site = Site {
+        target: CALLEE,
+        room: Svma(CODE + 2),
+        room_bytes: 10,
+        ..site(SiteKind::TailConditional, 0, 2)
+    };
+    let slot = "e8 <TAIL_FIRST> e9 <401080> 8b 05 <404000> 48 83 c4 08 e9 <40100c>";
+    let flags = SITE_TAIL | SITE_KEEP_OPCODE | SITE_SPRINGBOARD;
+    let code = "74 7e 8b 05 f8 2f 00 00 48 83 c4 08 c3";
+    check(code, site, (Tactic::MadeRoom, flags, 0, 2, slot));
 }
 
 #[test]

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 11;
+pub const PLAN_VERSION: u32 = 12;
 
 /// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
 #[repr(C)]
@@ -137,7 +137,8 @@ pub const SITE_ENTRY_ONLY: u8 = 4;
 pub const SITE_KEEP_CALL: u8 = 8;
 /// The text keeps its opcode byte at `start` (the second byte of `jcc rel32`).
 pub const SITE_KEEP_OPCODE: u8 = 16;
-/// A two-byte jump at the site leads to a springboard in padding, from which the long jump leaves.
+/// A two-byte jump at the site (with [`SITE_KEEP_OPCODE`] a conditional one) leads to a springboard
+/// in padding, or where moved instructions stood, from which the long jump leaves.
 pub const SITE_SPRINGBOARD: u8 = 32;
 
 /// Bytes of a direct call's slot.
@@ -185,7 +186,8 @@ pub const SPECIAL_SANDBOX: u32 = 8;
 /// nothing is recorded any more.
 pub const SPECIAL_RETURN: u32 = 9;
 
-/// Start of a template; `original` bytes, `code` bytes and fixups follow without padding.
+/// Start of a template; `original` bytes, the room (if there is one), `code` bytes and fixups follow
+/// without padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Template {
@@ -204,8 +206,10 @@ pub struct Template {
     /// With [`SITE_SPRINGBOARD`]: where the springboard lies, as a signed distance from the end of
     /// the two-byte jump at the site.
     pub springboard: i8,
-    /// Unused.
-    pub reserved: u8,
+    /// Offset in the slot of instructions that were moved there to make room for the springboard, or
+    /// 0. If it is not 0, these follow the original bytes: how many bytes before the springboard the
+    /// instructions began (u8), their length (u8), and their bytes, which must be found there too.
+    pub room_to: u8,
 }
 
 /// A rel32 in a template that depends on where things lie.

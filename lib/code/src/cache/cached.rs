@@ -173,6 +173,8 @@ impl Cached {
         Some(Site {
             // Needed to build a plan only, and the plan is kept beside.
             way_in: Svma(0),
+            room: Svma(0),
+            room_bytes: 0,
             address,
             length: record.length,
             kind,

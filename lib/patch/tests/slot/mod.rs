@@ -70,6 +70,14 @@ pub struct ReadTemplate {
     pub entry_id: usize,
     pub exit_id: usize,
     pub jump_to: usize,
+    /// Where instructions that made room were moved to, or 0.
+    pub room_to: usize,
+    /// Their original bytes.
+    pub room: Vec<u8>,
+    /// How far before the springboard they began.
+    pub room_back: u8,
+    /// Where the springboard lies, from the end of the two-byte jump.
+    pub springboard: i8,
 }
 
 impl ReadTemplate {
@@ -80,10 +88,15 @@ impl ReadTemplate {
             usize::from(bytes[1]),
             usize::from(bytes[2]),
         );
-        let code_at = 8 + original_bytes;
+        let room_at = 8 + original_bytes;
+        let room = match bytes[7] {
+            0 => Vec::new(),
+            _ => bytes[room_at + 2..][..usize::from(bytes[room_at + 1])].to_vec(),
+        };
+        let code_at = room_at + if bytes[7] == 0 { 0 } else { 2 + room.len() };
         let fixups = bytes[code_at + code_bytes..].chunks_exact(8).take(count);
         Self {
-            original: bytes[8..code_at].to_vec(),
+            original: bytes[8..room_at].to_vec(),
             code: bytes[code_at..code_at + code_bytes].to_vec(),
             fixups: fixups
                 .map(|f| ReadFixup {
@@ -95,6 +108,10 @@ impl ReadTemplate {
                 .collect(),
             entry_id: usize::from(bytes[4]),
             exit_id: usize::from(bytes[5]),
+            room_to: usize::from(bytes[7]),
+            room,
+            room_back: if bytes[7] == 0 { 0 } else { bytes[room_at] },
+            springboard: bytes[6] as i8,
             jump_to: usize::from(bytes[3]),
         }
     }
