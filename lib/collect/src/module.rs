@@ -124,7 +124,26 @@ impl Module {
         self.functions.insert(svma, id);
         id
     }
+
+    /// The trace's number of the PLT stub at `svma` or whose second half is there.
+    pub fn stub<W: std::io::Write>(
+        &mut self,
+        svma: u64,
+        writer: &mut TraceWriter<W>,
+    ) -> FunctionId {
+        let start = svma.wrapping_sub(SECOND_HALF_BYTES);
+        let is_half = start % 8 == 0
+            && self
+                .cached
+                .named_at(Svma(start))
+                .is_some_and(|n| !n.1.is_empty());
+        self.function(if is_half { start } else { svma }, writer)
+    }
 }
+
+/// Where the second half of a PLT stub begins, which an unbound slot points at: after `jmp [slot]`
+/// (psABI 5.2, Procedure Linkage Table).
+const SECOND_HALF_BYTES: u64 = 6;
 
 fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
     let h = plan.header();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, Site, SiteKind};
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -85,6 +85,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         }
         b.function(f, flags);
     }
+    b.stubs();
     b.finish()
 }
 
@@ -94,7 +95,7 @@ pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
     let Some(reader) = crate::read_plan::PlanReader::new(&plan) else {
         return Vec::new();
     };
-    (0..reader.header().sites)
+    (0..analysis.sites.len() as u32)
         .filter_map(|i| reader.site(i))
         .filter_map(|site| {
             let number = usize::from(site.tactic);
@@ -171,6 +172,59 @@ impl PlanBuilder<'_> {
             link_count: (self.links.len() as u32 - first_link) as u8,
             flags,
         });
+    }
+
+    /// A PLT stub is a function of one tail jump when it is called through a pointer (the address of
+    /// a function may be that of a stub in a fixed image). After all others, so that sites keep the
+    /// numbers of the analysis.
+    fn stubs(&mut self) {
+        const JUMP_SLOT_BYTES: u8 = 6;
+        let known: Vec<u32> = self.functions.iter().map(|f| f.entry).collect();
+        for stub in &self.object.plt_stubs {
+            if known.binary_search(&self.offset(stub.stub)).is_ok() {
+                continue;
+            }
+            let before = u64::from(stub.size_bytes.saturating_sub(JUMP_SLOT_BYTES));
+            let jump = Svma(stub.stub.0 + before);
+            let function = Function {
+                entry: stub.stub,
+                end: Svma(stub.stub.0 + u64::from(stub.size_bytes)),
+                first_site: 0,
+                site_count: 0,
+                first_link: 0,
+                link_count: 0,
+                flags: FunctionFlags::default(),
+            };
+            let site = Site {
+                address: jump,
+                length: JUMP_SLOT_BYTES,
+                kind: SiteKind::TailIndirect,
+                target: Svma(0),
+                got_slot: stub.got_slot,
+                window_start: jump,
+                way_in: Svma(0),
+                room: Svma(0),
+                room_bytes: 0,
+                flags: SiteFlags::default(),
+            };
+            let first_site = self.sites.len() as u32;
+            let plan = self.site(&function, &site);
+            self.sites.push(plan);
+            self.functions.push(PlanFunction {
+                entry: self.offset(stub.stub),
+                first_site,
+                first_link: self.links.len() as u32,
+                site_count: 1,
+                link_count: 0,
+                flags: 0,
+            });
+        }
+        self.functions.sort_by_key(|f| f.entry);
+        // Links are numbers of functions, which have moved.
+        for link in &mut self.links {
+            let entry = known.get(*link as usize).copied().unwrap_or(0);
+            *link = self.functions.partition_point(|f| f.entry < entry) as u32;
+        }
     }
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {

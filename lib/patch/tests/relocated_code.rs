@@ -252,7 +252,8 @@ fn check_file(path: &str) -> Option<usize> {
         .iter()
         .flat_map(|f| analysis.sites_of(f))
         .collect();
-    assert_eq!(sites.len(), header.sites as usize);
+    // PLT stubs follow.
+    assert!(sites.len() <= header.sites as usize);
     let mut slots = Vec::new();
     let mut templates = 0;
     for (i, site) in sites.iter().enumerate() {
