@@ -34,6 +34,7 @@ COUNTS = {
     "virtual.O0": {"_ZNK6Square6f_areaEv": 2, "_ZNK4Rect6f_areaEv": 3, "_ZNK4Rect5f_tagEv": 1},
     "threads.O2": {"f_step": 320000, "f_at_once": 16, "f_empty": 160, **{f"f_first_{i}": 16 for i in range(8)}, "f_turns": 4},
     "exceptions.O2": {"_ZL9f_throughii": 11157},
+    "forkwire.O2": {"f_outer": 3, "f_inner": 20},
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
 }
 

@@ -383,20 +383,41 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
                 return None;
             }
         }
-        let mut code = original.add(t.original_bytes as usize);
+        let code = code_of(b, &t);
         if t.room_to != 0 {
-            let (back, bytes) = (*code as u64, *code.add(1) as usize);
+            let room = original.add(t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as usize);
             let moved = (at + 2)
                 .wrapping_add(t.springboard as i64 as u64)
                 .wrapping_sub(back) as *const u8;
-            if !(0..bytes).all(|k| *code.add(2 + k) == *moved.add(k)) {
+            if !(0..bytes).all(|k| *room.add(2 + k) == *moved.add(k)) {
                 return None;
             }
-            code = code.add(2 + bytes);
         }
+        write_slot(m, &t, code, slot).then_some(t.jump_to)
+    }
+}
+
+/// Where the code of the template at `b` begins: after the original bytes of the site and, if there
+/// is one, of the room.
+unsafe fn code_of(b: *const u8, t: &Template) -> *const u8 {
+    // SAFETY: the host wrote whole templates.
+    unsafe {
+        let room = b.add(8 + t.original_bytes as usize);
+        match t.room_to {
+            0 => room,
+            _ => room.add(2 + *room.add(1) as usize),
+        }
+    }
+}
+
+/// Copies a template's code into its slot and fills in what depends on addresses.
+unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -> bool {
+    // SAFETY: the host wrote the template; the copy stays within the area.
+    unsafe {
         let fixups = code.add(t.code_bytes as usize) as *const Fixup;
         if slot as u64 + t.code_bytes as u64 > (*m).area_bytes {
-            return None;
+            return false;
         }
         (*m).area_used = (*m).area_used.max(slot as u64 + t.code_bytes as u64);
         let to = ((*m).area_rw + slot as u64) as *mut u8;
@@ -412,7 +433,7 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
                 .cast::<u32>()
                 .write_unaligned(target.wrapping_sub(next) as u32);
         }
-        Some(t.jump_to)
+        true
     }
 }
 
@@ -471,6 +492,12 @@ pub unsafe fn unwire(m: *mut Module) {
                 if s.form == FORM_DIRECT {
                     let callee = (*m).base + s.argument as u64;
                     direct(m, s, (*m).base + s.start as u64, callee);
+                } else if s.form == FORM_TEMPLATE
+                    && s.flags & SITE_INDIRECT == 0
+                    && let Some(b) = blob(m, s.argument)
+                {
+                    let t = (b as *const Template).read();
+                    write_slot(m, &t, code_of(b, &t), s.slot);
                 }
             }
         }

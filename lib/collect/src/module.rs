@@ -132,7 +132,7 @@ impl Module {
         writer: &mut TraceWriter<W>,
     ) -> FunctionId {
         let start = svma.wrapping_sub(SECOND_HALF_BYTES);
-        let is_half = start % 8 == 0
+        let is_half = start.is_multiple_of(8)
             && self
                 .cached
                 .named_at(Svma(start))
