@@ -1,7 +1,9 @@
 //! Listing the sites of regions, once all leaders are known.
 //!
 //! Walks the instructions that control was seen to reach, in address order, and notes each that
-//! hands control to another function, with the run of plain instructions before it.
+//! hands control to another function, with the run of plain instructions before it. An instruction
+//! counts only if a linear sweep from the function's start comes upon it too: two witnesses, since
+//! a misread jump table leads into the middle of instructions.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
@@ -19,6 +21,9 @@ const LONGEST_WINDOW_BYTES: u64 = 15;
 
 /// A jump to anywhere.
 const JUMP_BYTES: u64 = 5;
+
+/// Intel SDM volume 2, 2.1.1.
+const LOCK_PREFIX: u8 = 0xf0;
 
 /// Room for two jumps: one to where the instructions went, one for the cramped site.
 const ROOM_BYTES: u64 = 2 * JUMP_BYTES;
@@ -61,10 +66,12 @@ pub(crate) fn list_sites(
             secluded: Vec::new(),
             plain_from: None,
             plain_runs: Vec::new(),
+            is_astray: false,
             listed,
         };
         lister.walk(decoder, range.start.0);
         lister.find_ways_in();
+        lister.doubt(first);
         lister.find_rooms(first);
     }
     listed.counts.push((listed.sites.len() - first) as u32);
@@ -86,6 +93,8 @@ struct Lister<'a, 'data> {
     plain_from: Option<u64>,
     /// Runs of plain instructions in one block that are long enough to make room, by address.
     plain_runs: Vec<(u64, u64)>,
+    /// Control was led into the middle of an instruction.
+    is_astray: bool,
     listed: &'a mut Listed,
 }
 
@@ -140,16 +149,35 @@ impl Lister<'_, '_> {
         let mut expected = u64::MAX;
         let mut block_ended = true;
         let mut never_goes_on = true;
+        let mut swept_to = self.region.start;
         while let Some(bit) = self.discovery.reached.next(next_bit, end_bit) {
             next_bit = bit + 1;
             let svma = bit.wrapping_sub(self.region.delta);
-            if svma != expected {
+            while swept_to < svma {
+                if decoder
+                    .set_position((swept_to - range_start) as usize)
+                    .is_err()
+                {
+                    return;
+                }
+                decoder.set_ip(swept_to);
+                decoder.decode_out(&mut instruction);
+                swept_to = instruction.next_ip().max(swept_to + 1);
+            }
+            if decoder.ip() != svma {
                 if decoder.set_position((svma - range_start) as usize).is_err() {
                     return;
                 }
                 decoder.set_ip(svma);
             }
+            let is_on_sweep = svma == swept_to;
             decoder.decode_out(&mut instruction);
+            if !is_on_sweep {
+                self.stray(svma, &instruction);
+                expected = u64::MAX;
+                continue;
+            }
+            swept_to = instruction.next_ip().max(swept_to + 1);
             if instruction.is_invalid() {
                 expected = u64::MAX;
                 continue;
@@ -193,6 +221,27 @@ impl Lister<'_, '_> {
             }
         }
         self.end_plain_run(expected);
+    }
+
+    /// An instruction inside another one of the function's linear sweep: a path that should not be
+    /// (a jump table that was misread), unless a prefix is skipped over (glibc's `lock`).
+    fn stray(&mut self, svma: u64, instruction: &Instruction) {
+        self.end_plain_run(svma);
+        self.run.clear();
+        let before = self.object.code_from(Svma(svma.wrapping_sub(1)));
+        let skips_prefix = before.is_some_and(|code| code.first() == Some(&LOCK_PREFIX));
+        self.is_astray |= !skips_prefix;
+        self.listed.overlapped += u64::from(self.site(instruction).is_some());
+    }
+
+    /// If one jump table was misread, its true targets are unknown.
+    fn doubt(&mut self, first: usize) {
+        if self.is_astray {
+            for site in &mut self.listed.sites[first..] {
+                site.flags.insert(SiteFlags::LEADER_SUSPECT);
+                site.way_in = Svma(0);
+            }
+        }
     }
 
     fn end_plain_run(&mut self, end: u64) {
@@ -266,7 +315,7 @@ impl Lister<'_, '_> {
     /// A site that has neither room nor another way in: instructions nearby are moved away instead,
     /// and the long jump stands where they stood.
     fn find_rooms(&mut self, first: usize) {
-        if self.classes.is_suspect(self.index) {
+        if self.classes.is_suspect(self.index) || self.is_astray {
             return;
         }
         let is_cramped = |s: &Site| {

@@ -310,10 +310,15 @@ impl PlanBuilder<'_> {
                 flags |= SITE_KEEP_CALL | SITE_ENTRY_ONLY;
                 t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
             }
-            (Tactic::ConditionalTail, ..) => {
+            (Tactic::ConditionalTail, _, is_indirect) => {
                 flags |= SITE_KEEP_OPCODE | SITE_TAIL;
                 start = Svma(site.address.0 + 1);
-                t.direct_jump(common::TAIL_FIRST, site.target);
+                if is_indirect {
+                    flags |= SITE_INDIRECT;
+                    t.finish_indirect_tail();
+                } else {
+                    t.direct_jump(common::TAIL_FIRST, site.target);
+                }
             }
             (_, false, true) => {
                 flags |= SITE_INDIRECT;

@@ -109,6 +109,9 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
     }
     let springboard = planned.flags & SITE_SPRINGBOARD != 0;
     assert!(planned.span >= 5 || springboard, "room for the jump");
+    if springboard && planned.flags & SITE_KEEP_OPCODE != 0 {
+        assert_eq!(site.length, 2, "a conditional jump that is written whole");
+    }
     let text = object.code_from(Svma(start)).unwrap();
     assert_eq!(t.original, text[..usize::from(planned.span)]);
 

@@ -363,6 +363,23 @@ fn conditional_tail_keeps_its_opcode() {
 }
 
 #[test]
+fn conditional_tail_to_a_plt_stub_goes_through_its_slot() {
+    // Six bytes, however much filling is near: a two-byte jump would leave four bytes of it.
+    let site = Site {
+        target: CALLEE,
+        got_slot: GOT_SLOT,
+        ..site(SiteKind::TailConditional, 0, 6)
+    };
+    let slot = "ff 35 <404018> e8 <TAIL_INDIRECT> ff 64 24 f8";
+    let flags = SITE_TAIL | SITE_KEEP_OPCODE | SITE_INDIRECT;
+    check(
+        "0f 84 7a 00 00 00 c3",
+        site,
+        (Tactic::ConditionalTail, flags, 1, 5, slot),
+    );
+}
+
+#[test]
 fn conditional_tail_of_two_bytes_is_refused() {
     let site = Site {
         target: CALLEE,
