@@ -126,8 +126,8 @@ impl PlanBuilder<'_> {
     /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
-        let count = |kind| sites.iter().filter(|s| s.kind == kind).count();
-        if sites.len() != 2
+        let count = |kind| sites.clone().filter(|s| s.kind == kind).count();
+        if f.site_count != 2
             || count(SiteKind::TailIndirect) != 1
             || count(SiteKind::CallDirect) != 1
         {
@@ -152,8 +152,8 @@ impl PlanBuilder<'_> {
         let first_link = self.links.len() as u32;
         self.links
             .extend(self.analysis.links_of(f).iter().take(255));
-        for site in self.analysis.sites_of(f).iter().take(usize::from(u16::MAX)) {
-            let plan = self.site(f, site);
+        for site in self.analysis.sites_of(f).take(usize::from(u16::MAX)) {
+            let plan = self.site(f, &site);
             if plan.form == FORM_REFUSED
                 && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
                 && let Some(to) = self.analysis.function_at(site.target)
