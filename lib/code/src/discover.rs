@@ -79,6 +79,9 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     sort_unique(&mut d.code_constants);
     sort_unique(&mut d.indirect_jumps);
     d.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
+    d.edges.shrink_to_fit();
+    d.calls.shrink_to_fit();
+    d.regions.shrink_to_fit();
     d
 }
 

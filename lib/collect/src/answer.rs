@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sptrace_code::{self as cache, Cached};
-use sptrace_patch::build_plan;
+use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::arena::{ARENA_AVMA, Arena, futex_wake};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
@@ -185,7 +185,7 @@ fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<Arc<Cached>> {
     let path = openable(pid, m)?;
     cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
-        build_plan(object, analysis)
+        to_columns(build_plan(object, analysis)).unwrap_or_default()
     })
     .ok()
     .map(Arc::new)

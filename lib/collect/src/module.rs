@@ -36,7 +36,7 @@ pub const PLACE_OPEN: u8 = 16;
 pub struct Module {
     /// The file's path.
     pub path: String,
-    /// Analysis and plan.
+    /// Names and hash.
     pub cached: Arc<Cached>,
     /// Where its plan lies in the arena.
     pub plan_offset: u64,
@@ -58,12 +58,16 @@ pub struct Module {
 
 impl Module {
     /// Reads the plan. None: it is not a plan.
-    pub fn new(path: String, cached: Arc<Cached>, plan_offset: u64, id: ModuleId) -> Option<Self> {
-        let (h, places, callees) = {
-            let plan = PlanReader::new(cached.plan())?;
-            let (places, callees) = read_places(plan);
-            (plan.header(), places, callees)
-        };
+    pub fn new(
+        path: String,
+        cached: Arc<Cached>,
+        plan: &[u8],
+        plan_offset: u64,
+        id: ModuleId,
+    ) -> Option<Self> {
+        let plan = PlanReader::new(plan)?;
+        let (places, callees) = read_places(plan);
+        let h = plan.header();
         let base = h.base_svma;
         Some(Self {
             path,

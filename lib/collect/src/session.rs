@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sptrace_addr::Svma;
+use sptrace_patch::columns::from_columns;
 use sptrace_patch::mute::mute;
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
 use sptrace_trace::{demangle, glob_matches, without_parameters};
@@ -106,10 +107,8 @@ impl Shared {
             return Some(known);
         }
         let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let plan_offset = if self.options.without.is_empty() {
-            self.arena.add_plan(cached.plan())?
-        } else {
-            let mut plan = cached.plan().to_vec();
+        let mut plan = from_columns(cached.plan()?)?;
+        if !self.options.without.is_empty() {
             let leaves_out = |symbol: &str, svma: u64| {
                 let name = match symbol {
                     "" => sptrace_code::unnamed(Svma(svma)),
@@ -124,17 +123,17 @@ impl Shared {
                 self.options.without.iter().any(fits)
             };
             let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
-            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|site| {
-                let target = cached.site(site as usize).map_or(0, |s| s.target.0);
-                symbol(target)
-                    .strip_suffix("@plt")
+            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
+                cached
+                    .import_at(Svma(slot))
+                    .and_then(|name| name.strip_suffix("@plt"))
                     .is_some_and(|name| leaves_out(name, 0))
             });
             self.muted.fetch_add(muted, Ordering::Relaxed);
-            self.arena.add_plan(&plan)?
-        };
+        }
+        let plan_offset = self.arena.add_plan(&plan)?;
         self.lock()
-            .add_module(m.file.clone(), &m.path, cached, plan_offset)
+            .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
     }
 
     /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,

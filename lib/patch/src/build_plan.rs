@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind};
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -11,6 +11,8 @@ use crate::special;
 use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
+
+const HEADER_BYTES: usize = size_of::<PlanHeader>();
 
 struct PlanBuilder<'a> {
     object: &'a Object<'a>,
@@ -21,7 +23,9 @@ struct PlanBuilder<'a> {
     sites: Vec<PlanSite>,
     links: Vec<u32>,
     specials: Vec<PlanSpecial>,
-    blob: Vec<u8>,
+    /// The plan from its start: room for the header, then the templates. They are most of a plan, so
+    /// they are not copied again.
+    out: Vec<u8>,
     area_used: u32,
     springboards: Springboards,
 }
@@ -42,7 +46,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         sites: Vec::with_capacity(analysis.sites.len()),
         links: Vec::new(),
         specials: Vec::new(),
-        blob: Vec::new(),
+        out: vec![0; HEADER_BYTES],
         area_used: SLOTS_START,
         springboards: Springboards::find(object, analysis),
     };
@@ -126,8 +130,8 @@ impl PlanBuilder<'_> {
     /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
-        let count = |kind| sites.iter().filter(|s| s.kind == kind).count();
-        if sites.len() != 2
+        let count = |kind| sites.clone().filter(|s| s.kind == kind).count();
+        if f.site_count != 2
             || count(SiteKind::TailIndirect) != 1
             || count(SiteKind::CallDirect) != 1
         {
@@ -152,8 +156,8 @@ impl PlanBuilder<'_> {
         let first_link = self.links.len() as u32;
         self.links
             .extend(self.analysis.links_of(f).iter().take(255));
-        for site in self.analysis.sites_of(f).iter().take(usize::from(u16::MAX)) {
-            let plan = self.site(f, site);
+        for site in self.analysis.sites_of(f).take(usize::from(u16::MAX)) {
+            let plan = self.site(f, &site);
             if plan.form == FORM_REFUSED
                 && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
                 && let Some(to) = self.analysis.function_at(site.target)
@@ -196,16 +200,8 @@ impl PlanBuilder<'_> {
                 flags: FunctionFlags::default(),
             };
             let site = Site {
-                address: jump,
-                length: JUMP_SLOT_BYTES,
-                kind: SiteKind::TailIndirect,
-                target: Svma(0),
                 got_slot: stub.got_slot,
-                window_start: jump,
-                way_in: Svma(0),
-                room: Svma(0),
-                room_bytes: 0,
-                flags: SiteFlags::default(),
+                ..Site::new(jump, JUMP_SLOT_BYTES, SiteKind::TailIndirect)
             };
             let first_site = self.sites.len() as u32;
             let plan = self.site(&function, &site);
@@ -256,6 +252,13 @@ impl PlanBuilder<'_> {
             flags: if is_tail(site) { SITE_TAIL } else { 0 },
             ..PlanSite::default()
         }
+    }
+
+    /// Gives its place among the templates.
+    fn add_template(&mut self, template: &[u8]) -> u32 {
+        let argument = (self.out.len() - HEADER_BYTES) as u32;
+        self.out.extend(template);
+        argument
     }
 
     fn take_slot(&mut self, bytes: u32) -> u32 {
@@ -352,10 +355,8 @@ impl PlanBuilder<'_> {
             }
         }
         let original = self.object.code_from(start)?.get(..usize::from(span))?;
-        let argument = self.blob.len() as u32;
         let slot = self.take_slot(t.slot_bytes());
-        let bytes = t.finish(original);
-        self.blob.extend(bytes);
+        let argument = self.add_template(&t.finish(original));
         Some(PlanSite {
             start: self.offset(start),
             slot,
@@ -421,10 +422,8 @@ impl PlanBuilder<'_> {
             else {
                 continue;
             };
-            let argument = self.blob.len() as u32;
             let slot = self.take_slot(t.slot_bytes());
-            let bytes = t.finish(original);
-            self.blob.extend(bytes);
+            let argument = self.add_template(&t.finish(original));
             self.specials.push(PlanSpecial {
                 entry: self.offset(entry),
                 kind,
@@ -437,7 +436,7 @@ impl PlanBuilder<'_> {
         self.specials.sort_by_key(|s| s.entry);
     }
 
-    fn finish(self) -> Vec<u8> {
+    fn finish(mut self) -> Vec<u8> {
         let code = self.object.code_ranges.iter();
         let text_start = code.clone().map(|r| r.start.0).min().unwrap_or(0);
         let text_end = code.clone().map(|r| r.end().0).max().unwrap_or(0);
@@ -451,7 +450,7 @@ impl PlanBuilder<'_> {
                 self.offset(Svma(svma))
             }
         };
-        let mut at = size_of::<PlanHeader>() as u32;
+        let mut at = HEADER_BYTES as u32;
         let mut place = |bytes: usize| {
             let here = at;
             at = (at + bytes as u32 + 7) & !7;
@@ -460,11 +459,11 @@ impl PlanBuilder<'_> {
         let header = PlanHeader {
             magic: PLAN_MAGIC,
             version: PLAN_VERSION,
+            blob_offset: place(self.out.len() - HEADER_BYTES),
             functions_offset: place(self.functions.len() * 16),
             sites_offset: place(self.sites.len() * 16),
             links_offset: place(self.links.len() * 4),
             specials_offset: place(self.specials.len() * 24),
-            blob_offset: place(self.blob.len()),
             total_bytes: at,
             area_bytes: (self.area_used + 64 + 4095) & !4095,
             base_svma: self.base.0,
@@ -474,7 +473,7 @@ impl PlanBuilder<'_> {
             sites: self.sites.len() as u32,
             links: self.links.len() as u32,
             specials: self.specials.len() as u32,
-            blob_bytes: self.blob.len() as u32,
+            blob_bytes: (self.out.len() - HEADER_BYTES) as u32,
             entry: if self.object.entry.0 == 0 {
                 0
             } else {
@@ -484,7 +483,10 @@ impl PlanBuilder<'_> {
             plt_end: plt_offset(plt_end),
             reserved: 0,
         };
-        let mut out = crate::read_plan::header_bytes(&header);
+        let mut out = std::mem::take(&mut self.out);
+        out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));
+        out[..HEADER_BYTES].copy_from_slice(&crate::read_plan::header_bytes(&header));
+        out.resize(header.functions_offset as usize, 0);
         for f in &self.functions {
             out.extend(
                 [f.entry, f.first_site, f.first_link]
@@ -510,8 +512,6 @@ impl PlanBuilder<'_> {
             let words = [s.entry, s.kind, s.slot, s.argument, s.start, s.span];
             out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
         }
-        out.resize(header.blob_offset as usize, 0);
-        out.extend(&self.blob);
         out.resize(header.total_bytes as usize, 0);
         out
     }

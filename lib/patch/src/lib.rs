@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod build_plan;
+pub mod columns;
 pub mod mute;
 pub mod read_plan;
 pub mod special;

@@ -174,7 +174,8 @@ impl<'a> PlanReader<'a> {
                 let t = self.bytes.get(at..at + 8)?;
                 let (entry, exit) = (u32::from(t[4]), u32::from(t[5]));
                 let callee = if site.flags & SITE_INDIRECT == 0 {
-                    self.direct_callee(at, t, entry)
+                    // Of the call or jump that follows the entry id.
+                    self.address_at(at, entry + 1)
                 } else {
                     None
                 };
@@ -184,8 +185,20 @@ impl<'a> PlanReader<'a> {
         }
     }
 
-    /// The fixup of the call or jump that follows the entry id.
-    fn direct_callee(&self, at: usize, t: &[u8], entry: u32) -> Option<u64> {
+    /// The GOT slot whose content an indirect call or jump pushes.
+    pub fn got_slot(&self, site: &PlanSite) -> Option<u64> {
+        if site.form != FORM_TEMPLATE || site.flags & SITE_INDIRECT == 0 {
+            return None;
+        }
+        let at = self.header().blob_offset as usize + site.argument as usize;
+        let entry = u32::from(*self.bytes.get(at + 4)?);
+        // The entry id follows `push [rip+x]; call`.
+        self.address_at(at, entry.checked_sub(9)?)
+    }
+
+    /// What the rel32 at `position` of the slot of the template at `at` leads to.
+    fn address_at(&self, at: usize, position: u32) -> Option<u64> {
+        let t = self.bytes.get(at..at + 8)?;
         let room_at = at + 8 + usize::from(t[2]);
         let room_bytes = match t[7] {
             0 => 0,
@@ -195,7 +208,7 @@ impl<'a> PlanReader<'a> {
         (0..usize::from(t[1])).find_map(|k| {
             let f = self.bytes.get(fixups + k * 8..fixups + k * 8 + 8)?;
             let value = i32::from_le_bytes(f[4..8].try_into().ok()?);
-            (u32::from(f[0]) == entry + 1 && f[2] == TO_TEXT)
+            (u32::from(f[0]) == position && f[2] == TO_TEXT)
                 .then(|| self.header().base_svma.wrapping_add(value as i64 as u64))
         })
     }

@@ -250,7 +250,7 @@ fn check_file(path: &str) -> Option<usize> {
     let plan = build_plan(&object, &analysis);
     let reader = PlanReader::new(&plan).unwrap();
     let header = reader.header();
-    let sites: Vec<&Site> = analysis
+    let sites: Vec<Site> = analysis
         .functions
         .iter()
         .flat_map(|f| analysis.sites_of(f))

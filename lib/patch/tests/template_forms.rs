@@ -61,7 +61,7 @@ fn plan_in_runtime(
     };
     let analysis = Analysis {
         functions: vec![function],
-        sites: vec![site],
+        sites: [site].into_iter().collect(),
         ..Analysis::default()
     };
     let plan = build_plan(&object, &analysis);

@@ -21,9 +21,9 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 15;
+pub const PLAN_VERSION: u32 = 16;
 
-/// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
+/// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanHeader {
