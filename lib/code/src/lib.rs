@@ -21,6 +21,7 @@ mod packed;
 mod parallel;
 mod regions;
 mod sites;
+mod sweep;
 mod tables;
 
 pub use analyze::analyze;

@@ -2,6 +2,7 @@
 //!
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::BufWriter;
@@ -85,6 +86,8 @@ pub struct Shared {
     /// Functions muted by the user's filter.
     muted: AtomicUsize,
     stopped_at_size: AtomicBool,
+    /// Modules that are not traced, and why.
+    left_out: Mutex<BTreeSet<(String, &'static str)>>,
 }
 
 enum Command {
@@ -102,12 +105,17 @@ impl Shared {
     }
 
     /// The module of a mapping, analysed and given to the agents if it is new.
-    pub fn module(&self, pid: u32, m: &Mapping) -> Option<usize> {
+    ///
+    /// # Errors
+    /// Why it is left out.
+    pub fn module(&self, pid: u32, m: &Mapping) -> Result<usize, &'static str> {
         if let Some(known) = self.lock().module_of(&m.file) {
-            return Some(known);
+            return Ok(known);
         }
-        let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let mut plan = from_columns(cached.plan()?)?;
+        let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)
+            .ok_or("its file cannot be read or analysed")?;
+        let plan = cached.plan().and_then(|columns| from_columns(columns));
+        let mut plan = plan.ok_or("no plan could be made")?;
         if !self.options.without.is_empty() {
             let leaves_out = |symbol: &str, svma: u64| {
                 let name = match symbol {
@@ -131,9 +139,18 @@ impl Shared {
             });
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
-        let plan_offset = self.arena.add_plan(&plan)?;
+        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
+            .ok_or("no plan could be made")
+    }
+
+    /// Notes that a module is left out, and why.
+    pub fn leave_out(&self, path: &str, why: &'static str) {
+        self.left_out
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert((path.to_owned(), why));
     }
 
     /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
@@ -265,6 +282,7 @@ impl Session {
             wake,
             ended: AtomicBool::new(false),
             muted: AtomicUsize::new(0),
+            left_out: Mutex::default(),
             stopped_at_size: AtomicBool::new(false),
         });
         Ok(Self {
@@ -314,6 +332,12 @@ impl Session {
         let mut outcome = Outcome::read(shared.arena.control());
         outcome.events = c.events;
         outcome.torn = c.torn;
+        let left_out = shared.left_out.lock();
+        outcome.left_out = left_out
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect();
         drop(c);
         let summary = outcome.summary(clock::tsc());
         let mut remarks = self.remarks;
