@@ -8,7 +8,7 @@
 //! is not above the present one has ended; if its exit was not seen it is reported so.
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
-use crate::{chunk, module, process as proc_events, propagate, sys, text, thread, unwind};
+use crate::{chunk, module, process as proc_events, propagate, text, thread, unwind};
 use core::sync::atomic::Ordering;
 use propagate::Reach;
 use sptrace_wire::control::hole;
@@ -52,20 +52,18 @@ const RET_8: u64 = 1;
 /// Frames further away than this from the stack pointer lie on another stack.
 const SAME_STACK_BYTES: u64 = 64 << 20;
 
-/// Called by the door, on the program's stack.
+/// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
+/// unless `blocked` is zero: nothing is recorded any more then.
 ///
 /// # Safety
 /// `frame` is what the door pushed.
-pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
+pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
-        if (*process()).dormant.load(Ordering::Relaxed) != 0 {
+        if blocked == 0 || (*process()).dormant.load(Ordering::Relaxed) != 0 {
             return dormant(&*frame);
         }
-        let mask = sys::block_signals();
-        let how = dispatch(&mut *frame, mask);
-        sys::restore_signals(mask);
-        how
+        dispatch(&mut *frame, mask)
     }
 }
 

@@ -120,6 +120,7 @@ pub const MODULES: usize = 512;
 pub const TABLE_BITS: u32 = 17;
 
 /// The process block.
+#[repr(C)]
 pub struct Process {
     /// The arena.
     pub arena: *mut u8,
@@ -175,7 +176,7 @@ const NO_MODULE: Module = Module {
     wirings: 0,
 };
 
-static mut PROCESS: Process = Process {
+pub(crate) static mut PROCESS: Process = Process {
     arena: core::ptr::null_mut(),
     pid: 0,
     dormant: AtomicU32::new(0),

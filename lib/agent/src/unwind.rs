@@ -8,7 +8,7 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{module, propagate, sys};
+use crate::{module, propagate, sigframe, sys};
 use sptrace_wire::plan::{SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
 use sptrace_wire::record::FRAME_OPEN;
 
@@ -59,9 +59,10 @@ pub unsafe fn direct_target(id: u64) -> u64 {
 
 /// Before a walker runs whose own return address lies at `above`: every foreign return address
 /// becomes the original one.
-pub unsafe fn give_back(hot: *mut Hot, above: u64) {
+pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
     // SAFETY: shadow frames name live words of this thread's stack.
     unsafe {
+        sigframe::move_contexts(hot, above, mask);
         let mut frame = slow::top(hot);
         while (*frame).rsp != u64::MAX {
             let word = ((*frame).rsp - 8) as *mut u64;
@@ -145,6 +146,7 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
             .load(core::sync::atomic::Ordering::Relaxed)
             == 0
         {
+            sigframe::move_contexts(core::ptr::null_mut(), above, sys::signal_mask());
             scan(above & !7, (above & !7) + SCAN_BYTES as u64);
             return;
         }

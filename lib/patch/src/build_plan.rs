@@ -302,6 +302,7 @@ impl PlanBuilder<'_> {
                 return None;
             }
         }
+        t.end_of_moved();
         if site.got_slot.0 != 0 && site.target.0 != 0 {
             t.push_slot(site.got_slot);
         } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {

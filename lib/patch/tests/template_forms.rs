@@ -79,6 +79,7 @@ fn check(code: &str, site: Site, expected: Expected<'_>) {
 fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'_>) {
     let (tactic, flags, start, span, slot) = expected;
     let function = FunctionFlags::HAS_UNWIND;
+    let address = site.address;
     let (planned, plan) = plan_in_runtime(code, site, function, keeps_stack_maps);
     assert_eq!(planned.form, FORM_TEMPLATE);
     let reader = PlanReader::new(&plan).unwrap();
@@ -92,7 +93,8 @@ fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'
         t.original, covered,
         "the bytes that must be found in the text"
     );
-    assert_eq!(t.jump_to, 0);
+    let before = tactic == Tactic::WayIn || base.0 + start < address.0;
+    assert_eq!(t.moved > 0, before, "instructions moved before the call");
 }
 
 fn check_refused(code: &str, site: Site, refusal: Refusal) {

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 16;
+pub const PLAN_VERSION: u32 = 17;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -197,8 +197,8 @@ pub struct Template {
     pub fixups: u8,
     /// Original bytes of the text at `start` that must be found there (= span).
     pub original_bytes: u8,
-    /// Offset in the slot where the text jumps to.
-    pub jump_to: u8,
+    /// Bytes of moved instructions at the start of the slot, where the text jumps to.
+    pub moved: u8,
     /// Offset in the slot of the entry id's place (0: none).
     pub entry_id: u8,
     /// Offset in the slot of the exit id's place (0: none).
