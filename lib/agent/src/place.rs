@@ -15,7 +15,7 @@ pub struct Place {
     pub entry: u64,
     /// After the call of the exit's routine; 0 without.
     pub exit: u64,
-    /// Bytes from `start` on that are moved instructions.
+    /// Bytes from `start` on that are moved instructions and must not be begun again.
     pub moved: u64,
     /// The patched instruction in the text; 0 if going back to it is not safe.
     pub text: u64,
@@ -111,7 +111,11 @@ unsafe fn of_site(m: *const Module, s: &PlanSite, offset: u32) -> Option<Place> 
             } else {
                 slot + t.exit_id as u64
             },
-            moved: t.moved as u64,
+            moved: if s.flags & SITE_REPEATABLE != 0 {
+                0
+            } else {
+                t.moved as u64
+            },
             text,
             operand: s.flags & SITE_INDIRECT != 0,
             keep_call: s.flags & SITE_KEEP_CALL != 0,

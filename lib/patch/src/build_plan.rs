@@ -7,6 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
@@ -300,6 +301,9 @@ impl PlanBuilder<'_> {
             start = self.start_in_window(site)?;
             if !t.relocate(self.object, start, site.address) {
                 return None;
+            }
+            if repeatable(self.object, start, site.address) {
+                flags |= SITE_REPEATABLE;
             }
         }
         t.end_of_moved();
