@@ -38,7 +38,7 @@ def program_cases(programs):
     # name: (arguments, threaded)
     settings = {
         "threads": ([], True), "procs": ([], True), "cancel": ([], True), "exceptions": ([], True), "panic": ([], True),
-        "callforms": ([], False), "sigprof": (["1"], False),
+        "callforms": ([], False), "sigprof": (["1"], False), "manythreads": ([], True),
     }
     quick = ("O2", "static", "musl", "stripped", "cfi", "release", "nopie", "O1", "static-pie")
     cases = []
@@ -53,8 +53,8 @@ def program_cases(programs):
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
                               mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
-        if name == "sigprof.O2":
-            cases.append(Case("programs/sigprof.60s", [os.path.join(programs, name), "60"], timeout_s=200))
+        if base == "sigprof":
+            cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
     return cases
 
 

@@ -15,7 +15,7 @@
 use crate::common::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
-use crate::{common, module, slow, sys, unwind};
+use crate::{common, module, slow, stacks, sys, unwind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::plan::SLOTS_START;
@@ -233,6 +233,9 @@ impl Context<'_> {
             if rip == place.exit.wrapping_sub(5) {
                 return self.skip_exit(hot, place, self.0[RSP]);
             }
+            if place.operand && place.moved != 0 && rip == place.start + place.moved {
+                return self.forward_unpushed(hot, place);
+            }
             if rip > place.entry || rip > place.start && rip - place.start < place.moved {
                 return false;
             }
@@ -429,7 +432,36 @@ impl Context<'_> {
         }
     }
 
-    /// The call is over and its exit goes unseen: the next event closes the frame.
+    /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
+    unsafe fn forward_unpushed(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        const REGISTERS: [usize; 8] = [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI];
+        // SAFETY: the instruction that pushes the operand, and the call or jump behind it.
+        unsafe {
+            let push = self.0[RIP] as *const u8;
+            let high = *push == 0x41;
+            let (opcode, modrm) = (*push.add(high as usize), *push.add(1 + high as usize));
+            let number = modrm as usize & 7;
+            if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
+                return false;
+            }
+            let register = if high { R8 + number } else { REGISTERS[number] };
+            if *(place.entry as *const u8).add(1) == 0x54 {
+                let original = unwind::original_return(place.entry + 4);
+                if original == 0 {
+                    return false;
+                }
+                self.0[RSP] -= 8;
+                (self.0[RSP] as *mut u64).write_volatile(original);
+            }
+            self.0[RIP] = self.0[register];
+            if !hot.is_null() {
+                (*hot).lost += 1;
+            }
+            true
+        }
+    }
+
+    /// The call is over and its exit goes unseen: the next event tells it.
     unsafe fn skip_exit(&mut self, hot: *mut Hot, place: &Place, rsp: u64) -> bool {
         // SAFETY: the thread's own block.
         unsafe {
@@ -443,7 +475,7 @@ impl Context<'_> {
                 find_frame(hot, rsp)
             };
             if !frame.is_null() {
-                (*frame).id |= FRAME_OPEN;
+                (*frame).id |= FRAME_OPEN | slow::FRAME_DONE;
             }
             true
         }
@@ -473,7 +505,7 @@ unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
     // SAFETY: the sentinel ends the search.
     unsafe {
         let mut frame = slow::top(hot);
-        while (*frame).rsp != u64::MAX && (*frame).rsp != rsp {
+        while frame > stacks::bottom(hot) && (*frame).rsp != rsp {
             frame = frame.sub(1);
         }
         if (*frame).rsp == rsp {

@@ -64,6 +64,8 @@ pub struct Hot {
     pub dropped: [u64; 2],
     /// Frames not pushed because the shadow stack is full.
     pub overflow: u64,
+    /// Barriers on the shadow stack: see `stacks`.
+    pub barriers: u32,
 }
 
 /// One frame of the shadow stack.

@@ -30,6 +30,7 @@ const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
+const SIGALTSTACK: usize = 131;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const EXECVE: usize = 59;
@@ -145,6 +146,16 @@ pub unsafe fn block_signals() -> u64 {
         )
     };
     old
+}
+
+/// Low and high end of the thread's alternate signal stack, if it has one (sigaltstack(2)).
+pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
+    // ss_sp, ss_flags, ss_size
+    let mut now = [0u64; 3];
+    // SAFETY: the kernel's stack_t has 24 bytes.
+    let r = unsafe { call(SIGALTSTACK, [0, now.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let [low, flags, bytes] = now;
+    (r == 0 && flags & 2 == 0 && bytes != 0).then_some((low, low.wrapping_add(bytes)))
 }
 
 /// The signal mask.
