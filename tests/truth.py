@@ -21,6 +21,9 @@ ORDER = {"direct": {"f_empty"}, "recursion": set(), "pointers": set(), "longjmp"
 VARIANTS = ("O0", "O2", "static", "static-pie", "nopie", "now", "lazy", "noplt")
 # program: {symbol: calls, or a pattern of the program's output that says them}
 COUNTS = {
+    # three rounds, each with a handler that returns and one that jumps out
+    "altstack.O0": {"f_deep": 21, "f_raise": 6, "f_in_handler": 18, "f_leaf": 66, "f_after": 6},
+    "altstack.O2": {"f_deep": 21, "f_raise": 6, "f_in_handler": 18, "f_leaf": 66, "f_after": 6},
     "recursion.O2": {"g_fib": 57313, "f_down": 13, "f_odd": 4, "f_even": 4},
     "recursion.static": {"g_fib": 57313},
     "deep.O2": {"f_deep": 200000},

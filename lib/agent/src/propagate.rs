@@ -95,7 +95,8 @@ unsafe fn verdict(m: *const Module, i: usize) -> Reach {
     }
 }
 
-unsafe fn header(m: *const Module) -> &'static PlanHeader {
+/// The plan's header.
+pub unsafe fn header(m: *const Module) -> &'static PlanHeader {
     // SAFETY: plans stay in the arena.
     unsafe { &*((*m).plan as *const PlanHeader) }
 }
@@ -211,13 +212,11 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
                 direct(m, s, at, callee);
                 slot + DIRECT_ENTRY as u64
             }
-            _ => match template(m, s.argument, s.slot, at) {
-                Some(t) => slot + t as u64,
-                None => {
-                    foreign_bytes(at, slot + template_jump(m, s.argument) as u64);
-                    return;
-                }
-            },
+            _ if template(m, s.argument, s.slot, at) => slot,
+            _ => {
+                foreign_bytes(at, slot);
+                return;
+            }
         };
         if s.flags & SITE_SPRINGBOARD != 0 {
             springboard(m, s, at, jump_to, batch);
@@ -356,7 +355,8 @@ unsafe fn direct(m: *mut Module, s: &PlanSite, at: u64, callee: u64) {
     }
 }
 
-unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
+/// The template at `offset`.
+pub unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
     // SAFETY: stays within the templates.
     unsafe {
         let h = header(m);
@@ -365,22 +365,18 @@ unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
     }
 }
 
-unsafe fn template_jump(m: *const Module, offset: u32) -> u8 {
-    // SAFETY: checked by blob.
-    unsafe { blob(m, offset).map_or(0, |b| (*(b as *const Template)).jump_to) }
-}
-
-/// Writes a slot from its template, if the original bytes are still there. Gives where the text
-/// jumps to.
-pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Option<u8> {
+/// Writes a slot from its template, if the original bytes are still there.
+pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> bool {
     // SAFETY: the host wrote the template; the copy stays within the area.
     unsafe {
-        let b = blob(m, offset)?;
+        let Some(b) = blob(m, offset) else {
+            return false;
+        };
         let t = (b as *const Template).read();
         let original = b.add(8);
         for k in 0..t.original_bytes as usize {
             if *original.add(k) != *(at as *const u8).add(k) {
-                return None;
+                return false;
             }
         }
         let code = code_of(b, &t);
@@ -391,10 +387,10 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
                 .wrapping_add(t.springboard as i64 as u64)
                 .wrapping_sub(back) as *const u8;
             if !(0..bytes).all(|k| *room.add(2 + k) == *moved.add(k)) {
-                return None;
+                return false;
             }
         }
-        write_slot(m, &t, code, slot).then_some(t.jump_to)
+        write_slot(m, &t, code, slot)
     }
 }
 
@@ -447,9 +443,10 @@ pub unsafe fn install_specials(m: *mut Module) {
         for i in 0..h.specials as usize {
             let s = table.add(i).read();
             let at = (*m).base + s.start as u64;
-            match template(m, s.argument, s.slot, at) {
-                Some(jump) => batch.add(at, 0xe9, (*m).area + s.slot as u64 + jump as u64, 0),
-                None => count_hole(hole::BYTES_DIFFER),
+            if template(m, s.argument, s.slot, at) {
+                batch.add(at, 0xe9, (*m).area + s.slot as u64, 0);
+            } else {
+                count_hole(hole::BYTES_DIFFER);
             }
         }
         batch.flush();

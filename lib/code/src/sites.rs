@@ -235,8 +235,6 @@ impl Lister<'_, '_> {
         self.run.clear();
         let before = self.object.code_from(Svma(svma.wrapping_sub(1)));
         let skips_prefix = before.is_some_and(|code| code.first() == Some(&LOCK_PREFIX));
-            eprintln!("stray {svma:x} in {:x}", self.region.start);
-        }
         self.is_astray |= !skips_prefix;
         self.listed.overlapped += u64::from(self.site(instruction).is_some());
     }

@@ -114,7 +114,7 @@ impl Shared {
         }
         let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)
             .ok_or("its file cannot be read or analysed")?;
-        let plan = cached.plan().and_then(|columns| from_columns(columns));
+        let plan = cached.plan().and_then(from_columns);
         let mut plan = plan.ok_or("no plan could be made")?;
         if !self.options.without.is_empty() {
             let leaves_out = |symbol: &str, svma: u64| {

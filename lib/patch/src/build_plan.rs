@@ -7,6 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
@@ -301,7 +302,11 @@ impl PlanBuilder<'_> {
             if !t.relocate(self.object, start, site.address) {
                 return None;
             }
+            if repeatable(self.object, start, site.address) {
+                flags |= SITE_REPEATABLE;
+            }
         }
+        t.end_of_moved();
         if site.got_slot.0 != 0 && site.target.0 != 0 {
             t.push_slot(site.got_slot);
         } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {

@@ -9,6 +9,7 @@ pub mod build_plan;
 pub mod columns;
 pub mod mute;
 pub mod read_plan;
+pub mod repeatable;
 pub mod special;
 pub mod springboard;
 pub mod tactic;

@@ -119,6 +119,11 @@ impl Builder {
         self.branch_to_text(0x80 + condition, Svma(jcc.near_branch_target()));
     }
 
+    /// What was moved so far is the run before the call or jump.
+    pub fn end_of_moved(&mut self) {
+        self.header.moved = self.code.len() as u8;
+    }
+
     /// `push` of the operand of the indirect call or jump at `site`. False: a form that has none.
     pub fn push_operand(&mut self, object: &Object<'_>, site: Svma, length: u8) -> bool {
         let Some(code) = object
@@ -257,7 +262,7 @@ impl Builder {
             self.code.len() as u8,
             self.fixups.len() as u8,
             original.len() as u8,
-            0,
+            h.moved,
             h.entry_id,
             h.exit_id,
             h.springboard as u8,

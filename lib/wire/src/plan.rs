@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 19;
+pub const PLAN_VERSION: u32 = 20;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -140,6 +140,8 @@ pub const SITE_KEEP_OPCODE: u8 = 16;
 /// A two-byte jump at the site (with [`SITE_KEEP_OPCODE`] a conditional one) leads to a springboard
 /// in padding, or where moved instructions stood, from which the long jump leaves.
 pub const SITE_SPRINGBOARD: u8 = 32;
+/// The moved instructions at the start of the slot may be begun again after any part of them.
+pub const SITE_REPEATABLE: u8 = 64;
 
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
@@ -197,8 +199,8 @@ pub struct Template {
     pub fixups: u8,
     /// Original bytes of the text at `start` that must be found there (= span).
     pub original_bytes: u8,
-    /// Offset in the slot where the text jumps to.
-    pub jump_to: u8,
+    /// Bytes of moved instructions at the start of the slot, where the text jumps to.
+    pub moved: u8,
     /// Offset in the slot of the entry id's place (0: none).
     pub entry_id: u8,
     /// Offset in the slot of the exit id's place (0: none).
