@@ -143,6 +143,9 @@ unsafe fn instrument(m: *mut Module, first: usize) {
             }
             let f = &*functions(m).add(i as usize);
             if f.flags & FN_MUTED == 0 {
+                if f.flags & FN_UNRESOLVED != 0 {
+                    count_hole(hole::UNRESOLVED);
+                }
                 let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
                 let tails_only = f.flags & FN_RESOLVER != 0 && crate::state::control().loader == 0;
                 for k in 0..f.site_count as u32 {
