@@ -561,6 +561,6 @@ impl Returns {
     pub fn stay_in(&self, f: &Function) -> bool {
         let has_unwind = f.flags.contains(FunctionFlags::HAS_UNWIND);
         let is_start = self.start_functions.contains(&f.entry.0);
-        self.all || self.without_unwind && !has_unwind && !is_start
+        !is_start && (self.all || self.without_unwind && !has_unwind)
     }
 }
