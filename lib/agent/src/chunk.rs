@@ -2,7 +2,7 @@
 //! is free, and falling silent when the host is gone.
 //!
 //! Signals are blocked here, so the reservation needs no care; what a failed fast path reserved
-//! beyond the limit stays zero, and a zero word is no record.
+//! beyond the limit stays zero, and zeros are no record.
 
 use crate::state::{Hot, Module, control, process};
 use crate::{common, sys};
@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::record;
 
+/// A reservation begins below so many bytes before a chunk's end; the longest has 12.
+pub const END_BYTES: u64 = 16;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
 /// The kernel's mark on a robust futex whose owner died (futex(2)).
@@ -26,23 +28,29 @@ pub unsafe fn entry(index: u32) -> *mut Chunk {
 /// An entry or exit of a direct call.
 pub unsafe fn put_event(hot: *mut Hot, id: u32) {
     // SAFETY: the thread's own block.
-    unsafe { write(hot, id, None) }
+    unsafe { write(hot, id, Payload::Nothing) }
 }
 
-/// An entry with its callee.
+/// An entry with its callee, whose full address goes before it.
 pub unsafe fn put_pair(hot: *mut Hot, id: u32, callee: u64) {
     // SAFETY: the thread's own block.
-    unsafe { write(hot, id, Some(callee)) }
+    unsafe { write(hot, id, Payload::Callee(callee)) }
 }
 
 /// A control record.
 pub unsafe fn put(hot: *mut Hot, control_id: u32, payload: u64) {
     // SAFETY: the thread's own block.
-    unsafe { write(hot, control_id, Some(payload)) }
+    unsafe { write(hot, control_id, Payload::Control(payload)) }
 }
 
-unsafe fn write(hot: *mut Hot, id: u32, payload: Option<u64>) {
-    // SAFETY: make_room leaves at least 48 bytes.
+enum Payload {
+    Nothing,
+    Control(u64),
+    Callee(u64),
+}
+
+unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
+    // SAFETY: make_room leaves room for LOST, ANCHOR, WIDE_CALLEE and an entry: 60 bytes.
     unsafe {
         if !make_room(hot) {
             (*hot).lost += 1;
@@ -62,19 +70,38 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Option<u64>) {
             store(hot, record::word(record::ANCHOR, now as u32));
             store(hot, now);
         }
-        store(hot, record::word(id, now as u32));
-        if let Some(payload) = payload {
-            store(hot, payload);
+        let word = record::word(id, now as u32);
+        match payload {
+            Payload::Nothing => store(hot, word),
+            Payload::Control(payload) => {
+                store(hot, word);
+                store(hot, payload);
+            }
+            Payload::Callee(callee) => {
+                store(hot, record::word(record::WIDE_CALLEE, now as u32));
+                store(hot, callee);
+                store(hot, word);
+                store_half(hot, callee as u32);
+            }
         }
     }
 }
 
 #[inline]
 unsafe fn store(hot: *mut Hot, word: u64) {
-    // SAFETY: make_room checked the space.
+    // SAFETY: as in store_half.
     unsafe {
-        ((*hot).cur as *mut u64).write_volatile(word);
-        (*hot).cur += 8;
+        store_half(hot, word as u32);
+        store_half(hot, (word >> 32) as u32);
+    }
+}
+
+#[inline]
+unsafe fn store_half(hot: *mut Hot, half: u32) {
+    // SAFETY: make_room checked the space; all records have a multiple of 4 bytes.
+    unsafe {
+        ((*hot).cur as *mut u32).write_volatile(half);
+        (*hot).cur += 4;
     }
 }
 
@@ -82,7 +109,7 @@ unsafe fn store(hot: *mut Hot, word: u64) {
 unsafe fn make_room(hot: *mut Hot) -> bool {
     // SAFETY: the thread's own block.
     unsafe {
-        if (*hot).chunk != NONE && (*hot).cur + 48 <= (*hot).real_end + 16 {
+        if (*hot).chunk != NONE && (*hot).cur + 60 <= (*hot).real_end + END_BYTES {
             return true;
         }
         hand_over(hot);
@@ -177,7 +204,7 @@ unsafe fn take(hot: *mut Hot) -> bool {
         (*hot).hi = now >> 32;
         let at = (*process()).arena as u64 + chunk_offset(index);
         (*hot).cur = at;
-        (*hot).real_end = at + CHUNK_BYTES - 16;
+        (*hot).real_end = at + CHUNK_BYTES - END_BYTES;
         (*hot).end = if (*hot).rearm_above != 0 {
             0
         } else {

@@ -15,9 +15,10 @@
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
 //! ```
 //!
-//! Order within an event: reserve the word (xadd: one instruction, so a signal handler's records
+//! Order within an event: reserve the record (xadd: one instruction, so a signal handler's records
 //! come before or after, never on top), then read the clock, then store. Time in a thread's buffer
-//! then never runs backwards by more than a handler's length.
+//! then never runs backwards by more than a handler's length. Of a record of 12 bytes the stamp comes
+//! last, so that one that is never finished shows its length; of one of 8 bytes the id.
 //!
 //! A frame is pushed by writing it above the top, moving the top in one instruction, and writing it
 //! again: a handler that ran in between has used the same place.
@@ -124,7 +125,7 @@ sptrace_marks:
     jne \slow
     mov [rcx], eax
     .endm
-    /* rax = target: is it instrumented? two probes */
+    /* rax = target, and stays: is it instrumented? two probes */
     .macro LOOK_UP slow
     mov rcx, rax
     shr rcx, 4
@@ -164,7 +165,8 @@ sptrace_entry:
     ret
 sptrace_void_0:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
+    mov dword ptr [rcx+4], {nothing}
+    mov dword ptr [rcx], 1
 sptrace_slow_0:
     SLOW 0
 
@@ -186,7 +188,8 @@ sptrace_exit:
     ret
 sptrace_void_1:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
+    mov dword ptr [rcx+4], {nothing}
+    mov dword ptr [rcx], 1
 sptrace_slow_1:
     SLOW 1
 
@@ -199,15 +202,16 @@ sptrace_indirect:
     CHECK_PUSH 48, sptrace_slow_2
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_2
-    RESERVE 16, sptrace_slow_2
+    RESERVE 12, sptrace_slow_2
+    mov [rcx+8], eax
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
     STAMP sptrace_void_2
-    mov rax, [rsp+40]
-    mov [rcx+8], rax
+    MARK COMMITTED, 32
     mov rdx, gs:[TOPFRAME]
+    mov rax, [rsp+40]
     mov [rdx+40], rax
     mov rax, [rsp+32]
-    mov [rcx+4], eax
-    MARK COMMITTED, 32
     lea rcx, [rsp+48]
     mov [rdx+24], rcx
     mov [rdx+32], rax
@@ -221,8 +225,8 @@ sptrace_indirect:
     ret 8
 sptrace_void_2:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
-    mov dword ptr [rcx+12], 9
+    mov dword ptr [rcx+4], {nothing_narrow}
+    mov dword ptr [rcx], 1
 sptrace_slow_2:
     SLOW 2
 
@@ -243,7 +247,8 @@ sptrace_tail:
     ret
 sptrace_void_3:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
+    mov dword ptr [rcx+4], {nothing}
+    mov dword ptr [rcx], 1
 sptrace_slow_3:
     SLOW 3
 
@@ -259,19 +264,18 @@ sptrace_tail_indirect:
     jne sptrace_slow_4
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_4
-    RESERVE 16, sptrace_slow_4
-    STAMP sptrace_void_4
-    mov rax, [rsp+40]
-    mov [rcx+8], rax
+    RESERVE 12, sptrace_slow_4
+    mov [rcx+8], eax
     mov eax, [rsp+32]
     mov [rcx+4], eax
+    STAMP sptrace_void_4
     MARK COMMITTED, 32
     RESTORE
     ret 8
 sptrace_void_4:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
-    mov dword ptr [rcx+12], 9
+    mov dword ptr [rcx+4], {nothing_narrow}
+    mov dword ptr [rcx], 1
 sptrace_slow_4:
     SLOW 4
 
@@ -315,7 +319,8 @@ sptrace_entry_only:
     ret
 sptrace_void_8:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], 9
+    mov dword ptr [rcx+4], {nothing}
+    mov dword ptr [rcx], 1
 sptrace_slow_8:
     SLOW 8
 sptrace_common_end:
@@ -459,6 +464,8 @@ sptrace_common_offsets:
     slow = sym crate::slow::slow,
     process = sym crate::state::PROCESS,
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),
+    nothing = const sptrace_wire::record::NOTHING,
+    nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );
 
 /// Where a signal interrupted a routine or the door.
@@ -469,7 +476,7 @@ pub enum Phase {
     Saving = 0,
     /// Nothing has happened yet.
     Checking = 1,
-    /// A word is reserved, at rcx, and not written.
+    /// A record is reserved, at rcx, and not complete.
     Reserved = 2,
     /// The record is written, the shadow stack is not.
     Committed = 3,

@@ -76,6 +76,7 @@ unsafe fn ask(address: u64) -> Asked {
         }
         let m = &raw mut (*p).modules[index];
         let [found, plan_offset, bias, area_at, area_bytes, end] = answer;
+        let (found, wide) = (found & !ANSWER_WIDE, (found & ANSWER_WIDE != 0) as u32);
         if found != 1 {
             count_hole(if found == 0 { hole::JIT } else { hole::NO_PLAN });
             if end > address {
@@ -83,6 +84,7 @@ unsafe fn ask(address: u64) -> Asked {
                 *m = Module {
                     start: bias,
                     end,
+                    wide,
                     ..(*m)
                 };
                 (*m).plan = core::ptr::null();
@@ -122,6 +124,7 @@ unsafe fn ask(address: u64) -> Asked {
             functions,
             doubtful: 0,
             gone: 0,
+            wide,
             area_used: SLOTS_START as u64,
             wirings: 0,
         };
@@ -234,10 +237,15 @@ fn hash(address: u64) -> usize {
     (((address >> 4) as u32).wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize
 }
 
-/// Enters `address` into the table that calls through pointers consult. Lock-free: one word.
+/// Enters `address` into the table that calls through pointers consult, if the low half says which
+/// address it is. Lock-free: one word.
 pub unsafe fn remember(address: u64) {
     // SAFETY: the table has a spare entry at its end.
     unsafe {
+        let m = known(address);
+        if m.is_null() || (*m).wide != 0 {
+            return;
+        }
         let at = (*process()).table.add(hash(address));
         for k in 0..2 {
             let entry = at.add(k);

@@ -12,6 +12,7 @@
 //! sigaction(2), and believed only if the rest of it is consistent. Layout: struct rt_sigframe and
 //! struct sigcontext (Linux, arch/x86/include/uapi/asm/sigcontext.h).
 
+use crate::chunk::END_BYTES;
 use crate::common::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
@@ -482,22 +483,25 @@ impl Context<'_> {
     }
 }
 
-/// The reserved word at `word` will not be written.
-unsafe fn abandon(hot: *mut Hot, word: u64, two: bool) {
+/// The reserved record at `word` will not be completed. `narrow`: it has a callee, so 12 bytes.
+unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
     // SAFETY: only inside the chunk that this thread holds.
     unsafe {
         if hot.is_null() || (*hot).real_end == 0 {
             return;
         }
         let end = (*hot).real_end;
-        if word >= end || word < end + 16 - CHUNK_BYTES {
+        if word >= end || word < end + END_BYTES - CHUNK_BYTES {
             return;
         }
-        let nothing = record::word(record::NOTHING, 0);
-        (word as *mut u64).write_volatile(nothing);
-        if two {
-            (word as *mut u64).add(1).write_volatile(nothing);
-        }
+        let id = if narrow {
+            record::NOTHING_NARROW
+        } else {
+            record::NOTHING
+        };
+        let word = word as *mut u32;
+        word.add(1).write_volatile(id);
+        word.write_volatile(1);
     }
 }
 

@@ -22,7 +22,7 @@ pub const STACK_BYTES: usize = 64 << 10;
 /// The hot page of a thread block; the assembler uses these offsets through gs.
 #[repr(C)]
 pub struct Hot {
-    /// gs:0x1000 next free word of the chunk.
+    /// gs:0x1000 next free byte of the chunk, a multiple of 4.
     pub cur: u64,
     /// gs:0x1008 reservations must begin below this; 0 forces the slow path.
     pub end: u64,
@@ -104,6 +104,8 @@ pub struct Module {
     pub doubtful: u32,
     /// 1 if unmapped.
     pub gone: u32,
+    /// 1: calls through pointers into it are recorded with the callee's full address, by the slow path.
+    pub wide: u32,
     /// Bytes of the area that have been written.
     pub area_used: u64,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
@@ -174,6 +176,7 @@ const NO_MODULE: Module = Module {
     functions: core::ptr::null_mut(),
     doubtful: 0,
     gone: 0,
+    wide: 0,
     area_used: 0,
     wirings: 0,
 };

@@ -54,7 +54,16 @@ fn answer(shared: &Shared, q: &Question) {
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
-        ASK_MODULE => module(shared, q.pid, q.argument),
+        ASK_MODULE => {
+            let mut answer = module(shared, q.pid, q.argument);
+            if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
+                let mut c = shared.lock();
+                c.asks(&shared.arena, q.pid);
+                let wide = c.process(q.pid).leave_alone(answer[2], answer[5]);
+                answer[0] |= if wide { ANSWER_WIDE } else { 0 };
+            }
+            answer
+        }
         ASK_EXEC => [
             u64::from(shared.may_seize(q.pid, q.tid, q.argument)),
             0,
@@ -144,9 +153,10 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
     let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
         return leave_out("no place for its patch area within reach");
     };
-    c.loaded(pid, index, (start, end), bias, (at, area_bytes));
+    let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
+    let found = FOUND | if wide { ANSWER_WIDE } else { 0 };
     let unwinder = unknown_unwinder(&maps, c.process(pid));
-    [FOUND, plan_offset, bias, at, area_bytes, unwinder]
+    [found, plan_offset, bias, at, area_bytes, unwinder]
 }
 
 /// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared

@@ -17,6 +17,7 @@ use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
 
+use crate::hole;
 use crate::module::*;
 use crate::process::{Area, Loaded, Process};
 
@@ -43,7 +44,7 @@ struct ToStub {
     svma: u64,
 }
 
-/// A target of a call through a pointer and what it was.
+/// A target of a call through a pointer, as recorded, and what it was.
 #[derive(Clone, Copy, Default)]
 struct Recent {
     target: u64,
@@ -65,6 +66,8 @@ impl Default for Target {
 }
 
 const RECENT: usize = 4096;
+/// In a [`Recent`]: only the low half of the target was recorded.
+const LOW_HALF: u64 = 1 << 63;
 
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
@@ -80,6 +83,8 @@ pub struct Collector<W: Write> {
     unknown: HashMap<u64, FunctionId>,
     /// Events written.
     pub events: u64,
+    /// Bytes of records, holes included.
+    pub record_bytes: u64,
     /// Words that made no sense.
     pub torn: u64,
     /// The first error of the output, if any: recording ends then.
@@ -99,6 +104,7 @@ impl<W: Write> Collector<W> {
             unknown_module: None,
             unknown: HashMap::new(),
             events: 0,
+            record_bytes: 0,
             torn: 0,
             failed: None,
         }
@@ -142,7 +148,7 @@ impl<W: Write> Collector<W> {
         self.processes.entry(pid).or_default()
     }
 
-    /// A module was found in a process and got an area.
+    /// A module was found in a process and got an area. True: callees in it need full addresses.
     pub fn loaded(
         &mut self,
         pid: u32,
@@ -150,14 +156,16 @@ impl<W: Write> Collector<W> {
         text: (u64, u64),
         bias: u64,
         area: (u64, u64),
-    ) {
+    ) -> bool {
         self.recent.fill(Recent::default());
         let p = self.process(pid);
+        let wide = p.is_ambiguous(text.0, text.1);
         p.loaded.push(Loaded {
             module,
             start: text.0,
             end: text.1,
             bias,
+            wide,
         });
         p.areas.push(Area {
             start: area.0,
@@ -174,6 +182,7 @@ impl<W: Write> Collector<W> {
             let r = self.writer.event_note(&note);
             self.check(r.map_err(std::io::Error::other));
         }
+        wide
     }
 
     fn check(&mut self, r: Result<(), std::io::Error>) {
@@ -374,26 +383,37 @@ impl<W: Write> Collector<W> {
             return;
         };
         state.high = start_tsc >> 32;
-        let words = arena.words(index);
+        let halves = arena.halves(index);
+        let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
+        let used = halves.iter().rposition(|h| h.load(Ordering::Relaxed) != 0);
+        let used = used.map_or(0, |last| last + 1);
+        self.record_bytes += used as u64 * 4;
         let mut at = 0;
         let mut area = (0u32, 0u32, 0usize);
-        while at < words.len() {
-            let word = words[at].load(Ordering::Relaxed);
-            at += 1;
-            if word == 0 {
+        let mut wide_callee = 0;
+        while at < used {
+            let (stamp, id) = (half(at), half(at + 1));
+            if stamp == 0 {
+                at = hole::after(halves, at, &|id| self.has_callee(state.pid, id));
                 continue;
             }
-            let id = (word >> 32) as u32;
-            let tsc = state.time(word as u32);
+            at += 2;
             if id < record::CONTROL_IDS {
-                if id == record::NOTHING {
+                if matches!(id, 0 | record::NOTHING | record::NOTHING_NARROW) {
+                    at += usize::from(id == record::NOTHING_NARROW);
                     continue;
                 }
-                let payload = words.get(at).map_or(0, |w| w.load(Ordering::Relaxed));
-                at += 1;
+                let payload = u64::from(half(at)) | u64::from(half(at + 1)) << 32;
+                at += 2;
+                if id == record::WIDE_CALLEE {
+                    wide_callee = payload;
+                    continue;
+                }
+                let tsc = state.time(stamp);
                 self.control(&mut state, id, tsc, payload);
                 continue;
             }
+            let tsc = state.time(stamp);
             let mut offset = id.wrapping_sub(area.0);
             if offset >= area.1 {
                 let found = self.processes.get(&state.pid).and_then(|p| p.area_of(id));
@@ -420,8 +440,12 @@ impl<W: Write> Collector<W> {
                 state.encoder.exit(tsc);
             } else {
                 let callee = if place.kind & PLACE_INDIRECT != 0 {
-                    let target = words.get(at).map_or(0, |w| w.load(Ordering::Relaxed));
+                    let low = half(at);
                     at += 1;
+                    let mut target = std::mem::take(&mut wide_callee);
+                    if target == 0 || target as u32 != low {
+                        target = LOW_HALF | u64::from(low);
+                    }
                     match self.resolve(state.pid, target) {
                         Target::Function(callee) => callee,
                         Target::Stub(module, svma) => {
@@ -498,6 +522,13 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// Whether the records with this id have a callee; None: there is no such id.
+    fn has_callee(&self, pid: u32, id: u32) -> Option<bool> {
+        let (module, offset) = self.processes.get(&pid)?.area_of(id)?;
+        let place = self.modules.get(module)?.place(offset)?;
+        Some(place.kind & PLACE_INDIRECT != 0)
+    }
+
     /// What lies at the target of a call through a pointer.
     #[inline]
     fn resolve(&mut self, pid: u32, target: u64) -> Target {
@@ -506,9 +537,13 @@ impl<W: Write> Collector<W> {
         if recent.target == target && recent.pid == pid {
             return recent.callee;
         }
-        let callee = match self.lazy_target(pid, target) {
+        let avma = match self.processes.get(&pid) {
+            Some(p) if target & LOW_HALF != 0 => p.from_low_half(target as u32),
+            _ => target & !LOW_HALF,
+        };
+        let callee = match self.lazy_target(pid, avma) {
             Some((module, svma)) => Target::Stub(module, svma),
-            None => Target::Function(self.callee_at(pid, target)),
+            None => Target::Function(self.callee_at(pid, avma)),
         };
         self.recent[slot] = Recent {
             target,

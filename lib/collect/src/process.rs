@@ -1,4 +1,9 @@
 //! A process image as the collector sees it: which modules lie where, and which patch areas.
+//!
+//! Calls through pointers are recorded with the low half of the callee's address. It stands for one
+//! address: a range whose low halves meet those of a range known before becomes *wide*, and the agent
+//! writes full addresses for calls into it. What is known is never forgotten while the image lives, so
+//! what has been written keeps its meaning.
 
 /// Where a module lies.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +16,19 @@ pub struct Loaded {
     pub end: u64,
     /// avma - svma.
     pub bias: u64,
+    /// Callees in it are recorded with full addresses.
+    pub wide: bool,
+}
+
+/// Code without a plan that calls may lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// First avma.
+    pub start: u64,
+    /// End.
+    pub end: u64,
+    /// Callees in it are recorded with full addresses.
+    pub wide: bool,
 }
 
 /// A patch area.
@@ -29,6 +47,8 @@ pub struct Area {
 pub struct Process {
     /// Modules, newest last (the newest wins where addresses were used again).
     pub loaded: Vec<Loaded>,
+    /// Executable ranges that are left alone.
+    pub others: Vec<Other>,
     /// Areas, newest last.
     pub areas: Vec<Area>,
     /// Number of execs before this image.
@@ -47,11 +67,102 @@ impl Process {
         })
     }
 
+    /// Ranges whose low halves stand for one address each.
+    fn narrow(&self) -> impl Iterator<Item = (u64, u64)> {
+        let modules = self.loaded.iter().filter(|l| !l.wide);
+        let others = self.others.iter().filter(|o| !o.wide);
+        let modules = modules.map(|l| (l.start, l.end));
+        modules.chain(others.map(|o| (o.start, o.end)))
+    }
+
+    /// True if low halves of addresses in a new range would stand for addresses known before, too.
+    pub fn is_ambiguous(&self, start: u64, end: u64) -> bool {
+        // Modulo 4 GiB two ranges meet if one begins inside the other. If they meet in full, each
+        // address is still itself: ranges of less than 2 GiB that touch span less than 4.
+        let bytes = |start: u64, end: u64| end.saturating_sub(start);
+        let inside = |at: u64, start: u64, end: u64| {
+            u64::from((at as u32).wrapping_sub(start as u32)) < bytes(start, end)
+        };
+        bytes(start, end) >= 1 << 31
+            || self.narrow().any(|(s, e)| {
+                (inside(start, s, e) || inside(s, start, end)) && !(start < e && s < end)
+            })
+    }
+
+    /// The avma of a callee of which the low half was recorded; in no known range: that half.
+    pub fn from_low_half(&self, low: u32) -> u64 {
+        self.narrow()
+            .find_map(|(start, end)| {
+                let offset = u64::from(low.wrapping_sub(start as u32));
+                (offset < end - start).then_some(start + offset)
+            })
+            .unwrap_or(u64::from(low))
+    }
+
+    /// Adds code that is left alone; true if it is wide.
+    pub fn leave_alone(&mut self, start: u64, end: u64) -> bool {
+        let same = |o: &&Other| o.start == start && o.end == end;
+        if let Some(known) = self.others.iter().find(same) {
+            return known.wide;
+        }
+        let wide = self.is_ambiguous(start, end);
+        self.others.push(Other { start, end, wide });
+        wide
+    }
+
     /// The module that holds an avma.
     pub fn module_at(&self, avma: u64) -> Option<&Loaded> {
         self.loaded
             .iter()
             .rev()
             .find(|l| avma >= l.start && avma < l.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIBRARY: u64 = 0x7f12_3456_7000;
+
+    fn process() -> Process {
+        let mut p = Process::default();
+        assert!(!p.leave_alone(LIBRARY, LIBRARY + 0x2000));
+        p
+    }
+
+    #[test]
+    fn a_low_half_gives_the_address_back() {
+        let p = process();
+        assert_eq!(p.from_low_half((LIBRARY + 0x1234) as u32), LIBRARY + 0x1234);
+        assert_eq!(p.from_low_half(0x3456_9000), 0x3456_9000);
+    }
+
+    #[test]
+    fn a_newcomer_with_the_same_low_halves_is_wide_and_changes_nothing() {
+        let mut p = process();
+        let program = LIBRARY - (5 << 32);
+        assert!(p.leave_alone(program - 0x1000, program + 1));
+        assert!(p.is_ambiguous(program + 0x1fff, program + 0x9000));
+        assert!(p.is_ambiguous(program - 0x1000, program + 0x9000));
+        assert!(!p.is_ambiguous(program - 0x1000, program));
+        assert!(!p.is_ambiguous(program + 0x2000, program + 0x9000));
+        assert_eq!(p.from_low_half(program as u32), LIBRARY);
+    }
+
+    #[test]
+    fn code_mapped_anew_at_the_same_place_is_not_ambiguous() {
+        assert!(!process().is_ambiguous(LIBRARY - 0x1000, LIBRARY + 0x1000));
+    }
+
+    #[test]
+    fn a_range_may_cross_four_gibibytes() {
+        let mut p = Process::default();
+        let edge = 0x7f13_0000_0000;
+        assert!(!p.leave_alone(edge - 0x1000, edge + 0x1000));
+        assert_eq!(p.from_low_half(0x10), edge + 0x10);
+        assert_eq!(p.from_low_half(0xffff_fff0), edge - 0x10);
+        assert!(p.is_ambiguous(0x800, 0x900));
+        assert!(!p.is_ambiguous(0x40_0000, 0x50_0000));
     }
 }

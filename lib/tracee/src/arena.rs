@@ -151,14 +151,14 @@ impl Arena {
         }
     }
 
-    /// The words of chunk `i`.
-    pub fn words(&self, i: u32) -> &[AtomicU64] {
+    /// The 4-byte halves of words of chunk `i`.
+    pub fn halves(&self, i: u32) -> &[AtomicU32] {
         assert!((i as usize) < CHUNKS_MAX);
         // SAFETY: within the arena, aligned; relaxed loads of words the tracee may be writing.
         unsafe {
             std::slice::from_raw_parts(
-                self.base.add(chunk_offset(i) as usize).cast::<AtomicU64>(),
-                CHUNK_BYTES as usize / 8,
+                self.base.add(chunk_offset(i) as usize).cast::<AtomicU32>(),
+                CHUNK_BYTES as usize / 4,
             )
         }
     }

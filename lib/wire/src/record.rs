@@ -1,21 +1,26 @@
-//! The words in a chunk of records.
+//! The records in a chunk.
 //!
-//! A record is one little-endian 8-byte word: the low 32 bits of the TSC, then a 32-bit id.
+//! A record begins with a little-endian 8-byte word, at a multiple of 4 bytes: the low 32 bits of
+//! the TSC, then a 32-bit id.
 //!
 //! ```text
 //!   63            32 31             0
 //!  +----------------+----------------+
-//!  |       id       | TSC, low half  |
+//!  |       id       | TSC, low half  |    then 0, 4 or 8 bytes more
 //!  +----------------+----------------+
 //! ```
 //!
 //! * id >= [`CONTROL_IDS`]: the low half of the return address that a slot's `call` to a common
 //!   routine pushed. The plan tells which call site, and whether that place is its entry or its
-//!   exit. A call through a pointer is followed by one word with the callee's address.
-//! * id < [`CONTROL_IDS`]: a control record; each is followed by one word of payload.
+//!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
+//!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
+//! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
+//!   and [`NOTHING_NARROW`].
 //!
-//! A chunk is zero beyond what was written, so that what a killed process wrote can be read: no
-//! record is zero, since no id is.
+//! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
+//! complete record has a TSC half or an id that is zero. Holes between records are what an
+//! interrupted thread has reserved and never completed, 8 or 12 bytes: all zero; a stamp without id
+//! (8 bytes); or id and callee without stamp (12 bytes).
 //!
 //! Time: the high half of the TSC is that of the chunk's start, or of the last [`ANCHOR`].
 
@@ -42,15 +47,22 @@ pub const INHERITED: u32 = 7;
 /// Payload: address of the callee: an entry-only frame without a patched call site (a signal
 /// handler, a callee of code that is not patched).
 pub const ENTERED: u32 = 8;
-/// Written over a reserved word that an interrupted thread will never fill; payload unused.
+/// Written over a reserved record of 8 bytes that an interrupted thread will never complete.
 pub const NOTHING: u32 = 9;
 /// Payload: number of frames above which a signal or coroutine switched to another stack.
 pub const OTHER_STACK: u32 = 10;
 
+/// As [`NOTHING`], of 12 bytes.
+pub const NOTHING_NARROW: u32 = 11;
+/// Payload: full address of the callee of the entry that follows.
+pub const WIDE_CALLEE: u32 = 12;
+
 /// Flag in a shadow frame and in [`INHERITED`]: the frame's exit will not be seen.
 pub const FRAME_OPEN: u64 = 1 << 63;
 
-/// A word from its halves.
+/// A word from its halves. A stamp of zero becomes one: the fast path has none, since the slow path
+/// writes the first record of each new high half.
 pub const fn word(id: u32, tsc_low: u32) -> u64 {
-    (id as u64) << 32 | tsc_low as u64
+    let stamp = if tsc_low == 0 { 1 } else { tsc_low };
+    (id as u64) << 32 | stamp as u64
 }
