@@ -47,14 +47,14 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
-    let is_ours = maps::read(q.pid).is_ok_and(|maps| {
-        maps.iter()
-            .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"))
-    });
+    let maps = maps::read(q.pid).unwrap_or_default();
+    let is_ours = maps
+        .iter()
+        .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"));
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
-        ASK_MODULE => module(shared, q.pid, q.argument),
+        ASK_MODULE => module(shared, &maps, q.pid, q.argument),
         ASK_EXEC => [
             u64::from(shared.may_seize(q.pid, q.tid, q.argument)),
             0,
@@ -88,14 +88,7 @@ const NOT_CODE: u64 = 0;
 const FOUND: u64 = 1;
 const REFUSED: u64 = 2;
 
-fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
-    let Ok(maps) = maps::read(pid) else {
-        shared.leave_out(
-            "[a process whose maps cannot be read]",
-            "no access to /proc",
-        );
-        return [REFUSED, 0, 0, 0, 0, 0];
-    };
+fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6] {
     let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
         return [NOT_CODE, 0, 0, 0, 0, 0];
     };
@@ -128,7 +121,7 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         known.area_bytes,
         known.plan_offset,
     );
-    let Some(bias) = bias(&maps, m, base_svma) else {
+    let Some(bias) = bias(maps, m, base_svma) else {
         return leave_out("its first page is not mapped");
     };
     let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
@@ -141,11 +134,11 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         .iter()
         .map(|a| (a.start, a.bytes))
         .collect();
-    let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
+    let Some(at) = placement::place(maps, &taken, start, end, area_bytes) else {
         return leave_out("no place for its patch area within reach");
     };
     c.loaded(pid, index, (start, end), bias, (at, area_bytes));
-    let unwinder = unknown_unwinder(&maps, c.process(pid));
+    let unwinder = unknown_unwinder(maps, c.process(pid));
     [FOUND, plan_offset, bias, at, area_bytes, unwinder]
 }
 
