@@ -236,6 +236,25 @@ def disk_full_in_mid_run_ends_the_recording_only(b):
 
 
 @case
+def disk_running_low_ends_the_recording_only(b):
+    """Before the volume is full, while the trace can still be ended in order."""
+    if os.geteuid() != 0: raise Skip("needs root to mount a small file system")
+    os.mkdir(b.path("small"))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", b.path("small")], stderr=subprocess.DEVNULL).returncode: raise Skip("cannot mount a tmpfs")
+    try:
+        with open(b.path("small/other"), "wb") as f: f.write(bytes(19 << 20))
+        found, got = same_as_native(b, ["/bin/sh", "-c", "ls -lR /usr/share /usr/lib; ls -lR /usr/share /usr/lib; exit 7"], "-q", "-o", "small/trace")
+        found += one_line(got, "runs low")
+        free = os.statvfs(b.path("small")).f_bavail * 4096
+        if free < 1 << 20: found.append(f"only {free} bytes are free")
+        for view in ("summary", "coverage"):
+            report = b.run("report", view, "-i", "small/trace")
+            if report.returncode or b"running low" not in report.stdout: found.append(f"{view}: status {report.returncode}, {report.stdout[-200:]!r}")
+    finally: subprocess.run(["umount", b.path("small")], check=True)
+    return found
+
+
+@case
 def file_size_limit_is_an_error_and_no_signal(b): return b.fails(OWN, "run", "-o", "trace", "/bin/true", says="ulimit", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
 
 

@@ -8,12 +8,12 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sptrace_addr::Svma;
 use sptrace_patch::mute::mute;
-use sptrace_trace::{ExitStatus, Header, TraceWriter};
+use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, TraceWriter};
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
@@ -24,6 +24,7 @@ use sptrace_wire::control::{HOST_STOPPED, hole};
 use crate::answer;
 use crate::clock;
 use crate::collector::Collector;
+use crate::disk::DiskWatch;
 use crate::outcome::Outcome;
 
 /// What the user asked for.
@@ -83,7 +84,27 @@ pub struct Shared {
     ended: AtomicBool,
     /// Functions muted by the user's filter.
     muted: AtomicUsize,
-    stopped_at_size: AtomicBool,
+    disk: Mutex<DiskWatch>,
+    stopped: OnceLock<Stopped>,
+}
+
+/// Why recording ended before the command did, though the trace could be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The file has [`Options::max_bytes`].
+    AtSize,
+    /// Its volume runs low ([`crate::disk`]).
+    DiskLow,
+}
+
+impl Stopped {
+    /// For the trace.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::AtSize => "the file had reached --max-size",
+            Self::DiskLow => "the disk was running low",
+        }
+    }
 }
 
 enum Command {
@@ -151,6 +172,15 @@ impl Shared {
         self.ask_main(|reply| Command::Release(tid, reply));
     }
 
+    /// Must recording end, now that the trace has so many bytes?
+    fn shall_stop(&self, written_bytes: u64) -> Option<Stopped> {
+        if self.options.max_bytes > 0 && written_bytes >= self.options.max_bytes {
+            return Some(Stopped::AtSize);
+        }
+        let mut disk = self.disk.lock().ok()?;
+        disk.is_low(written_bytes).then_some(Stopped::DiskLow)
+    }
+
     fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
         let (reply, answer) = channel();
         let sent = self
@@ -214,8 +244,8 @@ pub struct Finished {
     pub remarks: Vec<String>,
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
-    /// Recording ended because the file had reached [`Options::max_bytes`].
-    pub stopped_at_size: bool,
+    /// Why recording ended before the command did, if it was stopped.
+    pub stopped: Option<Stopped>,
 }
 
 /// A recording of one command and what it starts.
@@ -245,6 +275,7 @@ impl Session {
             what: "creating the trace file",
             source,
         })?;
+        let disk = Mutex::new(DiskWatch::new(&file));
         let writer =
             TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(|e| {
                 TraceeError::System {
@@ -266,7 +297,8 @@ impl Session {
             wake,
             ended: AtomicBool::new(false),
             muted: AtomicUsize::new(0),
-            stopped_at_size: AtomicBool::new(false),
+            disk,
+            stopped: OnceLock::new(),
         });
         Ok(Self {
             shared,
@@ -316,7 +348,10 @@ impl Session {
         outcome.events = c.events;
         outcome.torn = c.torn;
         drop(c);
-        let summary = outcome.summary(clock::tsc());
+        let mut summary = outcome.summary(clock::tsc());
+        if let Some(stopped) = shared.stopped.get() {
+            summary.row(ENDED_EARLY, stopped.why(), 1);
+        }
         let mut remarks = self.remarks;
         if !shared.options.without.is_empty() && shared.muted.load(Ordering::Relaxed) == 0 {
             remarks.push(format!(
@@ -337,13 +372,12 @@ impl Session {
             Ok(mut out) => std::io::Write::flush(&mut out).err(),
             Err(e) => Some(e),
         };
-        let stopped_at_size = shared.stopped_at_size.load(Ordering::Relaxed);
         Ok(Finished {
             status,
             outcome,
             remarks,
             output_error,
-            stopped_at_size,
+            stopped: shared.stopped.get().copied(),
         })
     }
 
@@ -442,11 +476,17 @@ fn drain_loop(shared: &Shared) {
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
-        let over = shared.options.max_bytes > 0 && c.written_bytes() >= shared.options.max_bytes;
-        if over {
-            shared.stopped_at_size.store(true, Ordering::Relaxed);
+        let stopped = shared.shall_stop(c.written_bytes());
+        if let Some(why) = stopped
+            && shared.stopped.set(why).is_ok()
+        {
+            c.note(&Note::Text {
+                pid: 0,
+                tsc: clock::tsc(),
+                text: format!("recording ended early: {}", why.why()),
+            });
         }
-        if over || c.failed.is_some() {
+        if stopped.is_some() || c.failed.is_some() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }
         if last_look.elapsed() > Duration::from_millis(100) {

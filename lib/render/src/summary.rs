@@ -4,7 +4,7 @@ use crate::coverage::sections;
 use crate::functions::Row;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
-use sptrace_trace::{Clock, Ending, Header, Names, Stats, Summary, Survey};
+use sptrace_trace::{Clock, ENDED_EARLY, Ending, Header, Names, Stats, Summary, Survey};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -139,6 +139,11 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         style.warning(&format!("{} events lost", Count(counted)))
     };
     writeln!(out, "loss       {loss}")?;
+    let rows = summary.map_or(&[][..], |summary| &summary.rows);
+    for row in rows.iter().filter(|row| row.section == ENDED_EARLY) {
+        let text = format!("recording ended early: {}", clean(&row.key));
+        writeln!(out, "{}", style.warning(&text))?;
+    }
     if let Ending::Early { offset } = view.survey.ending {
         let text = format!(
             "the trace ends early, at byte {}: sptrace did not finish it",
@@ -153,7 +158,7 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
 fn coverage_line(summary: &Summary) -> String {
     let others = sections(summary)
         .into_iter()
-        .filter(|&section| section != "loss");
+        .filter(|&section| section != "loss" && section != ENDED_EARLY);
     let parts =
         others.map(|section| format!("{} {}", clean(section), Count(summary.total(section))));
     let parts: Vec<String> = parts.collect();

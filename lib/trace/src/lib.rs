@@ -26,8 +26,8 @@ pub use encoder::StreamEncoder;
 pub use error::{Malformed, TraceError};
 pub use filter::{Filter, Selection};
 pub use model::{
-    Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, Note,
-    StreamId, StreamInfo, Summary, SummaryRow,
+    Clock, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId,
+    Note, StreamId, StreamInfo, Summary, SummaryRow,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};

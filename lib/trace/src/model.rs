@@ -193,6 +193,9 @@ pub struct SummaryRow {
     pub count: u64,
 }
 
+/// [`SummaryRow::section`]: why recording ended before the command did.
+pub const ENDED_EARLY: &str = "ended early";
+
 /// What the collector knew at the end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use sptrace_collect::session::Finished;
+use sptrace_collect::session::{Finished, Stopped};
 use sptrace_collect::{Options, Session, clock};
 use sptrace_trace::{ExitStatus, Header, TraceError};
 use sptrace_tracee::TraceeError;
@@ -23,7 +23,8 @@ static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 /// What happens to events when no buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// The program waits; the time is recorded and taken out of durations
+    /// The program waits; the time is recorded and taken out of durations. A thread that has waited
+    /// two seconds goes on all the same; its events are then lost and counted
     Block,
     /// Events are lost, counted, and visible as gaps
     Drop,
@@ -133,9 +134,13 @@ fn report_end(finished: &Finished, output: &Path, quiet: bool) {
              free some space or choose another place with -o)",
             cause(e)
         ));
-    } else if finished.stopped_at_size {
+    } else if let Some(stopped) = finished.stopped {
+        let why = match stopped {
+            Stopped::AtSize => format!("{output} has reached --max-size"),
+            Stopped::DiskLow => format!("the disk of {output} runs low"),
+        };
         say(&format!(
-            "recording ended early: {output} has reached --max-size (the command was not disturbed)"
+            "recording ended early: {why} (the command was not disturbed)"
         ));
     }
     if !quiet {
