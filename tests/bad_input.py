@@ -12,7 +12,7 @@ semicolon), no panic, no file left behind, a former trace untouched. Where the c
 what sptrace must say all the same.
 Must not know: how sptrace works; of its texts only the prefix and the words that a case asks for.
 """
-import argparse, fnmatch, os, random, re, resource, shutil, struct, subprocess, sys, tempfile
+import argparse, fnmatch, os, random, re, resource, shutil, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -266,6 +266,30 @@ def max_size_ends_the_recording_only(b):
     if size > 100 * 1024 + (1 << 20): found.append(f"the trace has {size} bytes")
     report = b.run("report", "-i", "trace")
     if report.returncode != 0: found.append(f"the trace cannot be read: {report.stderr[:200]!r}")
+    return found
+
+
+@case
+def ring_is_too_small(b): return b.fails(USAGE, "run", "--ring", "1M", "ls", says="2M")
+@case
+def ring_and_max_size(b): return b.fails(USAGE, "run", "--ring", "2M", "--max-size", "2M", "ls", says="--max-size")
+@case
+def ring_into_a_device(b): return b.fails(OWN, "run", "-q", "--ring", "2M", "-o", "/dev/null", "/bin/true", says="regular file")
+
+
+@case
+def ring_is_readable_after_a_kill(b):
+    process = subprocess.Popen([b.sptrace, "run", "-q", "--ring", "2M", "-o", "trace", "--", "/bin/sh", "-c", "while :; do :; done & ls -lR /usr/lib; kill $!"], cwd=b.folder,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=os.path.join(os.path.dirname(b.folder), "cache")))
+    for _ in range(200):
+        time.sleep(0.05)
+        if os.path.exists(b.path("trace")) and os.stat(b.path("trace")).st_blocks * 512 > 2 << 20: break
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    got = b.run("report", "functions", "-i", "trace")
+    found = no_panic(got) + never_looks_whole(b, "trace")
+    if got.returncode or b"dropped by --ring" not in got.stderr or got.stdout.count(b"\n") < 10: found.append(f"status {got.returncode}, {got.stderr[:200]!r}, {len(got.stdout)} bytes")
     return found
 
 

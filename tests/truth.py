@@ -7,6 +7,7 @@ Given: a built sptrace and tests/programs. Gives: one line a check, a last line 
   order   the f_* functions of `report tree`, in order and nesting, are the `enter NAME DEPTH` lines that the program printed
   counts  calls of functions whose number is known, by address and name, from `report functions --format csv`
   times   a function that sleeps 50 ms reads 50 to 55 ms; the self times of all functions add up to the roots' totals
+  ring    what --ring keeps is the end of what is recorded without it, and the rest is counted
   pipe    `report tree` into a reader that stops after ten lines ends quietly, soon and in bounded memory
 Knows of the tree only its line: `DURATION [TID] | INDENT NAME() {` or `NAME();`, two blanks a level.
 """
@@ -130,6 +131,26 @@ class Truth:
         selves, roots = sum(int(r["self_ns"]) for r in self.rows()), roots_ns(self.report("tree"))
         return None if roots > 0 and abs(selves - roots) <= 0.001 * roots + 2000 else f"self times {selves} ns, roots {roots:.0f} ns"
 
+    def ring(self):
+        command = ["/bin/ls", "-lR", "/usr/share"]
+        def tail(*options):
+            done = subprocess.run([self.sptrace, "run", "-o", self.trace, *options, "--", *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+            said = re.search(r"events: (\d+) recorded, 0 lost(?:, the first (\d+) dropped)?", done.stderr.decode("latin1"))
+            if not said: raise RuntimeError(done.stderr.decode("latin1")[:300])
+            lines = subprocess.run(f"'{self.sptrace}' report tree -i '{self.trace}' 2>&1 | tail -n 200000", shell=True, stdout=subprocess.PIPE).stdout.decode("latin1").split("\n")
+            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines]
+        whole, _, want = tail()
+        kept, dropped, got = tail("--ring", "2M")
+        beginning = self.report("tree", "--limit", "1")
+        summary = self.report("summary")
+        if kept != whole: return f"{kept} events recorded, {whole} without --ring"
+        if not 0 < dropped < whole: return f"{dropped} of {whole} dropped"
+        if got != want: return f"the last 200,000 lines of the tree differ: {next(p for p in zip(want, got) if p[0] != p[1])}"
+        if "__libc_start_main" not in beginning or "began earlier" not in beginning: return f"the tree begins with {beginning!r}"
+        size = os.path.getsize(self.trace)
+        if not 2 << 20 <= size + (256 << 10) <= 3 << 20: return f"the file has {size} bytes"
+        return None if f"dropped by --ring: {dropped:,} events" in summary else "the summary does not say what was dropped"
+
     def pipe(self):
         self.record("deep.O2")
         started = time.monotonic()
@@ -153,7 +174,7 @@ class Truth:
     def all(self):
         checks = [(f"order {p}.{v}", lambda p=p, v=v: self.order(f"{p}.{v}", ORDER[p])) for p in ORDER for v in VARIANTS if os.path.exists(os.path.join(self.programs, f"{p}.{v}"))]
         checks += [(f"counts {p}", lambda p=p: self.counts(p, COUNTS[p])) for p in COUNTS]
-        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("pipe", self.pipe)]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("pipe", self.pipe)]
         for name, check in checks:
             if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
             try: self.say(name, check())

@@ -3,17 +3,17 @@
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
 use std::ffi::CString;
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sptrace_addr::Svma;
 use sptrace_patch::mute::mute;
-use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, TraceWriter};
+use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, RingFile, TraceWriter};
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
@@ -42,6 +42,8 @@ pub struct Options {
     pub depth_limit: u32,
     /// End recording when the file has this many bytes; 0: never.
     pub max_bytes: u64,
+    /// Keep about so many bytes of the end of the recording; 0: all of it.
+    pub ring_bytes: u64,
     /// Where analyses are kept; None: nowhere.
     pub cache_dir: Option<PathBuf>,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
@@ -70,7 +72,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-type Output = BufWriter<File>;
+type Output = Box<dyn Write + Send>;
 
 /// What the threads of a session share.
 pub struct Shared {
@@ -85,6 +87,8 @@ pub struct Shared {
     /// Functions muted by the user's filter.
     muted: AtomicUsize,
     disk: Mutex<DiskWatch>,
+    /// Events that the ring has overwritten.
+    overwritten: Arc<AtomicU64>,
     stopped: OnceLock<Stopped>,
 }
 
@@ -234,6 +238,16 @@ fn has_capabilities(file: &str) -> bool {
     }
 }
 
+/// The trace file, empty; a ring reads it, too.
+fn create(path: &Path) -> std::io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(true);
+    how.clone()
+        .read(true)
+        .open(path)
+        .or_else(|_| how.open(path))
+}
+
 /// How the command ended, and what was seen.
 pub struct Finished {
     /// The command's wait status.
@@ -271,18 +285,23 @@ impl Session {
             loader: options.loader,
         })?;
         let image = image::load(&arena, agent)?;
-        let file = File::create(&options.output).map_err(|source| TraceeError::System {
+        let file = create(&options.output).map_err(|source| TraceeError::System {
             what: "creating the trace file",
             source,
         })?;
         let disk = Mutex::new(DiskWatch::new(&file));
-        let writer =
-            TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(|e| {
-                TraceeError::System {
-                    what: "writing the trace file",
-                    source: std::io::Error::other(e),
-                }
-            })?;
+        let mut overwritten = Arc::default();
+        let output: Output = if options.ring_bytes > 0 {
+            let ring = RingFile::new(file, options.ring_bytes);
+            overwritten = ring.dropped_events();
+            Box::new(ring)
+        } else {
+            Box::new(BufWriter::with_capacity(1 << 18, file))
+        };
+        let writer = TraceWriter::create(output, header).map_err(|e| TraceeError::System {
+            what: "writing the trace file",
+            source: std::io::Error::other(e),
+        })?;
         // SAFETY: a fresh eventfd.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
@@ -298,6 +317,7 @@ impl Session {
             ended: AtomicBool::new(false),
             muted: AtomicUsize::new(0),
             disk,
+            overwritten,
             stopped: OnceLock::new(),
         });
         Ok(Self {
@@ -347,6 +367,7 @@ impl Session {
         let mut outcome = Outcome::read(shared.arena.control());
         outcome.events = c.events;
         outcome.torn = c.torn;
+        outcome.overwritten = shared.overwritten.load(Ordering::Relaxed);
         drop(c);
         let mut summary = outcome.summary(clock::tsc());
         if let Some(stopped) = shared.stopped.get() {
@@ -369,7 +390,7 @@ impl Session {
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let output_error = match collector.finish(&summary) {
-            Ok(mut out) => std::io::Write::flush(&mut out).err(),
+            Ok(mut out) => out.flush().err(),
             Err(e) => Some(e),
         };
         Ok(Finished {

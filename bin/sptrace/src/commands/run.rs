@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use sptrace_collect::session::{Finished, Stopped};
 use sptrace_collect::{Options, Session, clock};
+use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{ExitStatus, Header, TraceError};
 use sptrace_tracee::TraceeError;
 
@@ -65,6 +66,10 @@ pub struct RunArgs {
     /// End the recording, not the command, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
+    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
+    /// dropped is counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
+    ring: Option<u64>,
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
@@ -99,6 +104,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .checked_mul(factor)
         .filter(|n| *n > 0)
         .ok_or_else(|| "out of range".to_owned())
+}
+
+fn parse_ring(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if size_bytes < LEAST_RING_BYTES {
+        return Err("less than 2M".to_owned());
+    }
+    Ok(size_bytes)
 }
 
 fn parse_buffer(text: &str) -> Result<u64, String> {
@@ -180,6 +193,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         loader: args.loader,
         depth_limit: args.depth.unwrap_or(0),
         max_bytes: args.max_size.unwrap_or(0),
+        ring_bytes: args.ring.unwrap_or(0),
         cache_dir: cache_dir(),
         modules: args.module,
         without: args.without,
@@ -188,6 +202,9 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
     let name = args.command[0].to_string_lossy().into_owned();
     executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
     check_output(&args.output)?;
+    if args.ring.is_some() && args.output.exists() && !args.output.is_file() {
+        return Err(no_output(&args.output, "--ring needs a regular file"));
+    }
     keep_old(&args.output);
     let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
     let session = session.map_err(|e| {
