@@ -21,7 +21,8 @@
 
 pub mod chunk;
 pub mod common;
-pub mod module;
+pub mod hook;
+mod module;
 pub mod process;
 pub mod propagate;
 pub mod slow;

@@ -446,11 +446,18 @@ pub unsafe fn special_of(id: u64) -> Option<(u32, u64)> {
         let h = header(m);
         let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
         let offset = (id - (*m).area) as u32;
-        (0..h.specials as usize)
-            .map(|i| table.add(i).read())
-            .filter(|s| offset > s.slot)
-            .max_by_key(|s| s.slot)
-            .map(|s| (s.kind, (*m).base + s.entry as u64))
+        // In the order of their slots.
+        let (mut low, mut high) = (0usize, h.specials as usize);
+        while low < high {
+            let middle = (low + high) / 2;
+            if (*table.add(middle)).slot < offset {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let s = table.add(low.checked_sub(1)?).read();
+        Some((s.kind, (*m).base + s.entry as u64))
     }
 }
 

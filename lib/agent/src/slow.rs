@@ -8,7 +8,7 @@
 //! is not above the present one has ended; if its exit was not seen it is reported so.
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
-use crate::{chunk, module, process as proc_events, propagate, sys, text, thread, unwind};
+use crate::{chunk, hook, module, process as proc_events, propagate, sys, text, thread, unwind};
 use core::sync::atomic::Ordering;
 use propagate::Reach;
 use sptrace_wire::control::hole;
@@ -59,6 +59,10 @@ const SAME_STACK_BYTES: u64 = 64 << 20;
 pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
+        if (*frame).routine as i32 == common::HOOK_EXIT {
+            // Whatever happens else: the function must find back.
+            hook::fill_return(&raw mut (*frame).above as u64);
+        }
         if (*process()).dormant.load(Ordering::Relaxed) != 0 {
             return dormant(&*frame);
         }
@@ -135,6 +139,8 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
                 tail(hot, above + 16, f.id, target);
             }
             common::SPECIAL => proc_events::special(hot, f, above, mask),
+            common::HOOK => hook::enter(hot, above, f.id),
+            common::HOOK_EXIT => leave(hot, above + 8, f.id),
             _ => {}
         }
         normal
@@ -189,7 +195,7 @@ pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
 
 /// Removes frames that have ended before the stack pointer came to `rsp`. With `inclusive`, a frame
 /// at `rsp` itself has ended too.
-unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
+pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
     let mut unwound = 0u64;
     let mut closed = 0u64;
     // SAFETY: the sentinel at the bottom has the highest stack pointer and stops every loop.
@@ -227,6 +233,7 @@ unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
         if closed > 0 {
             chunk::put(hot, record::CLOSED, closed);
         }
+        hook::frames_ended(hot);
         if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
             unwind::arm_again(hot, rsp);
         }
@@ -300,10 +307,12 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
         while (*top(hot)).rsp == rsp && (*top(hot)).id & FRAME_OPEN != 0 {
             chunk::put(hot, record::CLOSED, 1);
             (*hot).ssp -= FRAME_BYTES as u64;
+            hook::frames_ended(hot);
         }
         if (*top(hot)).rsp == rsp {
             chunk::put_event(hot, id as u32);
             (*hot).ssp -= FRAME_BYTES as u64;
+            hook::frames_ended(hot);
             return;
         }
         // Frames of another stack (or of one left by siglongjmp) may lie above ours.
@@ -340,6 +349,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
                 1,
             );
             (*hot).ssp -= FRAME_BYTES as u64;
+            hook::frames_ended(hot);
         }
     }
 }

@@ -67,6 +67,7 @@ fn answer(shared: &Shared, q: &Question) {
             shared.release(q.tid);
             [1, 0, 0, 0, 0, 0]
         }
+        ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
         _ => [0; 6],
     };
     for (slot, value) in q.answer.iter().zip(answer) {
@@ -141,6 +142,51 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
     [FOUND, plan_offset, bias, at, area_bytes, unwinder]
 }
 
+/// An address in the code of a module that the process has mapped and not asked for yet, or 0. Each
+/// is named once.
+fn mapped(shared: &Shared, pid: u32) -> u64 {
+    let Ok(maps) = maps::read(pid) else {
+        return 0;
+    };
+    let is_code = |m: &&Mapping| m.access[2] && !m.access[1] && m.file.1 != 0;
+    for m in maps.iter().filter(is_code) {
+        {
+            let mut c = shared.lock();
+            c.asks(&shared.arena, pid);
+            let process = c.process(pid);
+            let key = (m.start, m.file.clone());
+            if process.looked_at.contains(&key) || shared.options.leaves_out(&m.path) {
+                continue;
+            }
+            process.looked_at.push(key);
+        }
+        let Some(index) = shared.module(pid, m) else {
+            continue;
+        };
+        let mut c = shared.lock();
+        let found = c
+            .modules
+            .get(index)
+            .map(|known| (known.base_svma, known.text));
+        let Some((base_svma, text)) = found else {
+            continue;
+        };
+        let Some(bias) = bias(&maps, m, base_svma) else {
+            continue;
+        };
+        let start = text.0.wrapping_add(bias).max(m.start);
+        let is_known = c
+            .process(pid)
+            .loaded
+            .iter()
+            .any(|l| l.module == index && l.bias == bias);
+        if start < m.end && !is_known {
+            return start;
+        }
+    }
+    0
+}
+
 /// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared
 /// before the first exception needs it, so that our death in between does no harm.
 fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
@@ -181,14 +227,13 @@ fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     same(&exe).then_some(exe)
 }
 
-/// Analysis and plan of a mapped file.
-pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<Arc<Cached>> {
+/// Analysis and plan of a mapped file, and by which path it can be opened.
+pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
+    let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
         build_plan(object, analysis)
-    })
-    .ok()
-    .map(Arc::new)
+    });
+    Some((Arc::new(cached.ok()?), path))
 }
 
 /// The arena of a session, for tests of the protocol.

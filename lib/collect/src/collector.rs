@@ -109,7 +109,8 @@ impl<W: Write> Collector<W> {
         &mut self,
         file: (String, u64),
         path: &str,
-        cached: std::sync::Arc<sptrace_code::Cached>,
+        cached: &std::sync::Arc<sptrace_code::Cached>,
+        plan: &[u8],
         plan_offset: u64,
     ) -> Option<usize> {
         let id = self
@@ -120,7 +121,13 @@ impl<W: Write> Collector<W> {
                 svma: Svma(0)..Svma(0),
             })
             .ok()?;
-        let module = Module::new(path.to_owned(), cached, plan_offset, id)?;
+        let module = Module::new(
+            path.to_owned(),
+            std::sync::Arc::clone(cached),
+            plan,
+            plan_offset,
+            id,
+        )?;
         self.modules.push(module);
         self.by_file.insert(file, self.modules.len() - 1);
         Some(self.modules.len() - 1)

@@ -6,15 +6,12 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use sptrace_addr::Svma;
-use sptrace_patch::mute::mute;
 use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, RingFile, TraceWriter};
-use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
@@ -25,6 +22,7 @@ use crate::answer;
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
+use crate::filters::Filters;
 use crate::outcome::Outcome;
 
 /// What the user asked for.
@@ -48,6 +46,8 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
     pub modules: Vec<String>,
+    /// Globs of functions at which recording begins; empty: at the program's start.
+    pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
     /// SIGPIPE's disposition as sptrace found it.
@@ -84,8 +84,7 @@ pub struct Shared {
     commands: Mutex<Sender<Command>>,
     wake: i32,
     ended: AtomicBool,
-    /// Functions muted by the user's filter.
-    muted: AtomicUsize,
+    filters: Filters,
     disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
@@ -130,36 +129,11 @@ impl Shared {
         if let Some(known) = self.lock().module_of(&m.file) {
             return Some(known);
         }
-        let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let plan_offset = if self.options.without.is_empty() {
-            self.arena.add_plan(cached.plan())?
-        } else {
-            let mut plan = cached.plan().to_vec();
-            let leaves_out = |symbol: &str, svma: u64| {
-                let name = match symbol {
-                    "" => sptrace_code::unnamed(Svma(svma)),
-                    _ => demangle(symbol),
-                };
-                let short = without_parameters(&name);
-                let fits = |glob: &String| {
-                    [name.as_str(), symbol, short]
-                        .iter()
-                        .any(|n| glob_matches(glob, n))
-                };
-                self.options.without.iter().any(fits)
-            };
-            let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
-            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|site| {
-                let target = cached.site(site as usize).map_or(0, |s| s.target.0);
-                symbol(target)
-                    .strip_suffix("@plt")
-                    .is_some_and(|name| leaves_out(name, 0))
-            });
-            self.muted.fetch_add(muted, Ordering::Relaxed);
-            self.arena.add_plan(&plan)?
-        };
+        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
+        let plan = self.filters.plan(&cached, &file);
+        let plan_offset = self.arena.add_plan(&plan)?;
         self.lock()
-            .add_module(m.file.clone(), &m.path, cached, plan_offset)
+            .add_module(m.file.clone(), &m.path, &cached, &plan, plan_offset)
     }
 
     /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
@@ -283,6 +257,7 @@ impl Session {
             drop_when_full: options.drop_when_full,
             depth_limit: options.depth_limit,
             loader: options.loader,
+            roots_only: !options.within.is_empty(),
         })?;
         let image = image::load(&arena, agent)?;
         let file = create(&options.output).map_err(|source| TraceeError::System {
@@ -310,12 +285,12 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
+            filters: Filters::new(&options.within, &options.without),
             options,
             collector: Mutex::new(Collector::new(writer)),
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
-            muted: AtomicUsize::new(0),
             disk,
             overwritten,
             stopped: OnceLock::new(),
@@ -374,12 +349,7 @@ impl Session {
             summary.row(ENDED_EARLY, stopped.why(), 1);
         }
         let mut remarks = self.remarks;
-        if !shared.options.without.is_empty() && shared.muted.load(Ordering::Relaxed) == 0 {
-            remarks.push(format!(
-                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
-                shared.options.without.join(" -N ")
-            ));
-        }
+        remarks.extend(shared.filters.remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
         };

@@ -8,6 +8,7 @@
 pub mod build_plan;
 pub mod mute;
 pub mod read_plan;
+pub mod roots;
 pub mod special;
 pub mod springboard;
 pub mod tactic;

@@ -163,6 +163,22 @@ impl<'a> PlanReader<'a> {
         (0..h.specials).map_while(one).collect()
     }
 
+    /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one, and
+    /// what was moved to make room for it.
+    pub fn springboard(&self, site: &PlanSite) -> Option<(u32, u32)> {
+        if site.form != FORM_TEMPLATE || site.flags & SITE_SPRINGBOARD == 0 {
+            return None;
+        }
+        let at = self.header().blob_offset as usize + site.argument as usize;
+        let t = self.bytes.get(at..at + 8)?;
+        let spring = (site.start + 2).wrapping_add_signed(i32::from(t[6] as i8));
+        let back = match t[7] {
+            0 => 0,
+            _ => u32::from(*self.bytes.get(at + 8 + usize::from(t[2]))?),
+        };
+        Some((spring.wrapping_sub(back), spring + 5))
+    }
+
     /// Offsets in the slot of the entry and exit ids (0: none) and, for direct sites, the callee's
     /// svma.
     pub fn ids(&self, site: &PlanSite) -> Option<(u32, u32, Option<u64>)> {

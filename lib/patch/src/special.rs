@@ -92,3 +92,80 @@ pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Sv
     }
     Some((start, covered))
 }
+
+/// What a hook at a function's entry covers and moves.
+#[derive(Clone, Copy, Debug)]
+pub struct HookRange {
+    /// Where the jump is written.
+    pub start: Svma,
+    /// End of the instructions that are moved.
+    pub moved_end: Svma,
+    /// Length of the `ret` that follows them if the function ends there, else 0.
+    pub ret_bytes: usize,
+    /// End of the bytes that the jump makes useless.
+    pub covered: Svma,
+}
+
+/// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
+/// before five bytes may be followed by filling.
+pub fn hook_range(object: &Object<'_>, entry: Svma, end: Svma) -> Option<HookRange> {
+    const JUMP_BYTES: u64 = 5;
+    let code = object.code_from(entry)?;
+    let mut decoder = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
+    let mut range = HookRange {
+        start: entry,
+        moved_end: entry,
+        ret_bytes: 0,
+        covered: entry,
+    };
+    while range.covered.0 - range.start.0 < JUMP_BYTES {
+        if !decoder.can_decode() {
+            return None;
+        }
+        let i = decoder.decode();
+        let next = Svma(i.next_ip());
+        if i.mnemonic() == Mnemonic::Endbr64 && i.ip() == entry.0 {
+            range = HookRange {
+                start: next,
+                moved_end: next,
+                ret_bytes: 0,
+                covered: next,
+            };
+        } else if i.mnemonic() == Mnemonic::Ret {
+            range.ret_bytes = i.len();
+            range.covered = Svma(next.0.max(range.start.0 + JUMP_BYTES));
+            if range.covered > next && (next < end || !is_filling(object, next, range.covered)) {
+                return None;
+            }
+            break;
+        } else if movable(&i) || i.is_jcc_short_or_near() {
+            range.moved_end = next;
+            range.covered = next;
+        } else {
+            return None;
+        }
+    }
+    let jumps_into = |i: &iced_x86::Instruction| {
+        (range.start.0 + 1..range.covered.0).contains(&i.near_branch_target())
+    };
+    let length = end.0.saturating_sub(entry.0).min(1 << 16) as usize;
+    let body = &code[..length.min(code.len())];
+    let clean = !Decoder::with_ip(64, body, entry.0, DecoderOptions::NONE)
+        .iter()
+        .any(|i| jumps_into(&i));
+    clean.then_some(range)
+}
+
+/// True if nothing but the forms of nop and int3 stands in `[start, end)`.
+fn is_filling(object: &Object<'_>, start: Svma, end: Svma) -> bool {
+    let code = object.code_from(start).unwrap_or(&[]);
+    let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
+    while decoder.ip() < end.0 {
+        if !decoder.can_decode()
+            || !matches!(decoder.decode().mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+        {
+            return false;
+        }
+    }
+    true
+}

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 12;
+pub const PLAN_VERSION: u32 = 13;
 
 /// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
 #[repr(C)]
@@ -93,9 +93,6 @@ pub struct PlanFunction {
 pub const FN_RETURN_ADDRESS: u8 = 1;
 /// [`PlanFunction::flags`]: excluded by a filter: its sites are not patched.
 pub const FN_MUTED: u8 = 2;
-/// [`PlanFunction::flags`]: recording starts here (filter `-F`).
-pub const FN_ROOT: u8 = 4;
-
 /// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
 /// from the start; its other sites only when the loader's work is wanted.
 pub const FN_RESOLVER: u8 = 8;
@@ -186,6 +183,26 @@ pub const SPECIAL_SANDBOX: u32 = 8;
 /// nothing is recorded any more.
 pub const SPECIAL_RETURN: u32 = 9;
 
+/// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
+pub const SPECIAL_ROOT: u32 = 10;
+/// [`PlanSpecial::kind`]: the same, but its return address stays.
+pub const SPECIAL_ROOT_OPEN: u32 = 11;
+/// [`PlanSpecial::kind`]: modules have been mapped (ld.so's `_dl_debug_state`).
+pub const SPECIAL_MAPPED: u32 = 12;
+
+/// In the slot of a hook (the kinds from [`SPECIAL_ROOT`] on): where the entry's id points.
+///
+/// ```text
+///   +0   lea  rsp, [rsp-8]     a replaced return address leads here
+///   +5   call HOOK_EXIT        fills in the original; id of the exit = low half of (slot + 10)
+///   +10  ret
+///   +11  call HOOK             the text jumps here; id of the entry = low half of (slot + 16)
+///   +16  moved instructions ; jmp after them, or ret
+/// ```
+pub const HOOK_ENTRY_ID: u64 = 16;
+/// In the slot of a hook: where the exit's id points.
+pub const HOOK_EXIT_ID: u64 = 10;
+
 /// Start of a template; `original` bytes, the room (if there is one), `code` bytes and fixups follow
 /// without padding.
 #[repr(C)]
@@ -256,8 +273,12 @@ pub mod common {
     pub const ENTRY_ONLY: i32 = 8;
     /// The same when the callee may not be instrumented yet.
     pub const ENTRY_ONLY_FIRST: i32 = 9;
+    /// Entry of a hooked function.
+    pub const HOOK: i32 = 10;
+    /// A hooked function returns: the original return address is filled in.
+    pub const HOOK_EXIT: i32 = 11;
     /// Number of routines.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 12;
 }
 
 const _: () = assert!(size_of::<PlanFunction>() == 16);

@@ -73,6 +73,10 @@ pub struct RunArgs {
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Record only functions matching GLOB and what they call, on the thread that does so; nothing
+    /// else is patched before the first of them is entered (repeatable; raw or demangled name)
+    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    within: Vec<String>,
     /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
@@ -196,6 +200,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         ring_bytes: args.ring.unwrap_or(0),
         cache_dir: cache_dir(),
         modules: args.module,
+        within: args.within,
         without: args.without,
         sigpipe,
     };

@@ -1,0 +1,187 @@
+//! The user's choice of functions: which are muted, and at which recording begins.
+//!
+//! Given a module's analysis and the globs of `run -N` and `run -F`; gives the plan that the agents
+//! get: the analysis's own, or a copy with functions muted ([`sptrace_patch::mute`]) and hooks added
+//! ([`sptrace_patch::roots`]). Counts what matched, so that a glob that matches nothing is told.
+//! Globs are matched with the raw name, the demangled one, and that without its parameters, as
+//! `report` does.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sptrace_addr::Svma;
+use sptrace_code::{Cached, FunctionFlags};
+use sptrace_image::Object;
+use sptrace_patch::mute::mute;
+use sptrace_patch::read_plan::PlanReader;
+use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
+use sptrace_trace::{demangle, glob_matches, without_parameters};
+use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN};
+
+/// Names shown of functions that cannot be hooked.
+const NAMES_SHOWN: usize = 3;
+
+/// The globs, and what they matched so far.
+#[derive(Default)]
+pub struct Filters {
+    within: Vec<String>,
+    without: Vec<String>,
+    muted: AtomicUsize,
+    hooked: AtomicUsize,
+    impossible: Mutex<Vec<String>>,
+}
+
+impl Filters {
+    /// Recording begins at functions that match `within` (everywhere, if that is empty) and leaves
+    /// out those that match `without`.
+    pub fn new(within: &[String], without: &[String]) -> Self {
+        Self {
+            within: within.to_vec(),
+            without: without.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// The plan of a module for this recording; `file` is the module's.
+    pub fn plan<'a>(&self, cached: &'a Cached, file: &Path) -> Cow<'a, [u8]> {
+        let mut plan = Cow::Borrowed(cached.plan());
+        let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
+        if !self.without.is_empty() {
+            let leaves_out = |symbol: &str, svma| fits(&self.without, symbol, svma);
+            let muted = mute(
+                plan.to_mut(),
+                &|svma| leaves_out(symbol(svma), svma),
+                &|site| {
+                    let target = cached.site(site as usize).map_or(0, |s| s.target.0);
+                    let import = symbol(target).strip_suffix("@plt");
+                    import.is_some_and(|name| leaves_out(name, 0))
+                },
+            );
+            self.muted.fetch_add(muted, Ordering::Relaxed);
+        }
+        if !self.within.is_empty()
+            && let Some(hooked) = self.hooked_plan(cached, &plan, file)
+        {
+            plan = Cow::Owned(hooked);
+        }
+        plan
+    }
+
+    /// `None`: nothing is to be hooked.
+    fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
+        let mut hooks = self.roots(cached, plan);
+        let is_loader = file
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
+        if hooks.is_empty() && !is_loader {
+            return None;
+        }
+        let bytes = std::fs::read(file).ok()?;
+        let object = Object::parse(&bytes).ok()?;
+        if object.keeps_stack_maps {
+            hooks.iter_mut().for_each(|h| h.kind = SPECIAL_ROOT_OPEN);
+        }
+        let roots = hooks.len();
+        if let Some(hook) = rendezvous(&object)
+            && let Err(place) = hooks.binary_search_by_key(&hook.entry, |h| h.entry)
+        {
+            hooks.insert(place, hook);
+        }
+        let made = add_hooks(&object, plan, &hooks)?;
+        self.hooked.fetch_add(
+            roots.saturating_sub(made.impossible.len()),
+            Ordering::Relaxed,
+        );
+        if let Ok(mut names) = self.impossible.lock() {
+            names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
+        }
+        Some(made.plan)
+    }
+
+    fn roots(&self, cached: &Cached, plan: &[u8]) -> Vec<Hook> {
+        let Some(reader) = PlanReader::new(plan) else {
+            return Vec::new();
+        };
+        let h = reader.header();
+        let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
+        let functions = (0..cached.functions().len()).filter_map(|i| cached.function(i));
+        functions
+            .filter(|f| !f.flags.contains(FunctionFlags::COLD_PART) && !plt.contains(&f.entry.0))
+            .filter(|f| {
+                let symbol = cached.named_at(f.entry).map_or("", |n| n.1);
+                !symbol.ends_with(".cold") && fits(&self.within, symbol, f.entry.0)
+            })
+            .filter_map(|f| {
+                let flags = reader.function_flags(f.entry.0);
+                let is_plain =
+                    f.flags.contains(FunctionFlags::HAS_UNWIND) && flags & FN_RETURN_ADDRESS == 0;
+                (flags & FN_MUTED == 0).then_some(Hook {
+                    entry: f.entry,
+                    end: f.end,
+                    kind: if is_plain {
+                        SPECIAL_ROOT
+                    } else {
+                        SPECIAL_ROOT_OPEN
+                    },
+                })
+            })
+            .collect()
+    }
+
+    /// What the user should know of globs without effect.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if !self.without.is_empty() && self.muted.load(Ordering::Relaxed) == 0 {
+            remarks.push(format!(
+                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
+                self.without.join(" -N ")
+            ));
+        }
+        let impossible = match self.impossible.lock() {
+            Ok(names) => names.clone(),
+            Err(_) => Vec::new(),
+        };
+        if !impossible.is_empty() {
+            let shown: Vec<_> = impossible
+                .iter()
+                .take(NAMES_SHOWN)
+                .map(String::as_str)
+                .collect();
+            let more = impossible.len() - shown.len();
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            remarks.push(format!(
+                "recording could not begin at {}{more}: the entry has no room for a jump (name a caller)",
+                shown.join(", ")
+            ));
+        }
+        if !self.within.is_empty()
+            && impossible.is_empty()
+            && self.hooked.load(Ordering::Relaxed) == 0
+        {
+            remarks.push(format!(
+                "no function matches -F {}: nothing was recorded (names: sptrace analyze --functions)",
+                self.within.join(" -F ")
+            ));
+        }
+        remarks
+    }
+}
+
+fn fits(globs: &[String], symbol: &str, svma: u64) -> bool {
+    let name = match symbol {
+        "" => sptrace_code::unnamed(Svma(svma)),
+        _ => demangle(symbol),
+    };
+    let short = without_parameters(&name);
+    let fits = |glob: &String| {
+        let names = [name.as_str(), symbol, short];
+        names.iter().any(|n| glob_matches(glob, n))
+    };
+    globs.iter().any(fits)
+}
