@@ -264,6 +264,22 @@ pub unsafe fn frames_ended(hot: *mut Hot) {
     }
 }
 
+/// True if the root's frame is gone without an event that shows it: a longjmp or an exception has
+/// left it, and what runs now is called from code that is not patched. Its return address is not
+/// where it was. Not known while a walker has the original ones.
+pub unsafe fn root_is_gone(hot: *mut Hot) -> bool {
+    // SAFETY: the root's frame lies in the shadow stack; another stack is read through the kernel.
+    unsafe {
+        let root = (*hot).root as *const ShadowFrame;
+        if root.is_null() || (*hot).rearm_above != 0 || (*root).id & FRAME_OPEN != 0 {
+            return false;
+        }
+        let mut word = 0u64;
+        let got = sys::read_own((*root).rsp as usize - 8, (&raw mut word).cast(), 8);
+        got != 8 || word != return_of((*root).id)
+    }
+}
+
 /// Asks the host for what ld.so has mapped: new modules get their hooks before they run.
 unsafe fn look_for_modules(hot: *mut Hot) {
     // SAFETY: the lock is held meanwhile.
@@ -273,10 +289,18 @@ unsafe fn look_for_modules(hot: *mut Hot) {
             return;
         }
         for _ in 0..MODULES {
-            match module::question(ASK_MAPPED, 0) {
-                Some([address, ..]) if address != 0 => module::find(address),
+            let address = match module::question(ASK_MAPPED, 0) {
+                Some([address, ..]) if address != 0 => address,
                 _ => break,
             };
+            let m = module::find(address);
+            if !m.is_null() && (*m).doubtful != 0 {
+                // Closed and mapped again at the same place, or another one there.
+                crate::process::check_module(m);
+                if (*m).gone != 0 {
+                    module::find(address);
+                }
+            }
         }
         propagate::unlock();
     }

@@ -59,16 +59,15 @@ const SAME_STACK_BYTES: u64 = 64 << 20;
 pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
-        if (*frame).routine as i32 == common::HOOK_EXIT {
-            // Whatever happens else: the function must find back.
-            hook::fill_return(&raw mut (*frame).above as u64);
-        }
         if (*process()).dormant.load(Ordering::Relaxed) != 0 {
             return dormant(&*frame);
         }
         let mask = sys::block_signals();
         let how = dispatch(&mut *frame, mask);
         sys::restore_signals(mask);
+        if (*frame).routine as i32 == common::HOOK_EXIT {
+            hook::fill_return(&raw mut (*frame).above as u64);
+        }
         how
     }
 }
@@ -86,6 +85,10 @@ unsafe fn dormant(f: &Frame) -> u64 {
     if f.routine as i32 == common::SPECIAL {
         // SAFETY: as in slow.
         unsafe { unwind::special_when_dormant(f.id, &raw const f.above as u64) };
+    }
+    if f.routine as i32 == common::HOOK_EXIT {
+        // SAFETY: the word was made by the hook's return.
+        unsafe { hook::fill_return(&raw const f.above as u64) };
     }
     normal_return(f.routine)
 }
@@ -236,6 +239,10 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
         hook::frames_ended(hot);
         if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
             unwind::arm_again(hot, rsp);
+        }
+        if (*hot).root != 0 && hook::root_is_gone(hot) {
+            let frames = ((*hot).ssp - (*hot).root) / FRAME_BYTES as u64 + 1;
+            drop_frames(hot, frames);
         }
     }
 }

@@ -148,43 +148,46 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     let Ok(maps) = maps::read(pid) else {
         return 0;
     };
-    let is_code = |m: &&Mapping| m.access[2] && !m.access[1] && m.file.1 != 0;
-    for m in maps.iter().filter(is_code) {
+    let is_code = |m: &&Mapping| {
+        let is_wanted = !shared.options.leaves_out(&m.path);
+        m.access[2] && !m.access[1] && m.file.1 != 0 && is_wanted
+    };
+    let code: Vec<_> = maps.iter().filter(is_code).collect();
+    {
+        let mut c = shared.lock();
+        c.asks(&shared.arena, pid);
+        let looked_at = &mut c.process(pid).looked_at;
+        looked_at.retain(|(start, file)| {
+            code.iter()
+                .any(|m| m.start <= *start && *start < m.end && m.file == *file)
+        });
+    }
+    for m in code {
         {
             let mut c = shared.lock();
-            c.asks(&shared.arena, pid);
-            let process = c.process(pid);
-            let key = (m.start, m.file.clone());
-            if process.looked_at.contains(&key) || shared.options.leaves_out(&m.path) {
+            // A patched page is a mapping of its own, without the file or with it.
+            let looked_at = &mut c.process(pid).looked_at;
+            let is_old = |l: &(u64, (String, u64))| l.1 == m.file && l.0 <= m.start;
+            if looked_at.iter().any(is_old) {
                 continue;
             }
-            process.looked_at.push(key);
+            looked_at.push((m.start, m.file.clone()));
         }
-        let Some(index) = shared.module(pid, m) else {
-            continue;
-        };
-        let mut c = shared.lock();
-        let found = c
-            .modules
-            .get(index)
-            .map(|known| (known.base_svma, known.text));
-        let Some((base_svma, text)) = found else {
-            continue;
-        };
-        let Some(bias) = bias(&maps, m, base_svma) else {
-            continue;
-        };
-        let start = text.0.wrapping_add(bias).max(m.start);
-        let is_known = c
-            .process(pid)
-            .loaded
-            .iter()
-            .any(|l| l.module == index && l.bias == bias);
-        if start < m.end && !is_known {
+        if let Some(start) = code_start(shared, pid, &maps, m) {
             return start;
         }
     }
     0
+}
+
+/// Where the code of the module at `m` begins, once it is analysed.
+fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
+    let index = shared.module(pid, m)?;
+    let c = shared.lock();
+    let known = c.modules.get(index)?;
+    let bias = bias(maps, m, known.base_svma)?;
+    let start = known.text.0.wrapping_add(bias).max(m.start);
+    (start < m.end).then_some(start)
 }
 
 /// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared

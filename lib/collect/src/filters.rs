@@ -106,15 +106,19 @@ impl Filters {
         };
         let h = reader.header();
         let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
-        let functions = (0..cached.functions().len()).filter_map(|i| cached.function(i));
+        // The plan has the functions of the analysis in their order.
+        let functions =
+            (0..cached.functions().len()).filter_map(|i| Some((i as u32, cached.function(i)?)));
         functions
-            .filter(|f| !f.flags.contains(FunctionFlags::COLD_PART) && !plt.contains(&f.entry.0))
-            .filter(|f| {
+            .filter(|(_, f)| {
+                !f.flags.contains(FunctionFlags::COLD_PART) && !plt.contains(&f.entry.0)
+            })
+            .filter(|(_, f)| {
                 let symbol = cached.named_at(f.entry).map_or("", |n| n.1);
                 !symbol.ends_with(".cold") && fits(&self.within, symbol, f.entry.0)
             })
-            .filter_map(|f| {
-                let flags = reader.function_flags(f.entry.0);
+            .filter_map(|(i, f)| {
+                let flags = reader.flags(i);
                 let is_plain =
                     f.flags.contains(FunctionFlags::HAS_UNWIND) && flags & FN_RETURN_ADDRESS == 0;
                 (flags & FN_MUTED == 0).then_some(Hook {

@@ -135,6 +135,14 @@ impl<'a> PlanReader<'a> {
         Some(h.base_svma + u64::from(offset))
     }
 
+    /// Flags of function `i`; 0 if there is none.
+    pub fn flags(&self, i: u32) -> u8 {
+        let h = self.header();
+        let at = (h.functions_offset + i * 16) as usize + 15;
+        let flags = self.bytes.get(at).filter(|_| i < h.functions);
+        flags.copied().unwrap_or(0)
+    }
+
     /// Flags of the function that begins at `svma`; 0 if there is none.
     pub fn function_flags(&self, svma: u64) -> u8 {
         let h = self.header();
@@ -161,6 +169,17 @@ impl<'a> PlanReader<'a> {
             })
         };
         (0..h.specials).map_while(one).collect()
+    }
+
+    /// Where the text jumps to, as an offset in the patch area.
+    pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
+        let at = self.header().blob_offset as usize + site.argument as usize;
+        let jump_to = match site.form {
+            FORM_DIRECT => DIRECT_ENTRY,
+            FORM_TEMPLATE => u32::from(*self.bytes.get(at + 3)?),
+            _ => return None,
+        };
+        Some(site.slot + jump_to)
     }
 
     /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one, and

@@ -3,15 +3,15 @@
 //!
 //! Given the image, the plan and the functions; gives the new plan, in which the hooks' slots lie
 //! before all others (of which a fork child copies what is used), and which functions cannot be
-//! hooked: those whose first instructions cannot be moved or are jumped to. A site whose patch would
-//! cover the same bytes is refused. Knows no names but that of the debugger's rendezvous.
+//! hooked: those whose first instructions cannot be moved or are jumped to. A site among the first
+//! instructions keeps its slot, to which the hook leads, or is refused. Knows no names but that of the debugger's rendezvous.
 
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
 use crate::read_plan::{PlanReader, header_bytes};
-use crate::special::hook_range;
+use crate::special::{Joined, hook_range};
 use crate::tactic::Refusal;
 use crate::template::Builder;
 
@@ -53,19 +53,25 @@ pub fn rendezvous(object: &Object<'_>) -> Option<Hook> {
 pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hooked> {
     let reader = PlanReader::new(plan)?;
     let h = reader.header();
-    let mut made = Made {
-        base: h.base_svma,
-        slot: SLOTS_START,
-        blob_bytes: h.blob_bytes.next_multiple_of(8),
-        ..Made::default()
-    };
+    // Twice: where the sites' slots will lie is known when the hooks' own are counted.
+    let joinable = Joinable::new(reader);
+    let mut made = Made::default();
     let mut impossible = Vec::new();
-    for hook in hooks {
-        if !made.hook(object, hook) {
-            impossible.push(hook.entry);
-        }
+    let mut shift = 0;
+    for _ in 0..2 {
+        made = Made {
+            base: h.base_svma,
+            slot: SLOTS_START,
+            blob_bytes: h.blob_bytes.next_multiple_of(8),
+            shift,
+            ..Made::default()
+        };
+        let failed = hooks
+            .iter()
+            .filter(|hook| !made.hook(object, hook, &joinable));
+        impossible = failed.map(|hook| hook.entry).collect();
+        shift = (made.slot - SLOTS_START).next_multiple_of(64);
     }
-    let shift = (made.slot - SLOTS_START).next_multiple_of(64);
     let mut specials = std::mem::take(&mut made.specials);
     specials.extend(reader.specials().into_iter().map(|s| PlanSpecial {
         slot: s.slot + shift,
@@ -83,20 +89,52 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
     })
 }
 
+/// Sites that a hook can lead to: those that are a plain jump to their slot. By start.
+struct Joinable(Vec<(u32, u32, u32)>);
+
+impl Joinable {
+    fn new(reader: PlanReader<'_>) -> Self {
+        let sites = (0..reader.header().sites).filter_map(|i| reader.site(i));
+        let plain =
+            sites.filter(|s| s.form != FORM_REFUSED && s.flags & !(SITE_TAIL | SITE_INDIRECT) == 0);
+        let mut all: Vec<_> = plain
+            .filter_map(|s| Some((s.start, s.start + u32::from(s.span), reader.slot_entry(&s)?)))
+            .collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
+    fn at(&self, start: u32) -> Option<(u32, u32)> {
+        let found = self.0.binary_search_by_key(&start, |s| s.0).ok()?;
+        self.0.get(found).map(|s| (s.1, s.2))
+    }
+}
+
 #[derive(Default)]
 struct Made {
     base: u64,
     slot: u32,
     blob_bytes: u32,
+    /// How far the other slots move.
+    shift: u32,
     specials: Vec<PlanSpecial>,
     blob: Vec<u8>,
+    /// Starts of the sites that the hooks lead to, sorted.
+    joined: Vec<u32>,
     /// Offsets of the text that the hooks cover, sorted.
     covered: Vec<(u32, u32)>,
 }
 
 impl Made {
-    fn hook(&mut self, object: &Object<'_>, hook: &Hook) -> bool {
-        let Some(range) = hook_range(object, hook.entry, hook.end) else {
+    fn hook(&mut self, object: &Object<'_>, hook: &Hook, joinable: &Joinable) -> bool {
+        let site_at = |svma: Svma| {
+            let (end, entry) = joinable.at(svma.0.wrapping_sub(self.base) as u32)?;
+            Some(Joined {
+                end: Svma(self.base + u64::from(end)),
+                slot_entry: entry + self.shift,
+            })
+        };
+        let Some(range) = hook_range(object, hook.entry, hook.end, &site_at) else {
             return false;
         };
         let mut t = Builder::new(Svma(self.base));
@@ -119,6 +157,9 @@ impl Made {
             span: end - start,
         });
         self.covered.push((start, end));
+        if range.leads_to.is_some() {
+            self.joined.push(offset(range.moved_end));
+        }
         self.slot += t.slot_bytes().next_multiple_of(8);
         self.blob.extend(t.finish(original));
         true
@@ -190,6 +231,10 @@ impl Rewritten<'_> {
             return Some(site);
         }
         site.slot += self.shift;
+        if self.made.joined.binary_search(&site.start).is_ok() {
+            site.flags |= SITE_IN_HOOK;
+            return Some(site);
+        }
         let spring = self.reader.springboard(&site);
         let spring = spring.is_some_and(|(start, end)| self.made.covers(start, end));
         if spring

@@ -102,13 +102,31 @@ pub struct HookRange {
     pub moved_end: Svma,
     /// Length of the `ret` that follows them if the function ends there, else 0.
     pub ret_bytes: usize,
+    /// Where in the patch area the hook leads to instead: the entry of the slot of a site that begins
+    /// at `moved_end`.
+    pub leads_to: Option<u32>,
     /// End of the bytes that the jump makes useless.
     pub covered: Svma,
 }
 
+/// A site that a hook can lead to.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined {
+    /// End of the bytes that its own jump would cover.
+    pub end: Svma,
+    /// Entry of its slot in the patch area.
+    pub slot_entry: u32,
+}
+
 /// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
-/// before five bytes may be followed by filling.
-pub fn hook_range(object: &Object<'_>, entry: Svma, end: Svma) -> Option<HookRange> {
+/// before five bytes may be followed by filling. A site among the first instructions (`site_at`)
+/// keeps its slot, to which the hook leads.
+pub fn hook_range(
+    object: &Object<'_>,
+    entry: Svma,
+    end: Svma,
+    site_at: &dyn Fn(Svma) -> Option<Joined>,
+) -> Option<HookRange> {
     const JUMP_BYTES: u64 = 5;
     let code = object.code_from(entry)?;
     let mut decoder = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
@@ -116,21 +134,22 @@ pub fn hook_range(object: &Object<'_>, entry: Svma, end: Svma) -> Option<HookRan
         start: entry,
         moved_end: entry,
         ret_bytes: 0,
+        leads_to: None,
         covered: entry,
     };
     while range.covered.0 - range.start.0 < JUMP_BYTES {
         if !decoder.can_decode() {
             return None;
         }
+        if let Some(site) = site_at(Svma(decoder.ip())) {
+            range.leads_to = Some(site.slot_entry);
+            range.covered = site.end;
+            break;
+        }
         let i = decoder.decode();
         let next = Svma(i.next_ip());
         if i.mnemonic() == Mnemonic::Endbr64 && i.ip() == entry.0 {
-            range = HookRange {
-                start: next,
-                moved_end: next,
-                ret_bytes: 0,
-                covered: next,
-            };
+            (range.start, range.moved_end, range.covered) = (next, next, next);
         } else if i.mnemonic() == Mnemonic::Ret {
             range.ret_bytes = i.len();
             range.covered = Svma(next.0.max(range.start.0 + JUMP_BYTES));
@@ -145,8 +164,12 @@ pub fn hook_range(object: &Object<'_>, entry: Svma, end: Svma) -> Option<HookRan
             return None;
         }
     }
+    if range.ret_bytes == 0 && range.covered > end {
+        // It runs on into another function, or is no function.
+        return None;
+    }
     let jumps_into = |i: &iced_x86::Instruction| {
-        (range.start.0 + 1..range.covered.0).contains(&i.near_branch_target())
+        (range.start.0 + 1..range.start.0 + JUMP_BYTES).contains(&i.near_branch_target())
     };
     let length = end.0.saturating_sub(entry.0).min(1 << 16) as usize;
     let body = &code[..length.min(code.len())];

@@ -14,7 +14,7 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
-use sptrace_wire::plan::{Fixup, HOOK_ENTRY_ID, TO_COMMON, TO_TEXT, Template, common};
+use sptrace_wire::plan::{Fixup, HOOK_ENTRY_ID, TO_AREA, TO_COMMON, TO_TEXT, Template, common};
 
 use crate::special::HookRange;
 
@@ -228,8 +228,14 @@ impl Builder {
         if !self.relocate(object, range.start, range.moved_end) {
             return false;
         }
-        match object.code_from(range.moved_end) {
-            Some(code) if range.ret_bytes > 0 => self.code.extend(&code[..range.ret_bytes]),
+        match (range.leads_to, object.code_from(range.moved_end)) {
+            (Some(slot), _) => {
+                self.code.push(0xe9);
+                self.rel32(TO_AREA, slot as i32);
+            }
+            (None, Some(code)) if range.ret_bytes > 0 => {
+                self.code.extend(&code[..range.ret_bytes]);
+            }
             _ => self.branch_to_text(0xe9, range.moved_end),
         }
         self.code.len() <= usize::from(u8::MAX)

@@ -138,6 +138,10 @@ pub const SITE_KEEP_OPCODE: u8 = 16;
 /// in padding, or where moved instructions stood, from which the long jump leaves.
 pub const SITE_SPRINGBOARD: u8 = 32;
 
+/// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the hook,
+/// the text is left alone.
+pub const SITE_IN_HOOK: u8 = 64;
+
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
 /// Where the text jumps to in a direct call's slot.
@@ -197,7 +201,7 @@ pub const SPECIAL_MAPPED: u32 = 12;
 ///   +5   call HOOK_EXIT        fills in the original; id of the exit = low half of (slot + 10)
 ///   +10  ret
 ///   +11  call HOOK             the text jumps here; id of the entry = low half of (slot + 16)
-///   +16  moved instructions ; jmp after them, or ret
+///   +16  moved instructions ; jmp after them, or to the slot of the site that follows them, or ret
 /// ```
 pub const HOOK_ENTRY_ID: u64 = 16;
 /// In the slot of a hook: where the exit's id points.
@@ -242,7 +246,7 @@ pub struct Fixup {
     /// Unused.
     pub reserved: u8,
     /// For [`TO_TEXT`]: target as (signed) offset from `base_svma`. For [`TO_COMMON`]: the
-    /// routine's number.
+    /// routine's number. For [`TO_AREA`]: offset in the area.
     pub value: i32,
 }
 
@@ -250,6 +254,8 @@ pub struct Fixup {
 pub const TO_TEXT: u8 = 1;
 /// [`Fixup::kind`]: a common routine.
 pub const TO_COMMON: u8 = 2;
+/// [`Fixup::kind`]: a place in the patch area, as offset.
+pub const TO_AREA: u8 = 3;
 
 /// Common routine numbers.
 pub mod common {
