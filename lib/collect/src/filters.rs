@@ -7,6 +7,7 @@
 //! `report` does.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,6 +106,7 @@ impl Filters {
             return Vec::new();
         };
         let h = reader.header();
+        let mut linked = links_to(cached);
         let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
         // The plan has the functions of the analysis in their order.
         let functions =
@@ -121,15 +123,18 @@ impl Filters {
                 let flags = reader.flags(i);
                 let is_plain =
                     f.flags.contains(FunctionFlags::HAS_UNWIND) && flags & FN_RETURN_ADDRESS == 0;
-                (flags & FN_MUTED == 0).then_some(Hook {
-                    entry: f.entry,
-                    end: f.end,
-                    kind: if is_plain {
-                        SPECIAL_ROOT
-                    } else {
-                        SPECIAL_ROOT_OPEN
-                    },
-                })
+                let kind = if is_plain {
+                    SPECIAL_ROOT
+                } else {
+                    SPECIAL_ROOT_OPEN
+                };
+                (flags & FN_MUTED == 0).then_some((i, f, kind))
+            })
+            .map(|(i, f, kind)| Hook {
+                entry: f.entry,
+                end: f.end,
+                kind,
+                linked: linked.remove(&i).unwrap_or_default(),
             })
             .collect()
     }
@@ -175,6 +180,18 @@ impl Filters {
         }
         remarks
     }
+}
+
+/// For each function that others jump into: where these begin and end.
+fn links_to(cached: &Cached) -> HashMap<u32, Vec<(Svma, Svma)>> {
+    let mut linked: HashMap<u32, Vec<(Svma, Svma)>> = HashMap::new();
+    let functions = (0..cached.functions().len()).filter_map(|i| cached.function(i));
+    for f in functions {
+        for to in cached.links_of(&f) {
+            linked.entry(*to).or_default().push((f.entry, f.end));
+        }
+    }
+    linked
 }
 
 fn fits(globs: &[String], symbol: &str, svma: u64) -> bool {

@@ -11,12 +11,12 @@ use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
 use crate::read_plan::{PlanReader, header_bytes};
-use crate::special::{Joined, hook_range};
+use crate::special::{Joined, hook_range, jumps_into};
 use crate::tactic::Refusal;
 use crate::template::Builder;
 
 /// A function to hook.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Hook {
     /// Its entry.
     pub entry: Svma,
@@ -24,6 +24,8 @@ pub struct Hook {
     pub end: Svma,
     /// `SPECIAL_*`.
     pub kind: u32,
+    /// Start and end of the functions that jump into it: one may lead into its first instructions.
+    pub linked: Vec<(Svma, Svma)>,
 }
 
 /// A plan with hooks.
@@ -46,6 +48,7 @@ pub fn rendezvous(object: &Object<'_>) -> Option<Hook> {
         entry: symbol.svma,
         end: Svma(symbol.svma.0 + symbol.size_bytes.max(1)),
         kind: SPECIAL_MAPPED,
+        linked: Vec::new(),
     })
 }
 
@@ -137,6 +140,14 @@ impl Made {
         let Some(range) = hook_range(object, hook.entry, hook.end, &site_at) else {
             return false;
         };
+        let own = [(hook.entry, hook.end)];
+        if own
+            .iter()
+            .chain(&hook.linked)
+            .any(|f| jumps_into(object, *f, &range))
+        {
+            return false;
+        }
         let mut t = Builder::new(Svma(self.base));
         let bytes = (range.covered.0 - range.start.0) as usize;
         let original = object.code_from(range.start).and_then(|c| c.get(..bytes));

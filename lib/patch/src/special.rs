@@ -93,6 +93,9 @@ pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Sv
     Some((start, covered))
 }
 
+/// Bytes of the jump to a hook.
+const HOOK_JUMP_BYTES: u64 = 5;
+
 /// What a hook at a function's entry covers and moves.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRange {
@@ -127,7 +130,6 @@ pub fn hook_range(
     end: Svma,
     site_at: &dyn Fn(Svma) -> Option<Joined>,
 ) -> Option<HookRange> {
-    const JUMP_BYTES: u64 = 5;
     let code = object.code_from(entry)?;
     let mut decoder = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
     let mut range = HookRange {
@@ -137,7 +139,7 @@ pub fn hook_range(
         leads_to: None,
         covered: entry,
     };
-    while range.covered.0 - range.start.0 < JUMP_BYTES {
+    while range.covered.0 - range.start.0 < HOOK_JUMP_BYTES {
         if !decoder.can_decode() {
             return None;
         }
@@ -152,7 +154,7 @@ pub fn hook_range(
             (range.start, range.moved_end, range.covered) = (next, next, next);
         } else if i.mnemonic() == Mnemonic::Ret {
             range.ret_bytes = i.len();
-            range.covered = Svma(next.0.max(range.start.0 + JUMP_BYTES));
+            range.covered = Svma(next.0.max(range.start.0 + HOOK_JUMP_BYTES));
             if range.covered > next && (next < end || !is_filling(object, next, range.covered)) {
                 return None;
             }
@@ -168,15 +170,19 @@ pub fn hook_range(
         // It runs on into another function, or is no function.
         return None;
     }
-    let jumps_into = |i: &iced_x86::Instruction| {
-        (range.start.0 + 1..range.start.0 + JUMP_BYTES).contains(&i.near_branch_target())
-    };
-    let length = end.0.saturating_sub(entry.0).min(1 << 16) as usize;
-    let body = &code[..length.min(code.len())];
-    let clean = !Decoder::with_ip(64, body, entry.0, DecoderOptions::NONE)
+    Some(range)
+}
+
+/// True if an instruction of the function in `[start, end)` jumps to between the first instructions
+/// that a hook covers.
+pub fn jumps_into(object: &Object<'_>, (start, end): (Svma, Svma), hook: &HookRange) -> bool {
+    let length = end.0.saturating_sub(start.0) as usize;
+    let code = object.code_from(start).unwrap_or(&[]);
+    let code = &code[..length.min(code.len())];
+    let covered = hook.start.0 + 1..hook.start.0 + HOOK_JUMP_BYTES;
+    Decoder::with_ip(64, code, start.0, DecoderOptions::NONE)
         .iter()
-        .any(|i| jumps_into(&i));
-    clean.then_some(range)
+        .any(|i| covered.contains(&i.near_branch_target()))
 }
 
 /// True if nothing but the forms of nop and int3 stands in `[start, end)`.
