@@ -165,7 +165,7 @@ impl Filters {
                 String::new()
             };
             remarks.push(format!(
-                "recording could not begin at {}{more}: the entry has no room for a jump (name a caller)",
+                "recording could not begin at {}{more}: no jump can be put at the entry (name a caller)",
                 shown.join(", ")
             ));
         }

@@ -3,7 +3,7 @@
 //!
 //! Given the image, the plan and the functions; gives the new plan, in which the hooks' slots lie
 //! before all others (of which a fork child copies what is used), and which functions cannot be
-//! hooked: those whose first instructions cannot be moved or are jumped to. A site among the first
+//! hooked: those whose first instructions cannot be moved or are jumped to, and special functions. A site among the first
 //! instructions keeps its slot, to which the hook leads, or is refused. Knows no names but that of the debugger's rendezvous.
 
 use sptrace_addr::Svma;
@@ -67,6 +67,7 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
             slot: SLOTS_START,
             blob_bytes: h.blob_bytes.next_multiple_of(8),
             shift,
+            special: reader.specials().iter().map(|s| s.entry).collect(),
             ..Made::default()
         };
         let failed = hooks
@@ -120,6 +121,8 @@ struct Made {
     blob_bytes: u32,
     /// How far the other slots move.
     shift: u32,
+    /// Entries that are intercepted already, for another reason.
+    special: Vec<u32>,
     specials: Vec<PlanSpecial>,
     blob: Vec<u8>,
     /// Starts of the sites that the hooks lead to, sorted.
@@ -141,10 +144,14 @@ impl Made {
             return false;
         };
         let own = [(hook.entry, hook.end)];
-        if own
+        let is_led_into = own
             .iter()
             .chain(&hook.linked)
-            .any(|f| jumps_into(object, *f, &range))
+            .any(|f| jumps_into(object, *f, &range));
+        if is_led_into
+            || self
+                .special
+                .contains(&(hook.entry.0.wrapping_sub(self.base) as u32))
         {
             return false;
         }
