@@ -37,6 +37,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffe
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the command, when the trace file has this size' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'

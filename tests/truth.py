@@ -160,8 +160,11 @@ class Truth:
     def filter_handler(self):
         self.record("smallstack.O2", "-F", "f_handler")
         calls = drawn(self.report("tree"), set())
-        want = 5 * ([("f_handler", 0)] + [("f_deeper", 1 + depth) for depth in range(11)])
-        return first_difference(want, calls)
+        handlers = sum(name == "f_handler" for name, _ in calls)
+        if handlers != 5: return f"{handlers} handlers, not 5"
+        # A handler's end is not seen, so what the thread does after it on its own stack follows.
+        want = [("f_handler", 0)] + [("f_deeper", 1 + depth) for depth in range(11)]
+        return first_difference(want, calls[:len(want)])
 
     def ring(self):
         command = ["/bin/ls", "-lR", "/usr/share"]

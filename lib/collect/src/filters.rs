@@ -7,13 +7,13 @@
 //! `report` does.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Cached, FunctionFlags};
+use sptrace_code::{Cached, FunctionFlags, SiteKind};
 use sptrace_image::Object;
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
@@ -84,6 +84,7 @@ impl Filters {
         if object.keeps_stack_maps {
             hooks.iter_mut().for_each(|h| h.kind = SPECIAL_ROOT_OPEN);
         }
+        drop_parts(cached, &object, &mut hooks);
         let roots = hooks.len();
         if let Some(hook) = rendezvous(&object)
             && let Err(place) = hooks.binary_search_by_key(&hook.entry, |h| h.entry)
@@ -180,6 +181,21 @@ impl Filters {
         }
         remarks
     }
+}
+
+/// Keeps what is known to be entered by calls: where unwind information begins as at an entry, and
+/// without any, what has a name or is called directly. The rest may be a landing pad or another part
+/// of a function, where no return address lies on top of the stack.
+fn drop_parts(cached: &Cached, object: &Object<'_>, hooks: &mut Vec<Hook>) {
+    let sites = (0..cached.sites().len()).filter_map(|i| cached.site(i));
+    let called: HashSet<Svma> = sites
+        .filter(|s| s.kind == SiteKind::CallDirect)
+        .map(|s| s.target)
+        .collect();
+    hooks.retain(|h| match object.unwind.fde_at(h.entry) {
+        Some(fde) if fde.start == h.entry => fde.entry_like && !fde.is_signal_frame,
+        _ => called.contains(&h.entry) || cached.named_at(h.entry).is_some_and(|n| !n.1.is_empty()),
+    });
 }
 
 /// For each function that others jump into: where these begin and end.
