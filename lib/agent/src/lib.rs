@@ -22,7 +22,7 @@
 pub mod chunk;
 pub mod common;
 pub mod hook;
-mod module;
+pub mod module;
 pub mod process;
 pub mod propagate;
 pub mod slow;
