@@ -192,10 +192,28 @@ fn drop_parts(cached: &Cached, object: &Object<'_>, hooks: &mut Vec<Hook>) {
         .filter(|s| s.kind == SiteKind::CallDirect)
         .map(|s| s.target)
         .collect();
+    let unwinder = unwinder_parts(cached, object);
+    hooks.retain(|h| !unwinder.contains(&h.entry));
     hooks.retain(|h| match object.unwind.fde_at(h.entry) {
         Some(fde) if fde.start == h.entry => fde.entry_like && !fde.is_signal_frame,
         _ => called.contains(&h.entry) || cached.named_at(h.entry).is_some_and(|n| !n.1.is_empty()),
     });
+}
+
+/// What the entry points of an unwinder call: one of these takes their frame's place and its own
+/// return address for the start of the walk.
+fn unwinder_parts(cached: &Cached, object: &Object<'_>) -> HashSet<Svma> {
+    let entries = object.unwind.eh_return_functions();
+    let functions = entries.iter().filter_map(|svma| cached.function_at(*svma));
+    let functions = functions.filter_map(|i| cached.function(i));
+    functions
+        .flat_map(|f| {
+            cached
+                .sites_of(&f)
+                .map(|(_, site)| site.target)
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// For each function that others jump into: where these begin and end.
