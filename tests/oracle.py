@@ -287,7 +287,8 @@ def cause_of(where, row, first, entries):
     if row.runs[0] != row.runs[1]: return "differs between two callgrind runs"
     if module.startswith("ld-linux") or module.startswith("ld-musl"): return "loader start-up (valgrind starts it in its own way)"
     if module in ("[vdso]", "linux-vdso.so.1") or (module == "[unknown]" and at >> 40 == 0x7f): return "vdso (valgrind hides it)"
-    if any(name.endswith("@plt") for name in row.names): return "stub called through a pointer (callgrind skips stubs)"
+    if any(name.endswith(("time_syscall", "gettimeofday_syscall", "_vsyscall")) for name in row.names): return "vdso (valgrind hides it)"
+    if any(name.endswith("@plt") for name in row.names): return "stub before its slot was bound (callgrind skips stubs)"
     if module == "[jit]": return "generated code"
     if isinstance(at, str): return "ifunc variants with different inner calls"
     if row.got == 0 and where not in entries[0] and row.names == set():

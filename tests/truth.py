@@ -25,6 +25,9 @@ FILTERS = [("recursion.O0", ["f_down"]), ("recursion.static", ["g_fib", "f_even"
 VARIANTS = ("O0", "O2", "static", "static-pie", "nopie", "now", "lazy", "noplt")
 # program: {symbol: calls, or a pattern of the program's output that says them}
 COUNTS = {
+    # three rounds, each with a handler that returns and one that jumps out
+    "altstack.O0": {"f_deep": 21, "f_raise": 6, "f_in_handler": 18, "f_leaf": 66, "f_after": 6},
+    "altstack.O2": {"f_deep": 21, "f_raise": 6, "f_in_handler": 18, "f_leaf": 66, "f_after": 6},
     "recursion.O2": {"g_fib": 57313, "f_down": 13, "f_odd": 4, "f_even": 4},
     "recursion.static": {"g_fib": 57313},
     "deep.O2": {"f_deep": 200000},
@@ -38,6 +41,7 @@ COUNTS = {
     "virtual.O0": {"_ZNK6Square6f_areaEv": 2, "_ZNK4Rect6f_areaEv": 3, "_ZNK4Rect5f_tagEv": 1},
     "threads.O2": {"f_step": 320000, "f_at_once": 16, "f_empty": 160, **{f"f_first_{i}": 16 for i in range(8)}, "f_turns": 4},
     "exceptions.O2": {"_ZL9f_throughii": 11157},
+    "forkwire.O2": {"f_outer": 3, "f_inner": 20},
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
 }
 

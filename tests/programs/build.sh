@@ -17,7 +17,7 @@ C='-g -pthread -Wall -Wextra -Wno-infinite-recursion -fno-omit-frame-pointer'
 O='-g -pthread -Wall -Wextra -Wno-infinite-recursion'
 table() {
     for case in direct recursion pointers callbacks longjmp threads procs ctors sleeper deep varargs coroutine \
-                cancel alarm closefds procself smallstack sigprof sandbox; do
+                cancel alarm closefds procself smallstack sigprof sandbox forkwire altstack; do
         echo "$case.O0|gcc $C -O0 $case/$case.c"
         echo "$case.O2|gcc $O -O2 $case/$case.c"
     done
@@ -27,6 +27,10 @@ table() {
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"
     echo "dlopen.O0|gcc $C -O0 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
     echo "dlopen.O2|gcc $O -O2 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
+    for case in manythreads sandthrow; do
+        echo "$case.O0|g++ $C -O0 $case/$case.cpp"
+        echo "$case.O2|g++ $O -O2 $case/$case.cpp"
+    done
     echo "virtual.O0|g++ $C -O0 virtual/virtual.cpp"
     echo "virtual.O2|g++ $O -O2 virtual/virtual.cpp"
     echo "exceptions.O0|g++ $C -O0 exceptions/exceptions.cpp"

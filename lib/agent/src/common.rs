@@ -42,21 +42,62 @@ global_asm!(
     .set AGENTSTACK, 0x1030
     .set MUTED, 0x1038
 
+    /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
+       stands DEPTH bytes above rsp. Costs no instruction. */
+    .pushsection .rodata.sptrace_marks,"a",@progbits
+    .globl sptrace_marks, sptrace_marks_end
+    .hidden sptrace_marks, sptrace_marks_end
+    .p2align 2
+sptrace_marks:
+    .popsection
+    .macro MARK phase, depth, from=sptrace_common_start
+.Lmark\@:
+    .pushsection .rodata.sptrace_marks,"a",@progbits
+    .long .Lmark\@ - \from, \phase, \depth
+    .popsection
+    .endm
+    .set SAVING, 0
+    .set CHECKING, 1
+    .set RESERVED, 2
+    .set COMMITTED, 3
+    .set PUSHED, 4
+    .set DONE, 5
+    .set DOOR_SAVING, 6
+    .set DOOR_BEFORE, 7
+    .set DOOR_INSIDE, 8
+    .set DOOR_AFTER, 9
+
     .macro SAVE
+    MARK SAVING, 0
     push rax
+    MARK SAVING, 8
     lahf
     seto al
     push rax
+    MARK SAVING, 16
     push rcx
+    MARK SAVING, 24
     push rdx
+    MARK CHECKING, 32
     .endm
-    .macro RESTORE
+    .macro RESTORE phase=DONE, from=sptrace_common_start
+    MARK \phase, 32, \from
     pop rdx
+    MARK \phase, 24, \from
     pop rcx
+    MARK \phase, 16, \from
     pop rax
+    MARK \phase, 8, \from
     add al, 0x7f
     sahf
     pop rax
+    MARK \phase, 0, \from
+    .endm
+    .macro SLOW number
+    MARK CHECKING, 32
+    push \number
+    MARK CHECKING, 40
+    jmp [rip+sptrace_common_start]
     .endm
     .macro CHECK_THREAD slow
     rdfsbase rcx
@@ -77,6 +118,7 @@ global_asm!(
     xadd gs:[CUR], rcx
     cmp rcx, gs:[END]
     jae \slow
+    MARK RESERVED, 32
     .endm
     .macro STAMP slow
     rdtsc
@@ -111,20 +153,22 @@ sptrace_entry:
     STAMP sptrace_void_0
     mov rax, [rsp+32]
     mov [rcx+4], eax
+    MARK COMMITTED, 32
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+40]
     mov [rdx+24], rcx
     mov [rdx+32], rax
     add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
     mov [rdx+24], rcx
     mov [rdx+32], rax
     RESTORE
     ret
 sptrace_void_0:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
 sptrace_slow_0:
-    push 0
-    jmp [rip+sptrace_common_start]
+    SLOW 0
 
     .p2align 6
 sptrace_exit:
@@ -138,17 +182,19 @@ sptrace_exit:
     STAMP sptrace_void_1
     mov eax, [rsp+32]
     mov [rcx+4], eax
+    MARK COMMITTED, 32
     sub qword ptr gs:[TOPFRAME], 24
     RESTORE
     ret
 sptrace_void_1:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
 sptrace_slow_1:
-    push 1
-    jmp [rip+sptrace_common_start]
+    SLOW 1
 
     .p2align 6
 sptrace_indirect:
+    MARK SAVING, 0
     nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_2
@@ -163,10 +209,12 @@ sptrace_indirect:
     mov [rdx+40], rax
     mov rax, [rsp+32]
     mov [rcx+4], eax
+    MARK COMMITTED, 32
     lea rcx, [rsp+48]
     mov [rdx+24], rcx
     mov [rdx+32], rax
     add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
     mov [rdx+24], rcx
     mov [rdx+32], rax
     mov rcx, [rsp+40]
@@ -174,11 +222,11 @@ sptrace_indirect:
     RESTORE
     ret 8
 sptrace_void_2:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
     mov dword ptr [rcx+12], 9
 sptrace_slow_2:
-    push 2
-    jmp [rip+sptrace_common_start]
+    SLOW 2
 
     .p2align 6
 sptrace_tail:
@@ -192,16 +240,18 @@ sptrace_tail:
     STAMP sptrace_void_3
     mov eax, [rsp+32]
     mov [rcx+4], eax
+    MARK COMMITTED, 32
     RESTORE
     ret
 sptrace_void_3:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
 sptrace_slow_3:
-    push 3
-    jmp [rip+sptrace_common_start]
+    SLOW 3
 
     .p2align 6
 sptrace_tail_indirect:
+    MARK SAVING, 0
     nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_4
@@ -213,39 +263,36 @@ sptrace_tail_indirect:
     LOOK_UP sptrace_slow_4
     RESERVE 16, sptrace_slow_4
     STAMP sptrace_void_4
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
     mov rax, [rsp+40]
     mov [rcx+8], rax
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
     RESTORE
     ret 8
 sptrace_void_4:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
     mov dword ptr [rcx+12], 9
 sptrace_slow_4:
-    push 4
-    jmp [rip+sptrace_common_start]
+    SLOW 4
 
     .p2align 4
 sptrace_first:
     SAVE
-    push 5
-    jmp [rip+sptrace_common_start]
+    SLOW 5
     .p2align 4
 sptrace_tail_first:
     SAVE
-    push 6
-    jmp [rip+sptrace_common_start]
+    SLOW 6
     .p2align 4
 sptrace_special:
     SAVE
-    push 7
-    jmp [rip+sptrace_common_start]
+    SLOW 7
     .p2align 4
 sptrace_entry_only_first:
     SAVE
-    push 9
-    jmp [rip+sptrace_common_start]
+    SLOW 9
 
     .p2align 6
 sptrace_entry_only:
@@ -256,26 +303,27 @@ sptrace_entry_only:
     STAMP sptrace_void_8
     mov rax, [rsp+32]
     mov [rcx+4], eax
+    MARK COMMITTED, 32
     bts rax, 63
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+48]
     mov [rdx+24], rcx
     mov [rdx+32], rax
     add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
     mov [rdx+24], rcx
     mov [rdx+32], rax
     RESTORE
     ret
 sptrace_void_8:
+    MARK RESERVED, 32
     mov dword ptr [rcx+4], 9
 sptrace_slow_8:
-    push 8
-    jmp [rip+sptrace_common_start]
+    SLOW 8
 
     /* A hooked function: nothing to do if its call was recorded, which is the top frame then. */
     .p2align 6
 sptrace_hook:
-    nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_10
     mov rdx, gs:[TOPFRAME]
@@ -289,13 +337,11 @@ sptrace_hook:
     RESTORE
     ret
 sptrace_slow_10:
-    push 10
-    jmp [rip+sptrace_common_start]
+    SLOW 10
     .p2align 4
 sptrace_hook_exit:
     SAVE
-    push 11
-    jmp [rip+sptrace_common_start]
+    SLOW 11
 sptrace_common_end:
 
     /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
@@ -303,24 +349,54 @@ sptrace_common_end:
        halves of ymm and zmm alone), clears DF, AC and TF, and returns by `ret` or `ret 8` as the
        agent says. */
     .text
-    .globl sptrace_slow_door
-    .hidden sptrace_slow_door
+    .globl sptrace_slow_door, sptrace_slow_door_end
+    .hidden sptrace_slow_door, sptrace_slow_door_end
     .p2align 4
 sptrace_slow_door:
+    MARK DOOR_SAVING, 40, sptrace_slow_door
     push rsi
+    MARK DOOR_SAVING, 48, sptrace_slow_door
     push rdi
+    MARK DOOR_SAVING, 56, sptrace_slow_door
     push r8
+    MARK DOOR_SAVING, 64, sptrace_slow_door
     push r9
+    MARK DOOR_SAVING, 72, sptrace_slow_door
     push r10
+    MARK DOOR_SAVING, 80, sptrace_slow_door
     push r11
+    MARK DOOR_SAVING, 88, sptrace_slow_door
     pushfq
+    MARK DOOR_SAVING, 96, sptrace_slow_door
     push 2
+    MARK DOOR_SAVING, 104, sptrace_slow_door
     popfq
+    MARK DOOR_SAVING, 96, sptrace_slow_door
     push rbp
-    mov rbp, rsp
+    MARK DOOR_SAVING, 104, sptrace_slow_door
     push rbx
+    MARK DOOR_SAVING, 112, sptrace_slow_door
+    lea rbp, [rsp+8]
+    MARK DOOR_BEFORE, 112, sptrace_slow_door
+    /* Signals are blocked before the stack is changed and let in after it is changed back: a handler
+       runs where it would run without us. A dormant process makes no system call. */
+    push 0
+    MARK DOOR_BEFORE, 120, sptrace_slow_door
+    push -1
+    MARK DOOR_BEFORE, 128, sptrace_slow_door
+    cmp dword ptr [rip+{process}+{dormant}], 0
+    jne 83f
+    mov eax, 14
+    mov edi, 2
+    lea rsi, [rbp-24]
+    lea rdx, [rbp-16]
+    mov r10d, 8
+    syscall
+    jmp 84f
+83: mov qword ptr [rbp-24], 0
     /* The program's stack may be a small one: use the thread block's, unless this is no thread of
-       ours yet or a signal handler that interrupted the agent's last instructions. */
+       ours yet or a signal handler that interrupted a dormant agent. */
+84: MARK DOOR_INSIDE, 0, sptrace_slow_door
     xor ebx, ebx
     rdgsbase rax
     test rax, rax
@@ -336,29 +412,56 @@ sptrace_slow_door:
     and rsp, -64
     fxsave64 [rsp]
     mov rdi, rbp
+    mov rsi, [rbp-16]
+    mov rdx, [rbp-24]
     call {slow}
     fxrstor64 [rsp]
     test rbx, rbx
     jz 82f
     mov gs:[AGENTSTACK], rbx
-82: mov rbx, [rbp-8]
+82: lea rsp, [rbp-24]
+    mov [rbp+64], rax
+    MARK DOOR_AFTER, 128, sptrace_slow_door
+    cmp qword ptr [rbp-24], 0
+    je 85f
+    mov eax, 14
+    mov edi, 2
+    lea rsi, [rbp-16]
+    xor edx, edx
+    mov r10d, 8
+    syscall
+85: mov rbx, [rbp-8]
     mov rsp, rbp
+    MARK DOOR_AFTER, 104, sptrace_slow_door
     pop rbp
-    mov [rsp+56], rax
+    MARK DOOR_AFTER, 96, sptrace_slow_door
     popfq
+    MARK DOOR_AFTER, 88, sptrace_slow_door
     pop r11
+    MARK DOOR_AFTER, 80, sptrace_slow_door
     pop r10
+    MARK DOOR_AFTER, 72, sptrace_slow_door
     pop r9
+    MARK DOOR_AFTER, 64, sptrace_slow_door
     pop r8
+    MARK DOOR_AFTER, 56, sptrace_slow_door
     pop rdi
+    MARK DOOR_AFTER, 48, sptrace_slow_door
     pop rsi
+    MARK DOOR_AFTER, 40, sptrace_slow_door
     cmp qword ptr [rsp], 0
     lea rsp, [rsp+8]
+    MARK DOOR_AFTER, 32, sptrace_slow_door
     jne 80f
-    RESTORE
+    RESTORE DOOR_AFTER, sptrace_slow_door
     ret
-80: RESTORE
+80: RESTORE DOOR_AFTER, sptrace_slow_door
     ret 8
+sptrace_slow_door_end:
+
+    .pushsection .rodata.sptrace_marks,"a",@progbits
+sptrace_marks_end:
+    .popsection
 
     .section .rodata.sptrace_common,"a",@progbits
     .globl sptrace_common_offsets
@@ -380,9 +483,47 @@ sptrace_common_offsets:
     .text
     "#,
     slow = sym crate::slow::slow,
+    process = sym crate::state::PROCESS,
+    dormant = const core::mem::offset_of!(crate::state::Process, dormant),
 );
 
+/// Where a signal interrupted a routine or the door.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Registers are being pushed; the program's are unchanged but for rax.
+    Saving = 0,
+    /// Nothing has happened yet.
+    Checking = 1,
+    /// A word is reserved, at rcx, and not written.
+    Reserved = 2,
+    /// The record is written, the shadow stack is not.
+    Committed = 3,
+    /// The shadow frame is pushed; rdx is the frame below.
+    Pushed = 4,
+    /// All is done.
+    Done = 5,
+    /// As `Saving`, in the slow path's door.
+    DoorSaving = 6,
+    /// Nothing has happened yet; all registers are saved.
+    DoorBefore = 7,
+    /// On the way to the agent's stack or back: nothing is certain.
+    DoorInside = 8,
+    /// The slow path is over; all registers are still saved.
+    DoorAfter = 9,
+}
+
+#[repr(C)]
+struct Mark {
+    offset: u32,
+    phase: Phase,
+    depth: u32,
+}
+
 unsafe extern "C" {
+    static sptrace_marks: Mark;
+    static sptrace_marks_end: Mark;
+    static sptrace_slow_door_end: u8;
     static sptrace_common_start: u8;
     static sptrace_common_end: u8;
     static sptrace_common_offsets: [u32; sptrace_wire::plan::common::COUNT];
@@ -415,6 +556,36 @@ pub fn bytes() -> usize {
     &raw const sptrace_common_end as usize - &raw const sptrace_common_start as usize
 }
 
+/// What `rip` is in the middle of, as (phase, bytes from rsp up to the id); `area` is that of its
+/// patch area, or 0 outside of all.
+pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
+    let door = sptrace_slow_door as *const () as u64;
+    let (start, bytes) = if area != 0 {
+        (area, bytes() as u64)
+    } else {
+        (door, &raw const sptrace_slow_door_end as u64 - door)
+    };
+    let offset = rip.wrapping_sub(start);
+    if offset >= bytes {
+        return None;
+    }
+    let (first, end) = (&raw const sptrace_marks, &raw const sptrace_marks_end);
+    let mut found = None;
+    let mut best = 0;
+    let mut mark = first;
+    while mark < end {
+        // SAFETY: an immutable table of the image.
+        let m = unsafe { &*mark };
+        let of_door = m.phase as u32 >= Phase::DoorSaving as u32;
+        if of_door == (area == 0) && m.offset as u64 <= offset && m.offset >= best {
+            best = m.offset;
+            found = Some((m.phase, m.depth as u64));
+        }
+        mark = mark.wrapping_add(1);
+    }
+    found
+}
+
 /// Turns the routines of one area into bare returns (nothing is recorded any more). The special
 /// routine stays: an unwinder must still be served. So does the return of hooked functions, whose
 /// return address is not on the stack.
@@ -436,10 +607,11 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (TAIL_INDIRECT, 0x0008c2),
     ] {
         // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
-        // by threads that execute it, and the three bytes of `ret 8` replace one instruction.
+        // by threads that execute it. Exactly the first instruction is replaced: one byte by `ret`,
+        // three by `ret 8`.
         unsafe {
             let at = area_rw.add(offset(routine) as usize) as *mut u64;
-            let keep = at.read_volatile() & !0xff_ffff;
+            let keep = at.read_volatile() & if word == 0xc3 { !0xff } else { !0xff_ffff };
             at.write_volatile(keep | word);
         }
     }

@@ -13,7 +13,7 @@
 //! frame: a frame may be taken for ended while it is alive (another stack), but the function must find
 //! back. An entry is in use as long as its place holds an address of ours.
 
-use crate::slow::{push, settle, top};
+use crate::slow::{FRAME_DONE, push, settle, top};
 use crate::state::*;
 use crate::{chunk, common, module, propagate, sys, unwind};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +133,7 @@ unsafe fn target(after: u64) -> u64 {
 
 /// The return of the hook with this entry id; 0: it is no hook's.
 pub unsafe fn return_of(id: u64) -> u64 {
-    let hooked = (id & !FRAME_OPEN).wrapping_sub(HOOK_ENTRY_ID);
+    let hooked = (id & !(FRAME_OPEN | FRAME_DONE)).wrapping_sub(HOOK_ENTRY_ID);
     // SAFETY: checked there.
     if unsafe { is_return(hooked) } {
         hooked
@@ -219,7 +219,7 @@ unsafe fn is_its_call(hot: *mut Hot, above: u64) -> bool {
     // SAFETY: the top frame is at least the sentinel.
     unsafe {
         let frame = &*top(hot);
-        if frame.rsp != above + 8 {
+        if frame.rsp != above + 8 || frame.id & FRAME_DONE != 0 {
             return false;
         }
         let hooked = return_of(frame.id);

@@ -9,6 +9,7 @@
 //! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
+//! [`stacks`] (handlers on an alternate stack), [`sigframe`] (contexts that a signal interrupted), [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
@@ -23,9 +24,12 @@ pub mod chunk;
 pub mod common;
 pub mod hook;
 pub mod module;
+pub mod place;
 pub mod process;
 pub mod propagate;
+pub mod sigframe;
 pub mod slow;
+pub mod stacks;
 pub mod start;
 pub mod state;
 pub mod sys;

@@ -3,7 +3,7 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{module, propagate, sys, unwind};
+use crate::{module, propagate, sigframe, sys, unwind};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
@@ -37,7 +37,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND => unwind::give_back(hot, above),
+            SPECIAL_UNWIND => unwind::give_back(hot, above, mask),
             SPECIAL_EXEC => {
                 enter_unseen(hot, above + 8, entry);
                 exec(f, mask);
@@ -57,6 +57,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;
+                sigframe::handler_registered();
                 if action != 0
                     && sys::read_own(action as usize, (&raw mut handler).cast(), 8) == 8
                     && handler > 4096

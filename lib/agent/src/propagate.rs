@@ -95,7 +95,8 @@ unsafe fn verdict(m: *const Module, i: usize) -> Reach {
     }
 }
 
-unsafe fn header(m: *const Module) -> &'static PlanHeader {
+/// The plan's header.
+pub unsafe fn header(m: *const Module) -> &'static PlanHeader {
     // SAFETY: plans stay in the arena.
     unsafe { &*((*m).plan as *const PlanHeader) }
 }
@@ -215,13 +216,11 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
                 direct(m, s, at, callee);
                 slot + DIRECT_ENTRY as u64
             }
-            _ => match template(m, s.argument, s.slot, at) {
-                Some(t) => slot + t as u64,
-                None => {
-                    foreign_bytes(at, slot + template_jump(m, s.argument) as u64);
-                    return;
-                }
-            },
+            _ if template(m, s.argument, s.slot, at) => slot,
+            _ => {
+                foreign_bytes(at, slot);
+                return;
+            }
         };
         if s.flags & SITE_SPRINGBOARD != 0 {
             springboard(m, s, at, jump_to, batch);
@@ -360,7 +359,8 @@ unsafe fn direct(m: *mut Module, s: &PlanSite, at: u64, callee: u64) {
     }
 }
 
-unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
+/// The template at `offset`.
+pub unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
     // SAFETY: stays within the templates.
     unsafe {
         let h = header(m);
@@ -369,38 +369,55 @@ unsafe fn blob(m: *const Module, offset: u32) -> Option<*const u8> {
     }
 }
 
-unsafe fn template_jump(m: *const Module, offset: u32) -> u8 {
-    // SAFETY: checked by blob.
-    unsafe { blob(m, offset).map_or(0, |b| (*(b as *const Template)).jump_to) }
-}
-
-/// Writes a slot from its template, if the original bytes are still there. Gives where the text
-/// jumps to.
-pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Option<u8> {
+/// Writes a slot from its template, if the original bytes are still there.
+pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> bool {
     // SAFETY: the host wrote the template; the copy stays within the area.
     unsafe {
-        let b = blob(m, offset)?;
+        let Some(b) = blob(m, offset) else {
+            return false;
+        };
         let t = (b as *const Template).read();
         let original = b.add(8);
         for k in 0..t.original_bytes as usize {
             if *original.add(k) != *(at as *const u8).add(k) {
-                return None;
+                return false;
             }
         }
-        let mut code = original.add(t.original_bytes as usize);
+        let code = code_of(b, &t);
         if t.room_to != 0 {
-            let (back, bytes) = (*code as u64, *code.add(1) as usize);
+            let room = original.add(t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as usize);
             let moved = (at + 2)
                 .wrapping_add(t.springboard as i64 as u64)
                 .wrapping_sub(back) as *const u8;
-            if !(0..bytes).all(|k| *code.add(2 + k) == *moved.add(k)) {
-                return None;
+            if !(0..bytes).all(|k| *room.add(2 + k) == *moved.add(k)) {
+                return false;
             }
-            code = code.add(2 + bytes);
         }
+        write_slot(m, &t, code, slot)
+    }
+}
+
+/// Where the code of the template at `b` begins: after the original bytes of the site and, if there
+/// is one, of the room.
+unsafe fn code_of(b: *const u8, t: &Template) -> *const u8 {
+    // SAFETY: the host wrote whole templates.
+    unsafe {
+        let room = b.add(8 + t.original_bytes as usize);
+        match t.room_to {
+            0 => room,
+            _ => room.add(2 + *room.add(1) as usize),
+        }
+    }
+}
+
+/// Copies a template's code into its slot and fills in what depends on addresses.
+unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -> bool {
+    // SAFETY: the host wrote the template; the copy stays within the area.
+    unsafe {
         let fixups = code.add(t.code_bytes as usize) as *const Fixup;
         if slot as u64 + t.code_bytes as u64 > (*m).area_bytes {
-            return None;
+            return false;
         }
         (*m).area_used = (*m).area_used.max(slot as u64 + t.code_bytes as u64);
         let to = ((*m).area_rw + slot as u64) as *mut u8;
@@ -417,7 +434,7 @@ pub unsafe fn template(m: *mut Module, offset: u32, slot: u32, at: u64) -> Optio
                 .cast::<u32>()
                 .write_unaligned(target.wrapping_sub(next) as u32);
         }
-        Some(t.jump_to)
+        true
     }
 }
 
@@ -440,13 +457,25 @@ pub unsafe fn install_specials(m: *mut Module) {
         for i in 0..h.specials as usize {
             let s = table.add(i).read();
             let at = (*m).base + s.start as u64;
-            match template(m, s.argument, s.slot, at) {
-                Some(jump) => batch.add(at, 0xe9, (*m).area + s.slot as u64 + jump as u64, 0),
-                None => count_hole(hole::BYTES_DIFFER),
+            if template(m, s.argument, s.slot, at) {
+                batch.add(at, 0xe9, entry_of(m, &s), 0);
+            } else {
+                count_hole(hole::BYTES_DIFFER);
             }
         }
         batch.flush();
     }
+}
+
+/// Where the text jumps to in the slot of a special function.
+unsafe fn entry_of(m: *const Module, s: &PlanSpecial) -> u64 {
+    let entry = if s.kind >= SPECIAL_ROOT {
+        HOOK_ENTRY
+    } else {
+        0
+    };
+    // SAFETY: modules stay in their table.
+    unsafe { (*m).area + s.slot as u64 + entry }
 }
 
 /// Writes the slot of a site that lies under a hook. That its bytes are the plan's is found by the
@@ -492,8 +521,7 @@ pub unsafe fn first_hook(m: *mut Module) -> Option<HookText> {
         if sys::read_own(at as usize, now.as_mut_ptr(), 5) != 5 {
             return Some(HookText::Foreign);
         }
-        let to = (*m).area + s.slot as u64 + (*(t as *const Template)).jump_to as u64;
-        let rel = to.wrapping_sub(at + 5) as u32;
+        let rel = entry_of(m, &s).wrapping_sub(at + 5) as u32;
         if now[0] == 0xe9 && now[1..] == rel.to_le_bytes() {
             return Some(HookText::Patched);
         }
@@ -540,15 +568,23 @@ pub unsafe fn unwire(m: *mut Module) {
         let h = header(m);
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
         for i in 0..h.functions as usize {
-            if *(*m).functions.add(i) != INSTRUMENTED {
-                continue;
-            }
+            let instrumented = *(*m).functions.add(i) == INSTRUMENTED;
             let f = &*functions(m).add(i);
             for k in 0..f.site_count as u32 {
                 let s = &*sites.add((f.first_site + k) as usize);
+                // A hook leads to its site's slot also before its function is instrumented.
+                if !instrumented && s.flags & SITE_IN_HOOK == 0 {
+                    continue;
+                }
                 if s.form == FORM_DIRECT {
                     let callee = (*m).base + s.argument as u64;
                     direct(m, s, (*m).base + s.start as u64, callee);
+                } else if s.form == FORM_TEMPLATE
+                    && s.flags & SITE_INDIRECT == 0
+                    && let Some(b) = blob(m, s.argument)
+                {
+                    let t = (b as *const Template).read();
+                    write_slot(m, &t, code_of(b, &t), s.slot);
                 }
             }
         }

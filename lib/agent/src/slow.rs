@@ -8,7 +8,7 @@
 //! is not above the present one has ended; if its exit was not seen it is reported so.
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
-use crate::{chunk, hook, module, process as proc_events, propagate, sys, text, thread, unwind};
+use crate::{chunk, hook, module, process as proc_events, propagate, stacks, text, thread, unwind};
 use core::sync::atomic::Ordering;
 use propagate::Reach;
 use sptrace_wire::control::hole;
@@ -49,22 +49,25 @@ pub struct Frame {
 const RET: u64 = 0;
 const RET_8: u64 = 1;
 
+/// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `sigframe`); the next
+/// event tells its end.
+pub const FRAME_DONE: u64 = 1 << 62;
+
 /// Frames further away than this from the stack pointer lie on another stack.
 const SAME_STACK_BYTES: u64 = 64 << 20;
 
-/// Called by the door, on the program's stack.
+/// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
+/// unless `blocked` is zero: nothing is recorded any more then.
 ///
 /// # Safety
 /// `frame` is what the door pushed.
-pub unsafe extern "C" fn slow(frame: *mut Frame) -> u64 {
+pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
-        if (*process()).dormant.load(Ordering::Relaxed) != 0 {
+        if blocked == 0 || (*process()).dormant.load(Ordering::Relaxed) != 0 {
             return dormant(&*frame);
         }
-        let mask = sys::block_signals();
         let how = dispatch(&mut *frame, mask);
-        sys::restore_signals(mask);
         if (*frame).routine as i32 == common::HOOK_EXIT {
             hook::fill_return(&raw mut (*frame).above as u64);
         }
@@ -204,17 +207,25 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
     // SAFETY: the sentinel at the bottom has the highest stack pointer and stops every loop.
     unsafe {
         loop {
+            if stacks::left(hot, rsp) {
+                continue;
+            }
             let frame = top(hot);
             let at = (*frame).rsp;
-            let ended = at < rsp || inclusive && at == rsp;
-            if !ended {
-                break;
+            if !stacks::jumped_out(hot, rsp) {
+                let ended = at < rsp || inclusive && at == rsp;
+                if !ended || at < rsp && stacks::switched(hot, rsp) {
+                    break;
+                }
+                if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(at, rsp) {
+                    count_hole(hole::OTHER_STACK);
+                    break;
+                }
             }
-            if rsp - at > SAME_STACK_BYTES {
-                count_hole(hole::OTHER_STACK);
-                break;
-            }
-            if (*frame).id & FRAME_OPEN != 0 {
+            if (*frame).id & FRAME_DONE != 0 {
+                tell_ended(hot, &mut unwound, &mut closed);
+                chunk::put_event(hot, unwind::exit_id((*frame).id));
+            } else if (*frame).id & FRAME_OPEN != 0 {
                 if unwound > 0 {
                     chunk::put(hot, record::UNWOUND, unwound);
                     unwound = 0;
@@ -229,20 +240,29 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
             }
             drop_range(hot, at);
             (*hot).ssp -= FRAME_BYTES as u64;
+            if (*hot).root > (*hot).ssp {
+                tell_ended(hot, &mut unwound, &mut closed);
+                hook::frames_ended(hot);
+            }
         }
-        if unwound > 0 {
-            chunk::put(hot, record::UNWOUND, unwound);
-        }
-        if closed > 0 {
-            chunk::put(hot, record::CLOSED, closed);
-        }
-        hook::frames_ended(hot);
+        tell_ended(hot, &mut unwound, &mut closed);
         if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
             unwind::arm_again(hot, rsp);
         }
         if (*hot).root != 0 && hook::root_is_gone(hot) {
             let frames = ((*hot).ssp - (*hot).root) / FRAME_BYTES as u64 + 1;
             drop_frames(hot, frames);
+        }
+    }
+}
+
+/// Records the frames counted; one of the numbers is zero.
+unsafe fn tell_ended(hot: *mut Hot, unwound: &mut u64, closed: &mut u64) {
+    for (kind, count) in [(record::UNWOUND, unwound), (record::CLOSED, closed)] {
+        let count = core::mem::take(count);
+        if count > 0 {
+            // SAFETY: the thread's own block.
+            unsafe { chunk::put(hot, kind, count) };
         }
     }
 }
@@ -312,9 +332,7 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
         settle(hot, rsp, false);
         // An entry-only frame at the same place has ended: its function has returned before.
         while (*top(hot)).rsp == rsp && (*top(hot)).id & FRAME_OPEN != 0 {
-            chunk::put(hot, record::CLOSED, 1);
-            (*hot).ssp -= FRAME_BYTES as u64;
-            hook::frames_ended(hot);
+            drop_frames(hot, 1);
         }
         if (*top(hot)).rsp == rsp {
             chunk::put_event(hot, id as u32);
@@ -344,8 +362,15 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
     for _ in 0..frames {
         // SAFETY: the caller counted them.
         unsafe {
-            let open = (*top(hot)).id & FRAME_OPEN != 0;
+            let id = (*top(hot)).id;
+            let open = id & FRAME_OPEN != 0;
             drop_range(hot, (*top(hot)).rsp);
+            if id & FRAME_DONE != 0 {
+                chunk::put_event(hot, unwind::exit_id(id));
+                (*hot).ssp -= FRAME_BYTES as u64;
+                hook::frames_ended(hot);
+                continue;
+            }
             chunk::put(
                 hot,
                 if open {
@@ -390,7 +415,10 @@ unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub unsafe fn depth(hot: *mut Hot) -> u32 {
     // SAFETY: the thread's own block.
-    unsafe { (((*hot).ssp - thread::shadow_bottom(hot)) / FRAME_BYTES as u64) as u32 }
+    unsafe {
+        let frames = ((*hot).ssp - thread::shadow_bottom(hot)) / FRAME_BYTES as u64;
+        frames as u32 - (*hot).barriers
+    }
 }
 
 /// True if recording has ended for good.

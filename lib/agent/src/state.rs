@@ -74,6 +74,8 @@ pub struct Hot {
     pub dropped: [u64; 2],
     /// Frames not pushed because the shadow stack is full.
     pub overflow: u64,
+    /// Barriers on the shadow stack: see `stacks`.
+    pub barriers: u32,
 }
 
 /// One frame of the shadow stack.
@@ -130,6 +132,7 @@ pub const MODULES: usize = 512;
 pub const TABLE_BITS: u32 = 17;
 
 /// The process block.
+#[repr(C)]
 pub struct Process {
     /// The arena.
     pub arena: *mut u8,
@@ -187,7 +190,7 @@ const NO_MODULE: Module = Module {
     wirings: 0,
 };
 
-static mut PROCESS: Process = Process {
+pub(crate) static mut PROCESS: Process = Process {
     arena: core::ptr::null_mut(),
     pid: 0,
     dormant: AtomicU32::new(0),

@@ -23,12 +23,14 @@ pub unsafe fn call(n: usize, a: [usize; 6]) -> isize {
 const MMAP: usize = 9;
 const MPROTECT: usize = 10;
 const MUNMAP: usize = 11;
+const SIGACTION: usize = 13;
 const SIGPROCMASK: usize = 14;
 const MREMAP: usize = 25;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
+const SIGALTSTACK: usize = 131;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const EXECVE: usize = 59;
@@ -146,10 +148,40 @@ pub unsafe fn block_signals() -> u64 {
     old
 }
 
+/// Low and high end of the thread's alternate signal stack, if it has one (sigaltstack(2)).
+pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
+    // ss_sp, ss_flags, ss_size
+    let mut now = [0u64; 3];
+    // SAFETY: the kernel's stack_t has 24 bytes.
+    let r = unsafe { call(SIGALTSTACK, [0, now.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let [low, flags, bytes] = now;
+    (r == 0 && flags & 2 == 0 && bytes != 0).then_some((low, low.wrapping_add(bytes)))
+}
+
+/// The signal mask.
+pub unsafe fn signal_mask() -> u64 {
+    let mut now = 0u64;
+    // SAFETY: points to eight bytes.
+    unsafe { call(SIGPROCMASK, [0, 0, &raw mut now as usize, 8, 0, 0]) };
+    now
+}
+
 /// Sets the signal mask.
 pub unsafe fn restore_signals(mask: u64) {
     // SAFETY: points to eight bytes.
     unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
+}
+
+/// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
+/// whether the signal is blocked while it runs (no SA_NODEFER).
+pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
+    // handler, flags, restorer, mask
+    let mut now = [0u64; 4];
+    // SAFETY: the kernel's struct has 32 bytes.
+    let r = unsafe { call(SIGACTION, [signal, 0, now.as_mut_ptr() as usize, 8, 0, 0]) };
+    let [handler, flags, restorer, _] = now;
+    let there = r == 0 && handler > 1 && flags & 0x0400_0000 != 0 && restorer != 0;
+    there.then_some((restorer, flags & 0x4000_0000 == 0))
 }
 
 /// Process id.

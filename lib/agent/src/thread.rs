@@ -4,7 +4,7 @@
 //! with a wiped key; both fail the hot path's comparison with the fs base and come here.
 
 use crate::state::*;
-use crate::{chunk, module, propagate, sys};
+use crate::{chunk, module, propagate, stacks, sys};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -188,6 +188,7 @@ unsafe fn reset(hot: *mut Hot) {
         (*hot).stack_top = 0;
         (*hot).dropped = [0; 2];
         (*hot).overflow = 0;
+        (*hot).barriers = 0;
         (*hot).rearm_above = 0;
         (*hot).root = 0;
     }
@@ -227,8 +228,10 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
         let mut frame = outermost as *const ShadowFrame;
         while frame as u64 <= (*hot).ssp {
             let (id, callee) = ((*frame).id, (*frame).callee);
-            chunk::put(hot, record::INHERITED, id);
-            chunk::put(hot, record::INHERITED, callee);
+            if !stacks::is_barrier(frame) {
+                chunk::put(hot, record::INHERITED, id);
+                chunk::put(hot, record::INHERITED, callee);
+            }
             frame = frame.add(1);
         }
         hot

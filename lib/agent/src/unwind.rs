@@ -8,8 +8,8 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{hook, module, propagate, sys};
-use sptrace_wire::plan::{SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
+use crate::{hook, module, propagate, sigframe, stacks, sys};
+use sptrace_wire::plan::{HOOK_EXIT_ID, SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
 use sptrace_wire::record::FRAME_OPEN;
 
 /// Stack scanned for a dormant process, at most.
@@ -67,6 +67,17 @@ pub unsafe fn exit_of(id: u64) -> u64 {
     }
 }
 
+/// The id of the exit in the slot of an entry id.
+pub unsafe fn exit_id(id: u64) -> u32 {
+    // SAFETY: as in exit_of; flags are cut off.
+    unsafe {
+        match hook::return_of(id) {
+            0 => (exit_of(id << 2 >> 2) + 5) as u32,
+            hooked => (hooked + HOOK_EXIT_ID) as u32,
+        }
+    }
+}
+
 /// Callee of a direct call or jump that follows the id.
 pub unsafe fn direct_target(id: u64) -> u64 {
     // SAFETY: ids point into slots.
@@ -81,13 +92,24 @@ pub unsafe fn direct_target(id: u64) -> u64 {
 
 /// Before a walker runs whose own return address lies at `above`: every foreign return address
 /// becomes the original one.
-pub unsafe fn give_back(hot: *mut Hot, above: u64) {
+pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
     // SAFETY: shadow frames name live words of this thread's stack.
     unsafe {
+        if (*slow::top(hot)).rsp < above {
+            stacks::switched(hot, above);
+        }
+        sigframe::move_contexts(hot, above, mask);
         let mut frame = slow::top(hot);
-        while (*frame).rsp != u64::MAX {
+        let mut interrupted = false;
+        while frame > stacks::bottom(hot) {
+            if stacks::is_barrier(frame) {
+                // What follows lies on the stack that a handler interrupted.
+                interrupted |= stacks::holds(frame, above);
+                frame = frame.sub(1);
+                continue;
+            }
             let word = ((*frame).rsp - 8) as *mut u64;
-            if (*frame).id & FRAME_OPEN == 0 && word as u64 >= above {
+            if (*frame).id & FRAME_OPEN == 0 && (word as u64 >= above || interrupted) {
                 let original = original_of(word.read_volatile(), word as u64);
                 if original != 0 {
                     word.write_volatile(original);
@@ -130,9 +152,9 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
         (*hot).rearm_above = 0;
         (*hot).end = (*hot).real_end;
         let mut frame = slow::top(hot);
-        while (*frame).rsp != u64::MAX {
+        while frame > stacks::bottom(hot) {
             let id = (*frame).id;
-            if id & FRAME_OPEN == 0 && (*frame).rsp > rsp {
+            if !stacks::is_barrier(frame) && id & FRAME_OPEN == 0 && (*frame).rsp > rsp {
                 let exit = match hook::return_of(id) {
                     0 => exit_of(id),
                     hooked => hooked,
@@ -170,6 +192,7 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
             .load(core::sync::atomic::Ordering::Relaxed)
             == 0
         {
+            sigframe::move_contexts(core::ptr::null_mut(), above, sys::signal_mask());
             scan(above & !7, (above & !7) + SCAN_BYTES as u64);
             return;
         }

@@ -21,6 +21,7 @@ pub fn analyze(object: &Object<'_>) -> Analysis {
         for index in chunk {
             list_sites(object, &discovery, &classes, *index, &mut listed);
         }
+        listed.sites.shrink_to_fit();
         listed
     });
     assemble(object, &discovery, &classes, listed)
@@ -42,12 +43,11 @@ fn assemble(
         },
         ..Analysis::default()
     };
-    analysis
-        .sites
-        .reserve_exact(listed.iter().map(|l| l.sites.len()).sum());
+    let site_count = listed.iter().map(|l| l.sites.len()).sum();
+    analysis.sites.reserve_exact(site_count);
     analysis.functions.reserve_exact(discovery.regions.len());
     let mut first_link = 0;
-    for mut chunk in listed {
+    for chunk in listed {
         for site_count in chunk.counts {
             let index = analysis.functions.len();
             let first_site = analysis
@@ -75,7 +75,7 @@ fn assemble(
             analysis.summary.broken_paths += u64::from(region.seen.broken_paths);
             first_link += links;
         }
-        analysis.sites.append(&mut chunk.sites);
+        analysis.sites.extend(chunk.sites.iter());
         analysis.summary.instructions += chunk.instructions;
         analysis.summary.blocks += chunk.blocks;
         analysis.summary.overlapped_sites += chunk.overlapped;

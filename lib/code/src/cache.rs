@@ -1,4 +1,4 @@
-//! The cache of analyses: one file for each image, made to be mapped and used as it is.
+//! The cache of analyses: one file for each image, small and quickly read.
 //!
 //! Place: `$XDG_CACHE_HOME/sptrace` or `~/.cache/sptrace`, one file `<key>.analysis`, the key being a
 //! hash of device, inode, size and modification time of the image and of both versions. A warm start
@@ -6,20 +6,18 @@
 //! the file is built. Equal stamps do not prove equal bytes: who patches compares bytes first.
 //!
 //! ```text
-//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, counts, summary
-//!            FunctionRecord[function_count]     24 bytes each
-//!            SiteRecord[site_count]             12 bytes each
-//!            u32[link_count]
-//!            StubRecord[stub_count]              8 bytes each
-//!            NameRecord[name_count]             12 bytes each
-//!            strings, then the plan             each part padded to 8 bytes
+//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
+//!            names, one block of LZ4: NameRecord[name_count]      12 bytes each
+//!                                     ImportRecord[import_count]   8 bytes each
+//!                                     strings, to the end
+//!            plan, one block of LZ4
 //! ```
 //!
-//! Little-endian. Addresses are 32-bit offsets from `Header::base_svma`, 0 standing for none. A file
-//! is written under a temporary name and renamed, so that readers see all of it or nothing; one that
-//! was torn by a crash of the system is found by its content hash. Files and folders of other users,
-//! links, other versions and other stamps are never used. No failure of the cache is an error: the
-//! analysis is then done anew and kept in memory.
+//! Little-endian. Addresses are 32-bit offsets from `Header::base_svma`. Functions and sites are in
+//! the plan and nowhere else. A file is written under a temporary name and renamed, so that readers
+//! see all of it or nothing; one that was torn by a crash of the system is found by its content
+//! hash. Files and folders of other users, links, other versions and other stamps are never used. No
+//! failure of the cache is an error: the analysis is then done anew and kept in memory.
 
 mod cached;
 mod layout;
@@ -34,7 +32,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use sptrace_image::Object;
 
 pub use cached::Cached;
-pub use layout::{FunctionRecord, NameRecord, SiteRecord, StubRecord};
 
 use crate::analyze::analyze;
 use crate::error::CodeError;
@@ -43,8 +40,8 @@ use crate::model::Analysis;
 use layout::{Stamp, encode};
 use map::Bytes;
 
-/// Changes whenever the layout or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 1;
+/// Changes whenever the layout of the file or the meaning of an analysis does.
+const FORMAT_VERSION: u32 = 2;
 /// Of open(2): do not follow a link. The value is that of x86-64.
 const O_NOFOLLOW: i32 = 0o400_000;
 
@@ -109,9 +106,11 @@ fn build(
     })?;
     let analysis = analyze(&object);
     let plan = make_plan(&object, &analysis);
+    let summary = analysis.summary;
+    drop(analysis);
     let code = object.code_ranges.iter().map(|r| r.bytes);
     let module_hash = code.fold(hash_bytes(0, object.build_id), hash_bytes);
-    let content = encode(&object, &analysis, &plan, stamp, module_hash);
+    let content = encode(&object, &summary, &plan, stamp, module_hash);
     content
         .map(Bytes::owned)
         .ok_or_else(|| CodeError::TooLarge(path.to_owned()))

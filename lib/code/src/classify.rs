@@ -89,9 +89,9 @@ pub(crate) fn classify(object: &Object<'_>, discovery: &Discovery) -> Classes {
         indirect_jumps,
         ..Classes::default()
     };
-    for (source, edge) in &edges {
+    for edge in &edges {
         if matches!(edge.kind, EdgeKind::Fall | EdgeKind::FallAfterCall) {
-            classes.falls_on[*source] = true;
+            classes.falls_on[edge.source as usize] = true;
         }
     }
     classes.links = find_links(discovery, &classes, &edges);
@@ -147,33 +147,48 @@ fn settle_computed_gotos(regions: &[Region], jumps: &mut [(u64, IndirectJump)]) 
     }
 }
 
-/// Edges with the index of their source region, without those that cannot be taken; with those that
-/// exceptions take into another region. Sorted by source.
-fn real_edges(object: &Object<'_>, discovery: &Discovery) -> Vec<(usize, Edge)> {
+/// An [`Edge`] that can be taken.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RealEdge {
+    /// Index of the region that it leaves.
+    source: u32,
+    target: u64,
+    from: u64,
+    kind: EdgeKind,
+}
+
+/// Edges without those that cannot be taken; with those that exceptions take into another region.
+/// Sorted by source.
+fn real_edges(object: &Object<'_>, discovery: &Discovery) -> Vec<RealEdge> {
     let regions = &discovery.regions;
     let landings = object.unwind.landing_pads().iter().map(|landing| Edge {
         target: landing.pad.0,
         from: landing.function.0,
         kind: EdgeKind::Table,
     });
-    let mut edges: Vec<(usize, Edge)> = discovery
-        .edges
-        .iter()
-        .copied()
-        .chain(landings)
-        .filter_map(|edge| {
-            let source = region_at(regions, edge.from)?;
-            let own = &regions[source];
-            if (own.start..own.end).contains(&edge.target) {
-                return None;
-            }
-            let shares_fde =
-                |next: &Region| next.fde_start.is_some() && next.fde_start == own.fde_start;
-            let is_real = edge.kind != EdgeKind::FallAfterCall
-                || region_at(regions, edge.target).is_some_and(|next| shares_fde(&regions[next]));
-            is_real.then_some((source, edge))
+    let all = discovery.edges.iter().copied().chain(landings);
+    let real = all.filter_map(|edge| {
+        let source = region_at(regions, edge.from)?;
+        let own = &regions[source];
+        if (own.start..own.end).contains(&edge.target) {
+            return None;
+        }
+        let shares_fde =
+            |next: &Region| next.fde_start.is_some() && next.fde_start == own.fde_start;
+        let is_real = edge.kind != EdgeKind::FallAfterCall
+            || region_at(regions, edge.target).is_some_and(|next| shares_fde(&regions[next]));
+        is_real.then_some(RealEdge {
+            source: source as u32,
+            target: edge.target,
+            from: edge.from,
+            kind: edge.kind,
         })
-        .collect();
+    });
+    // Nearly all are: growing would take more.
+    let most = discovery.edges.len() + object.unwind.landing_pads().len();
+    let mut edges = Vec::with_capacity(most);
+    edges.extend(real);
+    edges.shrink_to_fit();
     edges.sort_unstable();
     edges
 }
@@ -191,7 +206,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn gather(object: &Object<'_>, discovery: &Discovery, edges: &[(usize, Edge)]) -> Self {
+    fn gather(object: &Object<'_>, discovery: &Discovery, edges: &[RealEdge]) -> Self {
         let count = discovery.regions.len();
         let mut all = Self {
             named: vec![false; count],
@@ -239,17 +254,17 @@ impl Evidence {
     }
 
     /// Falling into a region says nothing about what it is.
-    fn count_jumps(&mut self, discovery: &Discovery, edges: &[(usize, Edge)]) {
-        let mut last_source = vec![usize::MAX; discovery.regions.len()];
-        for (source, edge) in edges {
+    fn count_jumps(&mut self, discovery: &Discovery, edges: &[RealEdge]) {
+        let mut last_source = vec![u32::MAX; discovery.regions.len()];
+        for edge in edges {
             if matches!(edge.kind, EdgeKind::Fall | EdgeKind::FallAfterCall) {
                 continue;
             }
             let Some(index) = discovery.region_starting_at(edge.target) else {
                 continue;
             };
-            if last_source[index] != *source {
-                last_source[index] = *source;
+            if last_source[index] != edge.source {
+                last_source[index] = edge.source;
                 self.jumped_from[index] = (self.jumped_from[index] + 1).min(2);
             }
         }
@@ -257,15 +272,10 @@ impl Evidence {
 
     /// Of the starts that one other region jumps to: a part shares the frame, or its function has
     /// none; where a frame was made and is gone again, the jump is a tail call.
-    fn find_tail_calls(
-        &mut self,
-        object: &Object<'_>,
-        discovery: &Discovery,
-        edges: &[(usize, Edge)],
-    ) {
+    fn find_tail_calls(&mut self, object: &Object<'_>, discovery: &Discovery, edges: &[RealEdge]) {
         let mut spent_bytes = 0;
-        for (source, edge) in edges.iter().filter(|(_, e)| e.kind == EdgeKind::Jump) {
-            let frame = &discovery.regions[*source].seen.frame;
+        for edge in edges.iter().filter(|e| e.kind == EdgeKind::Jump) {
+            let frame = &discovery.regions[edge.source as usize].seen.frame;
             let Some(target) = discovery.region_starting_at(edge.target) else {
                 continue;
             };
@@ -338,20 +348,16 @@ fn is_cold_name(name: &str) -> bool {
 }
 
 /// Parts, shared tails, entries that are not sure, and every target of a conditional jump.
-fn find_links(
-    discovery: &Discovery,
-    classes: &Classes,
-    edges: &[(usize, Edge)],
-) -> Vec<(u32, u32)> {
+fn find_links(discovery: &Discovery, classes: &Classes, edges: &[RealEdge]) -> Vec<(u32, u32)> {
     let mut links: Vec<(u32, u32)> = edges
         .iter()
-        .filter_map(|(source, edge)| {
+        .filter_map(|edge| {
             let target = region_at(&discovery.regions, edge.target)?;
             let is_tail_call = edge.kind == EdgeKind::Jump
                 && discovery.regions[target].start == edge.target
                 && !classes.cold[target]
                 && classes.sure[target];
-            (!is_tail_call).then_some((*source as u32, target as u32))
+            (!is_tail_call).then_some((edge.source, target as u32))
         })
         .collect();
     links.sort_unstable();
@@ -360,7 +366,7 @@ fn find_links(
 }
 
 /// A region returns if it has a return or a way out, or leads to one that returns.
-fn find_no_return(discovery: &Discovery, classes: &Classes, edges: &[(usize, Edge)]) -> Vec<bool> {
+fn find_no_return(discovery: &Discovery, classes: &Classes, edges: &[RealEdge]) -> Vec<bool> {
     let regions = &discovery.regions;
     let mut may_return: Vec<bool> = regions
         .iter()
@@ -374,10 +380,13 @@ fn find_no_return(discovery: &Discovery, classes: &Classes, edges: &[(usize, Edg
         }
     }
     let mut sources: Vec<(u32, u32)> = Vec::new();
-    for (source, edge) in edges {
+    for edge in edges {
         match region_at(regions, edge.target) {
-            Some(target) => sources.push((target as u32, *source as u32)),
-            None => may_return[*source] |= discovery.noreturn.binary_search(&edge.target).is_err(),
+            Some(target) => sources.push((target as u32, edge.source)),
+            None => {
+                may_return[edge.source as usize] |=
+                    discovery.noreturn.binary_search(&edge.target).is_err();
+            }
         }
     }
     for svma in &discovery.noreturn {

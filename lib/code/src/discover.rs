@@ -17,6 +17,7 @@ use crate::parallel::map_chunks;
 use crate::regions::{
     Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
 };
+use crate::sweep::Sweep;
 use crate::tables::{Table, TableForm, is_entry};
 
 /// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
@@ -42,6 +43,7 @@ pub(crate) struct Discovery {
     pub noreturn: Vec<u64>,
     /// Nothing was left open.
     pub is_complete: bool,
+    sweep: Sweep,
 }
 
 pub(crate) fn discover(object: &Object<'_>) -> Discovery {
@@ -56,6 +58,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         indirect_jumps: Vec::new(),
         noreturn: noreturn_entries(object),
         is_complete: false,
+        sweep: Sweep::new(&map),
     };
     let stated_roots = stated_roots(object);
     for symbol in &object.symbols {
@@ -79,6 +82,9 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     sort_unique(&mut d.code_constants);
     sort_unique(&mut d.indirect_jumps);
     d.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
+    d.edges.shrink_to_fit();
+    d.calls.shrink_to_fit();
+    d.regions.shrink_to_fit();
     d
 }
 
@@ -98,6 +104,7 @@ impl Discovery {
             reached: &self.reached,
             leaders: &self.leaders,
             noreturn: &self.noreturn,
+            sweep: &self.sweep,
         };
         let results = map_chunks(work, REGIONS_PER_CHUNK, |chunk| {
             let mut found = Found::default();
@@ -303,6 +310,7 @@ impl Discovery {
                     let is_whole = !self.regions[own].entry_like && region.start != *target;
                     (index == own || is_part || is_whole)
                         && !self.is_inside_instruction(object, region, *target)
+                        && self.sweep.begins_at(object, region, *target)
                 })
             })
             .collect();

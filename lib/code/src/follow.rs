@@ -12,7 +12,8 @@ use sptrace_image::{Object, ObjectKind};
 
 use crate::bits::CodeBits;
 use crate::history::History;
-use crate::regions::{Region, Seen};
+use crate::regions::{Region, Seen, region_at};
+use crate::sweep::Sweep;
 use crate::tables::{self, JumpShape, Origin, Table, TableQuery};
 
 /// How control passes from one region to another.
@@ -77,6 +78,8 @@ pub(crate) struct Context<'a, 'data> {
     pub leaders: &'a CodeBits,
     /// Functions that never return, sorted.
     pub noreturn: &'a [u64],
+    /// Where instructions begin.
+    pub sweep: &'a Sweep,
 }
 
 impl Context<'_, '_> {
@@ -416,10 +419,15 @@ impl Walk<'_, '_, '_> {
     }
 
     fn is_sensible_target(&self, target: u64) -> bool {
-        let regions = self.context.regions;
-        self.contains(target)
+        let (object, regions) = (self.context.object, self.context.regions);
+        let is_sensible = self.contains(target)
             || tables::is_foreign_target(regions, target)
-            || tables::is_entry(regions, target)
+            || tables::is_entry(regions, target);
+        let begins = |index: usize| {
+            let region: &Region = &regions[index];
+            self.context.sweep.begins_at(object, region, target)
+        };
+        is_sensible && region_at(regions, target).is_some_and(begins)
     }
 
     /// Jumps whose base register was loaded elsewhere in the region wait with all candidates.

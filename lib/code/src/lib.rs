@@ -17,13 +17,16 @@ mod history;
 mod model;
 mod names;
 mod noreturn;
+mod packed;
 mod parallel;
 mod regions;
 mod sites;
+mod sweep;
 mod tables;
 
 pub use analyze::analyze;
-pub use cache::{Cached, FunctionRecord, NameRecord, SiteRecord, StubRecord, load_or_build};
+pub use cache::{Cached, load_or_build};
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
 pub use names::{Name, name_of, names, unnamed};
+pub use packed::Sites;

@@ -7,13 +7,15 @@
 
 use sptrace_addr::Svma;
 
+use crate::packed::Sites;
+
 /// Result of [`crate::analyze`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Analysis {
     /// Sorted by entry, no overlap.
     pub functions: Vec<Function>,
     /// Grouped by function in the order of `functions`, sorted by address within one.
-    pub sites: Vec<Site>,
+    pub sites: Sites,
     /// Indexes into `functions`, grouped by the function that links.
     pub links: Vec<u32>,
     /// Counts over the whole image.
@@ -22,11 +24,9 @@ pub struct Analysis {
 
 impl Analysis {
     /// The sites of a function.
-    pub fn sites_of(&self, function: &Function) -> &[Site] {
-        let first = function.first_site as usize;
+    pub fn sites_of(&self, function: &Function) -> impl Iterator<Item = Site> + Clone + '_ {
         self.sites
-            .get(first..first + function.site_count as usize)
-            .unwrap_or(&[])
+            .run(function.first_site as usize, function.site_count as usize)
     }
 
     /// Indexes of the functions whose code `function` reaches by plain jumps.
@@ -107,6 +107,21 @@ pub enum SiteKind {
     TailIndirect = 4,
 }
 
+impl SiteKind {
+    /// The kind whose number this is.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        [
+            Self::CallDirect,
+            Self::CallIndirect,
+            Self::TailDirect,
+            Self::TailConditional,
+            Self::TailIndirect,
+        ]
+        .get(usize::from(number))
+        .copied()
+    }
+}
+
 /// An instruction that hands control to another function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site {
@@ -139,6 +154,22 @@ pub struct Site {
 }
 
 impl Site {
+    /// A site of which no more is known.
+    pub fn new(address: Svma, length: u8, kind: SiteKind) -> Self {
+        Self {
+            address,
+            length,
+            kind,
+            target: Svma(0),
+            got_slot: Svma(0),
+            window_start: address,
+            way_in: Svma(0),
+            room: Svma(0),
+            room_bytes: 0,
+            flags: SiteFlags::default(),
+        }
+    }
+
     /// Bytes from the window's start to the end of the instruction.
     pub fn window_bytes(&self) -> u64 {
         self.address.0 - self.window_start.0 + u64::from(self.length)

@@ -1,7 +1,9 @@
 //! Listing the sites of regions, once all leaders are known.
 //!
 //! Walks the instructions that control was seen to reach, in address order, and notes each that
-//! hands control to another function, with the run of plain instructions before it.
+//! hands control to another function, with the run of plain instructions before it. An instruction
+//! counts only if a linear sweep from the function's start comes upon it too: two witnesses, since
+//! a misread jump table leads into the middle of instructions.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
@@ -12,6 +14,7 @@ use crate::discover::Discovery;
 use crate::follow::IndirectJump;
 use crate::model::{Site, SiteFlags, SiteKind};
 use crate::noreturn::is_noreturn_import;
+use crate::packed::Sites;
 use crate::regions::Region;
 
 /// Longest run before a site.
@@ -19,6 +22,9 @@ const LONGEST_WINDOW_BYTES: u64 = 15;
 
 /// A jump to anywhere.
 const JUMP_BYTES: u64 = 5;
+
+/// Intel SDM volume 2, 2.1.1.
+const LOCK_PREFIX: u8 = 0xf0;
 
 /// Room for two jumps: one to where the instructions went, one for the cramped site.
 const ROOM_BYTES: u64 = 2 * JUMP_BYTES;
@@ -29,7 +35,7 @@ const REACH_BYTES: u64 = 127;
 /// What listing the sites of a chunk of regions gave.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    pub sites: Vec<Site>,
+    pub sites: Sites,
     /// Number of sites of each region of the chunk, in order.
     pub counts: Vec<u32>,
     pub instructions: u64,
@@ -61,11 +67,16 @@ pub(crate) fn list_sites(
             secluded: Vec::new(),
             plain_from: None,
             plain_runs: Vec::new(),
+            is_astray: false,
+            sites: Vec::new(),
             listed,
         };
         lister.walk(decoder, range.start.0);
         lister.find_ways_in();
-        lister.find_rooms(first);
+        lister.doubt();
+        lister.find_rooms();
+        let sites = lister.sites;
+        listed.sites.extend(sites);
     }
     listed.counts.push((listed.sites.len() - first) as u32);
 }
@@ -86,6 +97,9 @@ struct Lister<'a, 'data> {
     plain_from: Option<u64>,
     /// Runs of plain instructions in one block that are long enough to make room, by address.
     plain_runs: Vec<(u64, u64)>,
+    /// Control was led into the middle of an instruction.
+    is_astray: bool,
+    sites: Vec<Site>,
     listed: &'a mut Listed,
 }
 
@@ -140,16 +154,35 @@ impl Lister<'_, '_> {
         let mut expected = u64::MAX;
         let mut block_ended = true;
         let mut never_goes_on = true;
+        let mut swept_to = self.region.start;
         while let Some(bit) = self.discovery.reached.next(next_bit, end_bit) {
             next_bit = bit + 1;
             let svma = bit.wrapping_sub(self.region.delta);
-            if svma != expected {
+            while swept_to < svma {
+                if decoder
+                    .set_position((swept_to - range_start) as usize)
+                    .is_err()
+                {
+                    return;
+                }
+                decoder.set_ip(swept_to);
+                decoder.decode_out(&mut instruction);
+                swept_to = instruction.next_ip().max(swept_to + 1);
+            }
+            if decoder.ip() != svma {
                 if decoder.set_position((svma - range_start) as usize).is_err() {
                     return;
                 }
                 decoder.set_ip(svma);
             }
+            let is_on_sweep = svma == swept_to;
             decoder.decode_out(&mut instruction);
+            if !is_on_sweep {
+                self.stray(svma, &instruction);
+                expected = u64::MAX;
+                continue;
+            }
+            swept_to = instruction.next_ip().max(swept_to + 1);
             if instruction.is_invalid() {
                 expected = u64::MAX;
                 continue;
@@ -195,6 +228,27 @@ impl Lister<'_, '_> {
         self.end_plain_run(expected);
     }
 
+    /// An instruction inside another one of the function's linear sweep: a path that should not be
+    /// (a jump table that was misread), unless a prefix is skipped over (glibc's `lock`).
+    fn stray(&mut self, svma: u64, instruction: &Instruction) {
+        self.end_plain_run(svma);
+        self.run.clear();
+        let before = self.object.code_from(Svma(svma.wrapping_sub(1)));
+        let skips_prefix = before.is_some_and(|code| code.first() == Some(&LOCK_PREFIX));
+        self.is_astray |= !skips_prefix;
+        self.listed.overlapped += u64::from(self.site(instruction).is_some());
+    }
+
+    /// If one jump table was misread, its true targets are unknown.
+    fn doubt(&mut self) {
+        if self.is_astray {
+            for site in &mut self.sites {
+                site.flags.insert(SiteFlags::LEADER_SUSPECT);
+                site.way_in = Svma(0);
+            }
+        }
+    }
+
     fn end_plain_run(&mut self, end: u64) {
         if let Some(start) = self.plain_from.take()
             && end.saturating_sub(start) >= ROOM_BYTES
@@ -230,9 +284,9 @@ impl Lister<'_, '_> {
             && !self.block.is_fallen_into
             && !starts_function
         {
-            self.secluded.push(self.listed.sites.len());
+            self.secluded.push(self.sites.len());
         }
-        self.listed.sites.push(site);
+        self.sites.push(site);
     }
 
     /// A block without room for a jump, after a jump and reached by one long conditional jump only
@@ -241,7 +295,7 @@ impl Lister<'_, '_> {
         self.jumps.sort_unstable();
         let edges = &self.discovery.edges;
         for index in std::mem::take(&mut self.secluded) {
-            let start = self.listed.sites[index].window_start.0;
+            let start = self.sites[index].window_start.0;
             let first = self.jumps.partition_point(|(target, _)| *target < start);
             let inner = self.jumps[first..]
                 .iter()
@@ -258,28 +312,28 @@ impl Lister<'_, '_> {
                 && self.is_long_condition(from, start)
                 && self.leave_out_of_windows(from)
             {
-                self.listed.sites[index].way_in = Svma(from);
+                self.sites[index].way_in = Svma(from);
             }
         }
     }
 
     /// A site that has neither room nor another way in: instructions nearby are moved away instead,
     /// and the long jump stands where they stood.
-    fn find_rooms(&mut self, first: usize) {
-        if self.classes.is_suspect(self.index) {
+    fn find_rooms(&mut self) {
+        if self.classes.is_suspect(self.index) || self.is_astray {
             return;
         }
         let is_cramped = |s: &Site| {
             let is_condition = s.kind == SiteKind::TailConditional && s.length == 2;
             is_condition || u64::from(s.length) < JUMP_BYTES && s.window_bytes() < JUMP_BYTES
         };
-        let cramped: Vec<usize> = (first..self.listed.sites.len())
-            .filter(|i| self.listed.sites[*i].way_in.0 == 0 && is_cramped(&self.listed.sites[*i]))
+        let cramped: Vec<usize> = (0..self.sites.len())
+            .filter(|i| self.sites[*i].way_in.0 == 0 && is_cramped(&self.sites[*i]))
             .collect();
         if cramped.is_empty() {
             return;
         }
-        let windows = self.listed.sites[first..].iter();
+        let windows = self.sites.iter();
         let windows: Vec<(u64, u64)> = windows
             .filter(|s| u64::from(s.length) < JUMP_BYTES)
             .map(|s| (s.window_start.0, s.address.0))
@@ -287,10 +341,10 @@ impl Lister<'_, '_> {
         let runs = std::mem::take(&mut self.plain_runs);
         let mut free: Vec<(u64, u64)> = runs.iter().map(|r| without(*r, &windows)).collect();
         for index in cramped {
-            let from = self.listed.sites[index].address.0 + 2;
+            let from = self.sites[index].address.0 + 2;
             let found = (0..free.len()).find_map(|i| Some((i, self.room(free[i], from)?)));
             if let Some((i, (start, end))) = found {
-                let site = &mut self.listed.sites[index];
+                let site = &mut self.sites[index];
                 (site.room, site.room_bytes) = (Svma(start), (end - start) as u8);
                 // What is left of the run, on the longer side.
                 let (left, right) = ((free[i].0, start), (end, free[i].1));
@@ -338,7 +392,7 @@ impl Lister<'_, '_> {
     /// No other site may move the jump away. False: one needs it.
     fn leave_out_of_windows(&mut self, jump: u64) -> bool {
         let next = Svma(jump + 6);
-        let own = self.listed.sites.iter_mut().rev();
+        let own = self.sites.iter_mut().rev();
         let own = own.take_while(|s| s.address.0 >= self.region.start);
         let mut holders: Vec<&mut Site> = own
             .filter(|s| s.window_start.0 <= jump && s.address.0 > jump)
@@ -467,18 +521,7 @@ impl Lister<'_, '_> {
 }
 
 fn new_site(instruction: &Instruction, kind: SiteKind) -> Site {
-    Site {
-        address: Svma(instruction.ip()),
-        length: instruction.len() as u8,
-        kind,
-        target: Svma(0),
-        got_slot: Svma(0),
-        window_start: Svma(instruction.ip()),
-        way_in: Svma(0),
-        room: Svma(0),
-        room_bytes: 0,
-        flags: SiteFlags::default(),
-    }
+    Site::new(Svma(instruction.ip()), instruction.len() as u8, kind)
 }
 
 /// What is left of `run` on its longer side when all of `windows` are taken out.

@@ -12,7 +12,7 @@ fn analyzed(code: &[u8], data: &[u8]) -> Analysis {
     analyze(&Object::parse(&file).unwrap())
 }
 
-fn site_at(analysis: &Analysis, offset: u64) -> Option<&Site> {
+fn site_at(analysis: &Analysis, offset: u64) -> Option<Site> {
     analysis
         .sites
         .iter()
@@ -22,7 +22,7 @@ fn site_at(analysis: &Analysis, offset: u64) -> Option<&Site> {
 fn only_site(code: &[u8]) -> Site {
     let analysis = analyzed(code, &[0; 16]);
     assert_eq!(analysis.sites.len(), 1, "{:x?}", analysis.sites);
-    analysis.sites[0]
+    analysis.sites.get(0).unwrap()
 }
 
 #[test]
@@ -40,7 +40,8 @@ fn call_rel32_gives_its_target_and_a_function_there() {
 fn call_to_next_instruction_is_marked_and_makes_no_function() {
     // call +0; pop rax; ret
     let analysis = analyzed(&[0xe8, 0, 0, 0, 0, 0x58, 0xc3], &[]);
-    assert!(analysis.sites[0].flags.contains(SiteFlags::CALL_NEXT_POP));
+    let site = analysis.sites.get(0).unwrap();
+    assert!(site.flags.contains(SiteFlags::CALL_NEXT_POP));
     assert_eq!(analysis.functions.len(), 1);
 }
 
@@ -202,7 +203,7 @@ fn bounded_table_of_offsets_is_followed_exactly() {
         (1, 0)
     );
     assert_eq!(analysis.sites.len(), 2, "{:x?}", analysis.sites);
-    for site in &analysis.sites {
+    for site in analysis.sites.iter() {
         assert_eq!(site.window_start, site.address);
         assert!(!site.flags.contains(SiteFlags::LEADER_SUSPECT));
     }
@@ -277,7 +278,10 @@ fn callee_that_ends_in_ud2_never_returns() {
             .contains(FunctionFlags::NO_RETURN)
     );
     assert!(
-        analysis.sites[0]
+        analysis
+            .sites
+            .get(0)
+            .unwrap()
             .flags
             .contains(SiteFlags::NO_RETURN_CALLEE)
     );

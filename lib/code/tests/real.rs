@@ -102,7 +102,7 @@ fn sites_are_what_they_say_and_lie_in_their_functions() {
                 );
                 last_end = site.address.0 + u64::from(site.length);
                 assert!(last_end <= function.end.0, "{path} {site:x?}");
-                check_site(path, object, site);
+                check_site(path, object, &site);
             }
         }
         assert_eq!(next_site as usize, analysis.sites.len(), "{path}");

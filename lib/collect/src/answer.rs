@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sptrace_code::{self as cache, Cached};
-use sptrace_patch::build_plan;
+use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::arena::{ARENA_AVMA, Arena, futex_wake};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
@@ -91,29 +91,37 @@ const REFUSED: u64 = 2;
 
 fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
     let Ok(maps) = maps::read(pid) else {
+        shared.leave_out(
+            "[a process whose maps cannot be read]",
+            "no access to /proc",
+        );
         return [REFUSED, 0, 0, 0, 0, 0];
     };
     let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
         return [NOT_CODE, 0, 0, 0, 0, 0];
     };
-    let leave_alone = |why: u64| [why, 0, m.start, 0, 0, m.end];
+    let answer = |what: u64| [what, 0, m.start, 0, 0, m.end];
+    let leave_out = |why: &'static str| {
+        shared.leave_out(&m.path, why);
+        answer(REFUSED)
+    };
+    if m.path == "[vdso]" {
+        return leave_out("no file");
+    }
     if m.file.1 == 0 || m.access[1] || !m.access[2] {
-        return leave_alone(if m.path == "[vdso]" {
-            REFUSED
-        } else {
-            NOT_CODE
-        });
+        return answer(NOT_CODE);
     }
     if shared.options.leaves_out(&m.path) {
-        return leave_alone(REFUSED);
+        return leave_out("not among the modules asked for");
     }
-    let Some(index) = shared.module(pid, m) else {
-        return leave_alone(REFUSED);
+    let index = match shared.module(pid, m) {
+        Ok(index) => index,
+        Err(why) => return leave_out(why),
     };
     let mut c = shared.lock();
     c.asks(&shared.arena, pid);
     let Some(known) = c.modules.get(index) else {
-        return leave_alone(REFUSED);
+        return answer(REFUSED);
     };
     let (base_svma, text, area_bytes, plan_offset) = (
         known.base_svma,
@@ -122,11 +130,11 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         known.plan_offset,
     );
     let Some(bias) = bias(&maps, m, base_svma) else {
-        return leave_alone(REFUSED);
+        return leave_out("its first page is not mapped");
     };
     let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
     if address < start || address >= end {
-        return leave_alone(REFUSED);
+        return leave_out("code outside of the sections for code");
     }
     let taken: Vec<_> = c
         .process(pid)
@@ -135,7 +143,7 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         .map(|a| (a.start, a.bytes))
         .collect();
     let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
-        return leave_alone(REFUSED);
+        return leave_out("no place for its patch area within reach");
     };
     c.loaded(pid, index, (start, end), bias, (at, area_bytes));
     let unwinder = unknown_unwinder(&maps, c.process(pid));
@@ -180,9 +188,13 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     0
 }
 
-/// Where the code of the module at `m` begins, once it is analysed.
+/// Where the code of the module at `m` begins, once it is analysed, if recording may begin there.
 fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
-    let index = shared.module(pid, m)?;
+    // Names decide first: a module without a root is not analysed before control comes there.
+    if !shared.may_hold_roots(m, &openable(pid, m)?) {
+        return None;
+    }
+    let index = shared.module(pid, m).ok()?;
     let c = shared.lock();
     let known = c.modules.get(index)?;
     let bias = bias(maps, m, known.base_svma)?;
@@ -234,7 +246,7 @@ fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
     let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
-        build_plan(object, analysis)
+        to_columns(build_plan(object, analysis)).unwrap_or_default()
     });
     Some((Arc::new(cached.ok()?), path))
 }

@@ -27,10 +27,20 @@ struct StreamState {
     encoder: StreamEncoder,
     high: u64,
     last_tsc: u64,
-    /// A call through a slot that is not bound yet: the resolver's jump will tell the callee.
-    lazy: Option<(u64, usize, u64)>,
+    /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the callee.
+    lazy: Option<ToStub>,
     /// First half of an inherited frame.
     inherited: Option<u64>,
+}
+
+/// An event that led to a PLT stub: not the stub is called but what it, or the lazy resolver, jumps
+/// to.
+#[derive(Clone, Copy)]
+struct ToStub {
+    tsc: u64,
+    is_tail: bool,
+    module: usize,
+    svma: u64,
 }
 
 /// A target of a call through a pointer and what it was.
@@ -109,7 +119,7 @@ impl<W: Write> Collector<W> {
         &mut self,
         file: (String, u64),
         path: &str,
-        cached: &std::sync::Arc<sptrace_code::Cached>,
+        cached: std::sync::Arc<sptrace_code::Cached>,
         plan: &[u8],
         plan_offset: u64,
     ) -> Option<usize> {
@@ -121,13 +131,7 @@ impl<W: Write> Collector<W> {
                 svma: Svma(0)..Svma(0),
             })
             .ok()?;
-        let module = Module::new(
-            path.to_owned(),
-            std::sync::Arc::clone(cached),
-            plan,
-            plan_offset,
-            id,
-        )?;
+        let module = Module::new(path.to_owned(), cached, plan, plan_offset, id)?;
         self.modules.push(module);
         self.by_file.insert(file, self.modules.len() - 1);
         Some(self.modules.len() - 1)
@@ -420,18 +424,24 @@ impl<W: Write> Collector<W> {
                     at += 1;
                     match self.resolve(state.pid, target) {
                         Target::Function(callee) => callee,
-                        Target::Stub(module, svma) if place.kind & PLACE_TAIL == 0 => {
-                            Self::settle_lazy(
-                                &mut state,
-                                &mut self.modules,
-                                &mut self.writer,
-                                None,
-                            );
-                            state.lazy = Some((tsc, module, svma));
-                            continue;
-                        }
                         Target::Stub(module, svma) => {
-                            self.modules[module].function(svma, &mut self.writer)
+                            let is_tail = place.kind & PLACE_TAIL != 0;
+                            // From the stub to its second half, if its slot is not bound yet.
+                            if !(is_tail && state.lazy.is_some()) {
+                                Self::settle_lazy(
+                                    &mut state,
+                                    &mut self.modules,
+                                    &mut self.writer,
+                                    None,
+                                );
+                                state.lazy = Some(ToStub {
+                                    tsc,
+                                    is_tail,
+                                    module,
+                                    svma,
+                                });
+                            }
+                            continue;
                         }
                     }
                 } else if place.callee != 0 {
@@ -466,7 +476,7 @@ impl<W: Write> Collector<W> {
         self.streams[stream] = Some(state);
     }
 
-    /// Writes the held-back entry of a lazily bound call: as the function that the resolver jumped
+    /// Writes the held-back call of a stub: as the function that the stub or the resolver jumped
     /// to, or, if something else came first, under the stub's name.
     fn settle_lazy(
         state: &mut StreamState,
@@ -474,15 +484,18 @@ impl<W: Write> Collector<W> {
         writer: &mut TraceWriter<W>,
         callee: Option<FunctionId>,
     ) {
-        let Some((tsc, module, svma)) = state.lazy.take() else {
+        let Some(stub) = state.lazy.take() else {
             return;
         };
-        let callee = match (callee, modules.get_mut(module)) {
+        let callee = match (callee, modules.get_mut(stub.module)) {
             (Some(c), _) => c,
-            (None, Some(m)) => m.function(svma, writer),
+            (None, Some(m)) => m.stub(stub.svma, writer),
             (None, None) => return,
         };
-        state.encoder.enter(tsc, callee);
+        match stub.is_tail {
+            true => state.encoder.tail(stub.tsc, callee),
+            false => state.encoder.enter(stub.tsc, callee),
+        }
     }
 
     /// What lies at the target of a call through a pointer.

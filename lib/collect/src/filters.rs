@@ -1,19 +1,18 @@
 //! The user's choice of functions: which are muted, and at which recording begins.
 //!
 //! Given a module's analysis and the globs of `run -N` and `run -F`; gives the plan that the agents
-//! get: the analysis's own, or a copy with functions muted ([`sptrace_patch::mute`]) and hooks added
+//! get: the module's own, or one with functions muted ([`sptrace_patch::mute`]) and hooks added
 //! ([`sptrace_patch::roots`]). Counts what matched, so that a glob that matches nothing is told.
 //! Globs are matched with the raw name, the demangled one, and that without its parameters, as
 //! `report` does.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Cached, FunctionFlags, SiteKind};
+use sptrace_code::{Analysis, Cached, FunctionFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
@@ -32,6 +31,8 @@ pub struct Filters {
     muted: AtomicUsize,
     hooked: AtomicUsize,
     impossible: Mutex<Vec<String>>,
+    /// For files by device and inode: whether recording may begin in them.
+    looked_at: Mutex<HashMap<(String, u64), bool>>,
 }
 
 impl Filters {
@@ -45,46 +46,65 @@ impl Filters {
         }
     }
 
-    /// The plan of a module for this recording; `file` is the module's.
-    pub fn plan<'a>(&self, cached: &'a Cached, file: &Path) -> Cow<'a, [u8]> {
-        let mut plan = Cow::Borrowed(cached.plan());
+    /// The plan of a module for this recording, made of its own; `file` is the module's.
+    pub fn plan(&self, cached: &Cached, mut plan: Vec<u8>, file: &Path) -> Vec<u8> {
         let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
         if !self.without.is_empty() {
             let leaves_out = |symbol: &str, svma| fits(&self.without, symbol, svma);
-            let muted = mute(
-                plan.to_mut(),
-                &|svma| leaves_out(symbol(svma), svma),
-                &|site| {
-                    let target = cached.site(site as usize).map_or(0, |s| s.target.0);
-                    let import = symbol(target).strip_suffix("@plt");
-                    import.is_some_and(|name| leaves_out(name, 0))
-                },
-            );
+            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
+                let import = cached.import_at(Svma(slot));
+                let import = import.and_then(|name| name.strip_suffix("@plt"));
+                import.is_some_and(|name| leaves_out(name, 0))
+            });
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
         if !self.within.is_empty()
             && let Some(hooked) = self.hooked_plan(cached, &plan, file)
         {
-            plan = Cow::Owned(hooked);
+            plan = hooked;
         }
         plan
     }
 
+    /// Could recording begin in this file? By its names only, which is quick; with a glob that fits
+    /// the names of functions without one, any module is one.
+    pub fn may_hold_roots(&self, id: &(String, u64), file: &Path) -> bool {
+        if self.within.iter().any(|glob| may_be_unnamed(glob)) {
+            return true;
+        }
+        let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();
+        if let Some(known) = known(&self.looked_at) {
+            return known;
+        }
+        let holds = std::fs::read(file).is_ok_and(|bytes| {
+            Object::parse(&bytes).is_ok_and(|object| {
+                let names = names(&object);
+                names
+                    .iter()
+                    .any(|n| !n.name.ends_with("@plt") && fits(&self.within, &n.name, n.svma.0))
+            })
+        });
+        if let Ok(mut known) = self.looked_at.lock() {
+            known.insert(id.clone(), holds);
+        }
+        holds
+    }
+
     /// `None`: nothing is to be hooked.
     fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
-        let mut hooks = self.roots(cached, plan);
+        let roots = self.roots(cached, PlanReader::new(plan)?);
         let is_loader = file
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
-        if hooks.is_empty() && !is_loader {
+        if roots.is_empty() && !is_loader {
             return None;
         }
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
-        if object.keeps_stack_maps {
-            hooks.iter_mut().for_each(|h| h.kind = SPECIAL_ROOT_OPEN);
-        }
-        drop_parts(cached, &object, &mut hooks);
+        let mut hooks = match roots.is_empty() {
+            true => Vec::new(),
+            false => hooks(cached, &object, &roots),
+        };
         let roots = hooks.len();
         if let Some(hook) = rendezvous(&object)
             && let Err(place) = hooks.binary_search_by_key(&hook.entry, |h| h.entry)
@@ -102,41 +122,20 @@ impl Filters {
         Some(made.plan)
     }
 
-    fn roots(&self, cached: &Cached, plan: &[u8]) -> Vec<Hook> {
-        let Some(reader) = PlanReader::new(plan) else {
-            return Vec::new();
-        };
-        let h = reader.header();
-        let mut linked = links_to(cached);
+    /// The functions of a plan that match, and their flags there.
+    fn roots(&self, cached: &Cached, plan: PlanReader<'_>) -> HashMap<Svma, u8> {
+        let h = plan.header();
         let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
-        // The plan has the functions of the analysis in their order.
-        let functions =
-            (0..cached.functions().len()).filter_map(|i| Some((i as u32, cached.function(i)?)));
-        functions
-            .filter(|(_, f)| {
-                !f.flags.contains(FunctionFlags::COLD_PART) && !plt.contains(&f.entry.0)
+        let entries = (0..h.functions).filter_map(|i| plan.function_entry(i));
+        entries
+            .filter(|entry| !plt.contains(entry))
+            .filter(|entry| {
+                let symbol = cached.named_at(Svma(*entry)).map_or("", |n| n.1);
+                let is_part = symbol.ends_with(".cold") || symbol.ends_with("@plt");
+                !is_part && fits(&self.within, symbol, *entry)
             })
-            .filter(|(_, f)| {
-                let symbol = cached.named_at(f.entry).map_or("", |n| n.1);
-                !symbol.ends_with(".cold") && fits(&self.within, symbol, f.entry.0)
-            })
-            .filter_map(|(i, f)| {
-                let flags = reader.flags(i);
-                let is_plain =
-                    f.flags.contains(FunctionFlags::HAS_UNWIND) && flags & FN_RETURN_ADDRESS == 0;
-                let kind = if is_plain {
-                    SPECIAL_ROOT
-                } else {
-                    SPECIAL_ROOT_OPEN
-                };
-                (flags & FN_MUTED == 0).then_some((i, f, kind))
-            })
-            .map(|(i, f, kind)| Hook {
-                entry: f.entry,
-                end: f.end,
-                kind,
-                linked: linked.remove(&i).unwrap_or_default(),
-            })
+            .map(|entry| (Svma(entry), plan.function_flags(entry)))
+            .filter(|(_, flags)| flags & FN_MUTED == 0)
             .collect()
     }
 
@@ -183,49 +182,81 @@ impl Filters {
     }
 }
 
-/// Keeps what is known to be entered by calls: where unwind information begins as at an entry, and
-/// without any, what has a name or is called directly. The rest may be a landing pad or another part
-/// of a function, where no return address lies on top of the stack.
-fn drop_parts(cached: &Cached, object: &Object<'_>, hooks: &mut Vec<Hook>) {
-    let sites = (0..cached.sites().len()).filter_map(|i| cached.site(i));
-    let called: HashSet<Svma> = sites
+/// The hooks at those of the functions in `roots` that are known to be entered by calls: where unwind
+/// information begins as at an entry, and without any, what has a name or is called directly. The
+/// rest may be a landing pad or another part of a function, where no return address lies on top of
+/// the stack. The analysis is made anew: its functions are kept nowhere.
+fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
+    let analysis = analyze(object);
+    let called: HashSet<Svma> = analysis
+        .functions
+        .iter()
+        .flat_map(|f| analysis.sites_of(f))
         .filter(|s| s.kind == SiteKind::CallDirect)
         .map(|s| s.target)
         .collect();
-    let unwinder = unwinder_parts(cached, object);
-    hooks.retain(|h| !unwinder.contains(&h.entry));
-    hooks.retain(|h| match object.unwind.fde_at(h.entry) {
-        Some(fde) if fde.start == h.entry => fde.entry_like && !fde.is_signal_frame,
-        _ => called.contains(&h.entry) || cached.named_at(h.entry).is_some_and(|n| !n.1.is_empty()),
-    });
+    let unwinder = unwinder_parts(&analysis, object);
+    let mut linked = links_to(&analysis);
+    let mut hooks = Vec::new();
+    for (i, f) in analysis.functions.iter().enumerate() {
+        let Some(flags) = roots.get(&f.entry) else {
+            continue;
+        };
+        let is_called = called.contains(&f.entry);
+        let is_entered = match object.unwind.fde_at(f.entry) {
+            Some(fde) if fde.start == f.entry => fde.entry_like && !fde.is_signal_frame,
+            _ => is_called || cached.named_at(f.entry).is_some_and(|n| !n.1.is_empty()),
+        };
+        if !is_entered || f.flags.contains(FunctionFlags::COLD_PART) || unwinder.contains(&f.entry)
+        {
+            continue;
+        }
+        let may_replace = !object.keeps_stack_maps
+            && flags & FN_RETURN_ADDRESS == 0
+            && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
+        hooks.push(Hook {
+            entry: f.entry,
+            end: f.end,
+            kind: if may_replace {
+                SPECIAL_ROOT
+            } else {
+                SPECIAL_ROOT_OPEN
+            },
+            linked: linked.remove(&(i as u32)).unwrap_or_default(),
+        });
+    }
+    hooks
 }
 
 /// What the entry points of an unwinder call: one of these takes their frame's place and its own
 /// return address for the start of the walk.
-fn unwinder_parts(cached: &Cached, object: &Object<'_>) -> HashSet<Svma> {
+fn unwinder_parts(analysis: &Analysis, object: &Object<'_>) -> HashSet<Svma> {
     let entries = object.unwind.eh_return_functions();
-    let functions = entries.iter().filter_map(|svma| cached.function_at(*svma));
-    let functions = functions.filter_map(|i| cached.function(i));
+    let functions = entries
+        .iter()
+        .filter_map(|svma| analysis.function_at(*svma));
     functions
-        .flat_map(|f| {
-            cached
-                .sites_of(&f)
-                .map(|(_, site)| site.target)
-                .collect::<Vec<_>>()
-        })
+        .filter_map(|i| analysis.functions.get(i))
+        .flat_map(|f| analysis.sites_of(f))
+        .map(|site| site.target)
         .collect()
 }
 
 /// For each function that others jump into: where these begin and end.
-fn links_to(cached: &Cached) -> HashMap<u32, Vec<(Svma, Svma)>> {
+fn links_to(analysis: &Analysis) -> HashMap<u32, Vec<(Svma, Svma)>> {
     let mut linked: HashMap<u32, Vec<(Svma, Svma)>> = HashMap::new();
-    let functions = (0..cached.functions().len()).filter_map(|i| cached.function(i));
-    for f in functions {
-        for to in cached.links_of(&f) {
+    for f in &analysis.functions {
+        for to in analysis.links_of(f) {
             linked.entry(*to).or_default().push((f.entry, f.end));
         }
     }
     linked
+}
+
+/// True if the glob may fit the name of a function without a symbol (`sub_<hex svma>`).
+fn may_be_unnamed(glob: &str) -> bool {
+    glob.bytes()
+        .all(|b| b"sub_*?".contains(&b) || b.is_ascii_hexdigit())
 }
 
 fn fits(globs: &[String], symbol: &str, svma: u64) -> bool {

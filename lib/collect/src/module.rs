@@ -36,7 +36,7 @@ pub const PLACE_OPEN: u8 = 16;
 pub struct Module {
     /// The file's path.
     pub path: String,
-    /// Analysis and plan.
+    /// Names and hash.
     pub cached: Arc<Cached>,
     /// Where its plan lies in the arena.
     pub plan_offset: u64,
@@ -65,11 +65,9 @@ impl Module {
         plan_offset: u64,
         id: ModuleId,
     ) -> Option<Self> {
-        let (h, places, callees) = {
-            let plan = PlanReader::new(plan)?;
-            let (places, callees) = read_places(plan);
-            (plan.header(), places, callees)
-        };
+        let plan = PlanReader::new(plan)?;
+        let (places, callees) = read_places(plan);
+        let h = plan.header();
         let base = h.base_svma;
         Some(Self {
             path,
@@ -130,7 +128,26 @@ impl Module {
         self.functions.insert(svma, id);
         id
     }
+
+    /// The trace's number of the PLT stub at `svma` or whose second half is there.
+    pub fn stub<W: std::io::Write>(
+        &mut self,
+        svma: u64,
+        writer: &mut TraceWriter<W>,
+    ) -> FunctionId {
+        let start = svma.wrapping_sub(SECOND_HALF_BYTES);
+        let is_half = start.is_multiple_of(8)
+            && self
+                .cached
+                .named_at(Svma(start))
+                .is_some_and(|n| !n.1.is_empty());
+        self.function(if is_half { start } else { svma }, writer)
+    }
 }
+
+/// Where the second half of a PLT stub begins, which an unbound slot points at: after `jmp [slot]`
+/// (psABI 5.2, Procedure Linkage Table).
+const SECOND_HALF_BYTES: u64 = 6;
 
 fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
     let h = plan.header();

@@ -49,6 +49,8 @@ pub struct Outcome {
     pub refused: Vec<(&'static str, u64)>,
     /// Other blind spots.
     pub holes: Vec<(&'static str, u64)>,
+    /// Modules that are not traced, each with the reason.
+    pub left_out: Vec<(String, &'static str)>,
     /// Functions instrumented.
     pub functions: u64,
     /// Events recorded.
@@ -116,6 +118,9 @@ impl Outcome {
         for (name, n) in &self.holes {
             s.row("hole", name, *n);
         }
+        for (path, why) in &self.left_out {
+            s.row("left out", &format!("{path}: {why}"), 1);
+        }
         s.row("functions", "instrumented", self.functions);
         s.row("events", "recorded", self.events);
         s.row("loss", "events dropped", self.lost);
@@ -149,6 +154,14 @@ impl Outcome {
         let missing: Vec<_> = self.refused.iter().chain(&self.holes).copied().collect();
         if !missing.is_empty() {
             line += &format!("; not seen: {}", join(&missing));
+        }
+        let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let left_out = self.left_out.iter();
+        let left_out: Vec<_> = left_out
+            .map(|(path, why)| format!("{}: {why}", file(path)))
+            .collect();
+        if !left_out.is_empty() {
+            line += &format!(" ({})", left_out.join("; "));
         }
         line
     }

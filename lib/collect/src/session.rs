@@ -2,6 +2,7 @@
 //!
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use sptrace_patch::columns::from_columns;
 use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, RingFile, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
@@ -89,6 +91,8 @@ pub struct Shared {
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
     stopped: OnceLock<Stopped>,
+    /// Modules that are not traced, and why.
+    left_out: Mutex<BTreeSet<(String, &'static str)>>,
 }
 
 /// Why recording ended before the command did, though the trace could be written.
@@ -125,15 +129,35 @@ impl Shared {
     }
 
     /// The module of a mapping, analysed and given to the agents if it is new.
-    pub fn module(&self, pid: u32, m: &Mapping) -> Option<usize> {
+    ///
+    /// # Errors
+    /// Why it is left out.
+    pub fn module(&self, pid: u32, m: &Mapping) -> Result<usize, &'static str> {
         if let Some(known) = self.lock().module_of(&m.file) {
-            return Some(known);
+            return Ok(known);
         }
-        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)?;
-        let plan = self.filters.plan(&cached, &file);
-        let plan_offset = self.arena.add_plan(&plan)?;
+        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)
+            .ok_or("its file cannot be read or analysed")?;
+        let plan = cached.plan().and_then(from_columns);
+        let plan = plan.ok_or("no plan could be made")?;
+        let plan = self.filters.plan(&cached, plan, &file);
+        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
-            .add_module(m.file.clone(), &m.path, &cached, &plan, plan_offset)
+            .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
+            .ok_or("no plan could be made")
+    }
+
+    /// Could recording begin in this file? (`run -F`)
+    pub fn may_hold_roots(&self, m: &Mapping, file: &Path) -> bool {
+        self.filters.may_hold_roots(&m.file, file)
+    }
+
+    /// Notes that a module is left out, and why.
+    pub fn leave_out(&self, path: &str, why: &'static str) {
+        self.left_out
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert((path.to_owned(), why));
     }
 
     /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
@@ -294,6 +318,7 @@ impl Session {
             disk,
             overwritten,
             stopped: OnceLock::new(),
+            left_out: Mutex::default(),
         });
         Ok(Self {
             shared,
@@ -343,6 +368,12 @@ impl Session {
         outcome.events = c.events;
         outcome.torn = c.torn;
         outcome.overwritten = shared.overwritten.load(Ordering::Relaxed);
+        let left_out = shared.left_out.lock();
+        outcome.left_out = left_out
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect();
         drop(c);
         let mut summary = outcome.summary(clock::tsc());
         if let Some(stopped) = shared.stopped.get() {

@@ -15,7 +15,8 @@ fn main() {
     for f in &analysis.functions {
         let at = reader.function_flags(f.entry.0);
         if at & sptrace_wire::plan::FN_RESOLVER != 0 {
-            println!("resolver {:x?} {:x?}", f, analysis.sites_of(f));
+            let sites: Vec<_> = analysis.sites_of(f).collect();
+            println!("resolver {f:x?} {sites:x?}");
         }
     }
     for s in reader.specials() {

@@ -3,14 +3,17 @@
 use std::collections::HashSet;
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, Site, SiteKind};
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
+
+const HEADER_BYTES: usize = size_of::<PlanHeader>();
 
 struct PlanBuilder<'a> {
     object: &'a Object<'a>,
@@ -21,7 +24,9 @@ struct PlanBuilder<'a> {
     sites: Vec<PlanSite>,
     links: Vec<u32>,
     specials: Vec<PlanSpecial>,
-    blob: Vec<u8>,
+    /// The plan from its start: room for the header, then the templates. They are most of a plan, so
+    /// they are not copied again.
+    out: Vec<u8>,
     area_used: u32,
     springboards: Springboards,
 }
@@ -42,7 +47,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         sites: Vec::with_capacity(analysis.sites.len()),
         links: Vec::new(),
         specials: Vec::new(),
-        blob: Vec::new(),
+        out: vec![0; HEADER_BYTES],
         area_used: SLOTS_START,
         springboards: Springboards::find(object, analysis),
     };
@@ -85,6 +90,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         }
         b.function(f, flags);
     }
+    b.stubs();
     b.finish()
 }
 
@@ -94,7 +100,7 @@ pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
     let Some(reader) = crate::read_plan::PlanReader::new(&plan) else {
         return Vec::new();
     };
-    (0..reader.header().sites)
+    (0..analysis.sites.len() as u32)
         .filter_map(|i| reader.site(i))
         .filter_map(|site| {
             let number = usize::from(site.tactic);
@@ -125,8 +131,8 @@ impl PlanBuilder<'_> {
     /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
-        let count = |kind| sites.iter().filter(|s| s.kind == kind).count();
-        if sites.len() != 2
+        let count = |kind| sites.clone().filter(|s| s.kind == kind).count();
+        if f.site_count != 2
             || count(SiteKind::TailIndirect) != 1
             || count(SiteKind::CallDirect) != 1
         {
@@ -151,8 +157,8 @@ impl PlanBuilder<'_> {
         let first_link = self.links.len() as u32;
         self.links
             .extend(self.analysis.links_of(f).iter().take(255));
-        for site in self.analysis.sites_of(f).iter().take(usize::from(u16::MAX)) {
-            let plan = self.site(f, site);
+        for site in self.analysis.sites_of(f).take(usize::from(u16::MAX)) {
+            let plan = self.site(f, &site);
             if plan.form == FORM_REFUSED
                 && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
                 && let Some(to) = self.analysis.function_at(site.target)
@@ -171,6 +177,51 @@ impl PlanBuilder<'_> {
             link_count: (self.links.len() as u32 - first_link) as u8,
             flags,
         });
+    }
+
+    /// A PLT stub is a function of one tail jump when it is called through a pointer (the address of
+    /// a function may be that of a stub in a fixed image). After all others, so that sites keep the
+    /// numbers of the analysis.
+    fn stubs(&mut self) {
+        const JUMP_SLOT_BYTES: u8 = 6;
+        let known: Vec<u32> = self.functions.iter().map(|f| f.entry).collect();
+        for stub in &self.object.plt_stubs {
+            if known.binary_search(&self.offset(stub.stub)).is_ok() {
+                continue;
+            }
+            let before = u64::from(stub.size_bytes.saturating_sub(JUMP_SLOT_BYTES));
+            let jump = Svma(stub.stub.0 + before);
+            let function = Function {
+                entry: stub.stub,
+                end: Svma(stub.stub.0 + u64::from(stub.size_bytes)),
+                first_site: 0,
+                site_count: 0,
+                first_link: 0,
+                link_count: 0,
+                flags: FunctionFlags::default(),
+            };
+            let site = Site {
+                got_slot: stub.got_slot,
+                ..Site::new(jump, JUMP_SLOT_BYTES, SiteKind::TailIndirect)
+            };
+            let first_site = self.sites.len() as u32;
+            let plan = self.site(&function, &site);
+            self.sites.push(plan);
+            self.functions.push(PlanFunction {
+                entry: self.offset(stub.stub),
+                first_site,
+                first_link: self.links.len() as u32,
+                site_count: 1,
+                link_count: 0,
+                flags: 0,
+            });
+        }
+        self.functions.sort_by_key(|f| f.entry);
+        // Links are numbers of functions, which have moved.
+        for link in &mut self.links {
+            let entry = known.get(*link as usize).copied().unwrap_or(0);
+            *link = self.functions.partition_point(|f| f.entry < entry) as u32;
+        }
     }
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
@@ -202,6 +253,13 @@ impl PlanBuilder<'_> {
             flags: if is_tail(site) { SITE_TAIL } else { 0 },
             ..PlanSite::default()
         }
+    }
+
+    /// Gives its place among the templates.
+    fn add_template(&mut self, template: &[u8]) -> u32 {
+        let argument = (self.out.len() - HEADER_BYTES) as u32;
+        self.out.extend(template);
+        argument
     }
 
     fn take_slot(&mut self, bytes: u32) -> u32 {
@@ -244,7 +302,11 @@ impl PlanBuilder<'_> {
             if !t.relocate(self.object, start, site.address) {
                 return None;
             }
+            if repeatable(self.object, start, site.address) {
+                flags |= SITE_REPEATABLE;
+            }
         }
+        t.end_of_moved();
         if site.got_slot.0 != 0 && site.target.0 != 0 {
             t.push_slot(site.got_slot);
         } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {
@@ -256,10 +318,15 @@ impl PlanBuilder<'_> {
                 flags |= SITE_KEEP_CALL | SITE_ENTRY_ONLY;
                 t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
             }
-            (Tactic::ConditionalTail, ..) => {
+            (Tactic::ConditionalTail, _, is_indirect) => {
                 flags |= SITE_KEEP_OPCODE | SITE_TAIL;
                 start = Svma(site.address.0 + 1);
-                t.direct_jump(common::TAIL_FIRST, site.target);
+                if is_indirect {
+                    flags |= SITE_INDIRECT;
+                    t.finish_indirect_tail();
+                } else {
+                    t.direct_jump(common::TAIL_FIRST, site.target);
+                }
             }
             (_, false, true) => {
                 flags |= SITE_INDIRECT;
@@ -293,10 +360,8 @@ impl PlanBuilder<'_> {
             }
         }
         let original = self.object.code_from(start)?.get(..usize::from(span))?;
-        let argument = self.blob.len() as u32;
         let slot = self.take_slot(t.slot_bytes());
-        let bytes = t.finish(original);
-        self.blob.extend(bytes);
+        let argument = self.add_template(&t.finish(original));
         Some(PlanSite {
             start: self.offset(start),
             slot,
@@ -362,10 +427,8 @@ impl PlanBuilder<'_> {
             else {
                 continue;
             };
-            let argument = self.blob.len() as u32;
             let slot = self.take_slot(t.slot_bytes());
-            let bytes = t.finish(original);
-            self.blob.extend(bytes);
+            let argument = self.add_template(&t.finish(original));
             self.specials.push(PlanSpecial {
                 entry: self.offset(entry),
                 kind,
@@ -378,7 +441,7 @@ impl PlanBuilder<'_> {
         self.specials.sort_by_key(|s| s.entry);
     }
 
-    fn finish(self) -> Vec<u8> {
+    fn finish(mut self) -> Vec<u8> {
         let code = self.object.code_ranges.iter();
         let text_start = code.clone().map(|r| r.start.0).min().unwrap_or(0);
         let text_end = code.clone().map(|r| r.end().0).max().unwrap_or(0);
@@ -392,7 +455,7 @@ impl PlanBuilder<'_> {
                 self.offset(Svma(svma))
             }
         };
-        let mut at = size_of::<PlanHeader>() as u32;
+        let mut at = HEADER_BYTES as u32;
         let mut place = |bytes: usize| {
             let here = at;
             at = (at + bytes as u32 + 7) & !7;
@@ -401,11 +464,11 @@ impl PlanBuilder<'_> {
         let header = PlanHeader {
             magic: PLAN_MAGIC,
             version: PLAN_VERSION,
+            blob_offset: place(self.out.len() - HEADER_BYTES),
             functions_offset: place(self.functions.len() * 16),
             sites_offset: place(self.sites.len() * 16),
             links_offset: place(self.links.len() * 4),
             specials_offset: place(self.specials.len() * 24),
-            blob_offset: place(self.blob.len()),
             total_bytes: at,
             area_bytes: (self.area_used + 64 + 4095) & !4095,
             base_svma: self.base.0,
@@ -415,7 +478,7 @@ impl PlanBuilder<'_> {
             sites: self.sites.len() as u32,
             links: self.links.len() as u32,
             specials: self.specials.len() as u32,
-            blob_bytes: self.blob.len() as u32,
+            blob_bytes: (self.out.len() - HEADER_BYTES) as u32,
             entry: if self.object.entry.0 == 0 {
                 0
             } else {
@@ -425,7 +488,10 @@ impl PlanBuilder<'_> {
             plt_end: plt_offset(plt_end),
             reserved: 0,
         };
-        let mut out = crate::read_plan::header_bytes(&header);
+        let mut out = std::mem::take(&mut self.out);
+        out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));
+        out[..HEADER_BYTES].copy_from_slice(&crate::read_plan::header_bytes(&header));
+        out.resize(header.functions_offset as usize, 0);
         for f in &self.functions {
             out.extend(
                 [f.entry, f.first_site, f.first_link]
@@ -451,8 +517,6 @@ impl PlanBuilder<'_> {
             let words = [s.entry, s.kind, s.slot, s.argument, s.start, s.span];
             out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
         }
-        out.resize(header.blob_offset as usize, 0);
-        out.extend(&self.blob);
         out.resize(header.total_bytes as usize, 0);
         out
     }

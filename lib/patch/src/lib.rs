@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod build_plan;
+pub mod columns;
 pub mod mute;
 pub mod read_plan;
+pub mod repeatable;
 pub mod roots;
 pub mod special;
 pub mod springboard;

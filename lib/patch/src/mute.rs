@@ -9,12 +9,12 @@ use crate::read_plan::PlanReader;
 use crate::tactic::Refusal;
 
 /// Mutes the functions for which `is_muted` says so, given their svma, and the calls through the PLT
-/// stubs for which `is_muted_import` says so, given the number of the site. Gives how many functions
+/// stubs for which `is_muted_import` says so, given the svma of the GOT slot. Gives how many functions
 /// and imports there were.
 pub fn mute(
     plan: &mut [u8],
     is_muted: &dyn Fn(u64) -> bool,
-    is_muted_import: &dyn Fn(u32) -> bool,
+    is_muted_import: &dyn Fn(u64) -> bool,
 ) -> usize {
     let Some(reader) = PlanReader::new(plan) else {
         return 0;
@@ -26,8 +26,12 @@ pub fn mute(
         .collect();
     let sites: Vec<u32> = (0..h.sites)
         .filter(|i| {
-            let callee = reader.site(*i).and_then(|s| reader.ids(&s)?.2);
-            callee.is_some_and(|c| muted.contains(&c)) || is_muted_import(*i)
+            let Some(site) = reader.site(*i) else {
+                return false;
+            };
+            let callee = reader.ids(&site).and_then(|ids| ids.2);
+            callee.is_some_and(|c| muted.contains(&c))
+                || reader.got_slot(&site).is_some_and(is_muted_import)
         })
         .collect();
     let functions: Vec<u32> = (0..h.functions)

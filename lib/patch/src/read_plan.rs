@@ -135,23 +135,23 @@ impl<'a> PlanReader<'a> {
         Some(h.base_svma + u64::from(offset))
     }
 
-    /// Flags of function `i`; 0 if there is none.
-    pub fn flags(&self, i: u32) -> u8 {
-        let h = self.header();
-        let at = (h.functions_offset + i * 16) as usize + 15;
-        let flags = self.bytes.get(at).filter(|_| i < h.functions);
-        flags.copied().unwrap_or(0)
-    }
-
     /// Flags of the function that begins at `svma`; 0 if there is none.
     pub fn function_flags(&self, svma: u64) -> u8 {
         let h = self.header();
         let want = svma.wrapping_sub(h.base_svma) as u32;
         let at = |i: u32| h.functions_offset as usize + i as usize * 16;
-        (0..h.functions)
-            .find(|i| self.u32(at(*i)) == Some(want))
-            .and_then(|i| self.bytes.get(at(i) + 15).copied())
-            .unwrap_or(0)
+        let (mut low, mut high) = (0, h.functions);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.u32(at(middle)).is_some_and(|entry| entry < want) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let is_it = low < h.functions && self.u32(at(low)) == Some(want);
+        let flags = self.bytes.get(at(low) + 15).filter(|_| is_it);
+        flags.copied().unwrap_or(0)
     }
 
     /// The special functions.
@@ -173,13 +173,11 @@ impl<'a> PlanReader<'a> {
 
     /// Where the text jumps to, as an offset in the patch area.
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
-        let at = self.header().blob_offset as usize + site.argument as usize;
-        let jump_to = match site.form {
-            FORM_DIRECT => DIRECT_ENTRY,
-            FORM_TEMPLATE => u32::from(*self.bytes.get(at + 3)?),
-            _ => return None,
-        };
-        Some(site.slot + jump_to)
+        match site.form {
+            FORM_DIRECT => Some(site.slot + DIRECT_ENTRY),
+            FORM_TEMPLATE => Some(site.slot),
+            _ => None,
+        }
     }
 
     /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one, and
@@ -209,7 +207,8 @@ impl<'a> PlanReader<'a> {
                 let t = self.bytes.get(at..at + 8)?;
                 let (entry, exit) = (u32::from(t[4]), u32::from(t[5]));
                 let callee = if site.flags & SITE_INDIRECT == 0 {
-                    self.direct_callee(at, t, entry)
+                    // Of the call or jump that follows the entry id.
+                    self.address_at(at, entry + 1)
                 } else {
                     None
                 };
@@ -219,8 +218,20 @@ impl<'a> PlanReader<'a> {
         }
     }
 
-    /// The fixup of the call or jump that follows the entry id.
-    fn direct_callee(&self, at: usize, t: &[u8], entry: u32) -> Option<u64> {
+    /// The GOT slot whose content an indirect call or jump pushes.
+    pub fn got_slot(&self, site: &PlanSite) -> Option<u64> {
+        if site.form != FORM_TEMPLATE || site.flags & SITE_INDIRECT == 0 {
+            return None;
+        }
+        let at = self.header().blob_offset as usize + site.argument as usize;
+        let entry = u32::from(*self.bytes.get(at + 4)?);
+        // The entry id follows `push [rip+x]; call`.
+        self.address_at(at, entry.checked_sub(9)?)
+    }
+
+    /// What the rel32 at `position` of the slot of the template at `at` leads to.
+    fn address_at(&self, at: usize, position: u32) -> Option<u64> {
+        let t = self.bytes.get(at..at + 8)?;
         let room_at = at + 8 + usize::from(t[2]);
         let room_bytes = match t[7] {
             0 => 0,
@@ -230,7 +241,7 @@ impl<'a> PlanReader<'a> {
         (0..usize::from(t[1])).find_map(|k| {
             let f = self.bytes.get(fixups + k * 8..fixups + k * 8 + 8)?;
             let value = i32::from_le_bytes(f[4..8].try_into().ok()?);
-            (u32::from(f[0]) == entry + 1 && f[2] == TO_TEXT)
+            (u32::from(f[0]) == position && f[2] == TO_TEXT)
                 .then(|| self.header().base_svma.wrapping_add(value as i64 as u64))
         })
     }

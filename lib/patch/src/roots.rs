@@ -99,8 +99,9 @@ struct Joinable(Vec<(u32, u32, u32)>);
 impl Joinable {
     fn new(reader: PlanReader<'_>) -> Self {
         let sites = (0..reader.header().sites).filter_map(|i| reader.site(i));
-        let plain =
-            sites.filter(|s| s.form != FORM_REFUSED && s.flags & !(SITE_TAIL | SITE_INDIRECT) == 0);
+        let plain = sites.filter(|s| {
+            s.form != FORM_REFUSED && s.flags & !(SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE) == 0
+        });
         let mut all: Vec<_> = plain
             .filter_map(|s| Some((s.start, s.start + u32::from(s.span), reader.slot_entry(&s)?)))
             .collect();

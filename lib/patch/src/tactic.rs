@@ -142,13 +142,15 @@ pub fn choose(
     }
     let is_long = u64::from(site.length) >= JUMP_BYTES;
     match site.kind {
-        SiteKind::TailConditional if site.length == 6 && site.got_slot.0 == 0 => {
-            Verdict::Taken(Tactic::ConditionalTail)
-        }
+        SiteKind::TailConditional if site.length == 6 => Verdict::Taken(Tactic::ConditionalTail),
         SiteKind::TailConditional if site.length == 2 && site.room.0 != 0 => {
             Verdict::Taken(Tactic::MadeRoom)
         }
-        SiteKind::TailConditional => Verdict::Refused(Refusal::ShortConditional),
+        SiteKind::TailConditional if site.length == 2 => {
+            Verdict::Refused(Refusal::ShortConditional)
+        }
+        // Prefixes.
+        SiteKind::TailConditional => Verdict::Refused(Refusal::Unmovable),
         _ if is_long && is_call => Verdict::Taken(Tactic::CallInstruction),
         _ if is_long => Verdict::Taken(Tactic::TailInstruction),
         _ if is_call => choose_short(site, Tactic::CallBlock),

@@ -14,7 +14,9 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
-use sptrace_wire::plan::{Fixup, HOOK_ENTRY_ID, TO_AREA, TO_COMMON, TO_TEXT, Template, common};
+use sptrace_wire::plan::{
+    Fixup, HOOK_ENTRY, HOOK_ENTRY_ID, TO_AREA, TO_COMMON, TO_TEXT, Template, common,
+};
 
 use crate::special::HookRange;
 
@@ -121,6 +123,11 @@ impl Builder {
         self.branch_to_text(0x80 + condition, Svma(jcc.near_branch_target()));
     }
 
+    /// What was moved so far is the run before the call or jump.
+    pub fn end_of_moved(&mut self) {
+        self.header.moved = self.code.len() as u8;
+    }
+
     /// `push` of the operand of the indirect call or jump at `site`. False: a form that has none.
     pub fn push_operand(&mut self, object: &Object<'_>, site: Svma, length: u8) -> bool {
         let Some(code) = object
@@ -221,7 +228,7 @@ impl Builder {
         self.call_common(common::HOOK_EXIT);
         self.header.exit_id = self.code.len() as u8;
         self.code.push(0xc3);
-        self.header.jump_to = self.code.len() as u8;
+        debug_assert_eq!(self.code.len() as u64, HOOK_ENTRY);
         self.call_common(common::HOOK);
         self.header.entry_id = self.code.len() as u8;
         debug_assert_eq!(u64::from(self.header.entry_id), HOOK_ENTRY_ID);
@@ -285,7 +292,7 @@ impl Builder {
             self.code.len() as u8,
             self.fixups.len() as u8,
             original.len() as u8,
-            h.jump_to,
+            h.moved,
             h.entry_id,
             h.exit_id,
             h.springboard as u8,

@@ -21,9 +21,9 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 13;
+pub const PLAN_VERSION: u32 = 21;
 
-/// Start of a plan. Sections follow in this order, each at its offset from the plan's start.
+/// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanHeader {
@@ -137,10 +137,12 @@ pub const SITE_KEEP_OPCODE: u8 = 16;
 /// A two-byte jump at the site (with [`SITE_KEEP_OPCODE`] a conditional one) leads to a springboard
 /// in padding, or where moved instructions stood, from which the long jump leaves.
 pub const SITE_SPRINGBOARD: u8 = 32;
+/// The moved instructions at the start of the slot may be begun again after any part of them.
+pub const SITE_REPEATABLE: u8 = 64;
 
 /// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the hook,
 /// the text is left alone.
-pub const SITE_IN_HOOK: u8 = 64;
+pub const SITE_IN_HOOK: u8 = 128;
 
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
@@ -204,6 +206,8 @@ pub const SPECIAL_MAPPED: u32 = 12;
 ///   +16  moved instructions ; jmp after them, or to the slot of the site that follows them, or ret
 /// ```
 pub const HOOK_ENTRY_ID: u64 = 16;
+/// In the slot of a hook: where the text jumps to.
+pub const HOOK_ENTRY: u64 = 11;
 /// In the slot of a hook: where the exit's id points.
 pub const HOOK_EXIT_ID: u64 = 10;
 
@@ -218,8 +222,8 @@ pub struct Template {
     pub fixups: u8,
     /// Original bytes of the text at `start` that must be found there (= span).
     pub original_bytes: u8,
-    /// Offset in the slot where the text jumps to.
-    pub jump_to: u8,
+    /// Bytes of moved instructions at the start of the slot, where the text jumps to (but see [`HOOK_ENTRY`]).
+    pub moved: u8,
     /// Offset in the slot of the entry id's place (0: none).
     pub entry_id: u8,
     /// Offset in the slot of the exit id's place (0: none).

@@ -193,9 +193,9 @@ impl Report<'_> {
         rows
     }
 
-    fn sites_and_verdicts(&self) -> impl Iterator<Item = (&Function, &Site, Verdict)> {
+    fn sites_and_verdicts(&self) -> impl Iterator<Item = (&Function, Site, Verdict)> {
         let functions = self.analysis.functions.iter();
-        let sites = functions.flat_map(|f| self.analysis.sites_of(f).iter().map(move |s| (f, s)));
+        let sites = functions.flat_map(|f| self.analysis.sites_of(f).map(move |s| (f, s)));
         sites
             .zip(&self.verdicts)
             .map(|((function, site), verdict)| (function, site, *verdict))
@@ -228,7 +228,7 @@ impl Report<'_> {
                     hex(site.address.0),
                     u64::from(site.length).into(),
                     kind_name(site.kind).into(),
-                    self.target(site).into(),
+                    self.target(&site).into(),
                     site.window_bytes().into(),
                     verdict_name(verdict).into(),
                     site_flags(site.flags).into(),

@@ -1,4 +1,4 @@
-//! Bytes of a file, mapped, or of memory: aligned to 8 either way.
+//! Bytes of a file, mapped, or of memory.
 
 #![allow(
     unsafe_code,
@@ -8,13 +8,12 @@
 use std::fs::File;
 
 use memmap2::Mmap;
-use zerocopy::IntoBytes;
 
-/// Read-only bytes, aligned to 8.
+/// Read-only bytes.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     Mapped(Mmap),
-    Owned(Vec<u64>),
+    Owned(Vec<u8>),
 }
 
 impl Bytes {
@@ -32,14 +31,14 @@ impl Bytes {
     }
 
     /// Takes bytes that were built in memory.
-    pub fn owned(words: Vec<u64>) -> Self {
-        Self::Owned(words)
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        Self::Owned(bytes)
     }
 
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(mapped) => mapped,
-            Self::Owned(words) => words.as_bytes(),
+            Self::Owned(bytes) => bytes,
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct ReadTemplate {
     pub fixups: Vec<ReadFixup>,
     pub entry_id: usize,
     pub exit_id: usize,
-    pub jump_to: usize,
+    pub moved: usize,
     /// Where instructions that made room were moved to, or 0.
     pub room_to: usize,
     /// Their original bytes.
@@ -114,7 +114,7 @@ impl ReadTemplate {
             room,
             room_back: if bytes[7] == 0 { 0 } else { bytes[room_at] },
             springboard: bytes[6] as i8,
-            jump_to: usize::from(bytes[3]),
+            moved: usize::from(bytes[3]),
         }
     }
 

@@ -1,0 +1,613 @@
+//! Signal frames: a handler may have interrupted a slot or a common routine, for which there is no
+//! unwind information. Before a walker runs, such a context is moved to a point in the program's own
+//! text: *back* to the patched instruction if the event has not happened yet, *forward* to the callee's
+//! entry or behind the call if it has.
+//!
+//! Given the stack pointer at the walker's entry; changes the `ucontext` of the signal frames above it.
+//! Both directions are what executing the code would do, so the handler may return, jump away, or
+//! throw: nothing has to be put back. What cannot be moved so stays as it is (then the walker ends
+//! there): the middle of moved instructions, which are neither repeatable nor executable here.
+//!
+//! A signal frame is found by its return address, the restorer that the kernel knows from
+//! sigaction(2), and believed only if the rest of it is consistent. Layout: struct rt_sigframe and
+//! struct sigcontext (Linux, arch/x86/include/uapi/asm/sigcontext.h).
+
+use crate::common::Phase;
+use crate::place::{Place, place};
+use crate::state::*;
+use crate::{common, hook, module, slow, stacks, sys, unwind};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sptrace_wire::control::CHUNK_BYTES;
+use sptrace_wire::plan::SLOTS_START;
+use sptrace_wire::record::{self, FRAME_OPEN};
+
+/// Words of a ucontext.
+const WORDS: usize = 38;
+const UC_FLAGS: usize = 0;
+const LINK: usize = 1;
+const R8: usize = 5;
+const RDI: usize = 13;
+const RSI: usize = 14;
+const RBP: usize = 15;
+const RBX: usize = 16;
+const RDX: usize = 17;
+const RAX: usize = 18;
+const RCX: usize = 19;
+const RSP: usize = 20;
+const RIP: usize = 21;
+const FLAGS: usize = 22;
+const SEGMENTS: usize = 23;
+const FPSTATE: usize = 28;
+const MASK: usize = 37;
+
+/// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
+const ARITHMETIC: u64 = 0x8d5;
+/// A handler's frames up to its signal frame are looked through for so many bytes.
+const REACH_BYTES: u64 = 64 << 10;
+/// Handlers that interrupted handlers, at most.
+const NESTED: usize = 8;
+/// Words of the interrupted stack that are read below and above the id.
+const BELOW: usize = 14;
+const ABOVE: usize = 3;
+
+static RESTORERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+/// Signals whose handlers run without blocking them (SA_NODEFER), bit 0 for signal 1.
+static UNDEFERRED: AtomicU64 = AtomicU64::new(0);
+static STALE: AtomicU32 = AtomicU32::new(1);
+
+/// A handler is about to be registered: there may be a new restorer.
+pub fn handler_registered() {
+    STALE.store(1, Ordering::Relaxed);
+}
+
+/// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the thread's
+/// signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is recorded then.
+pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) {
+    // SAFETY: memory is read through the kernel; what is written was just read.
+    unsafe {
+        if !learn_restorers() {
+            return;
+        }
+        let handled = mask | UNDEFERRED.load(Ordering::Relaxed);
+        if handled == 0 {
+            return;
+        }
+        let mut from = above & !7;
+        for _ in 0..NESTED {
+            let Some(at) = find(from) else { return };
+            let Some(mut context) = read_context(at, handled) else {
+                // Stale words of an earlier signal.
+                from = at + 8;
+                continue;
+            };
+            let before = context;
+            let handler = from..at;
+            if Context(&mut context).leave_area(hot, &handler) {
+                let words = (at + 8) as *mut u64;
+                for i in (R8..=FLAGS).filter(|&i| context[i] != before[i]) {
+                    words.add(i).write_volatile(context[i]);
+                }
+            }
+            from = before[RSP] & !7;
+        }
+    }
+}
+
+/// Asks the kernel for the restorers of all handlers; false if there is none.
+unsafe fn learn_restorers() -> bool {
+    if STALE.swap(0, Ordering::Relaxed) != 0 {
+        for signal in 1..=64 {
+            // SAFETY: a plain query.
+            let Some((restorer, deferred)) = (unsafe { sys::restorer(signal) }) else {
+                continue;
+            };
+            if !deferred {
+                UNDEFERRED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
+            }
+            let known =
+                |r: &&AtomicU64| matches!(r.load(Ordering::Relaxed), v if v == 0 || v == restorer);
+            if let Some(entry) = RESTORERS.iter().find(known) {
+                entry.store(restorer, Ordering::Relaxed);
+            }
+        }
+    }
+    RESTORERS
+        .first()
+        .is_some_and(|r| r.load(Ordering::Relaxed) != 0)
+}
+
+/// The next word from `from` on that is a restorer's address.
+unsafe fn find(from: u64) -> Option<u64> {
+    let restorers = RESTORERS.each_ref().map(|r| r.load(Ordering::Relaxed));
+    let mut words = [0u64; 512];
+    let mut at = from;
+    while at < from + REACH_BYTES {
+        // SAFETY: read through the kernel, so the stack's end is found without a fault.
+        let got = unsafe { sys::read_own(at as usize, words.as_mut_ptr().cast(), 4096) } / 8;
+        for (k, word) in words.iter().take(got).enumerate() {
+            if *word != 0 && restorers.contains(word) {
+                return Some(at + k as u64 * 8);
+            }
+        }
+        if got < words.len() {
+            return None;
+        }
+        at += 4096;
+    }
+    None
+}
+
+/// The context of the signal frame whose return address lies at `at`, if it is one: words of an
+/// earlier signal may be left where nothing has been stored since.
+unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
+    let mut c = [0u64; WORDS];
+    // SAFETY: as in find.
+    if unsafe { sys::read_own(at as usize + 8, c.as_mut_ptr().cast(), WORDS * 8) } != WORDS * 8 {
+        return None;
+    }
+    let fpstate = c[FPSTATE];
+    let consistent = c[UC_FLAGS] < 8
+        && c[LINK] == 0
+        && c[SEGMENTS] & 0xffff == 0x33
+        // Some signal is blocked now that was not. (siginfo is not there without SA_SIGINFO.)
+        && handled & !c[MASK] != 0
+        && (at + 8).is_multiple_of(16)
+        && fpstate > at
+        && fpstate - at < 1024
+        && fpstate.is_multiple_of(64);
+    // SAFETY: as in find.
+    (consistent && unsafe { has_magic(fpstate) }).then_some(c)
+}
+
+/// The kernel's marks before and after the extended state (struct _fpx_sw_bytes).
+unsafe fn has_magic(fpstate: u64) -> bool {
+    let mut mark = [0u32; 2];
+    let mut end = [0u32; 1];
+    // SAFETY: as in find.
+    unsafe {
+        let (first, last) = (mark.as_mut_ptr().cast(), end.as_mut_ptr().cast());
+        if sys::read_own(fpstate as usize + 464, first, 8) != 8 || mark[0] != 0x4650_5853 {
+            return false;
+        }
+        let at = fpstate as usize + mark[1] as usize - 4;
+        mark[1] >= 516 && sys::read_own(at, last, 4) == 4 && end[0] == 0x4650_5845
+    }
+}
+
+struct Context<'a>(&'a mut [u64; WORDS]);
+
+/// What stands on the interrupted stack around the id.
+struct Around {
+    base: u64,
+    words: [u64; BELOW + ABOVE],
+}
+
+impl Around {
+    unsafe fn read(base: u64) -> Option<Self> {
+        let mut words = [0u64; BELOW + ABOVE];
+        let from = base.wrapping_sub(BELOW as u64 * 8) as usize;
+        // SAFETY: as in find.
+        let got = unsafe { sys::read_own(from, words.as_mut_ptr().cast(), size_of_val(&words)) };
+        (got == size_of_val(&words)).then_some(Self { base, words })
+    }
+
+    /// The word at `offset` bytes from the id.
+    fn at(&self, offset: i64) -> u64 {
+        let index = BELOW as i64 + offset / 8;
+        self.words.get(index as usize).copied().unwrap_or(0)
+    }
+}
+
+impl Context<'_> {
+    /// Moves the context into the program's text; false: it is there already, or must stay.
+    /// `handler`: where the frames of the handler that runs lie.
+    unsafe fn leave_area(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
+        let rip = self.0[RIP];
+        // SAFETY: slots and plans are mapped for life.
+        unsafe {
+            let m = module::of_area(rip);
+            if !m.is_null() && rip - (*m).area >= SLOTS_START as u64 {
+                let Some(place) = place(m, rip) else {
+                    return false;
+                };
+                return self.out_of_slot(hot, &place);
+            }
+            let area = if m.is_null() { 0 } else { (*m).area };
+            let Some((phase, depth)) = common::interrupted(rip, area) else {
+                return false;
+            };
+            self.out_of_routine(hot, phase, depth, handler)
+        }
+    }
+
+    /// Inside a slot, outside of the common routines.
+    unsafe fn out_of_slot(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        let rip = self.0[RIP];
+        // SAFETY: as in leave_area.
+        unsafe {
+            if place.hook && rip <= place.exit {
+                return self.return_from_hook(hot, place, rip);
+            }
+            if rip == place.entry || rip == place.exit {
+                return self.forward(place, rip);
+            }
+            // The operand is pushed by one instruction, just before the call of the routine.
+            let pushed = place.operand && rip == place.entry - 5;
+            if rip == place.exit.wrapping_sub(5) {
+                return self.skip_exit(hot, place, self.0[RSP]);
+            }
+            if place.operand && place.moved != 0 && rip == place.start + place.moved {
+                return self.forward_unpushed(hot, place);
+            }
+            if rip > place.entry || rip > place.start && rip - place.start < place.moved {
+                return false;
+            }
+            if place.moved == 0 || rip == place.start {
+                self.0[RSP] += if pushed { 8 } else { 0 };
+                return self.back(place);
+            }
+            (pushed || !place.operand) && self.forward_unrecorded(hot, place)
+        }
+    }
+
+    /// Inside a common routine or the slow path's door.
+    unsafe fn out_of_routine(
+        &mut self,
+        hot: *mut Hot,
+        phase: Phase,
+        depth: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        if phase == Phase::DoorInside {
+            return false;
+        }
+        let saved_rbp = matches!(phase, Phase::DoorBefore | Phase::DoorAfter) && depth > 104;
+        let base = if saved_rbp {
+            self.0[RBP] + 104
+        } else {
+            self.0[RSP] + depth
+        };
+        // SAFETY: as in leave_area; the shadow stack and the chunk are this thread's.
+        unsafe {
+            let Some(around) = Around::read(base) else {
+                return false;
+            };
+            let id = around.at(0);
+            if phase == Phase::DoorAfter {
+                self.restore(&around, phase);
+                let taken_off = if around.at(-40) != 0 { 8 } else { 0 };
+                self.0[RSP] = base + 8 + taken_off;
+                self.0[RIP] = id;
+                let m = module::of_area(id);
+                // An entry-only call goes straight to its callee.
+                return m.is_null() || place(m, id).is_some_and(|p| self.out_of_slot(hot, &p));
+            }
+            let m = module::of_area(id);
+            if m.is_null() {
+                return false;
+            }
+            let Some(place) = place(m, id) else {
+                return false;
+            };
+            if id != place.entry && id != place.exit {
+                return false;
+            }
+            let (word, below) = (self.0[RCX], self.0[RDX]);
+            self.restore(&around, phase);
+            self.0[RSP] = base + 8;
+            let happened = matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done);
+            if !happened {
+                if phase == Phase::Reserved {
+                    abandon(hot, word, place.operand);
+                }
+                if place.hook && id == place.exit {
+                    // Where the routine was called from.
+                    return self.return_from_hook(hot, &place, id - 5);
+                }
+                if id == place.exit {
+                    return self.skip_exit(hot, &place, base + 8);
+                }
+                if place.moved != 0 || place.text == 0 {
+                    return self.forward_unrecorded(hot, &place);
+                }
+                self.0[RSP] += if place.operand { 8 } else { 0 };
+                return self.back(&place);
+            }
+            let frame = ShadowFrame {
+                rsp: base
+                    + if place.operand || place.keep_call {
+                        16
+                    } else {
+                        8
+                    },
+                id: if place.keep_call { id | FRAME_OPEN } else { id },
+                callee: if place.operand { around.at(8) } else { 0 },
+            };
+            match phase {
+                Phase::Committed if hot.is_null() || place.tail => {}
+                Phase::Committed if id == place.exit => take_out(hot, base + 8),
+                Phase::Committed => put_in(hot, frame, handler),
+                Phase::Pushed if !hot.is_null() => repair(hot, below, frame),
+                _ => {}
+            }
+            self.0[RSP] += if place.operand && id == place.entry {
+                8
+            } else {
+                0
+            };
+            self.forward(&place, id)
+        }
+    }
+
+    /// The registers of the program, from where the routine has put them. What has been popped again
+    /// still stands there: a signal leaves 128 bytes below the stack pointer alone.
+    fn restore(&mut self, around: &Around, phase: Phase) {
+        if phase == Phase::Saving {
+            if around.base != self.0[RSP] {
+                self.0[RAX] = around.at(-8);
+            }
+            return;
+        }
+        self.0[RAX] = around.at(-8);
+        self.0[RCX] = around.at(-24);
+        self.0[RDX] = around.at(-32);
+        if matches!(phase, Phase::DoorBefore | Phase::DoorAfter) {
+            self.0[RSI] = around.at(-48);
+            self.0[RDI] = around.at(-56);
+            for k in 0..4 {
+                self.0[R8 + k] = around.at(-64 - 8 * k as i64);
+            }
+            self.0[FLAGS] = around.at(-96);
+            self.0[RBP] = around.at(-104);
+            self.0[RBX] = around.at(-112);
+        }
+        if phase == Phase::DoorSaving && around.base - self.0[RSP] >= 96 {
+            self.0[FLAGS] = around.at(-96);
+        }
+        let image = around.at(-16);
+        let arithmetic = image >> 8 & 0xd5 | (image & 1) << 11;
+        self.0[FLAGS] = self.0[FLAGS] & !ARITHMETIC | arithmetic;
+    }
+
+    /// To the patched instruction: it will come to the slot again.
+    unsafe fn back(&mut self, place: &Place) -> bool {
+        if place.keep_call {
+            // SAFETY: the call has pushed its return address.
+            let pushed = unsafe { (self.0[RSP] as *const u64).read_volatile() };
+            self.0[RSP] += 8;
+            self.0[RIP] = pushed - 5;
+            return true;
+        }
+        self.0[RIP] = place.text;
+        place.text != 0
+    }
+
+    /// Does what the instruction at `id` does, the call or jump that follows the routine's.
+    unsafe fn forward(&mut self, place: &Place, id: u64) -> bool {
+        if place.special {
+            // Its entry again: what the agent does there may be done twice.
+            self.0[RIP] = place.text;
+            return true;
+        }
+        // SAFETY: `id` lies in a slot; the word below the call's stack pointer is the call's own.
+        unsafe {
+            let bytes = id as *const u8;
+            let (first, second) = (*bytes, *bytes.add(1));
+            let (target, call) = match (first, second) {
+                (0xe8 | 0xe9, _) => {
+                    let rel = bytes.add(1).cast::<i32>().read_unaligned();
+                    let target = (id + 5).wrapping_add(rel as i64 as u64);
+                    (target, if first == 0xe8 { 5 } else { 0 })
+                }
+                (0xff, 0x54) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 4),
+                (0xff, 0x64) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 0),
+                _ => return false,
+            };
+            if !module::of_area(target).is_null() {
+                return false;
+            }
+            if call != 0 {
+                // Below the stack pointer stands what the routine has left.
+                let left = self.0[RSP] - if first == 0xe8 { 8 } else { 16 };
+                if (left as *const u64).read_volatile() != id {
+                    return false;
+                }
+                // The original: the frame is armed again like those that the walker is given.
+                let original = unwind::original_return(id + call);
+                if original == 0 {
+                    return false;
+                }
+                self.0[RSP] -= 8;
+                (self.0[RSP] as *mut u64).write_volatile(original);
+            }
+            self.0[RIP] = target;
+            true
+        }
+    }
+
+    /// The call goes ahead without its event, since the instructions before it have been executed.
+    /// The operand stands at the stack pointer.
+    unsafe fn forward_unrecorded(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        self.0[RSP] += if place.operand { 8 } else { 0 };
+        // SAFETY: the thread's own block.
+        unsafe {
+            let moved = self.forward(place, place.entry);
+            if moved && !hot.is_null() {
+                (*hot).lost += 1;
+            }
+            moved
+        }
+    }
+
+    /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
+    unsafe fn forward_unpushed(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        const REGISTERS: [usize; 8] = [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI];
+        // SAFETY: the instruction that pushes the operand, and the call or jump behind it.
+        unsafe {
+            let push = self.0[RIP] as *const u8;
+            let high = *push == 0x41;
+            let (opcode, modrm) = (*push.add(high as usize), *push.add(1 + high as usize));
+            let number = modrm as usize & 7;
+            if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
+                return false;
+            }
+            let register = if high { R8 + number } else { REGISTERS[number] };
+            if *(place.entry as *const u8).add(1) == 0x54 {
+                let original = unwind::original_return(place.entry + 4);
+                if original == 0 {
+                    return false;
+                }
+                self.0[RSP] -= 8;
+                (self.0[RSP] as *mut u64).write_volatile(original);
+            }
+            self.0[RIP] = self.0[register];
+            if !hot.is_null() {
+                (*hot).lost += 1;
+            }
+            true
+        }
+    }
+
+    /// The call is over and its exit goes unseen: the next event tells it.
+    unsafe fn skip_exit(&mut self, hot: *mut Hot, place: &Place, rsp: u64) -> bool {
+        // SAFETY: the thread's own block.
+        unsafe {
+            self.0[RSP] = rsp;
+            if !self.forward(place, place.exit) {
+                return false;
+            }
+            is_done(hot, rsp);
+            true
+        }
+    }
+
+    /// A hooked function has returned to its slot, at most to the `ret` there: goes on at its caller.
+    /// Unless the agent has done so already, its exit goes unseen.
+    unsafe fn return_from_hook(&mut self, hot: *mut Hot, place: &Place, rip: u64) -> bool {
+        let word = self.0[RSP] - if rip == place.start { 8 } else { 0 };
+        // SAFETY: a word of the interrupted stack, where the return address lay.
+        unsafe {
+            let to = if rip == place.exit {
+                (word as *const u64).read_volatile()
+            } else {
+                hook::original(word)
+            };
+            if to == 0 {
+                return false;
+            }
+            self.0[RSP] = word + 8;
+            self.0[RIP] = to;
+            if rip != place.exit {
+                is_done(hot, word + 8);
+            }
+            // The call may be over, too: this is the exit of its slot then.
+            let m = module::of_area(to);
+            if !m.is_null()
+                && let Some(caller) = crate::place::place(m, to)
+            {
+                self.out_of_slot(hot, &caller);
+            }
+            true
+        }
+    }
+}
+
+/// The call at `rsp` has returned past its exit.
+unsafe fn is_done(hot: *mut Hot, rsp: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if hot.is_null() {
+            return;
+        }
+        let frame = find_frame(hot, rsp);
+        if !frame.is_null() {
+            (*frame).id |= FRAME_OPEN | slow::FRAME_DONE;
+        }
+    }
+}
+
+/// The reserved word at `word` will not be written.
+unsafe fn abandon(hot: *mut Hot, word: u64, two: bool) {
+    // SAFETY: only inside the chunk that this thread holds.
+    unsafe {
+        if hot.is_null() || (*hot).real_end == 0 {
+            return;
+        }
+        let end = (*hot).real_end;
+        if word >= end || word < end + 16 - CHUNK_BYTES {
+            return;
+        }
+        let nothing = record::word(record::NOTHING, 0);
+        (word as *mut u64).write_volatile(nothing);
+        if two {
+            (word as *mut u64).add(1).write_volatile(nothing);
+        }
+    }
+}
+
+/// The innermost frame at `rsp` that is not over: a hooked function's lies at that of its call.
+unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = slow::top(hot);
+        let other = |f: &ShadowFrame| f.rsp != rsp || f.id & slow::FRAME_DONE != 0;
+        while frame > stacks::bottom(hot) && other(&*frame) {
+            frame = frame.sub(1);
+        }
+        if (*frame).rsp == rsp {
+            frame
+        } else {
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// Pushes the interrupted call's frame below those of the handler.
+unsafe fn put_in(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
+    // SAFETY: two frames of room are kept above the limit.
+    unsafe {
+        if (*hot).ssp > (*hot).ssp_end {
+            return;
+        }
+        let mut at = slow::top(hot);
+        while (*at).rsp != u64::MAX && ((*at).rsp <= frame.rsp || handler.contains(&(*at).rsp)) {
+            *at.add(1) = *at;
+            at = at.sub(1);
+        }
+        *at.add(1) = frame;
+        (*hot).ssp += FRAME_BYTES as u64;
+        if (*hot).root > at as u64 {
+            (*hot).root += FRAME_BYTES as u64;
+        }
+    }
+}
+
+/// Pops the interrupted call's frame from below those of the handler.
+unsafe fn take_out(hot: *mut Hot, rsp: u64) {
+    // SAFETY: frames up to the top.
+    unsafe {
+        let mut at = find_frame(hot, rsp);
+        if at.is_null() {
+            return;
+        }
+        if (*hot).root > at as u64 {
+            (*hot).root -= FRAME_BYTES as u64;
+        }
+        while at < slow::top(hot) {
+            *at = *at.add(1);
+            at = at.add(1);
+        }
+        (*hot).ssp -= FRAME_BYTES as u64;
+    }
+}
+
+/// The second write of a frame, which the routine does not come to.
+unsafe fn repair(hot: *mut Hot, below: u64, frame: ShadowFrame) {
+    // SAFETY: checked to be a frame of this thread.
+    unsafe {
+        let at = below + FRAME_BYTES as u64;
+        if below >= crate::thread::shadow_bottom(hot) && at <= (*hot).ssp {
+            *(at as *mut ShadowFrame) = frame;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Signal handlers on an alternate stack, above all one above the stack that they interrupted.
+//!
+//! The shadow stack is ordered by stack pointer, and such a handler's frames would show those of the
+//! interrupted code as ended. They are kept below a *barrier*: a shadow frame like the sentinel at the
+//! bottom, above every stack pointer, so that the hot path takes it for an empty shadow stack. It
+//! remembers the bounds of the alternate stack; the first event outside of them that meets it in the
+//! slow path takes it away. (A handler on a lower stack nests without that.)
+
+use crate::slow::top;
+use crate::state::{FRAME_BYTES, Hot, ShadowFrame};
+use crate::{sys, thread};
+
+/// The sentinel of a thread's shadow stack: where a walk through all frames ends.
+pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the thread's own block.
+    unsafe { thread::shadow_bottom(hot) as *mut ShadowFrame }
+}
+
+/// True if `frame` is a barrier (or the sentinel): it stands for no call.
+pub unsafe fn is_barrier(frame: *const ShadowFrame) -> bool {
+    // SAFETY: a frame of the thread's block.
+    unsafe { (*frame).rsp == u64::MAX }
+}
+
+/// True if `address` lies in the alternate stack of the barrier `frame`.
+pub unsafe fn holds(frame: *const ShadowFrame, address: u64) -> bool {
+    // SAFETY: a barrier keeps low and high end in its other words; the sentinel has zeros there.
+    unsafe { address > (*frame).id && address <= (*frame).callee }
+}
+
+/// The innermost barrier, or the sentinel.
+unsafe fn innermost(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = top(hot);
+        while !is_barrier(frame) {
+            frame = frame.sub(1);
+        }
+        frame
+    }
+}
+
+/// An event at `rsp`, which lies above the innermost frame: raises a barrier if a handler on the
+/// alternate stack has come in between.
+pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        let Some((low, high)) = sys::alternate_stack() else {
+            return false;
+        };
+        let inside = |at: u64| at > low && at <= high;
+        if !inside(rsp) || inside((*top(hot)).rsp) || (*hot).ssp >= (*hot).ssp_end {
+            return false;
+        }
+        (*hot).ssp += FRAME_BYTES as u64;
+        *top(hot) = ShadowFrame {
+            rsp: u64::MAX,
+            id: low,
+            callee: high,
+        };
+        (*hot).barriers += 1;
+        true
+    }
+}
+
+/// True if a frame at `at` is one of a handler on the alternate stack, and an event at `rsp` is outside.
+pub unsafe fn handler_ended(at: u64, rsp: u64) -> bool {
+    // SAFETY: a plain query.
+    unsafe { sys::alternate_stack() }.is_some_and(|(low, high)| {
+        let inside = |at: u64| at > low && at <= high;
+        inside(at) && !inside(rsp)
+    })
+}
+
+/// An event at `rsp`: takes a barrier on top away whose handler has ended. True if there was one.
+pub unsafe fn left(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block; the sentinel is none of the barriers counted.
+    unsafe {
+        if (*hot).barriers == 0 || !is_barrier(top(hot)) || holds(top(hot), rsp) {
+            return false;
+        }
+        if holds(top(hot), (*hot).rearm_above) {
+            // The walker's stack is left: any address of this one is above it.
+            (*hot).rearm_above = 1;
+        }
+        (*hot).ssp -= FRAME_BYTES as u64;
+        (*hot).barriers -= 1;
+        true
+    }
+}
+
+/// True if the innermost frame is one of a handler on the alternate stack, which has ended since
+/// there is an event at `rsp` outside of it.
+pub unsafe fn jumped_out(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).barriers == 0 || is_barrier(top(hot)) {
+            return false;
+        }
+        let barrier = innermost(hot);
+        holds(barrier, (*top(hot)).rsp) && !holds(barrier, rsp)
+    }
+}
