@@ -188,10 +188,10 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     0
 }
 
-/// Where the code of the module at `m` begins, once it is analysed, if recording may begin there.
+/// Where the code of the module at `m` begins, once it is analysed, if it must be known already.
 fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
-    // Names decide first: a module without a root is not analysed before control comes there.
-    if !shared.may_hold_roots(m, &openable(pid, m)?) {
+    // Names decide first: a module without roots is not analysed before control comes there.
+    if !shared.must_be_known(m, &openable(pid, m)?) {
         return None;
     }
     let index = shared.module(pid, m).ok()?;

@@ -17,6 +17,7 @@ use sptrace_image::Object;
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
+use sptrace_patch::special;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN};
 
@@ -31,7 +32,7 @@ pub struct Filters {
     muted: AtomicUsize,
     hooked: AtomicUsize,
     impossible: Mutex<Vec<String>>,
-    /// For files by device and inode: whether recording may begin in them.
+    /// For files by device and inode: whether they must be known early.
     looked_at: Mutex<HashMap<(String, u64), bool>>,
 }
 
@@ -66,9 +67,10 @@ impl Filters {
         plan
     }
 
-    /// Could recording begin in this file? By its names only, which is quick; with a glob that fits
-    /// the names of functions without one, any module is one.
-    pub fn may_hold_roots(&self, id: &(String, u64), file: &Path) -> bool {
+    /// Must the agent know this file before control comes there: could recording begin in it, or has it
+    /// special functions (an exec, an unwinder)? By its names only, which is quick; a glob that fits
+    /// the names of functions without a symbol makes it yes for all.
+    pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
         if self.within.iter().any(|glob| may_be_unnamed(glob)) {
             return true;
         }
@@ -76,18 +78,20 @@ impl Filters {
         if let Some(known) = known(&self.looked_at) {
             return known;
         }
-        let holds = std::fs::read(file).is_ok_and(|bytes| {
+        let must = std::fs::read(file).is_ok_and(|bytes| {
             Object::parse(&bytes).is_ok_and(|object| {
+                let has_specials = !special::entries(&object).is_empty();
                 let names = names(&object);
-                names
-                    .iter()
-                    .any(|n| !n.name.ends_with("@plt") && fits(&self.within, &n.name, n.svma.0))
+                has_specials
+                    || names
+                        .iter()
+                        .any(|n| !n.name.ends_with("@plt") && fits(&self.within, &n.name, n.svma.0))
             })
         });
         if let Ok(mut known) = self.looked_at.lock() {
-            known.insert(id.clone(), holds);
+            known.insert(id.clone(), must);
         }
-        holds
+        must
     }
 
     /// `None`: nothing is to be hooked.

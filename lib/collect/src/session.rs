@@ -147,9 +147,9 @@ impl Shared {
             .ok_or("no plan could be made")
     }
 
-    /// Could recording begin in this file? (`run -F`)
-    pub fn may_hold_roots(&self, m: &Mapping, file: &Path) -> bool {
-        self.filters.may_hold_roots(&m.file, file)
+    /// `run -F`: must the agent know this file before control comes there?
+    pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
+        self.filters.must_be_known(&m.file, file)
     }
 
     /// Notes that a module is left out, and why.

@@ -57,6 +57,21 @@ pub fn kind(name: &str) -> Option<u32> {
     }
 }
 
+/// Special functions by name, and the entry points of an unwinder without names; sorted.
+pub fn entries(object: &Object<'_>) -> Vec<(Svma, u32)> {
+    let named = object.symbols.iter();
+    let mut found: Vec<_> = named
+        .filter_map(|s| Some((s.svma, kind(s.name)?)))
+        .collect();
+    if !found.iter().any(|f| f.1 == SPECIAL_UNWIND) && object.needed.is_empty() {
+        let nameless = object.unwind.eh_return_functions();
+        found.extend(nameless.into_iter().map(|svma| (svma, SPECIAL_UNWIND)));
+    }
+    found.sort_unstable();
+    found.dedup_by_key(|f| f.0);
+    found
+}
+
 /// Where a jump can be written at the entry of a function, and the end of the instructions that it
 /// covers. None: they cannot be moved, or are jumped to.
 pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Svma)> {
