@@ -16,7 +16,7 @@
 use crate::slow::{FRAME_DONE, push, settle, top};
 use crate::state::*;
 use crate::{chunk, common, module, propagate, sys, unwind};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 use propagate::Reach;
 use sptrace_wire::control::{ASK_MAPPED, hole};
 use sptrace_wire::plan::{common as routine, *};
@@ -28,6 +28,11 @@ const ORIGINALS: usize = 1 << 13;
 const PROBES: usize = 16;
 /// `lea rsp, [rsp-8]; call`.
 const RETURN_CODE: [u8; 6] = [0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8];
+
+/// In an entry's place: somebody finds out whether it is in use.
+const ASKED: u64 = 1;
+/// How long that is waited for.
+const ASKED_SPINS: usize = 1 << 16;
 
 /// A replaced return address.
 #[repr(C)]
@@ -57,42 +62,65 @@ pub unsafe fn original(place: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
         candidates(place)
-            .find(|o| o.place.load(Ordering::Acquire) == place)
+            .find(|o| o.place.load(Ordering::Acquire) & !ASKED == place)
             .map_or(0, |o| o.address.load(Ordering::Acquire))
     }
 }
 
-/// Remembers a return address. False: no room.
+/// Remembers the return address at `place`, which is replaced already. False: no room.
 unsafe fn remember(place: u64, address: u64) -> bool {
+    // After the replacement: whoever asks about the entry from here on finds it in use.
+    fence(Ordering::SeqCst);
     // SAFETY: as above; other stacks are read through the kernel.
     unsafe {
-        let entry = candidates(place)
-            .find(|o| o.place.load(Ordering::Acquire) == place)
-            .or_else(|| {
-                candidates(place).find(|o| {
-                    let free =
-                        o.place
-                            .compare_exchange(0, place, Ordering::AcqRel, Ordering::Relaxed);
-                    free.is_ok()
-                })
-            })
-            .or_else(|| {
-                candidates(place).find(|o| {
-                    let old = o.place.load(Ordering::Acquire);
-                    let taken =
-                        o.place
-                            .compare_exchange(old, place, Ordering::AcqRel, Ordering::Relaxed);
-                    !is_in_use(old) && taken.is_ok()
-                })
-            });
-        match entry {
-            Some(entry) => {
-                entry.address.store(address, Ordering::Release);
-                true
+        let mut entry = None;
+        for o in candidates(place) {
+            let mut now = o.place.load(Ordering::Acquire);
+            for _ in 0..ASKED_SPINS {
+                if now != place | ASKED {
+                    break;
+                }
+                core::hint::spin_loop();
+                now = o.place.load(Ordering::Acquire);
             }
-            None => false,
+            if now == place | ASKED {
+                // Left so by a fork.
+                return false;
+            }
+            if now == place {
+                entry = Some(o);
+                break;
+            }
         }
+        let entry = entry
+            .or_else(|| candidates(place).find(|o| swap(o, 0, place)))
+            .or_else(|| candidates(place).find(|o| take_over(o, place)));
+        if let Some(entry) = entry {
+            entry.address.store(address, Ordering::Release);
+        }
+        entry.is_some()
     }
+}
+
+fn swap(o: &Original, from: u64, to: u64) -> bool {
+    let swapped = o
+        .place
+        .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    swapped.is_ok()
+}
+
+/// Takes an entry that is not in use any more. Meanwhile it is marked, so that the thread whose
+/// place it was does not use it again.
+unsafe fn take_over(o: &Original, place: u64) -> bool {
+    let old = o.place.load(Ordering::Acquire);
+    if old & ASKED != 0 || !swap(o, old, old | ASKED) {
+        return false;
+    }
+    // SAFETY: read through the kernel.
+    let in_use = unsafe { is_in_use(old) };
+    o.place
+        .store(if in_use { old } else { place }, Ordering::Release);
+    !in_use
 }
 
 unsafe fn is_in_use(place: u64) -> bool {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Cached, FunctionFlags, SiteKind, analyze, names};
+use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
@@ -192,13 +192,13 @@ impl Filters {
 /// the stack. The analysis is made anew: its functions are kept nowhere.
 fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
     let analysis = analyze(object);
-    let called: HashSet<Svma> = analysis
-        .functions
-        .iter()
-        .flat_map(|f| analysis.sites_of(f))
-        .filter(|s| s.kind == SiteKind::CallDirect)
-        .map(|s| s.target)
-        .collect();
+    let sites = analysis.functions.iter().flat_map(|f| analysis.sites_of(f));
+    let calls = sites.filter(|s| s.kind == SiteKind::CallDirect);
+    let (takers, calls): (Vec<Site>, Vec<Site>) =
+        calls.partition(|s| s.flags.contains(SiteFlags::CALL_NEXT_POP));
+    let called: HashSet<Svma> = calls.iter().map(|s| s.target).collect();
+    // These take their return address off the stack.
+    let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
     let unwinder = unwinder_parts(&analysis, object);
     let mut linked = links_to(&analysis);
     let mut hooks = Vec::new();
@@ -217,6 +217,7 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         }
         let may_replace = !object.keeps_stack_maps
             && flags & FN_RETURN_ADDRESS == 0
+            && !takers.contains(&f.entry)
             && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
         hooks.push(Hook {
             entry: f.entry,
