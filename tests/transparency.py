@@ -56,7 +56,7 @@ def program_cases(programs):
                               mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
-        if variant == "O2" and base not in ("sandbox", "sigprof"):
+        if variant == "O2" and base != "sandbox":
             # Every function that can be hooked is: prologues moved, return addresses replaced.
             cases.append(Case(f"filter/{name}", [os.path.join(programs, name)] + arguments, threaded=threaded, quick=True, options=["-F", "*"]))
     return cases
