@@ -207,10 +207,10 @@ def callgrind(argv, env, work, extra):
     return counts
 
 
-def valgrind_environment(env):
-    """What valgrind adds to the environment of its program."""
-    out = subprocess.run(["valgrind", "-q", "--tool=none", "/usr/bin/env", "-0"], env=env, stdout=subprocess.PIPE, check=True).stdout
-    return {k: v for k, v in (e.split("=", 1) for e in out.decode().split("\0") if "=" in e) if k not in ("PWD", "OLDPWD", "_", "SHLVL")}
+def valgrind_environment(env, work):
+    """The environment of a program under valgrind, which is started by a shell that sets PWD."""
+    out = subprocess.run(["valgrind", "-q", "--tool=none", "/usr/bin/env", "-0"], env=env, cwd=os.path.join(work, "cwd"), stdout=subprocess.PIPE, check=True).stdout
+    return dict(e.split("=", 1) for e in out.decode().split("\0") if "=" in e)
 
 
 # ---------------------------------------------------------------- sptrace's counts
@@ -456,7 +456,7 @@ def run_all(args, work):
     os.makedirs(os.path.join(work, "cwd"), exist_ok=True)
     passed = failed = 0
     env = base_environment(work)
-    full_env = valgrind_environment(env)
+    full_env = valgrind_environment(env, work)
     for name, argv in workloads(work, args.quick).items():
         if args.only and not any(fnmatch.fnmatch(name, g) for g in args.only): continue
         if not os.path.exists(argv[0]):

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, SymbolKind};
 
@@ -23,6 +23,8 @@ use crate::tables::{Table, TableForm, is_entry};
 /// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
 const MOST_ROUNDS: usize = 64;
 const REGIONS_PER_CHUNK: usize = 64;
+/// What compilers align functions to.
+const FUNCTION_ALIGNMENT: u64 = 16;
 /// Entries of a table whose length no comparison tells.
 const MOST_OPEN_ENTRIES: u64 = 4096;
 
@@ -73,6 +75,11 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         data_constants.append(&mut new.data_constants);
         sort_unique(&mut data_constants);
         work = d.absorb(object, &map, new, &data_constants);
+        if work.is_empty() {
+            let starts = d.starts_by_address(object);
+            let changed = d.split(object, &map, &starts);
+            work = d.work(&changed, Vec::new());
+        }
         if work.is_empty() {
             d.is_complete = true;
             break;
@@ -214,6 +221,48 @@ impl Discovery {
         }
         work.sort_unstable();
         work
+    }
+
+    /// Functions whose address is formed or stored, but that nothing calls, in code without unwind
+    /// ranges: there nothing else tells where functions begin (mplayer's main).
+    fn starts_by_address(&mut self, object: &Object<'_>) -> Vec<u64> {
+        sort_unique(&mut self.code_constants);
+        let stored = object.code_pointers.iter().map(|p| p.target.0);
+        let formed = self.code_constants.iter().copied();
+        let mut starts: Vec<u64> = stored
+            .chain(formed)
+            .filter(|svma| self.is_start_by_address(object, *svma))
+            .collect();
+        sort_unique(&mut starts);
+        starts
+    }
+
+    fn is_start_by_address(&self, object: &Object<'_>, svma: u64) -> bool {
+        if object.unwind.fde_at(Svma(svma)).is_some() || !self.is_new_start(object, svma) {
+            return false;
+        }
+        let Some(region) = region_at(&self.regions, svma).map(|index| &self.regions[index]) else {
+            return true;
+        };
+        // A label of the function around it is fallen into or lies between its blocks.
+        let Some(before) = self.sweep.instruction_before(object, region, svma) else {
+            return false;
+        };
+        let ends = matches!(
+            before.flow_control(),
+            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+        );
+        let is_filling = matches!(
+            before.mnemonic(),
+            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Ud2 | Mnemonic::Hlt
+        );
+        let is_exchange =
+            before.mnemonic() == Mnemonic::Xchg && before.op0_register() == before.op1_register();
+        let is_call = matches!(
+            before.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        );
+        ends || is_filling || is_exchange || is_call && svma.is_multiple_of(FUNCTION_ALIGNMENT)
     }
 
     /// A call target becomes a region unless it is one, is a stub, or lies inside an instruction.

@@ -14,6 +14,9 @@ use sptrace_image::Object;
 use crate::bits::{CodeBits, CodeMap};
 use crate::regions::Region;
 
+/// Intel SDM volume 2, 2.3.11.
+const LONGEST_INSTRUCTION_BYTES: u64 = 15;
+
 /// Where instructions begin in the regions that were swept.
 pub(crate) struct Sweep {
     starts: CodeBits,
@@ -38,6 +41,25 @@ impl Sweep {
             lock().insert(key);
         }
         self.starts.get(svma.wrapping_add(region.delta))
+    }
+
+    /// The instruction of the region that ends where the one at `svma` begins.
+    pub fn instruction_before(
+        &self,
+        object: &Object<'_>,
+        region: &Region,
+        svma: u64,
+    ) -> Option<Instruction> {
+        if !self.begins_at(object, region, svma) {
+            return None;
+        }
+        let most = LONGEST_INSTRUCTION_BYTES.min(svma - region.start);
+        let start = (1..=most)
+            .map(|back| svma - back)
+            .find(|start| self.starts.get(start.wrapping_add(region.delta)))?;
+        let code = object.code_from(Svma(start))?;
+        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+        Some(decoder.decode())
     }
 
     fn sweep(&self, object: &Object<'_>, region: &Region) {

@@ -266,6 +266,20 @@ impl Path {
                 may_be_pointer: false,
             });
         }
+        // The entry was loaded elsewhere and kept (perl's S_maybe_multideref): the constant may be
+        // the table's start all the same, if its entries make sense.
+        let constants = [self.base(a, at).0, self.base(b, at).0];
+        if let [Some(table), None] | [None, Some(table)] = constants {
+            return JumpShape::Table(TableQuery {
+                jump: self.jump(),
+                form: TableForm::Offsets32,
+                base: Some(table),
+                base_register: Register::None,
+                origin: Origin::Table,
+                entries: None,
+                may_be_pointer: false,
+            });
+        }
         JumpShape::Computed
     }
 

@@ -8,7 +8,7 @@ use sptrace_trace::{RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 17] = [
+const HOLES: [(usize, &str); 18] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -37,6 +37,10 @@ const HOLES: [(usize, &str); 17] = [
     (
         hole::SANDBOX,
         "processes not recorded further, in a sandbox",
+    ),
+    (
+        hole::UNRESOLVED,
+        "functions with jumps to unknown places, where calls may be unseen",
     ),
 ];
 

@@ -85,6 +85,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         if all_unwinder || unwinder.contains(&f.entry.0) || nameless.contains(&f.entry.0) {
             flags |= FN_MUTED;
         }
+        if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
+            flags |= FN_UNRESOLVED;
+        }
         if is_loader && b.is_resolver(f) {
             flags |= FN_RESOLVER;
         }

@@ -130,6 +130,8 @@ pub mod hole {
     pub const OTHER_STACK: usize = 15;
     /// Processes whose recording ended when they entered a seccomp sandbox or forbade rdtsc.
     pub const SANDBOX: usize = 16;
+    /// Functions that jump to places that the analysis could not find out.
+    pub const UNRESOLVED: usize = 17;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 21;
+pub const PLAN_VERSION: u32 = 24;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -96,6 +96,10 @@ pub const FN_MUTED: u8 = 2;
 /// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
 /// from the start; its other sites only when the loader's work is wanted.
 pub const FN_RESOLVER: u8 = 8;
+
+/// [`PlanFunction::flags`]: it jumps to places that the analysis could not find out: calls in them
+/// are not seen.
+pub const FN_UNRESOLVED: u8 = 16;
 
 /// One call site or tail jump, patched or refused.
 #[repr(C)]

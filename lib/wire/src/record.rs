@@ -34,7 +34,7 @@ pub const CLOSED: u32 = 3;
 pub const RESUMED: u32 = 4;
 /// Payload: events lost before this one.
 pub const LOST: u32 = 5;
-/// Payload: TSC ticks during which the thread waited for a free chunk.
+/// Payload: TSC ticks during which the thread waited for the host: for a free chunk or for a plan.
 pub const BLOCKED: u32 = 6;
 /// Payload: [`crate::record::FRAME_OPEN`] and what was called. A frame that was open when the
 /// stream began (fork).
