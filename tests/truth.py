@@ -141,7 +141,7 @@ class Truth:
     def filter(self, program, globs):
         """The tree, without times, and the counts."""
         filters = [word for glob in globs for word in ("-F", glob)]
-        def shape(text): return [re.sub(r"^.*?\| ", "", l) for l in text.split("\n") if "| " in l and "| /*" not in l]
+        def shape(text): return [re.sub(r"^.*?\| ", "", l) for l in text.split("\n") if "| " in l and not re.search(r"\| +/\*", l)]
         said = self.record(program, *filters)
         got, counts = shape(self.report("tree")), {(r["module"], r["function"]): r["calls"] for r in self.rows()}
         if self.record(program) != said: return "the program's output differs"
@@ -177,7 +177,7 @@ class Truth:
             said = re.search(r"events: (\d+) recorded, 0 lost(?:, the first (\d+) dropped)?", done.stderr.decode("latin1"))
             if not said: raise RuntimeError(done.stderr.decode("latin1")[:300])
             lines = subprocess.run(f"'{self.sptrace}' report tree -i '{self.trace}' 2>&1 | tail -n 200000", shell=True, stdout=subprocess.PIPE).stdout.decode("latin1").split("\n")
-            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines if "| /* " not in l][-199000:]  # where a note stands is chance
+            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines if not re.search(r"\| +/\* ", l)][-199000:]  # where a note stands is chance
         whole, _, want = tail()
         kept, dropped, got = tail("--ring", "2M")
         beginning = self.report("tree", "--limit", "1")
