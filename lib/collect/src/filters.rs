@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
+use sptrace_patch::build_plan::Returns;
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
@@ -200,6 +201,8 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
     // These take their return address off the stack.
     let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
     let unwinder = unwinder_parts(&analysis, object);
+    let returns = Returns::of(object, &analysis);
+    let walked = Walked::of(&analysis, &returns);
     let mut linked = links_to(&analysis);
     let mut hooks = Vec::new();
     for (i, f) in analysis.functions.iter().enumerate() {
@@ -215,7 +218,9 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         {
             continue;
         }
-        let may_replace = !object.keeps_stack_maps
+        let may_replace = !walked.all
+            && !walked.called.contains(&f.entry)
+            && !returns.stay_in(f)
             && flags & FN_RETURN_ADDRESS == 0
             && !takers.contains(&f.entry)
             && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
@@ -231,6 +236,26 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         });
     }
     hooks
+}
+
+/// What is called from code whose return addresses must stay: a hook would replace those.
+struct Walked {
+    /// Through pointers, so it may be anything.
+    all: bool,
+    called: HashSet<Svma>,
+}
+
+impl Walked {
+    fn of(analysis: &Analysis, returns: &Returns) -> Self {
+        let callers = analysis.functions.iter().filter(|f| returns.stay_in(f));
+        let sites: Vec<Site> = callers.flat_map(|f| analysis.sites_of(f)).collect();
+        Self {
+            all: sites
+                .iter()
+                .any(|s| s.kind == SiteKind::CallIndirect && s.got_slot.0 == 0),
+            called: sites.iter().map(|s| s.target).collect(),
+        }
+    }
 }
 
 /// What the entry points of an unwinder call: one of these takes their frame's place and its own

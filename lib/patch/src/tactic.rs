@@ -44,8 +44,8 @@ pub enum Refusal {
     ShortConditional = 5,
     /// Excluded by a filter.
     Filtered = 6,
-    /// A call through a pointer in a runtime that walks its stacks by return addresses, with maps of
-    /// its own: it would find a foreign one.
+    /// A call through a pointer in code that may belong to a runtime that walks its stacks by return
+    /// addresses, with maps of its own: it would find a foreign one.
     OwnStackMaps = 7,
 }
 
@@ -100,7 +100,7 @@ impl Refusal {
             Self::Unmovable => "instruction cannot be moved",
             Self::ShortConditional => "two-byte conditional tail jump",
             Self::Filtered => "excluded by a filter",
-            Self::OwnStackMaps => "runtime with stack maps of its own",
+            Self::OwnStackMaps => "code of a runtime that may walk its own stacks",
         }
     }
 }
@@ -118,7 +118,7 @@ pub enum Verdict {
 pub const JUMP_BYTES: u64 = 5;
 
 /// Decides for one site. `callee_reads_return` is set if the direct callee is known to look at its
-/// return address, `keeps_returns` if all return addresses of the image must stay what they are.
+/// return address, `keeps_returns` if the return addresses in its function must stay what they are.
 pub fn choose(
     site: &Site,
     function: FunctionFlags,
