@@ -45,11 +45,8 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Option<u64>) {
     // SAFETY: make_room leaves at least 48 bytes.
     unsafe {
         if !make_room(hot) {
-            // A wait is no event of the program.
-            if id != record::BLOCKED {
-                (*hot).lost += 1;
-                control().lost.fetch_add(1, Ordering::Relaxed);
-            }
+            (*hot).lost += 1;
+            control().lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if (*hot).lost > 0 && (*hot).muted == 0 {

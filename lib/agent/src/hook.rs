@@ -312,7 +312,6 @@ pub unsafe fn root_is_gone(hot: *mut Hot) -> bool {
 unsafe fn look_for_modules(hot: *mut Hot) {
     // SAFETY: the lock is held meanwhile.
     unsafe {
-        let since = sys::tsc();
         if !propagate::lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
             return;
@@ -332,6 +331,5 @@ unsafe fn look_for_modules(hot: *mut Hot) {
             }
         }
         propagate::unlock();
-        propagate::waited(hot, since);
     }
 }

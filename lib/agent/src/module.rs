@@ -318,6 +318,11 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
                     )
                     .is_ok()
                 {
+                    if control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0 {
+                        // Nobody will answer any more, and a sandbox that the program enters would
+                        // not be noticed in a module without a plan: from now on no system calls.
+                        crate::chunk::fall_silent();
+                    }
                     return None;
                 }
                 continue;

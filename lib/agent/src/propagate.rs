@@ -4,11 +4,10 @@
 //! run ahead unpatched. The lock is waited for a bounded time only.
 
 use crate::state::*;
-use crate::{chunk, common, module, slow, sys, text};
+use crate::{common, module, slow, sys, text};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
-use sptrace_wire::record;
 
 /// What became of a callee.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,10 +22,6 @@ pub enum Reach {
 
 /// Functions waiting to be instrumented together (cold parts, shared tails).
 const LINKED: usize = 256;
-
-/// The program waits this long, about 0.1 ms, only when the host analyses or loads a module: that is
-/// taken out of durations.
-const LONG_WAIT_TICKS: u64 = 1 << 18;
 
 /// Makes sure that the sites of the function at `target` are patched.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
@@ -50,24 +45,13 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
         if limit > 0 && slow::depth(hot) >= limit {
             return Reach::Later;
         }
-        let since = sys::tsc();
         if !lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
             return Reach::Later;
         }
         let r = reach_locked(target);
         unlock();
-        waited(hot, since);
         r
-    }
-}
-
-/// Records a long wait for the host.
-pub unsafe fn waited(hot: *mut Hot, since: u64) {
-    let ticks = sys::tsc().wrapping_sub(since);
-    if ticks >= LONG_WAIT_TICKS {
-        // SAFETY: the thread's own block.
-        unsafe { chunk::put(hot, record::BLOCKED, ticks) };
     }
 }
 

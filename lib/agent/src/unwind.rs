@@ -215,11 +215,12 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
 
 /// Gives back every return address found in `[at, end)`, up to the end of what is mapped.
 unsafe fn scan(mut at: u64, end: u64) {
-    let mut words = [0u64; 32];
+    // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
+    let mut words = [0u64; 256];
     // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
     unsafe {
         while at < end {
-            let want = ((end - at) as usize).min(256);
+            let want = ((end - at) as usize).min(size_of_val(&words));
             let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
             for (k, word) in words.iter().take(got / 8).enumerate() {
                 let original = original_of(*word, at + k as u64 * 8);

@@ -12,7 +12,7 @@ use sptrace_image::{Object, ObjectKind};
 
 use crate::bits::CodeBits;
 use crate::history::History;
-use crate::regions::{Region, Seen, region_at};
+use crate::regions::{Region, Seen, region_at, region_starting_at};
 use crate::sweep::Sweep;
 use crate::tables::{self, JumpShape, Origin, Table, TableQuery};
 
@@ -263,12 +263,33 @@ impl Walk<'_, '_, '_> {
         if target == instruction.next_ip() {
             return Some(EdgeKind::Fall);
         }
+        if !self.is_sensible_callee(target) {
+            self.seen.broken_paths += 1;
+            return None;
+        }
         self.found.calls.push(target);
         if self.contains(target) {
             self.lead(target);
         }
         let returns = !self.context.is_noreturn_call(instruction);
         returns.then_some(EdgeKind::FallAfterCall)
+    }
+
+    /// Compiled code calls nothing in the middle of another function, or outside the image: what
+    /// does is no code, but what a misread table or data in the text led to.
+    fn is_sensible_callee(&self, target: u64) -> bool {
+        let object = self.context.object;
+        let Some(range) = object.code_range_at(Svma(target)) else {
+            return false;
+        };
+        let Some(fde) = object.unwind.fde_at(Svma(target)) else {
+            return true;
+        };
+        range.is_plt
+            || fde.start.0 == target
+            || self.region.fde_start == Some(fde.start.0)
+            || region_starting_at(self.context.regions, target).is_some()
+            || object.plt_stub_at(Svma(target)).is_some()
     }
 
     fn branch(&mut self, from: u64, target: u64, kind: EdgeKind, history: &History) {

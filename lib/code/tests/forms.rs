@@ -307,3 +307,45 @@ fn function_jumped_to_from_one_place_is_a_part_and_a_link() {
             .contains(&(g as u32))
     );
 }
+
+/// `mov eax,imm32` with the address of what stands at `offset`.
+fn takes_address(offset: u64) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend(((CODE + offset) as u32).to_le_bytes());
+    code
+}
+
+#[test]
+fn function_that_only_a_pointer_tells_is_found_without_unwind_information() {
+    // mov eax,F; ret; padding; F: push rbx; call rsi; pop rbx; ret
+    let mut code = takes_address(16);
+    code.push(0xc3);
+    code.resize(16, 0xcc);
+    code.extend([0x53, 0xff, 0xd6, 0x5b, 0xc3]);
+    let analysis = analyzed(&code, &[]);
+    let entries: Vec<Svma> = analysis.functions.iter().map(|f| f.entry).collect();
+    assert_eq!(entries, [Svma(CODE), Svma(CODE + 16)]);
+    assert_eq!(site_at(&analysis, 17).unwrap().length, 2);
+}
+
+#[test]
+fn call_inside_another_instruction_is_left_out_like_that_one() {
+    // je L+1; L: mov rax,imm64 in whose bytes a call rel32 stands; ret
+    let mut code = vec![0x74, 2];
+    code.extend([0x48, 0xb8, 0xe8, 0x06, 0, 0, 0, 0x90, 0x90, 0x90, 0xc3]);
+    code.resize(20, 0xc3);
+    let analysis = analyzed(&code, &[]);
+    assert!(analysis.sites.is_empty(), "{:x?}", analysis.sites);
+    assert_eq!(analysis.summary.overlapped_sites, 1);
+}
+
+#[test]
+fn path_to_a_call_out_of_the_image_is_not_believed() {
+    // je L; ret; L: call to nowhere; call rax; ret
+    let code = [0x74, 1, 0xc3, 0xe8, 0, 0, 0, 0x40, 0xff, 0xd0, 0xc3];
+    let analysis = analyzed(&code, &[]);
+    assert!(site_at(&analysis, 8).is_none(), "{:x?}", analysis.sites);
+    assert_eq!(analysis.summary.broken_paths, 1);
+    let flags = analysis.functions[0].flags;
+    assert!(flags.contains(FunctionFlags::UNRESOLVED_JUMPS));
+}

@@ -178,6 +178,18 @@ LISTED tail_\cc\()_rel32, 0, -1
     CONDITIONAL g, "testl %edi, %edi"
     CONDITIONAL ge, "cmpl $1, %edi"
     CONDITIONAL np, "testl %edi, %edi"
+    # to a function of another module, with padding nearby
+    .balign 32
+F tail_ne_plt
+    testl %edi, %edi
+    {disp32} jne abs@PLT
+    movl $-1, %eax
+    nopl (%rax)
+    ret
+E tail_ne_plt
+    .balign 32, 0xcc
+LISTED tail_ne_plt, -7, 7
+LISTED tail_ne_plt, 0, -1
 F tail_jrcxz
     movl %edi, %ecx
     decl %ecx
