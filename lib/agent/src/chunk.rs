@@ -4,7 +4,7 @@
 //! Signals are blocked here, so the reservation needs no care; what a failed fast path reserved
 //! beyond the limit stays zero, and a zero word is no record.
 
-use crate::state::{Hot, Module, control, process};
+use crate::state::{Hot, Module, TRASH, TRASH_END, control, process};
 use crate::{common, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
@@ -52,7 +52,7 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Option<u64>) {
             }
             return;
         }
-        if (*hot).lost > 0 {
+        if (*hot).lost > 0 && (*hot).muted == 0 {
             let lost = (*hot).lost;
             (*hot).lost = 0;
             let now = sys::tsc();
@@ -85,11 +85,65 @@ unsafe fn store(hot: *mut Hot, word: u64) {
 unsafe fn make_room(hot: *mut Hot) -> bool {
     // SAFETY: the thread's own block.
     unsafe {
+        if (*hot).muted != 0 {
+            if (*hot).cur + 48 > (*hot).real_end + 16 {
+                if host_is_gone() {
+                    fall_silent();
+                    return false;
+                }
+                begin_trash(hot);
+            }
+            return true;
+        }
         if (*hot).chunk != NONE && (*hot).cur + 48 <= (*hot).real_end + 16 {
             return true;
         }
         hand_over(hot);
         take(hot)
+    }
+}
+
+/// Mutes a thread: what it records from here on goes nowhere, while its shadow stack is kept up, so
+/// that exits match when recording goes on. The hot path knows nothing of it: the words go to a
+/// place that is written over and over. The chunk in use is kept.
+pub unsafe fn mute(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).muted == 0 {
+            (*hot).kept = [(*hot).cur, (*hot).real_end, (*hot).hi];
+            (*hot).muted = 1;
+            begin_trash(hot);
+        }
+    }
+}
+
+/// Recording goes on in the chunk that the thread had. Its next record writes an anchor if the
+/// clock's high half has changed since.
+pub unsafe fn unmute(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).muted != 0 {
+            (*hot).muted = 0;
+            [(*hot).cur, (*hot).real_end, (*hot).hi] = (*hot).kept;
+            (*hot).end = if (*hot).rearm_above != 0 {
+                0
+            } else {
+                (*hot).real_end
+            };
+        }
+    }
+}
+
+unsafe fn begin_trash(hot: *mut Hot) {
+    // SAFETY: the rest of the hot page.
+    unsafe {
+        (*hot).cur = hot as u64 + TRASH as u64;
+        (*hot).real_end = hot as u64 + TRASH_END as u64 - 16;
+        (*hot).end = if (*hot).rearm_above != 0 {
+            0
+        } else {
+            (*hot).real_end
+        };
     }
 }
 
@@ -104,6 +158,7 @@ pub unsafe fn hand_over(hot: *mut Hot) {
         (*hot).chunk = NONE;
         (*hot).end = 0;
         (*hot).real_end = 0;
+        (*hot).kept = [0; 3];
         stream_of(hot).chunk.store(NONE, Ordering::Release);
         let c = entry(index);
         (*c).used_bytes = CHUNK_BYTES as u32;

@@ -67,6 +67,7 @@ fn answer(shared: &Shared, q: &Question) {
             shared.release(q.tid);
             [1, 0, 0, 0, 0, 0]
         }
+        ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
         _ => [0; 6],
     };
     for (slot, value) in q.answer.iter().zip(answer) {
@@ -142,6 +143,58 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     [FOUND, plan_offset, bias, at, area_bytes, unwinder]
 }
 
+/// An address in the code of a module that the process has mapped and not asked for yet, or 0. Each
+/// is named once.
+fn mapped(shared: &Shared, pid: u32) -> u64 {
+    let Ok(maps) = maps::read(pid) else {
+        return 0;
+    };
+    let is_code = |m: &&Mapping| {
+        let is_wanted = !shared.options.leaves_out(&m.path);
+        m.access[2] && !m.access[1] && m.file.1 != 0 && is_wanted
+    };
+    let code: Vec<_> = maps.iter().filter(is_code).collect();
+    {
+        let mut c = shared.lock();
+        c.asks(&shared.arena, pid);
+        let looked_at = &mut c.process(pid).looked_at;
+        looked_at.retain(|(start, file)| {
+            code.iter()
+                .any(|m| m.start <= *start && *start < m.end && m.file == *file)
+        });
+    }
+    for m in code {
+        {
+            let mut c = shared.lock();
+            // A patched page is a mapping of its own, without the file or with it.
+            let looked_at = &mut c.process(pid).looked_at;
+            let is_old = |l: &(u64, (String, u64))| l.1 == m.file && l.0 <= m.start;
+            if looked_at.iter().any(is_old) {
+                continue;
+            }
+            looked_at.push((m.start, m.file.clone()));
+        }
+        if let Some(start) = code_start(shared, pid, &maps, m) {
+            return start;
+        }
+    }
+    0
+}
+
+/// Where the code of the module at `m` begins, once it is analysed, if it must be known already.
+fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
+    // Names decide first: a module without roots is not analysed before control comes there.
+    if !shared.must_be_known(m, &openable(pid, m)?) {
+        return None;
+    }
+    let index = shared.module(pid, m).ok()?;
+    let c = shared.lock();
+    let known = c.modules.get(index)?;
+    let bias = bias(maps, m, known.base_svma)?;
+    let start = known.text.0.wrapping_add(bias).max(m.start);
+    (start < m.end).then_some(start)
+}
+
 /// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared
 /// before the first exception needs it, so that our death in between does no harm.
 fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
@@ -182,14 +235,13 @@ fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     same(&exe).then_some(exe)
 }
 
-/// Analysis and plan of a mapped file.
-pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<Arc<Cached>> {
+/// Analysis and plan of a mapped file, and by which path it can be opened.
+pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
+    let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
         to_columns(build_plan(object, analysis)).unwrap_or_default()
-    })
-    .ok()
-    .map(Arc::new)
+    });
+    Some((Arc::new(cached.ok()?), path))
 }
 
 /// The arena of a session, for tests of the protocol.

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::Summary;
+use sptrace_trace::{RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -63,6 +63,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Words that made no sense (torn).
     pub torn: u64,
+    /// Events recorded and overwritten by later ones (`--ring`).
+    pub overwritten: u64,
 }
 
 impl Outcome {
@@ -127,6 +129,9 @@ impl Outcome {
         s.row("events", "recorded", self.events);
         s.row("loss", "events dropped", self.lost);
         s.row("loss", "torn words", self.torn);
+        if self.overwritten > 0 {
+            s.row(RING, "events dropped by --ring", self.overwritten);
+        }
         s
     }
 
@@ -172,6 +177,14 @@ impl Outcome {
         } else {
             String::new()
         };
-        format!("events: {} recorded, {} lost{torn}", self.events, self.lost)
+        let ring = if self.overwritten > 0 {
+            format!(", the first {} dropped by --ring", self.overwritten)
+        } else {
+            String::new()
+        };
+        format!(
+            "events: {} recorded, {} lost{torn}{ring}",
+            self.events, self.lost
+        )
     }
 }
