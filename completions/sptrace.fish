@@ -31,11 +31,13 @@ complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "analyze" -d 'Show w
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the command, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'

@@ -12,7 +12,7 @@ semicolon), no panic, no file left behind, a former trace untouched. Where the c
 what sptrace must say all the same.
 Must not know: how sptrace works; of its texts only the prefix and the words that a case asks for.
 """
-import argparse, fnmatch, os, random, re, resource, shutil, struct, subprocess, sys, tempfile
+import argparse, fnmatch, os, random, re, resource, shutil, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -236,6 +236,25 @@ def disk_full_in_mid_run_ends_the_recording_only(b):
 
 
 @case
+def disk_running_low_ends_the_recording_only(b):
+    """Before the volume is full, while the trace can still be ended in order."""
+    if os.geteuid() != 0: raise Skip("needs root to mount a small file system")
+    os.mkdir(b.path("small"))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", b.path("small")], stderr=subprocess.DEVNULL).returncode: raise Skip("cannot mount a tmpfs")
+    try:
+        with open(b.path("small/other"), "wb") as f: f.write(bytes(19 << 20))
+        found, got = same_as_native(b, ["/bin/sh", "-c", "ls -lR /usr/share /usr/lib; ls -lR /usr/share /usr/lib; exit 7"], "-q", "-o", "small/trace")
+        found += one_line(got, "runs low")
+        free = os.statvfs(b.path("small")).f_bavail * 4096
+        if free < 1 << 20: found.append(f"only {free} bytes are free")
+        for view in ("summary", "coverage"):
+            report = b.run("report", view, "-i", "small/trace")
+            if report.returncode or b"running low" not in report.stdout: found.append(f"{view}: status {report.returncode}, {report.stdout[-200:]!r}")
+    finally: subprocess.run(["umount", b.path("small")], check=True)
+    return found
+
+
+@case
 def file_size_limit_is_an_error_and_no_signal(b): return b.fails(OWN, "run", "-o", "trace", "/bin/true", says="ulimit", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
 
 
@@ -247,6 +266,30 @@ def max_size_ends_the_recording_only(b):
     if size > 100 * 1024 + (1 << 20): found.append(f"the trace has {size} bytes")
     report = b.run("report", "-i", "trace")
     if report.returncode != 0: found.append(f"the trace cannot be read: {report.stderr[:200]!r}")
+    return found
+
+
+@case
+def ring_is_too_small(b): return b.fails(USAGE, "run", "--ring", "1M", "ls", says="2M")
+@case
+def ring_and_max_size(b): return b.fails(USAGE, "run", "--ring", "2M", "--max-size", "2M", "ls", says="--max-size")
+@case
+def ring_into_a_device(b): return b.fails(OWN, "run", "-q", "--ring", "2M", "-o", "/dev/null", "/bin/true", says="regular file")
+
+
+@case
+def ring_is_readable_after_a_kill(b):
+    process = subprocess.Popen([b.sptrace, "run", "-q", "--ring", "2M", "-o", "trace", "--", "/bin/sh", "-c", "while :; do :; done & ls -lR /usr/lib; kill $!"], cwd=b.folder,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=os.path.join(os.path.dirname(b.folder), "cache")))
+    for _ in range(200):
+        time.sleep(0.05)
+        if os.path.exists(b.path("trace")) and os.stat(b.path("trace")).st_blocks * 512 > 2 << 20: break
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    got = b.run("report", "functions", "-i", "trace")
+    found = no_panic(got) + never_looks_whole(b, "trace")
+    if got.returncode or b"dropped by --ring" not in got.stderr or got.stdout.count(b"\n") < 10: found.append(f"status {got.returncode}, {got.stderr[:200]!r}, {len(got.stdout)} bytes")
     return found
 
 

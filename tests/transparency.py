@@ -28,7 +28,8 @@ SAMPLE_S = 0.01
 class Case:
     """A command with its inputs. `threaded` cases are repeated; `quick` ones make up the CI subset."""
 
-    def __init__(self, name, argv, *, threaded=False, quick=False, redact=(), files=(), need=(), timeout_s=120, mid=True):
+    def __init__(self, name, argv, *, threaded=False, quick=False, redact=(), files=(), need=(), timeout_s=120, mid=True, options=()):
+        self.options = list(options)  # of `sptrace run`
         self.name, self.argv, self.threaded, self.quick = name, argv, threaded, quick
         self.redact, self.files, self.need, self.timeout_s = redact, files, need, timeout_s
         self.mid = mid  # long enough to be interrupted in mid-run
@@ -56,6 +57,9 @@ def program_cases(programs):
                               mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
+        if variant == "O2" and base != "sandbox":
+            # Every function that can be hooked is: prologues moved, return addresses replaced.
+            cases.append(Case(f"filter/{name}", [os.path.join(programs, name)] + arguments, threaded=threaded, quick=True, options=["-F", "*"]))
     return cases
 
 
@@ -223,6 +227,8 @@ def command_cases(fixture):
         Case("git.log", ["/usr/bin/git", "-C", f("repo"), "log", "-p", "--stat"], quick=True),
         Case("git.status", ["/usr/bin/git", "-C", f("repo"), "status", "--porcelain=v2", "--branch"], quick=True),
         Case("sqlite3", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"]),
+        Case("sqlite3.filter", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"], options=["-F", "sqlite3_*"]),
+        Case("python3.filter", ["/usr/bin/python3", f("main.py")], quick=True, options=["-F", "*Object*"]),
         Case("gcc", ["/usr/bin/gcc", "-O2", "-c", f("compile.c"), "-o", "out.o"], quick=True, files=["out.o"], timeout_s=300),
         Case("g++", ["/usr/bin/g++", "-O1", "-c", f("exceptions.cpp"), "-o", "out.o"], files=["out.o"], timeout_s=600),
         Case("gcc.link", ["/usr/bin/gcc", "-O1", "-pthread", f("alarm.c"), "-o", "out"], files=["out"], timeout_s=300),
@@ -300,6 +306,10 @@ class Runner:
     def __init__(self, work, tracer, rng, keep_trace_check):
         self.work, self.tracer, self.rng, self.trace_check = work, tracer, rng, keep_trace_check
         self.cwd, self.trace = os.path.join(work, "cwd"), os.path.join(work, "trace.data")
+
+    def wrapper(self, case):
+        """The tracer with the options of a case; another wrapper has none."""
+        return [*self.tracer[:-1], *case.options, "--"] if case.options and self.tracer[-1] == "--" else self.tracer
 
     def once(self, case, prefix, disturb=None, delay_s=0.0):
         """Runs a case in a fresh folder. `disturb` (SIGKILL or SIGSTOP) goes to the tracer `delay_s` after the program is seen."""
@@ -414,13 +424,13 @@ class Runner:
         slowest, runs, interrupted = 0.0, 0, 0
         disturb = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(mode)
         span = plain.seconds
-        if disturb is not None: span = self.once(case, self.tracer).seconds
+        if disturb is not None: span = self.once(case, self.wrapper(case)).seconds
         for _ in range(repeat):
             for attempt in range(8):
                 share = self.rng.random() * 0.9 / (attempt + 1)
-                got = self.once(case, self.tracer, disturb, share * span if attempt < 7 else 0.0)
+                got = self.once(case, self.wrapper(case), disturb, share * span if attempt < 7 else 0.0)
                 if disturb is None or got.interrupted: break
-            if disturb is not None and not got.interrupted: got = self.once(case, self.tracer)
+            if disturb is not None and not got.interrupted: got = self.once(case, self.wrapper(case))
             runs += 1
             slowest = max(slowest, got.seconds)
             interrupted += disturb is None or got.interrupted

@@ -7,6 +7,8 @@ Given: a built sptrace and tests/programs. Gives: one line a check, a last line 
   order   the f_* functions of `report tree`, in order and nesting, are the `enter NAME DEPTH` lines that the program printed
   counts  calls of functions whose number is known, by address and name, from `report functions --format csv`
   times   a function that sleeps 50 ms reads 50 to 55 ms; the self times of all functions add up to the roots' totals
+  filter  the tree of `run -F` is that of `report -F` of a whole recording; handlers and functions left by longjmp as they say themselves
+  ring    what --ring keeps is the end of what is recorded without it, and the rest is counted
   pipe    `report tree` into a reader that stops after ten lines ends quietly, soon and in bounded memory
 Knows of the tree only its line: `DURATION [TID] | INDENT NAME() {` or `NAME();`, two blanks a level.
 """
@@ -18,6 +20,8 @@ LINE = re.compile(r"^ *(?:([\d.,]+) +(ns|us|ms|s|m))? *\[ *\d+\] \| ( *)(.*)$")
 CALL = re.compile(r"^(?:\w+::)*(\w+)(?:@\S+)?\(.*\)(?: const)?(;| \{)")
 NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9}
 ORDER = {"direct": {"f_empty"}, "recursion": set(), "pointers": set(), "longjmp": set(), "ctors": set()}  # program: f_* that do not log
+FILTERS = [("recursion.O0", ["f_down"]), ("recursion.static", ["g_fib", "f_even"]), ("tailcalls.O2", ["f_ping"]), ("dlopen.O2", ["f_plug_entry"]), ("callbacks.O2", ["qsort"]),
+           ("virtual.O0", ["*Square*"]), ("pointers.O2", ["f_*"]), ("deep.O2", ["f_deep"])]
 VARIANTS = ("O0", "O2", "static", "static-pie", "nopie", "now", "lazy", "noplt")
 # program: {symbol: calls, or a pattern of the program's output that says them}
 COUNTS = {
@@ -134,6 +138,58 @@ class Truth:
         selves, roots = sum(int(r["self_ns"]) for r in self.rows()), roots_ns(self.report("tree"))
         return None if roots > 0 and abs(selves - roots) <= 0.001 * roots + 2000 else f"self times {selves} ns, roots {roots:.0f} ns"
 
+    def filter(self, program, globs):
+        """The tree, without times, and the counts."""
+        filters = [word for glob in globs for word in ("-F", glob)]
+        def shape(text): return [re.sub(r"^.*?\| ", "", l) for l in text.split("\n") if "| " in l and not re.search(r"\| +/\*", l)]
+        said = self.record(program, *filters)
+        got, counts = shape(self.report("tree")), {(r["module"], r["function"]): r["calls"] for r in self.rows()}
+        if self.record(program) != said: return "the program's output differs"
+        want = shape(self.report("tree", *filters))
+        rows = csv.DictReader(io.StringIO(self.report("functions", "--format", "csv", *filters)))
+        if counts != {(r["module"], r["function"]): r["calls"] for r in rows}: return "counts differ"
+        if len(got) != len(want): return f"{len(got)} lines, {len(want)} without run -F"
+        return next((f"line {i}: {g!r}, not {w!r}" for i, (g, w) in enumerate(zip(got, want)) if g != w), None if got else "nothing was recorded")
+
+    def filter_counts(self, program, globs, wanted):
+        """Exactly these functions of the program, and how often."""
+        self.record(program, *[word for glob in globs for word in ("-F", glob)])
+        got = {r["function"]: int(r["calls"]) for r in self.rows() if r["module"] == program}
+        return None if got == wanted else f"{got}, not {wanted}"
+
+    def filter_longjmp(self):
+        log = logged(self.record("longjmp.O2", "-F", "f_*"))
+        return first_difference(log, drawn(self.report("tree"), set()))
+
+    def filter_handler(self):
+        self.record("smallstack.O2", "-F", "f_handler")
+        calls = drawn(self.report("tree"), set())
+        handlers = sum(name == "f_handler" for name, _ in calls)
+        if handlers != 5: return f"{handlers} handlers, not 5"
+        # A handler's end is not seen, so what the thread does after it on its own stack follows.
+        want = [("f_handler", 0)] + [("f_deeper", 1 + depth) for depth in range(11)]
+        return first_difference(want, calls[:len(want)])
+
+    def ring(self):
+        command = ["/bin/ls", "-lR", "/usr/share"]
+        def tail(*options):
+            done = subprocess.run([self.sptrace, "run", "-o", self.trace, *options, "--", *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+            said = re.search(r"events: (\d+) recorded, 0 lost(?:, the first (\d+) dropped)?", done.stderr.decode("latin1"))
+            if not said: raise RuntimeError(done.stderr.decode("latin1")[:300])
+            lines = subprocess.run(f"'{self.sptrace}' report tree -i '{self.trace}' 2>&1 | tail -n 200000", shell=True, stdout=subprocess.PIPE).stdout.decode("latin1").split("\n")
+            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines if not re.search(r"\| +/\* ", l)][-199000:]  # where a note stands is chance
+        whole, _, want = tail()
+        kept, dropped, got = tail("--ring", "2M")
+        beginning = self.report("tree", "--limit", "1")
+        summary = self.report("summary")
+        if kept != whole: return f"{kept} events recorded, {whole} without --ring"
+        if not 0 < dropped < whole: return f"{dropped} of {whole} dropped"
+        if got != want: return f"the last 199,000 lines of the tree differ: {next(p for p in zip(want, got) if p[0] != p[1])}"
+        if "__libc_start_main" not in beginning or "began earlier" not in beginning: return f"the tree begins with {beginning!r}"
+        size = os.path.getsize(self.trace)
+        if not 2 << 20 <= size + (256 << 10) <= 3 << 20: return f"the file has {size} bytes"
+        return None if f"dropped by --ring: {dropped:,} events" in summary else "the summary does not say what was dropped"
+
     def pipe(self):
         self.record("deep.O2")
         started = time.monotonic()
@@ -155,9 +211,16 @@ class Truth:
     }
 
     def all(self):
-        checks = [(f"order {p}.{v}", lambda p=p, v=v: self.order(f"{p}.{v}", ORDER[p])) for p in ORDER for v in VARIANTS if os.path.exists(os.path.join(self.programs, f"{p}.{v}"))]
+        # First: a child's peak memory counts what its parent had when it was forked.
+        checks = [("pipe", self.pipe)]
+        checks += [(f"order {p}.{v}", lambda p=p, v=v: self.order(f"{p}.{v}", ORDER[p])) for p in ORDER for v in VARIANTS if os.path.exists(os.path.join(self.programs, f"{p}.{v}"))]
         checks += [(f"counts {p}", lambda p=p: self.counts(p, COUNTS[p])) for p in COUNTS]
-        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("pipe", self.pipe)]
+        checks += [(f"filter {p} {' '.join(globs)}", lambda p=p, globs=globs: self.filter(p, globs)) for p, globs in FILTERS]
+        checks += [("filter longjmp", self.filter_longjmp), ("filter handler", self.filter_handler)]
+        checks += [("filter threads", lambda: self.filter_counts("threads.O2", ["f_step"], {"f_step": 320000})),
+                   ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
+                   ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring)]
         for name, check in checks:
             if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
             try: self.say(name, check())

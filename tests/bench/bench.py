@@ -215,7 +215,7 @@ class Bench:
 
     def disk(self):
         if not self.sptrace: return
-        print("\nTrace file, bytes an event")
+        print("\nBytes an event: in the trace file, in memory (at most 10)")
         size = 300 if self.args.check else 20000
         commands = {"loop": [self.path("loop"), "direct", str(size * 50)],
                     "python3": ["/usr/bin/python3", "-S", "-B", "-c", f"import json; print(len(json.dumps([str(i) for i in range({size})])))"],
@@ -226,10 +226,14 @@ class Bench:
             try:
                 self.run(self.traced(*command))
                 calls, size_bytes = self.count_calls(), os.path.getsize(self.trace)
+                out, _ = self.run([self.sptrace, "report", "summary", "-i", self.trace])
+                memory = float(re.search(r"\(([0-9.]+) in memory\)", out).group(1))
             except (RuntimeError, OSError) as error: self.failures.append(f"disk {name}: {error}"); continue
             if calls == 0: self.failures.append(f"disk {name}: no calls recorded"); continue
             self.result["disk"][name] = size_bytes / (2 * calls)
-            print(f"{name:10}{size_bytes:>12} bytes{calls:>12} calls{size_bytes / (2 * calls):>8.2f}", flush=True)
+            self.result.setdefault("memory", {})[name] = memory
+            if memory > 10: self.failures.append(f"disk {name}: {memory} bytes an event in memory, not 10")
+            print(f"{name:10}{size_bytes:>12} bytes{calls:>12} calls{size_bytes / (2 * calls):>8.2f}{memory:>8.2f}", flush=True)
 
 
 def main():

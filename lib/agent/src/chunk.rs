@@ -4,7 +4,7 @@
 //! Signals are blocked here, so the reservation needs no care; what a failed fast path reserved
 //! beyond the limit stays zero, and zeros are no record.
 
-use crate::state::{Hot, Module, control, process};
+use crate::state::{Hot, Module, TRASH, TRASH_END, control, process};
 use crate::{common, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
@@ -12,6 +12,8 @@ use sptrace_wire::record;
 
 /// A reservation begins below so many bytes before a chunk's end; the longest has 12.
 pub const END_BYTES: u64 = 16;
+/// What one event may need: LOST, ANCHOR, WIDE_CALLEE and an entry with its callee.
+const LONGEST_BYTES: u64 = 3 * 16 + 12;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
 /// The kernel's mark on a robust futex whose owner died (futex(2)).
@@ -50,14 +52,17 @@ enum Payload {
 }
 
 unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
-    // SAFETY: make_room leaves room for LOST, ANCHOR, WIDE_CALLEE and an entry: 60 bytes.
+    // SAFETY: make_room leaves LONGEST_BYTES.
     unsafe {
         if !make_room(hot) {
-            (*hot).lost += 1;
-            control().lost.fetch_add(1, Ordering::Relaxed);
+            // A wait is no event of the program.
+            if id != record::BLOCKED {
+                (*hot).lost += 1;
+                control().lost.fetch_add(1, Ordering::Relaxed);
+            }
             return;
         }
-        if (*hot).lost > 0 {
+        if (*hot).lost > 0 && (*hot).muted == 0 {
             let lost = (*hot).lost;
             (*hot).lost = 0;
             let now = sys::tsc();
@@ -109,11 +114,65 @@ unsafe fn store_half(hot: *mut Hot, half: u32) {
 unsafe fn make_room(hot: *mut Hot) -> bool {
     // SAFETY: the thread's own block.
     unsafe {
-        if (*hot).chunk != NONE && (*hot).cur + 60 <= (*hot).real_end + END_BYTES {
+        if (*hot).muted != 0 {
+            if (*hot).cur + LONGEST_BYTES > (*hot).real_end + END_BYTES {
+                if host_is_gone() {
+                    fall_silent();
+                    return false;
+                }
+                begin_trash(hot);
+            }
+            return true;
+        }
+        if (*hot).chunk != NONE && (*hot).cur + LONGEST_BYTES <= (*hot).real_end + END_BYTES {
             return true;
         }
         hand_over(hot);
         take(hot)
+    }
+}
+
+/// Mutes a thread: what it records from here on goes nowhere, while its shadow stack is kept up, so
+/// that exits match when recording goes on. The hot path knows nothing of it: the words go to a
+/// place that is written over and over. The chunk in use is kept.
+pub unsafe fn mute(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).muted == 0 {
+            (*hot).kept = [(*hot).cur, (*hot).real_end, (*hot).hi];
+            (*hot).muted = 1;
+            begin_trash(hot);
+        }
+    }
+}
+
+/// Recording goes on in the chunk that the thread had. Its next record writes an anchor if the
+/// clock's high half has changed since.
+pub unsafe fn unmute(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).muted != 0 {
+            (*hot).muted = 0;
+            [(*hot).cur, (*hot).real_end, (*hot).hi] = (*hot).kept;
+            (*hot).end = if (*hot).rearm_above != 0 {
+                0
+            } else {
+                (*hot).real_end
+            };
+        }
+    }
+}
+
+unsafe fn begin_trash(hot: *mut Hot) {
+    // SAFETY: the rest of the hot page.
+    unsafe {
+        (*hot).cur = hot as u64 + TRASH as u64;
+        (*hot).real_end = hot as u64 + TRASH_END as u64 - END_BYTES;
+        (*hot).end = if (*hot).rearm_above != 0 {
+            0
+        } else {
+            (*hot).real_end
+        };
     }
 }
 
@@ -128,6 +187,7 @@ pub unsafe fn hand_over(hot: *mut Hot) {
         (*hot).chunk = NONE;
         (*hot).end = 0;
         (*hot).real_end = 0;
+        (*hot).kept = [0; 3];
         stream_of(hot).chunk.store(NONE, Ordering::Release);
         let c = entry(index);
         (*c).used_bytes = CHUNK_BYTES as u32;

@@ -10,6 +10,7 @@
 //! ```text
 //!  rsp+0  rdx   +8 rcx   +16 flags   +24 rax   +32 id = return address into the slot
 //!  ENTRY, EXIT, FIRST   +40 = stack pointer at the call site
+//!  HOOK                 +40 return addr +48 = stack pointer at the call site
 //!  INDIRECT             +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
@@ -40,6 +41,7 @@ global_asm!(
     .set FRAMELIMIT, 0x1020
     .set TABLE, 0x1028
     .set AGENTSTACK, 0x1030
+    .set MUTED, 0x1038
 
     /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
        stands DEPTH bytes above rsp. Costs no instruction. */
@@ -323,6 +325,28 @@ sptrace_void_8:
     mov dword ptr [rcx], 1
 sptrace_slow_8:
     SLOW 8
+
+    /* A hooked function: nothing to do if its call was recorded, which is the top frame then. */
+    .p2align 6
+sptrace_hook:
+    SAVE
+    CHECK_THREAD sptrace_slow_10
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+48]
+    cmp rcx, [rdx]
+    jne sptrace_slow_10
+    bt qword ptr [rdx+8], 63
+    jc sptrace_slow_10
+    cmp qword ptr gs:[MUTED], 0
+    jne sptrace_slow_10
+    RESTORE
+    ret
+sptrace_slow_10:
+    SLOW 10
+    .p2align 4
+sptrace_hook_exit:
+    SAVE
+    SLOW 11
 sptrace_common_end:
 
     /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
@@ -459,6 +483,8 @@ sptrace_common_offsets:
     .long sptrace_special - sptrace_common_start
     .long sptrace_entry_only - sptrace_common_start
     .long sptrace_entry_only_first - sptrace_common_start
+    .long sptrace_hook - sptrace_common_start
+    .long sptrace_hook_exit - sptrace_common_start
     .text
     "#,
     slow = sym crate::slow::slow,
@@ -568,7 +594,8 @@ pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
 }
 
 /// Turns the routines of one area into bare returns (nothing is recorded any more). The special
-/// routine stays: an unwinder must still be served.
+/// routine stays: an unwinder must still be served. So does the return of hooked functions, whose
+/// return address is not on the stack.
 ///
 /// # Safety
 /// `area_rw` is the write view of an installed area.
@@ -582,6 +609,7 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (TAIL_FIRST, 0xc3),
         (ENTRY_ONLY, 0xc3),
         (ENTRY_ONLY_FIRST, 0xc3),
+        (HOOK, 0xc3),
         (INDIRECT, 0x0008c2),
         (TAIL_INDIRECT, 0x0008c2),
     ] {

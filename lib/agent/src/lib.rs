@@ -22,6 +22,7 @@
 
 pub mod chunk;
 pub mod common;
+pub mod hook;
 pub mod module;
 pub mod place;
 pub mod process;

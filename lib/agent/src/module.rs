@@ -294,7 +294,7 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
         })?;
         (*slot).kind = kind;
         // A vfork child asks about memory that is its parent's.
-        (*slot).pid = if kind == ASK_MODULE {
+        (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED) {
             (*process()).pid
         } else {
             sys::pid()

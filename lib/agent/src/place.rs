@@ -27,6 +27,8 @@ pub struct Place {
     pub tail: bool,
     /// The entry of a special function.
     pub special: bool,
+    /// The same of a hooked one, whose return leads to `start`.
+    pub hook: bool,
 }
 
 /// The slot that holds `address`, which lies in the area of `m`.
@@ -55,16 +57,18 @@ pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
             (_, Some(s)) => {
                 let t = inside(m, s.argument, s.slot, offset)?;
                 let slot = (*m).area + s.slot as u64;
+                let hook = s.kind >= SPECIAL_ROOT;
                 Some(Place {
                     start: slot,
                     entry: slot + t.entry_id as u64,
-                    exit: 0,
+                    exit: if hook { slot + HOOK_EXIT_ID } else { 0 },
                     moved: 0,
                     text: (*m).base + s.start as u64,
                     operand: false,
                     keep_call: false,
                     tail: false,
                     special: true,
+                    hook,
                 })
             }
             _ => None,
@@ -97,7 +101,10 @@ unsafe fn of_site(m: *const Module, s: &PlanSite, offset: u32) -> Option<Place> 
             _ => (0, inside(m, s.argument, s.slot, offset)?),
         };
         let at = (*m).base + s.start as u64;
+        let in_hook = s.flags & SITE_IN_HOOK != 0;
         let text = match s.flags & (SITE_KEEP_OPCODE | SITE_SPRINGBOARD) {
+            // The jump to the hook may stand there.
+            _ if in_hook => 0,
             // The second byte of a conditional jump.
             SITE_KEEP_OPCODE if *((at - 1) as *const u8) == 0x0f => at - 1,
             SITE_KEEP_OPCODE => 0,
@@ -111,7 +118,7 @@ unsafe fn of_site(m: *const Module, s: &PlanSite, offset: u32) -> Option<Place> 
             } else {
                 slot + t.exit_id as u64
             },
-            moved: if s.flags & SITE_REPEATABLE != 0 {
+            moved: if s.flags & SITE_REPEATABLE != 0 && !in_hook {
                 0
             } else {
                 t.moved as u64
@@ -121,6 +128,7 @@ unsafe fn of_site(m: *const Module, s: &PlanSite, offset: u32) -> Option<Place> 
             keep_call: s.flags & SITE_KEEP_CALL != 0,
             tail: s.flags & SITE_TAIL != 0,
             special: false,
+            hook: false,
         })
     }
 }

@@ -108,6 +108,18 @@ unsafe fn unload() {
     }
 }
 
+/// A module was mapped anew: none of its code is patched.
+unsafe fn forget_patches(m: *mut Module) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let h = &*((*m).plan as *const PlanHeader);
+        for k in 0..h.functions as usize {
+            *(*m).functions.add(k) = UNTOUCHED;
+        }
+        propagate::install_specials(m);
+    }
+}
+
 /// A module that may have been unmapped, or mapped anew at the same place. If its patches are gone but
 /// its code is there, its functions count as never reached; if other code is there, it is gone.
 pub unsafe fn check_module(m: *mut Module) {
@@ -117,6 +129,15 @@ pub unsafe fn check_module(m: *mut Module) {
         if (*m).plan.is_null() {
             (*m).gone = 1;
             return;
+        }
+        match propagate::first_hook(m) {
+            Some(propagate::HookText::Patched) => return,
+            Some(propagate::HookText::Original) => return forget_patches(m),
+            Some(propagate::HookText::Foreign) => {
+                (*m).gone = 1;
+                return;
+            }
+            None => {}
         }
         let h = &*((*m).plan as *const PlanHeader);
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
@@ -149,11 +170,7 @@ pub unsafe fn check_module(m: *mut Module) {
                 }
                 // Untouched code of a function that was instrumented: mapped anew.
                 if *(*m).functions.add(i) == INSTRUMENTED && f.flags & FN_MUTED == 0 {
-                    for k in 0..h.functions as usize {
-                        *(*m).functions.add(k) = UNTOUCHED;
-                    }
-                    propagate::install_specials(m);
-                    return;
+                    return forget_patches(m);
                 }
                 fresh += 1;
                 if fresh > 64 {

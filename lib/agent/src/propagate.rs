@@ -4,10 +4,11 @@
 //! run ahead unpatched. The lock is waited for a bounded time only.
 
 use crate::state::*;
-use crate::{common, module, slow, sys, text};
+use crate::{chunk, common, module, slow, sys, text};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
+use sptrace_wire::record;
 
 /// What became of a callee.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub enum Reach {
 
 /// Functions waiting to be instrumented together (cold parts, shared tails).
 const LINKED: usize = 256;
+
+/// The program waits this long, about 0.1 ms, only when the host analyses or loads a module: that is
+/// taken out of durations.
+const LONG_WAIT_TICKS: u64 = 1 << 18;
 
 /// Makes sure that the sites of the function at `target` are patched.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
@@ -45,12 +50,17 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
         if limit > 0 && slow::depth(hot) >= limit {
             return Reach::Later;
         }
+        let since = sys::tsc();
         if !lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
             return Reach::Later;
         }
         let r = reach_locked(target);
         unlock();
+        let waited = sys::tsc().wrapping_sub(since);
+        if waited >= LONG_WAIT_TICKS {
+            chunk::put(hot, record::BLOCKED, waited);
+        }
         r
     }
 }
@@ -199,6 +209,10 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             return;
         }
         if s.slot < SLOTS_START || s.slot as u64 + 64 > (*m).area_bytes {
+            return;
+        }
+        if s.flags & SITE_IN_HOOK != 0 {
+            count_patched(s.tactic);
             return;
         }
         let slot = (*m).area + s.slot as u64;
@@ -425,6 +439,7 @@ unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -
             let x = fixups.add(k).read_unaligned();
             let target = match x.kind {
                 TO_COMMON => (*m).area + common::offset(x.value) as u64,
+                TO_AREA => (*m).area + x.value as u32 as u64,
                 _ => (*m).base.wrapping_add(x.value as i64 as u64),
             };
             let next = (*m).area + slot as u64 + x.position as u64 + x.to_end as u64;
@@ -443,16 +458,92 @@ pub unsafe fn install_specials(m: *mut Module) {
         let h = header(m);
         let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
         let mut batch = text::Batch::take();
+        // The slots that hooks lead to, before anything can get there.
+        let has_hooks = h.specials > 0 && table.read().kind >= SPECIAL_ROOT;
+        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+        for i in 0..if has_hooks { h.sites as usize } else { 0 } {
+            let s = &*sites.add(i);
+            if s.flags & SITE_IN_HOOK != 0 {
+                slot_in_hook(m, s);
+            }
+        }
         for i in 0..h.specials as usize {
             let s = table.add(i).read();
             let at = (*m).base + s.start as u64;
             if template(m, s.argument, s.slot, at) {
-                batch.add(at, 0xe9, (*m).area + s.slot as u64, 0);
+                batch.add(at, 0xe9, entry_of(m, &s), 0);
             } else {
                 count_hole(hole::BYTES_DIFFER);
             }
         }
         batch.flush();
+    }
+}
+
+/// Where the text jumps to in the slot of a special function.
+unsafe fn entry_of(m: *const Module, s: &PlanSpecial) -> u64 {
+    let entry = if s.kind >= SPECIAL_ROOT {
+        HOOK_ENTRY
+    } else {
+        0
+    };
+    // SAFETY: modules stay in their table.
+    unsafe { (*m).area + s.slot as u64 + entry }
+}
+
+/// Writes the slot of a site that lies under a hook. That its bytes are the plan's is found by the
+/// hook, which covers them.
+unsafe fn slot_in_hook(m: *mut Module, s: &PlanSite) {
+    // SAFETY: the lock is held; the slot is checked against the area.
+    unsafe {
+        if s.slot < SLOTS_START || s.slot as u64 + 64 > (*m).area_bytes {
+            return;
+        }
+        let at = (*m).base + s.start as u64;
+        if s.form == FORM_DIRECT {
+            (*m).area_used = (*m).area_used.max((s.slot + DIRECT_SLOT_BYTES) as u64);
+            direct(m, s, at, (*m).base + s.argument as u64);
+        } else {
+            template(m, s.argument, s.slot, at);
+        }
+    }
+}
+
+/// What stands at the entry of a module's first hooked function.
+pub enum HookText {
+    /// The jump to the hook.
+    Patched,
+    /// What the plan says.
+    Original,
+    /// Something else, or nothing.
+    Foreign,
+}
+
+/// Looks at the first hook of a module; `None`: it has none.
+pub unsafe fn first_hook(m: *mut Module) -> Option<HookText> {
+    // SAFETY: reads the plan; the text is read through the kernel.
+    unsafe {
+        let h = header(m);
+        let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+        let s = (h.specials > 0)
+            .then(|| table.read())
+            .filter(|s| s.kind >= SPECIAL_ROOT)?;
+        let t = blob(m, s.argument)?;
+        let at = (*m).base + s.start as u64;
+        let mut now = [0u8; 5];
+        if sys::read_own(at as usize, now.as_mut_ptr(), 5) != 5 {
+            return Some(HookText::Foreign);
+        }
+        let rel = entry_of(m, &s).wrapping_sub(at + 5) as u32;
+        if now[0] == 0xe9 && now[1..] == rel.to_le_bytes() {
+            return Some(HookText::Patched);
+        }
+        let original = core::slice::from_raw_parts(t.add(8), 5);
+        Some(if now == original {
+            HookText::Original
+        } else {
+            HookText::Foreign
+        })
     }
 }
 
@@ -467,11 +558,18 @@ pub unsafe fn special_of(id: u64) -> Option<(u32, u64)> {
         let h = header(m);
         let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
         let offset = (id - (*m).area) as u32;
-        (0..h.specials as usize)
-            .map(|i| table.add(i).read())
-            .filter(|s| offset > s.slot)
-            .max_by_key(|s| s.slot)
-            .map(|s| (s.kind, (*m).base + s.entry as u64))
+        // In the order of their slots.
+        let (mut low, mut high) = (0usize, h.specials as usize);
+        while low < high {
+            let middle = (low + high) / 2;
+            if (*table.add(middle)).slot < offset {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let s = table.add(low.checked_sub(1)?).read();
+        Some((s.kind, (*m).base + s.entry as u64))
     }
 }
 
@@ -483,12 +581,14 @@ pub unsafe fn unwire(m: *mut Module) {
         let h = header(m);
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
         for i in 0..h.functions as usize {
-            if *(*m).functions.add(i) != INSTRUMENTED {
-                continue;
-            }
+            let instrumented = *(*m).functions.add(i) == INSTRUMENTED;
             let f = &*functions(m).add(i);
             for k in 0..f.site_count as u32 {
                 let s = &*sites.add((f.first_site + k) as usize);
+                // A hook leads to its site's slot also before its function is instrumented.
+                if !instrumented && s.flags & SITE_IN_HOOK == 0 {
+                    continue;
+                }
                 if s.form == FORM_DIRECT {
                     let callee = (*m).base + s.argument as u64;
                     direct(m, s, (*m).base + s.start as u64, callee);

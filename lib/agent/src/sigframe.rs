@@ -16,7 +16,7 @@ use crate::chunk::END_BYTES;
 use crate::common::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
-use crate::{common, module, slow, stacks, sys, unwind};
+use crate::{common, hook, module, slow, stacks, sys, unwind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::plan::SLOTS_START;
@@ -226,6 +226,9 @@ impl Context<'_> {
         let rip = self.0[RIP];
         // SAFETY: as in leave_area.
         unsafe {
+            if place.hook && rip <= place.exit {
+                return self.return_from_hook(hot, place, rip);
+            }
             if rip == place.entry || rip == place.exit {
                 return self.forward(place, rip);
             }
@@ -298,10 +301,14 @@ impl Context<'_> {
                 if phase == Phase::Reserved {
                     abandon(hot, word, place.operand);
                 }
+                if place.hook && id == place.exit {
+                    // Where the routine was called from.
+                    return self.return_from_hook(hot, &place, id - 5);
+                }
                 if id == place.exit {
                     return self.skip_exit(hot, &place, base + 8);
                 }
-                if place.moved != 0 {
+                if place.moved != 0 || place.text == 0 {
                     return self.forward_unrecorded(hot, &place);
                 }
                 self.0[RSP] += if place.operand { 8 } else { 0 };
@@ -470,15 +477,52 @@ impl Context<'_> {
             if !self.forward(place, place.exit) {
                 return false;
             }
-            let frame = if hot.is_null() {
-                core::ptr::null_mut()
+            is_done(hot, rsp);
+            true
+        }
+    }
+
+    /// A hooked function has returned to its slot, at most to the `ret` there: goes on at its caller.
+    /// Unless the agent has done so already, its exit goes unseen.
+    unsafe fn return_from_hook(&mut self, hot: *mut Hot, place: &Place, rip: u64) -> bool {
+        let word = self.0[RSP] - if rip == place.start { 8 } else { 0 };
+        // SAFETY: a word of the interrupted stack, where the return address lay.
+        unsafe {
+            let to = if rip == place.exit {
+                (word as *const u64).read_volatile()
             } else {
-                find_frame(hot, rsp)
+                hook::original(word)
             };
-            if !frame.is_null() {
-                (*frame).id |= FRAME_OPEN | slow::FRAME_DONE;
+            if to == 0 {
+                return false;
+            }
+            self.0[RSP] = word + 8;
+            self.0[RIP] = to;
+            if rip != place.exit {
+                is_done(hot, word + 8);
+            }
+            // The call may be over, too: this is the exit of its slot then.
+            let m = module::of_area(to);
+            if !m.is_null()
+                && let Some(caller) = crate::place::place(m, to)
+            {
+                self.out_of_slot(hot, &caller);
             }
             true
+        }
+    }
+}
+
+/// The call at `rsp` has returned past its exit.
+unsafe fn is_done(hot: *mut Hot, rsp: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if hot.is_null() {
+            return;
+        }
+        let frame = find_frame(hot, rsp);
+        if !frame.is_null() {
+            (*frame).id |= FRAME_OPEN | slow::FRAME_DONE;
         }
     }
 }
@@ -505,11 +549,13 @@ unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
     }
 }
 
+/// The innermost frame at `rsp` that is not over: a hooked function's lies at that of its call.
 unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
     // SAFETY: the sentinel ends the search.
     unsafe {
         let mut frame = slow::top(hot);
-        while frame > stacks::bottom(hot) && (*frame).rsp != rsp {
+        let other = |f: &ShadowFrame| f.rsp != rsp || f.id & slow::FRAME_DONE != 0;
+        while frame > stacks::bottom(hot) && other(&*frame) {
             frame = frame.sub(1);
         }
         if (*frame).rsp == rsp {
@@ -534,6 +580,9 @@ unsafe fn put_in(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u
         }
         *at.add(1) = frame;
         (*hot).ssp += FRAME_BYTES as u64;
+        if (*hot).root > at as u64 {
+            (*hot).root += FRAME_BYTES as u64;
+        }
     }
 }
 
@@ -544,6 +593,9 @@ unsafe fn take_out(hot: *mut Hot, rsp: u64) {
         let mut at = find_frame(hot, rsp);
         if at.is_null() {
             return;
+        }
+        if (*hot).root > at as u64 {
+            (*hot).root -= FRAME_BYTES as u64;
         }
         while at < slow::top(hot) {
             *at = *at.add(1);

@@ -8,7 +8,7 @@
 //! is not above the present one has ended; if its exit was not seen it is reported so.
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
-use crate::{chunk, module, process as proc_events, propagate, stacks, text, thread, unwind};
+use crate::{chunk, hook, module, process as proc_events, propagate, stacks, text, thread, unwind};
 use core::sync::atomic::Ordering;
 use propagate::Reach;
 use sptrace_wire::control::hole;
@@ -67,7 +67,11 @@ pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64
         if blocked == 0 || (*process()).dormant.load(Ordering::Relaxed) != 0 {
             return dormant(&*frame);
         }
-        dispatch(&mut *frame, mask)
+        let how = dispatch(&mut *frame, mask);
+        if (*frame).routine as i32 == common::HOOK_EXIT {
+            hook::fill_return(&raw mut (*frame).above as u64);
+        }
+        how
     }
 }
 
@@ -84,6 +88,10 @@ unsafe fn dormant(f: &Frame) -> u64 {
     if f.routine as i32 == common::SPECIAL {
         // SAFETY: as in slow.
         unsafe { unwind::special_when_dormant(f.id, &raw const f.above as u64) };
+    }
+    if f.routine as i32 == common::HOOK_EXIT {
+        // SAFETY: the word was made by the hook's return.
+        unsafe { hook::fill_return(&raw const f.above as u64) };
     }
     normal_return(f.routine)
 }
@@ -137,6 +145,8 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
                 tail(hot, above + 16, f.id, target);
             }
             common::SPECIAL => proc_events::special(hot, f, above, mask),
+            common::HOOK => hook::enter(hot, above, f.id),
+            common::HOOK_EXIT => leave(hot, above + 8, f.id),
             _ => {}
         }
         normal
@@ -191,7 +201,7 @@ pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
 
 /// Removes frames that have ended before the stack pointer came to `rsp`. With `inclusive`, a frame
 /// at `rsp` itself has ended too.
-unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
+pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
     let mut unwound = 0u64;
     let mut closed = 0u64;
     // SAFETY: the sentinel at the bottom has the highest stack pointer and stops every loop.
@@ -213,12 +223,7 @@ unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
             }
             if (*frame).id & FRAME_DONE != 0 {
-                for (kind, count) in [(record::UNWOUND, unwound), (record::CLOSED, closed)] {
-                    if count > 0 {
-                        chunk::put(hot, kind, count);
-                    }
-                }
-                (unwound, closed) = (0, 0);
+                tell_ended(hot, &mut unwound, &mut closed);
                 chunk::put_event(hot, unwind::exit_id((*frame).id));
             } else if (*frame).id & FRAME_OPEN != 0 {
                 if unwound > 0 {
@@ -235,15 +240,29 @@ unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
             }
             drop_range(hot, at);
             (*hot).ssp -= FRAME_BYTES as u64;
+            if (*hot).root > (*hot).ssp {
+                tell_ended(hot, &mut unwound, &mut closed);
+                hook::frames_ended(hot);
+            }
         }
-        if unwound > 0 {
-            chunk::put(hot, record::UNWOUND, unwound);
-        }
-        if closed > 0 {
-            chunk::put(hot, record::CLOSED, closed);
-        }
+        tell_ended(hot, &mut unwound, &mut closed);
         if (*hot).rearm_above != 0 && rsp > (*hot).rearm_above {
             unwind::arm_again(hot, rsp);
+        }
+        if (*hot).root != 0 && hook::root_is_gone(hot) {
+            let frames = ((*hot).ssp - (*hot).root) / FRAME_BYTES as u64 + 1;
+            drop_frames(hot, frames);
+        }
+    }
+}
+
+/// Records the frames counted; one of the numbers is zero.
+unsafe fn tell_ended(hot: *mut Hot, unwound: &mut u64, closed: &mut u64) {
+    for (kind, count) in [(record::UNWOUND, unwound), (record::CLOSED, closed)] {
+        let count = core::mem::take(count);
+        if count > 0 {
+            // SAFETY: the thread's own block.
+            unsafe { chunk::put(hot, kind, count) };
         }
     }
 }
@@ -318,6 +337,7 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
         if (*top(hot)).rsp == rsp {
             chunk::put_event(hot, id as u32);
             (*hot).ssp -= FRAME_BYTES as u64;
+            hook::frames_ended(hot);
             return;
         }
         // Frames of another stack (or of one left by siglongjmp) may lie above ours.
@@ -348,6 +368,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
             if id & FRAME_DONE != 0 {
                 chunk::put_event(hot, unwind::exit_id(id));
                 (*hot).ssp -= FRAME_BYTES as u64;
+                hook::frames_ended(hot);
                 continue;
             }
             chunk::put(
@@ -360,6 +381,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
                 1,
             );
             (*hot).ssp -= FRAME_BYTES as u64;
+            hook::frames_ended(hot);
         }
     }
 }

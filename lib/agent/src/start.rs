@@ -31,6 +31,9 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
             count_hole(hole::TABLE_FULL);
             return;
         }
+        if c.roots_only != 0 {
+            (*p).originals = crate::hook::make_table();
+        }
         (*fork_page).mark = 1;
         (*p).fork_page = fork_page;
         (*p).table = table;
@@ -51,6 +54,10 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
                 propagate::reach(hot, loader_entry);
             }
         }
-        propagate::reach(hot, entry);
+        if c.roots_only != 0 {
+            crate::module::find(entry);
+        } else {
+            propagate::reach(hot, entry);
+        }
     }
 }

@@ -11,6 +11,10 @@ use sptrace_wire::control::Control;
 pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
+/// Where a muted thread writes, in the rest of the hot page: these words are never read.
+pub const TRASH: usize = 0x200;
+/// End of it.
+pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
 pub const FRAME_BYTES: usize = 24;
 /// Bytes of a whole thread block: address space for a shadow stack of half a million frames (8 MB of
@@ -36,6 +40,12 @@ pub struct Hot {
     pub table: u64,
     /// gs:0x1030 top of the agent's own stack; 0 while it is in use.
     pub agent_stack: u64,
+    /// gs:0x1038 1: recording is muted, see [`crate::chunk::mute`].
+    pub muted: u64,
+    /// While muted: `cur`, `real_end` and `hi` of the chunk.
+    pub kept: [u64; 3],
+    /// Shadow frame of the outermost hooked function in which this thread is (`run -F`); 0: none.
+    pub root: u64,
     /// Thread id of the owner; 0: nobody's.
     pub tid: u32,
     /// Process id of the owner.
@@ -144,6 +154,8 @@ pub struct Process {
     pub module_count: u32,
     /// Base of ld.so, 0 without.
     pub loader: u64,
+    /// Return addresses that hooks have replaced; null: there are no hooks.
+    pub originals: *mut crate::hook::Original,
     /// May this process propagate?
     pub may_propagate: u32,
     /// Table of instrumented entries: `1 << TABLE_BITS` addresses and a few spare.
@@ -191,6 +203,7 @@ pub(crate) static mut PROCESS: Process = Process {
     modules: [NO_MODULE; MODULES],
     module_count: 0,
     loader: 0,
+    originals: core::ptr::null_mut(),
     may_propagate: 0,
     table: core::ptr::null_mut(),
     table_used: 0,
@@ -217,3 +230,5 @@ pub fn count_hole(hole: usize) {
         c.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     }
 }
+
+const _: () = assert!(core::mem::size_of::<Hot>() <= TRASH);

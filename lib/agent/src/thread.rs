@@ -94,8 +94,13 @@ unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_
         (*hot).cur = 0;
         (*hot).end = 0;
         (*hot).real_end = 0;
+        (*hot).kept = [0; 3];
+        (*hot).muted = 0;
         (*hot).lost = 0;
         (*hot).table = (*process()).table as u64;
+        if control().roots_only != 0 && (*hot).root == 0 {
+            chunk::mute(hot);
+        }
         (*s).state.store(STREAM_LIVE, Ordering::Release);
         let block = hot as u64 - HOT as u64;
         (block as *mut u64).write(fs);
@@ -185,6 +190,7 @@ unsafe fn reset(hot: *mut Hot) {
         (*hot).overflow = 0;
         (*hot).barriers = 0;
         (*hot).rearm_above = 0;
+        (*hot).root = 0;
     }
 }
 
@@ -215,7 +221,11 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             return core::ptr::null_mut();
         }
         chunk::ring();
-        let mut frame = (shadow_bottom(hot) + FRAME_BYTES as u64) as *const ShadowFrame;
+        let outermost = match (*hot).root {
+            0 => shadow_bottom(hot) + FRAME_BYTES as u64,
+            root => root,
+        };
+        let mut frame = outermost as *const ShadowFrame;
         while frame as u64 <= (*hot).ssp {
             let (id, callee) = ((*frame).id, (*frame).callee);
             if !stacks::is_barrier(frame) {

@@ -8,8 +8,8 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{module, propagate, sigframe, stacks, sys};
-use sptrace_wire::plan::{SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
+use crate::{hook, module, propagate, sigframe, stacks, sys};
+use sptrace_wire::plan::{HOOK_EXIT_ID, SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
 use sptrace_wire::record::FRAME_OPEN;
 
 /// Stack scanned for a dormant process, at most.
@@ -33,8 +33,30 @@ pub unsafe fn original_return(exit: u64) -> u64 {
     }
 }
 
+/// The program's own return address behind what lies at `word`, if that is one of ours, else 0. A
+/// hook's return may lead to the exit of the slot from which the function was called.
+unsafe fn original_of(mut value: u64, word: u64) -> u64 {
+    // SAFETY: reads areas and the table of originals.
+    unsafe {
+        let mut found = 0;
+        for _ in 0..2 {
+            let original = if hook::is_return(value) {
+                hook::original(word)
+            } else {
+                original_return(value)
+            };
+            if original == 0 {
+                break;
+            }
+            found = original;
+            value = original;
+        }
+        found
+    }
+}
+
 /// The exit in the slot of an entry id: after `call CALLEE` (5 bytes) or `call [rsp-8]` (4).
-unsafe fn exit_of(id: u64) -> u64 {
+pub unsafe fn exit_of(id: u64) -> u64 {
     // SAFETY: ids point into slots.
     unsafe {
         match *(id as *const u8) {
@@ -48,7 +70,12 @@ unsafe fn exit_of(id: u64) -> u64 {
 /// The id of the exit in the slot of an entry id.
 pub unsafe fn exit_id(id: u64) -> u32 {
     // SAFETY: as in exit_of; flags are cut off.
-    unsafe { (exit_of(id << 2 >> 2) + 5) as u32 }
+    unsafe {
+        match hook::return_of(id) {
+            0 => (exit_of(id << 2 >> 2) + 5) as u32,
+            hooked => (hooked + HOOK_EXIT_ID) as u32,
+        }
+    }
 }
 
 /// Callee of a direct call or jump that follows the id.
@@ -83,7 +110,7 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
             }
             let word = ((*frame).rsp - 8) as *mut u64;
             if (*frame).id & FRAME_OPEN == 0 && (word as u64 >= above || interrupted) {
-                let original = original_return(word.read_volatile());
+                let original = original_of(word.read_volatile(), word as u64);
                 if original != 0 {
                     word.write_volatile(original);
                 }
@@ -106,7 +133,7 @@ pub unsafe fn give_back_one(hot: *mut Hot, at: u64) {
     // SAFETY: `at` is the return address of the running function.
     unsafe {
         let word = at as *mut u64;
-        let original = original_return(word.read_volatile());
+        let original = original_of(word.read_volatile(), at);
         if original == 0 {
             return;
         }
@@ -128,9 +155,12 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
         while frame > stacks::bottom(hot) {
             let id = (*frame).id;
             if !stacks::is_barrier(frame) && id & FRAME_OPEN == 0 && (*frame).rsp > rsp {
-                let exit = exit_of(id);
+                let exit = match hook::return_of(id) {
+                    0 => exit_of(id),
+                    hooked => hooked,
+                };
                 let word = ((*frame).rsp - 8) as *mut u64;
-                let original = original_return(exit);
+                let original = original_of(exit, word as u64);
                 if original != 0 && word.read_volatile() == original {
                     word.write_volatile(exit);
                 }
@@ -149,7 +179,7 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
             Some((SPECIAL_UNWIND, _)) => {}
             Some((SPECIAL_RETURN | SPECIAL_UNLOAD, _)) => {
                 let word = above as *mut u64;
-                let original = original_return(word.read_volatile());
+                let original = original_of(word.read_volatile(), above);
                 if original != 0 {
                     word.write_volatile(original);
                 }
@@ -174,7 +204,7 @@ pub unsafe fn special_when_dormant(id: u64, above: u64) {
         let top = (*crate::thread::hot_of(gs)).stack_top;
         let mut at = above & !7;
         while at < top && top - above < SCAN_BYTES as u64 {
-            let original = original_return((at as *const u64).read_volatile());
+            let original = original_of((at as *const u64).read_volatile(), at);
             if original != 0 {
                 (at as *mut u64).write_volatile(original);
             }
@@ -193,7 +223,7 @@ unsafe fn scan(mut at: u64, end: u64) {
             let want = ((end - at) as usize).min(size_of_val(&words));
             let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
             for (k, word) in words.iter().take(got / 8).enumerate() {
-                let original = original_return(*word);
+                let original = original_of(*word, at + k as u64 * 8);
                 if original != 0 {
                     ((at + k as u64 * 8) as *mut u64).write_volatile(original);
                 }

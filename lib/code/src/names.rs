@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, Symbol, SymbolKind};
 
@@ -41,9 +42,62 @@ pub fn names(object: &Object<'_>) -> Vec<Name> {
         })
     });
     all.extend(stubs);
+    all.extend(start_names(object));
     all.sort_by(|a, b| (a.svma, Reverse(&a.name)).cmp(&(b.svma, Reverse(&b.name))));
     all.dedup_by_key(|n| n.svma);
     all
+}
+
+/// `_start` and `main` of a stripped program, which names neither: the entry point, and what it hands
+/// to `__libc_start_main` in rdi (glibc's sysdeps/x86_64/start.S ends that call with `hlt`).
+fn start_names(object: &Object<'_>) -> Vec<Name> {
+    const LONGEST_START: usize = 24;
+    let is_named = |svma: Svma| {
+        let at = object.symbols.partition_point(|s| s.svma < svma);
+        object.symbols.get(at).is_some_and(|s| s.svma == svma)
+    };
+    let Some(code) = object.code_from(object.entry) else {
+        return Vec::new();
+    };
+    let mut decoder = Decoder::with_ip(64, code, object.entry.0, DecoderOptions::NONE);
+    let instructions: Vec<Instruction> = decoder.iter().take(LONGEST_START).collect();
+    let call = instructions.windows(2).position(|pair| {
+        let is_call = matches!(pair[0].mnemonic(), Mnemonic::Call);
+        is_call && pair[1].mnemonic() == Mnemonic::Hlt
+    });
+    let Some(call) = call else {
+        return Vec::new();
+    };
+    let main = instructions[..call].iter().rev().find_map(|i| {
+        let is_rdi =
+            i.op0_kind() == OpKind::Register && i.op0_register().full_register() == Register::RDI;
+        match i.mnemonic() {
+            Mnemonic::Lea if is_rdi && i.is_ip_rel_memory_operand() => {
+                Some(Svma(i.ip_rel_memory_address()))
+            }
+            Mnemonic::Mov if is_rdi && is_immediate(i) => Some(Svma(i.immediate(1))),
+            _ => None,
+        }
+    });
+    let start = (object.entry, "_start");
+    let found = [Some(start), main.map(|svma| (svma, "main"))];
+    found
+        .into_iter()
+        .flatten()
+        .filter(|(svma, _)| object.code_range_at(*svma).is_some() && !is_named(*svma))
+        .map(|(svma, name)| Name {
+            svma,
+            size_bytes: 0,
+            name: name.to_owned(),
+        })
+        .collect()
+}
+
+fn is_immediate(mov: &Instruction) -> bool {
+    matches!(
+        mov.op1_kind(),
+        OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64
+    )
 }
 
 /// The name of the function that begins at `svma`: its own, or `sub_<hex svma>`.

@@ -47,15 +47,15 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
-    let is_ours = maps::read(q.pid).is_ok_and(|maps| {
-        maps.iter()
-            .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"))
-    });
+    let maps = maps::read(q.pid).unwrap_or_default();
+    let is_ours = maps
+        .iter()
+        .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"));
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
         ASK_MODULE => {
-            let mut answer = module(shared, q.pid, q.argument);
+            let mut answer = module(shared, &maps, q.pid, q.argument);
             if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
                 let mut c = shared.lock();
                 c.asks(&shared.arena, q.pid);
@@ -76,6 +76,7 @@ fn answer(shared: &Shared, q: &Question) {
             shared.release(q.tid);
             [1, 0, 0, 0, 0, 0]
         }
+        ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
         _ => [0; 6],
     };
     for (slot, value) in q.answer.iter().zip(answer) {
@@ -97,14 +98,7 @@ const NOT_CODE: u64 = 0;
 const FOUND: u64 = 1;
 const REFUSED: u64 = 2;
 
-fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
-    let Ok(maps) = maps::read(pid) else {
-        shared.leave_out(
-            "[a process whose maps cannot be read]",
-            "no access to /proc",
-        );
-        return [REFUSED, 0, 0, 0, 0, 0];
-    };
+fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6] {
     let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
         return [NOT_CODE, 0, 0, 0, 0, 0];
     };
@@ -137,7 +131,7 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         known.area_bytes,
         known.plan_offset,
     );
-    let Some(bias) = bias(&maps, m, base_svma) else {
+    let Some(bias) = bias(maps, m, base_svma) else {
         return leave_out("its first page is not mapped");
     };
     let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
@@ -150,13 +144,65 @@ fn module(shared: &Shared, pid: u32, address: u64) -> [u64; 6] {
         .iter()
         .map(|a| (a.start, a.bytes))
         .collect();
-    let Some(at) = placement::place(&maps, &taken, start, end, area_bytes) else {
+    let Some(at) = placement::place(maps, &taken, start, end, area_bytes) else {
         return leave_out("no place for its patch area within reach");
     };
     let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
     let found = FOUND | if wide { ANSWER_WIDE } else { 0 };
-    let unwinder = unknown_unwinder(&maps, c.process(pid));
+    let unwinder = unknown_unwinder(maps, c.process(pid));
     [found, plan_offset, bias, at, area_bytes, unwinder]
+}
+
+/// An address in the code of a module that the process has mapped and not asked for yet, or 0. Each
+/// is named once.
+fn mapped(shared: &Shared, pid: u32) -> u64 {
+    let Ok(maps) = maps::read(pid) else {
+        return 0;
+    };
+    let is_code = |m: &&Mapping| {
+        let is_wanted = !shared.options.leaves_out(&m.path);
+        m.access[2] && !m.access[1] && m.file.1 != 0 && is_wanted
+    };
+    let code: Vec<_> = maps.iter().filter(is_code).collect();
+    {
+        let mut c = shared.lock();
+        c.asks(&shared.arena, pid);
+        let looked_at = &mut c.process(pid).looked_at;
+        looked_at.retain(|(start, file)| {
+            code.iter()
+                .any(|m| m.start <= *start && *start < m.end && m.file == *file)
+        });
+    }
+    for m in code {
+        {
+            let mut c = shared.lock();
+            // A patched page is a mapping of its own, without the file or with it.
+            let looked_at = &mut c.process(pid).looked_at;
+            let is_old = |l: &(u64, (String, u64))| l.1 == m.file && l.0 <= m.start;
+            if looked_at.iter().any(is_old) {
+                continue;
+            }
+            looked_at.push((m.start, m.file.clone()));
+        }
+        if let Some(start) = code_start(shared, pid, &maps, m) {
+            return start;
+        }
+    }
+    0
+}
+
+/// Where the code of the module at `m` begins, once it is analysed, if it must be known already.
+fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
+    // Names decide first: a module without roots is not analysed before control comes there.
+    if !shared.must_be_known(m, &openable(pid, m)?) {
+        return None;
+    }
+    let index = shared.module(pid, m).ok()?;
+    let c = shared.lock();
+    let known = c.modules.get(index)?;
+    let bias = bias(maps, m, known.base_svma)?;
+    let start = known.text.0.wrapping_add(bias).max(m.start);
+    (start < m.end).then_some(start)
 }
 
 /// An address in a mapped unwinder that the process has not asked for yet, or 0: it is prepared
@@ -199,14 +245,13 @@ fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     same(&exe).then_some(exe)
 }
 
-/// Analysis and plan of a mapped file.
-pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<Arc<Cached>> {
+/// Analysis and plan of a mapped file, and by which path it can be opened.
+pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
+    let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
         to_columns(build_plan(object, analysis)).unwrap_or_default()
-    })
-    .ok()
-    .map(Arc::new)
+    });
+    Some((Arc::new(cached.ok()?), path))
 }
 
 /// The arena of a session, for tests of the protocol.

@@ -2,7 +2,7 @@
 //!
 //! By phase: [`session`] (launch, exec, end; owns ptrace), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
-//! events), [`hole`] (between records), [`clock`], [`outcome`] (coverage and loss).
+//! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss).
 //!
 //! Three threads: the caller's owns ptrace and waits for the program; one drains and does nothing
 //! else; one answers questions (it may analyse a module for seconds).
@@ -10,6 +10,8 @@
 pub mod answer;
 pub mod clock;
 pub mod collector;
+pub mod disk;
+pub mod filters;
 pub mod hole;
 pub mod module;
 pub mod outcome;

@@ -57,7 +57,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads the plan. None: it is not a plan.
+    /// Reads the plan that the agents were given. None: it is not a plan.
     pub fn new(
         path: String,
         cached: Arc<Cached>,
@@ -185,5 +185,24 @@ fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
         set(entry, kind);
         set(exit, PLACE_EXIT);
     }
+    add_hooks(plan, &mut places, &mut callees);
     (places, callees)
+}
+
+/// Hooks count as sites after the others.
+fn add_hooks(plan: PlanReader<'_>, places: &mut [Place], callees: &mut Vec<u64>) {
+    let base_svma = plan.header().base_svma;
+    for hook in plan.specials().iter().filter(|s| s.kind == SPECIAL_ROOT) {
+        let site = callees.len() as u32;
+        callees.push(base_svma + u64::from(hook.entry));
+        for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
+            if let Some(place) = places.get_mut(((hook.slot + offset as u32) >> 3) as usize) {
+                *place = Place {
+                    kind,
+                    callee: 0,
+                    site,
+                };
+            }
+        }
+    }
 }

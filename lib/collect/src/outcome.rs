@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::Summary;
+use sptrace_trace::{MEMORY, RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -59,10 +59,14 @@ pub struct Outcome {
     pub functions: u64,
     /// Events recorded.
     pub events: u64,
+    /// Bytes of the records that they came from.
+    pub record_bytes: u64,
     /// Events lost.
     pub lost: u64,
     /// Words that made no sense (torn).
     pub torn: u64,
+    /// Events recorded and overwritten by later ones (`--ring`).
+    pub overwritten: u64,
 }
 
 impl Outcome {
@@ -125,8 +129,12 @@ impl Outcome {
         }
         s.row("functions", "instrumented", self.functions);
         s.row("events", "recorded", self.events);
+        s.row(MEMORY, "bytes of records", self.record_bytes);
         s.row("loss", "events dropped", self.lost);
         s.row("loss", "torn words", self.torn);
+        if self.overwritten > 0 {
+            s.row(RING, "events dropped by --ring", self.overwritten);
+        }
         s
     }
 
@@ -172,6 +180,14 @@ impl Outcome {
         } else {
             String::new()
         };
-        format!("events: {} recorded, {} lost{torn}", self.events, self.lost)
+        let ring = if self.overwritten > 0 {
+            format!(", the first {} dropped by --ring", self.overwritten)
+        } else {
+            String::new()
+        };
+        format!(
+            "events: {} recorded, {} lost{torn}{ring}",
+            self.events, self.lost
+        )
     }
 }

@@ -51,6 +51,8 @@ pub struct Process {
     pub others: Vec<Other>,
     /// Areas, newest last.
     pub areas: Vec<Area>,
+    /// Mappings that were looked at for functions to hook: start and file.
+    pub looked_at: Vec<(u64, (String, u64))>,
     /// Number of execs before this image.
     pub execs: u32,
     /// The parent's pid, if known.

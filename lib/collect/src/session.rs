@@ -4,19 +4,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use sptrace_addr::Svma;
 use sptrace_patch::columns::from_columns;
-use sptrace_patch::mute::mute;
-use sptrace_trace::{ExitStatus, Header, TraceWriter};
-use sptrace_trace::{demangle, glob_matches, without_parameters};
+use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, RingFile, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
@@ -26,6 +23,8 @@ use sptrace_wire::control::{HOST_STOPPED, hole};
 use crate::answer;
 use crate::clock;
 use crate::collector::Collector;
+use crate::disk::DiskWatch;
+use crate::filters::Filters;
 use crate::outcome::Outcome;
 
 /// What the user asked for.
@@ -43,10 +42,14 @@ pub struct Options {
     pub depth_limit: u32,
     /// End recording when the file has this many bytes; 0: never.
     pub max_bytes: u64,
+    /// Keep about so many bytes of the end of the recording; 0: all of it.
+    pub ring_bytes: u64,
     /// Where analyses are kept; None: nowhere.
     pub cache_dir: Option<PathBuf>,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
     pub modules: Vec<String>,
+    /// Globs of functions at which recording begins; empty: at the program's start.
+    pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
     /// SIGPIPE's disposition as sptrace found it.
@@ -71,7 +74,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-type Output = BufWriter<File>;
+type Output = Box<dyn Write + Send>;
 
 /// What the threads of a session share.
 pub struct Shared {
@@ -83,11 +86,32 @@ pub struct Shared {
     commands: Mutex<Sender<Command>>,
     wake: i32,
     ended: AtomicBool,
-    /// Functions muted by the user's filter.
-    muted: AtomicUsize,
-    stopped_at_size: AtomicBool,
+    filters: Filters,
+    disk: Mutex<DiskWatch>,
+    /// Events that the ring has overwritten.
+    overwritten: Arc<AtomicU64>,
+    stopped: OnceLock<Stopped>,
     /// Modules that are not traced, and why.
     left_out: Mutex<BTreeSet<(String, &'static str)>>,
+}
+
+/// Why recording ended before the command did, though the trace could be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The file has [`Options::max_bytes`].
+    AtSize,
+    /// Its volume runs low ([`crate::disk`]).
+    DiskLow,
+}
+
+impl Stopped {
+    /// For the trace.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::AtSize => "the file had reached --max-size",
+            Self::DiskLow => "the disk was running low",
+        }
+    }
 }
 
 enum Command {
@@ -112,37 +136,20 @@ impl Shared {
         if let Some(known) = self.lock().module_of(&m.file) {
             return Ok(known);
         }
-        let cached = answer::load(self.options.cache_dir.as_deref(), pid, m)
+        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)
             .ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
-        let mut plan = plan.ok_or("no plan could be made")?;
-        if !self.options.without.is_empty() {
-            let leaves_out = |symbol: &str, svma: u64| {
-                let name = match symbol {
-                    "" => sptrace_code::unnamed(Svma(svma)),
-                    _ => demangle(symbol),
-                };
-                let short = without_parameters(&name);
-                let fits = |glob: &String| {
-                    [name.as_str(), symbol, short]
-                        .iter()
-                        .any(|n| glob_matches(glob, n))
-                };
-                self.options.without.iter().any(fits)
-            };
-            let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
-            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
-                cached
-                    .import_at(Svma(slot))
-                    .and_then(|name| name.strip_suffix("@plt"))
-                    .is_some_and(|name| leaves_out(name, 0))
-            });
-            self.muted.fetch_add(muted, Ordering::Relaxed);
-        }
+        let plan = plan.ok_or("no plan could be made")?;
+        let plan = self.filters.plan(&cached, plan, &file);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
             .ok_or("no plan could be made")
+    }
+
+    /// `run -F`: must the agent know this file before control comes there?
+    pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
+        self.filters.must_be_known(&m.file, file)
     }
 
     /// Notes that a module is left out, and why.
@@ -165,6 +172,15 @@ impl Shared {
     /// Lets go of a process whose exec failed.
     pub fn release(&self, tid: u32) {
         self.ask_main(|reply| Command::Release(tid, reply));
+    }
+
+    /// Must recording end, now that the trace has so many bytes?
+    fn shall_stop(&self, written_bytes: u64) -> Option<Stopped> {
+        if self.options.max_bytes > 0 && written_bytes >= self.options.max_bytes {
+            return Some(Stopped::AtSize);
+        }
+        let mut disk = self.disk.lock().ok()?;
+        disk.is_low(written_bytes).then_some(Stopped::DiskLow)
     }
 
     fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
@@ -220,6 +236,16 @@ fn has_capabilities(file: &str) -> bool {
     }
 }
 
+/// The trace file, empty; a ring reads it, too.
+fn create(path: &Path) -> std::io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(true);
+    how.clone()
+        .read(true)
+        .open(path)
+        .or_else(|_| how.open(path))
+}
+
 /// How the command ended, and what was seen.
 pub struct Finished {
     /// The command's wait status.
@@ -230,8 +256,8 @@ pub struct Finished {
     pub remarks: Vec<String>,
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
-    /// Recording ended because the file had reached [`Options::max_bytes`].
-    pub stopped_at_size: bool,
+    /// Why recording ended before the command did, if it was stopped.
+    pub stopped: Option<Stopped>,
 }
 
 /// A recording of one command and what it starts.
@@ -255,19 +281,26 @@ impl Session {
             drop_when_full: options.drop_when_full,
             depth_limit: options.depth_limit,
             loader: options.loader,
+            roots_only: !options.within.is_empty(),
         })?;
         let image = image::load(&arena, agent)?;
-        let file = File::create(&options.output).map_err(|source| TraceeError::System {
+        let file = create(&options.output).map_err(|source| TraceeError::System {
             what: "creating the trace file",
             source,
         })?;
-        let writer =
-            TraceWriter::create(BufWriter::with_capacity(1 << 18, file), header).map_err(|e| {
-                TraceeError::System {
-                    what: "writing the trace file",
-                    source: std::io::Error::other(e),
-                }
-            })?;
+        let disk = Mutex::new(DiskWatch::new(&file));
+        let mut overwritten = Arc::default();
+        let output: Output = if options.ring_bytes > 0 {
+            let ring = RingFile::new(file, options.ring_bytes);
+            overwritten = ring.dropped_events();
+            Box::new(ring)
+        } else {
+            Box::new(BufWriter::with_capacity(1 << 18, file))
+        };
+        let writer = TraceWriter::create(output, header).map_err(|e| TraceeError::System {
+            what: "writing the trace file",
+            source: std::io::Error::other(e),
+        })?;
         // SAFETY: a fresh eventfd.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
@@ -276,14 +309,16 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
+            filters: Filters::new(&options.within, &options.without),
             options,
             collector: Mutex::new(Collector::new(writer)),
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
-            muted: AtomicUsize::new(0),
+            disk,
+            overwritten,
+            stopped: OnceLock::new(),
             left_out: Mutex::default(),
-            stopped_at_size: AtomicBool::new(false),
         });
         Ok(Self {
             shared,
@@ -331,7 +366,9 @@ impl Session {
         c.drain(&shared.arena);
         let mut outcome = Outcome::read(shared.arena.control());
         outcome.events = c.events;
+        outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;
+        outcome.overwritten = shared.overwritten.load(Ordering::Relaxed);
         let left_out = shared.left_out.lock();
         outcome.left_out = left_out
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -339,14 +376,12 @@ impl Session {
             .cloned()
             .collect();
         drop(c);
-        let summary = outcome.summary(clock::tsc());
-        let mut remarks = self.remarks;
-        if !shared.options.without.is_empty() && shared.muted.load(Ordering::Relaxed) == 0 {
-            remarks.push(format!(
-                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
-                shared.options.without.join(" -N ")
-            ));
+        let mut summary = outcome.summary(clock::tsc());
+        if let Some(stopped) = shared.stopped.get() {
+            summary.row(ENDED_EARLY, stopped.why(), 1);
         }
+        let mut remarks = self.remarks;
+        remarks.extend(shared.filters.remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
         };
@@ -357,16 +392,15 @@ impl Session {
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let output_error = match collector.finish(&summary) {
-            Ok(mut out) => std::io::Write::flush(&mut out).err(),
+            Ok(mut out) => out.flush().err(),
             Err(e) => Some(e),
         };
-        let stopped_at_size = shared.stopped_at_size.load(Ordering::Relaxed);
         Ok(Finished {
             status,
             outcome,
             remarks,
             output_error,
-            stopped_at_size,
+            stopped: shared.stopped.get().copied(),
         })
     }
 
@@ -465,11 +499,17 @@ fn drain_loop(shared: &Shared) {
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
-        let over = shared.options.max_bytes > 0 && c.written_bytes() >= shared.options.max_bytes;
-        if over {
-            shared.stopped_at_size.store(true, Ordering::Relaxed);
+        let stopped = shared.shall_stop(c.written_bytes());
+        if let Some(why) = stopped
+            && shared.stopped.set(why).is_ok()
+        {
+            c.note(&Note::Text {
+                pid: 0,
+                tsc: clock::tsc(),
+                text: format!("recording ended early: {}", why.why()),
+            });
         }
-        if over || c.failed.is_some() {
+        if stopped.is_some() || c.failed.is_some() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }
         if last_look.elapsed() > Duration::from_millis(100) {

@@ -399,21 +399,9 @@ impl PlanBuilder<'_> {
         best
     }
 
-    /// Special functions by name, and the entry points of an unwinder without names.
+    /// The interceptions of special functions.
     fn add_specials(&mut self) {
-        let mut found: Vec<(Svma, u32)> = self
-            .object
-            .symbols
-            .iter()
-            .filter_map(|s| Some((s.svma, special::kind(s.name)?)))
-            .collect();
-        if !found.iter().any(|f| f.1 == SPECIAL_UNWIND) && self.object.needed.is_empty() {
-            let nameless = self.object.unwind.eh_return_functions();
-            found.extend(nameless.into_iter().map(|svma| (svma, SPECIAL_UNWIND)));
-        }
-        found.sort_unstable();
-        found.dedup_by_key(|f| f.0);
-        for (entry, kind) in found {
+        for (entry, kind) in special::entries(self.object) {
             let end = self
                 .analysis
                 .function_at(entry)

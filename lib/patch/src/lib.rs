@@ -10,6 +10,7 @@ pub mod columns;
 pub mod mute;
 pub mod read_plan;
 pub mod repeatable;
+pub mod roots;
 pub mod special;
 pub mod springboard;
 pub mod tactic;

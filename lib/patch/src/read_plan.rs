@@ -140,10 +140,18 @@ impl<'a> PlanReader<'a> {
         let h = self.header();
         let want = svma.wrapping_sub(h.base_svma) as u32;
         let at = |i: u32| h.functions_offset as usize + i as usize * 16;
-        (0..h.functions)
-            .find(|i| self.u32(at(*i)) == Some(want))
-            .and_then(|i| self.bytes.get(at(i) + 15).copied())
-            .unwrap_or(0)
+        let (mut low, mut high) = (0, h.functions);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.u32(at(middle)).is_some_and(|entry| entry < want) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let is_it = low < h.functions && self.u32(at(low)) == Some(want);
+        let flags = self.bytes.get(at(low) + 15).filter(|_| is_it);
+        flags.copied().unwrap_or(0)
     }
 
     /// The special functions.
@@ -161,6 +169,31 @@ impl<'a> PlanReader<'a> {
             })
         };
         (0..h.specials).map_while(one).collect()
+    }
+
+    /// Where the text jumps to, as an offset in the patch area.
+    pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
+        match site.form {
+            FORM_DIRECT => Some(site.slot + DIRECT_ENTRY),
+            FORM_TEMPLATE => Some(site.slot),
+            _ => None,
+        }
+    }
+
+    /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one, and
+    /// what was moved to make room for it.
+    pub fn springboard(&self, site: &PlanSite) -> Option<(u32, u32)> {
+        if site.form != FORM_TEMPLATE || site.flags & SITE_SPRINGBOARD == 0 {
+            return None;
+        }
+        let at = self.header().blob_offset as usize + site.argument as usize;
+        let t = self.bytes.get(at..at + 8)?;
+        let spring = (site.start + 2).wrapping_add_signed(i32::from(t[6] as i8));
+        let back = match t[7] {
+            0 => 0,
+            _ => u32::from(*self.bytes.get(at + 8 + usize::from(t[2]))?),
+        };
+        Some((spring.wrapping_sub(back), spring + 5))
     }
 
     /// Offsets in the slot of the entry and exit ids (0: none) and, for direct sites, the callee's

@@ -57,6 +57,21 @@ pub fn kind(name: &str) -> Option<u32> {
     }
 }
 
+/// Special functions by name, and the entry points of an unwinder without names; sorted.
+pub fn entries(object: &Object<'_>) -> Vec<(Svma, u32)> {
+    let named = object.symbols.iter();
+    let mut found: Vec<_> = named
+        .filter_map(|s| Some((s.svma, kind(s.name)?)))
+        .collect();
+    if !found.iter().any(|f| f.1 == SPECIAL_UNWIND) && object.needed.is_empty() {
+        let nameless = object.unwind.eh_return_functions();
+        found.extend(nameless.into_iter().map(|svma| (svma, SPECIAL_UNWIND)));
+    }
+    found.sort_unstable();
+    found.dedup_by_key(|f| f.0);
+    found
+}
+
 /// Where a jump can be written at the entry of a function, and the end of the instructions that it
 /// covers. None: they cannot be moved, or are jumped to.
 pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Svma)> {
@@ -91,4 +106,110 @@ pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Sv
         }
     }
     Some((start, covered))
+}
+
+/// Bytes of the jump to a hook.
+const HOOK_JUMP_BYTES: u64 = 5;
+
+/// What a hook at a function's entry covers and moves.
+#[derive(Clone, Copy, Debug)]
+pub struct HookRange {
+    /// Where the jump is written.
+    pub start: Svma,
+    /// End of the instructions that are moved.
+    pub moved_end: Svma,
+    /// Length of the `ret` that follows them if the function ends there, else 0.
+    pub ret_bytes: usize,
+    /// Where in the patch area the hook leads to instead: the entry of the slot of a site that begins
+    /// at `moved_end`.
+    pub leads_to: Option<u32>,
+    /// End of the bytes that the jump makes useless.
+    pub covered: Svma,
+}
+
+/// A site that a hook can lead to.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined {
+    /// End of the bytes that its own jump would cover.
+    pub end: Svma,
+    /// Entry of its slot in the patch area.
+    pub slot_entry: u32,
+}
+
+/// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
+/// before five bytes may be followed by filling. A site among the first instructions (`site_at`)
+/// keeps its slot, to which the hook leads.
+pub fn hook_range(
+    object: &Object<'_>,
+    entry: Svma,
+    end: Svma,
+    site_at: &dyn Fn(Svma) -> Option<Joined>,
+) -> Option<HookRange> {
+    let code = object.code_from(entry)?;
+    let mut decoder = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
+    let mut range = HookRange {
+        start: entry,
+        moved_end: entry,
+        ret_bytes: 0,
+        leads_to: None,
+        covered: entry,
+    };
+    while range.covered.0 - range.start.0 < HOOK_JUMP_BYTES {
+        if !decoder.can_decode() {
+            return None;
+        }
+        if let Some(site) = site_at(Svma(decoder.ip())) {
+            range.leads_to = Some(site.slot_entry);
+            range.covered = site.end;
+            break;
+        }
+        let i = decoder.decode();
+        let next = Svma(i.next_ip());
+        if i.mnemonic() == Mnemonic::Endbr64 && i.ip() == entry.0 {
+            (range.start, range.moved_end, range.covered) = (next, next, next);
+        } else if i.mnemonic() == Mnemonic::Ret {
+            range.ret_bytes = i.len();
+            range.covered = Svma(next.0.max(range.start.0 + HOOK_JUMP_BYTES));
+            if range.covered > next && (next < end || !is_filling(object, next, range.covered)) {
+                return None;
+            }
+            break;
+        } else if movable(&i) || i.is_jcc_short_or_near() {
+            range.moved_end = next;
+            range.covered = next;
+        } else {
+            return None;
+        }
+    }
+    if range.ret_bytes == 0 && range.covered > end {
+        // It runs on into another function, or is no function.
+        return None;
+    }
+    Some(range)
+}
+
+/// True if an instruction of the function in `[start, end)` jumps to between the first instructions
+/// that a hook covers.
+pub fn jumps_into(object: &Object<'_>, (start, end): (Svma, Svma), hook: &HookRange) -> bool {
+    let length = end.0.saturating_sub(start.0) as usize;
+    let code = object.code_from(start).unwrap_or(&[]);
+    let code = &code[..length.min(code.len())];
+    let covered = hook.start.0 + 1..hook.start.0 + HOOK_JUMP_BYTES;
+    Decoder::with_ip(64, code, start.0, DecoderOptions::NONE)
+        .iter()
+        .any(|i| covered.contains(&i.near_branch_target()))
+}
+
+/// True if nothing but the forms of nop and int3 stands in `[start, end)`.
+fn is_filling(object: &Object<'_>, start: Svma, end: Svma) -> bool {
+    let code = object.code_from(start).unwrap_or(&[]);
+    let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
+    while decoder.ip() < end.0 {
+        if !decoder.can_decode()
+            || !matches!(decoder.decode().mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+        {
+            return false;
+        }
+    }
+    true
 }

@@ -14,7 +14,11 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
-use sptrace_wire::plan::{Fixup, TO_COMMON, TO_TEXT, Template, common};
+use sptrace_wire::plan::{
+    Fixup, HOOK_ENTRY, HOOK_ENTRY_ID, TO_AREA, TO_COMMON, TO_TEXT, Template, common,
+};
+
+use crate::special::HookRange;
 
 /// A template being written.
 #[derive(Default)]
@@ -216,6 +220,32 @@ impl Builder {
         }
         self.branch_to_text(0xe9, end);
         true
+    }
+
+    /// The hook at a function's entry: its return, the interception, what was moved.
+    pub fn hook(&mut self, object: &Object<'_>, range: &HookRange) -> bool {
+        self.code.extend([0x48, 0x8d, 0x64, 0x24, 0xf8]);
+        self.call_common(common::HOOK_EXIT);
+        self.header.exit_id = self.code.len() as u8;
+        self.code.push(0xc3);
+        debug_assert_eq!(self.code.len() as u64, HOOK_ENTRY);
+        self.call_common(common::HOOK);
+        self.header.entry_id = self.code.len() as u8;
+        debug_assert_eq!(u64::from(self.header.entry_id), HOOK_ENTRY_ID);
+        if !self.relocate(object, range.start, range.moved_end) {
+            return false;
+        }
+        match (range.leads_to, object.code_from(range.moved_end)) {
+            (Some(slot), _) => {
+                self.code.push(0xe9);
+                self.rel32(TO_AREA, slot as i32);
+            }
+            (None, Some(code)) if range.ret_bytes > 0 => {
+                self.code.extend(&code[..range.ret_bytes]);
+            }
+            _ => self.branch_to_text(0xe9, range.moved_end),
+        }
+        self.code.len() <= usize::from(u8::MAX)
     }
 
     /// Bytes of the slot.

@@ -50,6 +50,8 @@ fn plan_in_runtime(
     let file = elf(&bytes);
     let mut object = Object::parse(&file).unwrap();
     object.keeps_stack_maps = keeps_stack_maps;
+    // The start-up code is no part of a runtime.
+    object.entry = Svma(0);
     let function = Function {
         entry: Svma(CODE),
         end: Svma(CODE + 0x80),

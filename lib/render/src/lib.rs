@@ -17,5 +17,5 @@ pub use coverage::{write_coverage, write_coverage_csv};
 pub use folded::Folded;
 pub use functions::{SortKey, select_functions, write_functions, write_functions_csv};
 pub use style::Style;
-pub use summary::{SummaryView, write_summary};
+pub use summary::{SummaryView, dropped_text, write_summary};
 pub use tree::{Tree, TreeOptions};

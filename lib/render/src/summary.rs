@@ -4,7 +4,9 @@ use crate::coverage::sections;
 use crate::functions::Row;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
-use sptrace_trace::{Clock, Ending, Header, Names, Stats, Summary, Survey};
+use sptrace_trace::{
+    Clock, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, Stats, Summary, Survey,
+};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -74,8 +76,9 @@ fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
     let density = view.survey.bytes as f64 / events.max(1) as f64;
     writeln!(
         out,
-        "events     {} in {size}, {density:.2} bytes each; {} calls",
+        "events     {} in {size}, {density:.2} bytes each{}; {} calls",
         Count(events),
+        in_memory(&view.survey.ending),
         Count(calls)
     )?;
     if blocked > 0 {
@@ -139,6 +142,14 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         style.warning(&format!("{} events lost", Count(counted)))
     };
     writeln!(out, "loss       {loss}")?;
+    if let Some(dropped) = view.survey.dropped {
+        writeln!(out, "{}", style.warning(&dropped_text(dropped)))?;
+    }
+    let rows = summary.map_or(&[][..], |summary| &summary.rows);
+    for row in rows.iter().filter(|row| row.section == ENDED_EARLY) {
+        let text = format!("recording ended early: {}", clean(&row.key));
+        writeln!(out, "{}", style.warning(&text))?;
+    }
     if let Ending::Early { offset } = view.survey.ending {
         let text = format!(
             "the trace ends early, at byte {}: sptrace did not finish it",
@@ -150,10 +161,29 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
     writeln!(out, "{}", style.aside(hint))
 }
 
+/// What an event took in memory, on average over all that were recorded.
+fn in_memory(ending: &Ending) -> String {
+    let Ending::Complete(summary) = ending else {
+        return String::new();
+    };
+    match (summary.total(MEMORY), summary.total("events")) {
+        (0, _) | (_, 0) => String::new(),
+        (bytes, events) => format!(" ({:.2} in memory)", bytes as f64 / events as f64),
+    }
+}
+
+/// What is said of a trace whose beginning a ring has dropped.
+pub fn dropped_text(dropped: Dropped) -> String {
+    format!(
+        "the beginning was dropped by --ring: {} events",
+        Count(dropped.events)
+    )
+}
+
 fn coverage_line(summary: &Summary) -> String {
     let others = sections(summary)
         .into_iter()
-        .filter(|&section| section != "loss");
+        .filter(|&section| !matches!(section, "loss" | ENDED_EARLY | MEMORY | RING));
     let parts =
         others.map(|section| format!("{} {}", clean(section), Count(summary.total(section))));
     let parts: Vec<String> = parts.collect();

@@ -138,9 +138,9 @@ impl CallTree {
         let id = block.stream;
         let functions = dictionary.functions.len();
         let stream = self.streams.entry(id).or_insert_with(|| {
-            let info = dictionary.stream(id);
-            let start_tsc = info.map_or(block.first_tsc, |info| info.start_tsc);
-            Stream::new(start_tsc.min(block.first_tsc))
+            // A stream's first block counts from its start; a later one can be the first only in a
+            // ring, where what was before is not known.
+            Stream::new(block.first_tsc)
         });
         if stream.totals.events == 0 {
             for frame in block.opening() {

@@ -10,6 +10,7 @@
 //! kind 3   block       events of one stream
 //! kind 4   note        one process or module event, or a text
 //! kind 5   end         the summary; the last section of a trace that ended in order
+//! kind 6   ring        after the header: the rest is not in this order, see [`crate::ring`]
 //!
 //! block    = stream v, first_tsc v, ticks v (last - first), events v, step v (ticks),
 //!            packing u8 (0 raw, 1 lz4), raw_length v (at most 1 MiB), body
@@ -39,6 +40,8 @@ pub const MAGIC: [u8; 8] = *b"sptrace\n";
 pub const VERSION: u32 = 1;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
+/// Payload of a ring section.
+pub const RING_PAYLOAD_BYTES: usize = 7 * 8;
 /// Kind, check, length, checksum.
 pub const SECTION_HEADER_BYTES: usize = 12;
 /// Upper bound of a section's payload.
@@ -62,6 +65,8 @@ pub enum SectionKind {
     Note = 4,
     /// The summary.
     End = 5,
+    /// Where the sections of a ring lie.
+    Ring = 6,
 }
 
 impl SectionKind {
@@ -73,6 +78,7 @@ impl SectionKind {
             3 => Self::Block,
             4 => Self::Note,
             5 => Self::End,
+            6 => Self::Ring,
             _ => return None,
         })
     }

@@ -16,6 +16,7 @@ mod mirror;
 mod model;
 pub mod names;
 mod reader;
+pub mod ring;
 pub mod stats;
 mod step;
 mod writer;
@@ -26,10 +27,11 @@ pub use encoder::StreamEncoder;
 pub use error::{Malformed, TraceError};
 pub use filter::{Filter, Selection};
 pub use model::{
-    Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, Note,
-    StreamId, StreamInfo, Summary, SummaryRow,
+    Clock, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY, Module,
+    ModuleId, Note, RING, StreamId, StreamInfo, Summary, SummaryRow,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
+pub use ring::{Dropped, RingFile, TraceFile};
 pub use stats::{FunctionStats, Stats};
 pub use writer::TraceWriter;

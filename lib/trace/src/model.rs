@@ -193,6 +193,14 @@ pub struct SummaryRow {
     pub count: u64,
 }
 
+/// [`SummaryRow::section`]: why recording ended before the command did.
+pub const ENDED_EARLY: &str = "ended early";
+
+/// [`SummaryRow::section`]: what a ring dropped.
+pub const RING: &str = "ring";
+/// Section of a [`Summary`] that says what the records took before they became events.
+pub const MEMORY: &str = "memory";
+
 /// What the collector knew at the end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {

@@ -13,6 +13,7 @@ use crate::format::{
 use crate::model::{
     Clock, Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
 };
+use crate::ring::{Dropped, TraceFile};
 use crate::writer::{TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -93,10 +94,11 @@ pub struct TraceReader<R> {
     ending: Ending,
     payload: Vec<u8>,
     spare: Vec<u8>,
+    dropped: Option<Dropped>,
 }
 
-impl TraceReader<BufReader<File>> {
-    /// Opens a trace file.
+impl TraceReader<BufReader<TraceFile>> {
+    /// Opens a trace file, which may be a ring.
     ///
     /// # Errors
     /// [`TraceError::Read`], [`TraceError::NotAFile`], and those of [`TraceReader::new`].
@@ -106,7 +108,11 @@ impl TraceReader<BufReader<File>> {
             return Err(TraceError::NotAFile);
         }
         let file = File::open(path).map_err(TraceError::Read)?;
-        Self::new(BufReader::with_capacity(16 << 10, file))
+        let file = TraceFile::new(file).map_err(TraceError::Read)?;
+        let dropped = file.dropped();
+        let mut reader = Self::new(BufReader::with_capacity(16 << 10, file))?;
+        reader.dropped = dropped;
+        Ok(reader)
     }
 }
 
@@ -125,6 +131,7 @@ impl<R: Read> TraceReader<R> {
             ending: Ending::Open,
             payload: Vec::new(),
             spare: Vec::new(),
+            dropped: None,
         };
         reader.read_preamble()?;
         match reader.read_section_header()? {
@@ -203,6 +210,7 @@ impl<R: Read> TraceReader<R> {
                 }
                 Ok(Some(Item::Block(block)))
             }
+            SectionKind::Ring => Err(Malformed("a ring that is not in order")),
             SectionKind::End => {
                 self.ending = Ending::Complete(Summary::read(from)?);
                 Ok(None)
@@ -295,7 +303,10 @@ impl<R: Read + Seek> TraceReader<R> {
     /// As [`Self::next_item`].
     pub fn survey(&mut self) -> Result<Survey, TraceError> {
         let start = self.offset;
-        let mut survey = Survey::default();
+        let mut survey = Survey {
+            dropped: self.dropped,
+            ..Survey::default()
+        };
         let known = self.dictionary.clone();
         while self.ending == Ending::Open {
             let at = self.offset;
@@ -353,6 +364,8 @@ pub struct Survey {
     pub blocks: u64,
     /// Length of the file.
     pub bytes: u64,
+    /// What a ring has dropped of the beginning, if it has.
+    pub dropped: Option<Dropped>,
 }
 
 impl Default for Survey {
@@ -362,6 +375,7 @@ impl Default for Survey {
             ending: Ending::Open,
             blocks: 0,
             bytes: 0,
+            dropped: None,
         }
     }
 }

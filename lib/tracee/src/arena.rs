@@ -39,6 +39,8 @@ pub struct ArenaOptions {
     pub depth_limit: u32,
     /// Record ld.so's start-up work.
     pub loader: bool,
+    /// Record inside hooked functions only.
+    pub roots_only: bool,
 }
 
 impl Arena {
@@ -93,6 +95,7 @@ impl Arena {
             (*control).on_full = u32::from(options.drop_when_full);
             (*control).depth_limit = options.depth_limit;
             (*control).loader = u32::from(options.loader);
+            (*control).roots_only = u32::from(options.roots_only);
             (*control).chunk_count = chunks;
             (*control).pid = libc::getpid() as u32;
         }

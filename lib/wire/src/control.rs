@@ -72,7 +72,7 @@ pub struct Control {
     pub on_full: u32,
     /// Host: at most this many frames deep are functions instrumented (0: no limit).
     pub depth_limit: u32,
-    /// Host: 1 = only functions marked [`crate::plan::FN_ROOT`] start recording.
+    /// Host: 1 = recording begins at hooked functions only ([`crate::plan::SPECIAL_ROOT`]).
     pub roots_only: u32,
     /// Host: the pid of the process that this arena was made for, as the host sees it.
     pub pid: u32,
@@ -230,6 +230,8 @@ pub const ANSWER_WIDE: u64 = 1 << 8;
 pub const ASK_EXEC: u32 = 2;
 /// The exec failed: let go.
 pub const ASK_EXEC_FAILED: u32 = 3;
+/// answer\[0\]: an address in a module that is mapped and was not asked for yet, or 0.
+pub const ASK_MAPPED: u32 = 4;
 
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {

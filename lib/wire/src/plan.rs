@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 26;
+pub const PLAN_VERSION: u32 = 27;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -93,9 +93,6 @@ pub struct PlanFunction {
 pub const FN_RETURN_ADDRESS: u8 = 1;
 /// [`PlanFunction::flags`]: excluded by a filter: its sites are not patched.
 pub const FN_MUTED: u8 = 2;
-/// [`PlanFunction::flags`]: recording starts here (filter `-F`).
-pub const FN_ROOT: u8 = 4;
-
 /// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
 /// from the start; its other sites only when the loader's work is wanted.
 pub const FN_RESOLVER: u8 = 8;
@@ -147,6 +144,10 @@ pub const SITE_SPRINGBOARD: u8 = 32;
 /// The moved instructions at the start of the slot may be begun again after any part of them.
 pub const SITE_REPEATABLE: u8 = 64;
 
+/// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the hook,
+/// the text is left alone.
+pub const SITE_IN_HOOK: u8 = 128;
+
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
 /// Where the text jumps to in a direct call's slot.
@@ -192,6 +193,28 @@ pub const SPECIAL_SANDBOX: u32 = 8;
 /// nothing is recorded any more.
 pub const SPECIAL_RETURN: u32 = 9;
 
+/// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
+pub const SPECIAL_ROOT: u32 = 10;
+/// [`PlanSpecial::kind`]: the same, but its return address stays.
+pub const SPECIAL_ROOT_OPEN: u32 = 11;
+/// [`PlanSpecial::kind`]: modules have been mapped (ld.so's `_dl_debug_state`).
+pub const SPECIAL_MAPPED: u32 = 12;
+
+/// In the slot of a hook (the kinds from [`SPECIAL_ROOT`] on): where the entry's id points.
+///
+/// ```text
+///   +0   lea  rsp, [rsp-8]     a replaced return address leads here
+///   +5   call HOOK_EXIT        fills in the original; id of the exit = low half of (slot + 10)
+///   +10  ret
+///   +11  call HOOK             the text jumps here; id of the entry = low half of (slot + 16)
+///   +16  moved instructions ; jmp after them, or to the slot of the site that follows them, or ret
+/// ```
+pub const HOOK_ENTRY_ID: u64 = 16;
+/// In the slot of a hook: where the text jumps to.
+pub const HOOK_ENTRY: u64 = 11;
+/// In the slot of a hook: where the exit's id points.
+pub const HOOK_EXIT_ID: u64 = 10;
+
 /// Start of a template; `original` bytes, the room (if there is one), `code` bytes and fixups follow
 /// without padding.
 #[repr(C)]
@@ -203,7 +226,7 @@ pub struct Template {
     pub fixups: u8,
     /// Original bytes of the text at `start` that must be found there (= span).
     pub original_bytes: u8,
-    /// Bytes of moved instructions at the start of the slot, where the text jumps to.
+    /// Bytes of moved instructions at the start of the slot, where the text jumps to (but see [`HOOK_ENTRY`]).
     pub moved: u8,
     /// Offset in the slot of the entry id's place (0: none).
     pub entry_id: u8,
@@ -231,7 +254,7 @@ pub struct Fixup {
     /// Unused.
     pub reserved: u8,
     /// For [`TO_TEXT`]: target as (signed) offset from `base_svma`. For [`TO_COMMON`]: the
-    /// routine's number.
+    /// routine's number. For [`TO_AREA`]: offset in the area.
     pub value: i32,
 }
 
@@ -239,6 +262,8 @@ pub struct Fixup {
 pub const TO_TEXT: u8 = 1;
 /// [`Fixup::kind`]: a common routine.
 pub const TO_COMMON: u8 = 2;
+/// [`Fixup::kind`]: a place in the patch area, as offset.
+pub const TO_AREA: u8 = 3;
 
 /// Common routine numbers.
 pub mod common {
@@ -262,8 +287,12 @@ pub mod common {
     pub const ENTRY_ONLY: i32 = 8;
     /// The same when the callee may not be instrumented yet.
     pub const ENTRY_ONLY_FIRST: i32 = 9;
+    /// Entry of a hooked function.
+    pub const HOOK: i32 = 10;
+    /// A hooked function returns: the original return address is filled in.
+    pub const HOOK_EXIT: i32 = 11;
     /// Number of routines.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 12;
 }
 
 const _: () = assert!(size_of::<PlanFunction>() == 16);

@@ -7,14 +7,13 @@ use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use sptrace_render::{
-    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
-    write_coverage_csv, write_functions, write_functions_csv, write_summary,
+    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, dropped_text, select_functions,
+    write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
     CallTree, Clock, Dictionary, Ending, Filter, Frame, Item, Mark, Names, Note, Selection, Stats,
-    StreamId, StreamTotals, Summary, Survey, TraceError, TraceReader, Visitor,
+    StreamId, StreamTotals, Summary, Survey, TraceError, TraceFile, TraceReader, Visitor,
 };
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -140,7 +139,7 @@ impl Sort {
     }
 }
 
-type Reader = TraceReader<BufReader<File>>;
+type Reader = TraceReader<BufReader<TraceFile>>;
 
 /// Shows the trace that `args` names.
 ///
@@ -193,6 +192,9 @@ fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> 
             "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
         ));
+    }
+    if let (Some(dropped), false) = (survey.dropped, view_says_so) {
+        say(&dropped_text(dropped));
     }
     let names = Names::new(&survey.dictionary);
     let session = Session {

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use sptrace_collect::session::Finished;
+use sptrace_collect::session::{Finished, Stopped};
 use sptrace_collect::{Options, Session, clock};
+use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{ExitStatus, Header, TraceError};
 use sptrace_tracee::TraceeError;
 
@@ -23,7 +24,8 @@ static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 /// What happens to events when no buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// The program waits; the time is recorded and taken out of durations
+    /// The program waits; the time is recorded and taken out of durations. A thread that has waited
+    /// two seconds goes on all the same; its events are then lost and counted
     Block,
     /// Events are lost, counted, and visible as gaps
     Drop,
@@ -64,9 +66,17 @@ pub struct RunArgs {
     /// End the recording, not the command, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
+    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
+    /// dropped is counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
+    ring: Option<u64>,
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Record only functions matching GLOB and what they call, on the thread that does so; nothing
+    /// else is patched before the first of them is entered (repeatable; raw or demangled name)
+    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    within: Vec<String>,
     /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
@@ -98,6 +108,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .checked_mul(factor)
         .filter(|n| *n > 0)
         .ok_or_else(|| "out of range".to_owned())
+}
+
+fn parse_ring(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if size_bytes < LEAST_RING_BYTES {
+        return Err("less than 2M".to_owned());
+    }
+    Ok(size_bytes)
 }
 
 fn parse_buffer(text: &str) -> Result<u64, String> {
@@ -133,9 +151,13 @@ fn report_end(finished: &Finished, output: &Path, quiet: bool) {
              free some space or choose another place with -o)",
             cause(e)
         ));
-    } else if finished.stopped_at_size {
+    } else if let Some(stopped) = finished.stopped {
+        let why = match stopped {
+            Stopped::AtSize => format!("{output} has reached --max-size"),
+            Stopped::DiskLow => format!("the disk of {output} runs low"),
+        };
         say(&format!(
-            "recording ended early: {output} has reached --max-size (the command was not disturbed)"
+            "recording ended early: {why} (the command was not disturbed)"
         ));
     }
     if !quiet {
@@ -175,14 +197,19 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         loader: args.loader,
         depth_limit: args.depth.unwrap_or(0),
         max_bytes: args.max_size.unwrap_or(0),
+        ring_bytes: args.ring.unwrap_or(0),
         cache_dir: cache_dir(),
         modules: args.module,
+        within: args.within,
         without: args.without,
         sigpipe,
     };
     let name = args.command[0].to_string_lossy().into_owned();
     executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
     check_output(&args.output)?;
+    if args.ring.is_some() && args.output.exists() && !args.output.is_file() {
+        return Err(no_output(&args.output, "--ring needs a regular file"));
+    }
     keep_old(&args.output);
     let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
     let session = session.map_err(|e| {

@@ -21,6 +21,8 @@ const ROUTINES: [&str; common::COUNT] = [
     "SPECIAL",
     "ENTRY_ONLY",
     "ENTRY_ONLY_FIRST",
+    "HOOK",
+    "HOOK_EXIT",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

@@ -1,0 +1,303 @@
+//! The user's choice of functions: which are muted, and at which recording begins.
+//!
+//! Given a module's analysis and the globs of `run -N` and `run -F`; gives the plan that the agents
+//! get: the module's own, or one with functions muted ([`sptrace_patch::mute`]) and hooks added
+//! ([`sptrace_patch::roots`]). Counts what matched, so that a glob that matches nothing is told.
+//! Globs are matched with the raw name, the demangled one, and that without its parameters, as
+//! `report` does.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sptrace_addr::Svma;
+use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
+use sptrace_image::Object;
+use sptrace_patch::build_plan::Returns;
+use sptrace_patch::mute::mute;
+use sptrace_patch::read_plan::PlanReader;
+use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
+use sptrace_patch::special;
+use sptrace_trace::{demangle, glob_matches, without_parameters};
+use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN};
+
+/// Names shown of functions that cannot be hooked.
+const NAMES_SHOWN: usize = 3;
+
+/// The globs, and what they matched so far.
+#[derive(Default)]
+pub struct Filters {
+    within: Vec<String>,
+    without: Vec<String>,
+    muted: AtomicUsize,
+    hooked: AtomicUsize,
+    impossible: Mutex<Vec<String>>,
+    /// For files by device and inode: whether they must be known early.
+    looked_at: Mutex<HashMap<(String, u64), bool>>,
+}
+
+impl Filters {
+    /// Recording begins at functions that match `within` (everywhere, if that is empty) and leaves
+    /// out those that match `without`.
+    pub fn new(within: &[String], without: &[String]) -> Self {
+        Self {
+            within: within.to_vec(),
+            without: without.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// The plan of a module for this recording, made of its own; `file` is the module's.
+    pub fn plan(&self, cached: &Cached, mut plan: Vec<u8>, file: &Path) -> Vec<u8> {
+        let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
+        if !self.without.is_empty() {
+            let leaves_out = |symbol: &str, svma| fits(&self.without, symbol, svma);
+            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
+                let import = cached.import_at(Svma(slot));
+                let import = import.and_then(|name| name.strip_suffix("@plt"));
+                import.is_some_and(|name| leaves_out(name, 0))
+            });
+            self.muted.fetch_add(muted, Ordering::Relaxed);
+        }
+        if !self.within.is_empty()
+            && let Some(hooked) = self.hooked_plan(cached, &plan, file)
+        {
+            plan = hooked;
+        }
+        plan
+    }
+
+    /// Must the agent know this file before control comes there: could recording begin in it, or has it
+    /// special functions (an exec, an unwinder)? By its names only, which is quick; a glob that fits
+    /// the names of functions without a symbol makes it yes for all.
+    pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
+        if self.within.iter().any(|glob| may_be_unnamed(glob)) {
+            return true;
+        }
+        let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();
+        if let Some(known) = known(&self.looked_at) {
+            return known;
+        }
+        let must = std::fs::read(file).is_ok_and(|bytes| {
+            Object::parse(&bytes).is_ok_and(|object| {
+                let has_specials = !special::entries(&object).is_empty();
+                let names = names(&object);
+                has_specials
+                    || names
+                        .iter()
+                        .any(|n| !n.name.ends_with("@plt") && fits(&self.within, &n.name, n.svma.0))
+            })
+        });
+        if let Ok(mut known) = self.looked_at.lock() {
+            known.insert(id.clone(), must);
+        }
+        must
+    }
+
+    /// `None`: nothing is to be hooked.
+    fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
+        let roots = self.roots(cached, PlanReader::new(plan)?);
+        let is_loader = file
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
+        if roots.is_empty() && !is_loader {
+            return None;
+        }
+        let bytes = std::fs::read(file).ok()?;
+        let object = Object::parse(&bytes).ok()?;
+        let mut hooks = match roots.is_empty() {
+            true => Vec::new(),
+            false => hooks(cached, &object, &roots),
+        };
+        let roots = hooks.len();
+        if let Some(hook) = rendezvous(&object)
+            && let Err(place) = hooks.binary_search_by_key(&hook.entry, |h| h.entry)
+        {
+            hooks.insert(place, hook);
+        }
+        let made = add_hooks(&object, plan, &hooks)?;
+        self.hooked.fetch_add(
+            roots.saturating_sub(made.impossible.len()),
+            Ordering::Relaxed,
+        );
+        if let Ok(mut names) = self.impossible.lock() {
+            names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
+        }
+        Some(made.plan)
+    }
+
+    /// The functions of a plan that match, and their flags there.
+    fn roots(&self, cached: &Cached, plan: PlanReader<'_>) -> HashMap<Svma, u8> {
+        let h = plan.header();
+        let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
+        let entries = (0..h.functions).filter_map(|i| plan.function_entry(i));
+        entries
+            .filter(|entry| !plt.contains(entry))
+            .filter(|entry| {
+                let symbol = cached.named_at(Svma(*entry)).map_or("", |n| n.1);
+                let is_part = symbol.ends_with(".cold") || symbol.ends_with("@plt");
+                !is_part && fits(&self.within, symbol, *entry)
+            })
+            .map(|entry| (Svma(entry), plan.function_flags(entry)))
+            .filter(|(_, flags)| flags & FN_MUTED == 0)
+            .collect()
+    }
+
+    /// What the user should know of globs without effect.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if !self.without.is_empty() && self.muted.load(Ordering::Relaxed) == 0 {
+            remarks.push(format!(
+                "no function matches -N {}: nothing was left out (names: sptrace report functions)",
+                self.without.join(" -N ")
+            ));
+        }
+        let impossible = match self.impossible.lock() {
+            Ok(names) => names.clone(),
+            Err(_) => Vec::new(),
+        };
+        if !impossible.is_empty() {
+            let shown: Vec<_> = impossible
+                .iter()
+                .take(NAMES_SHOWN)
+                .map(String::as_str)
+                .collect();
+            let more = impossible.len() - shown.len();
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            remarks.push(format!(
+                "recording could not begin at {}{more}: no jump can be put at the entry (name a caller)",
+                shown.join(", ")
+            ));
+        }
+        if !self.within.is_empty()
+            && impossible.is_empty()
+            && self.hooked.load(Ordering::Relaxed) == 0
+        {
+            remarks.push(format!(
+                "no function matches -F {}: nothing was recorded (names: sptrace analyze --functions)",
+                self.within.join(" -F ")
+            ));
+        }
+        remarks
+    }
+}
+
+/// The hooks at those of the functions in `roots` that are known to be entered by calls: where unwind
+/// information begins as at an entry, and without any, what has a name or is called directly. The
+/// rest may be a landing pad or another part of a function, where no return address lies on top of
+/// the stack. The analysis is made anew: its functions are kept nowhere.
+fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
+    let analysis = analyze(object);
+    let sites = analysis.functions.iter().flat_map(|f| analysis.sites_of(f));
+    let calls = sites.filter(|s| s.kind == SiteKind::CallDirect);
+    let (takers, calls): (Vec<Site>, Vec<Site>) =
+        calls.partition(|s| s.flags.contains(SiteFlags::CALL_NEXT_POP));
+    let called: HashSet<Svma> = calls.iter().map(|s| s.target).collect();
+    // These take their return address off the stack.
+    let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
+    let unwinder = unwinder_parts(&analysis, object);
+    let returns = Returns::of(object, &analysis);
+    let walked = Walked::of(&analysis, &returns);
+    let mut linked = links_to(&analysis);
+    let mut hooks = Vec::new();
+    for (i, f) in analysis.functions.iter().enumerate() {
+        let Some(flags) = roots.get(&f.entry) else {
+            continue;
+        };
+        let is_called = called.contains(&f.entry);
+        let is_entered = match object.unwind.fde_at(f.entry) {
+            Some(fde) if fde.start == f.entry => fde.entry_like && !fde.is_signal_frame,
+            _ => is_called || cached.named_at(f.entry).is_some_and(|n| !n.1.is_empty()),
+        };
+        if !is_entered || f.flags.contains(FunctionFlags::COLD_PART) || unwinder.contains(&f.entry)
+        {
+            continue;
+        }
+        let may_replace = !walked.all
+            && !walked.called.contains(&f.entry)
+            && !returns.stay_in(f)
+            && flags & FN_RETURN_ADDRESS == 0
+            && !takers.contains(&f.entry)
+            && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
+        hooks.push(Hook {
+            entry: f.entry,
+            end: f.end,
+            kind: if may_replace {
+                SPECIAL_ROOT
+            } else {
+                SPECIAL_ROOT_OPEN
+            },
+            linked: linked.remove(&(i as u32)).unwrap_or_default(),
+        });
+    }
+    hooks
+}
+
+/// What is called from code whose return addresses must stay: a hook would replace those.
+struct Walked {
+    /// Through pointers, so it may be anything.
+    all: bool,
+    called: HashSet<Svma>,
+}
+
+impl Walked {
+    fn of(analysis: &Analysis, returns: &Returns) -> Self {
+        let callers = analysis.functions.iter().filter(|f| returns.stay_in(f));
+        let sites: Vec<Site> = callers.flat_map(|f| analysis.sites_of(f)).collect();
+        Self {
+            all: sites
+                .iter()
+                .any(|s| s.kind == SiteKind::CallIndirect && s.got_slot.0 == 0),
+            called: sites.iter().map(|s| s.target).collect(),
+        }
+    }
+}
+
+/// What the entry points of an unwinder call: one of these takes their frame's place and its own
+/// return address for the start of the walk.
+fn unwinder_parts(analysis: &Analysis, object: &Object<'_>) -> HashSet<Svma> {
+    let entries = object.unwind.eh_return_functions();
+    let functions = entries
+        .iter()
+        .filter_map(|svma| analysis.function_at(*svma));
+    functions
+        .filter_map(|i| analysis.functions.get(i))
+        .flat_map(|f| analysis.sites_of(f))
+        .map(|site| site.target)
+        .collect()
+}
+
+/// For each function that others jump into: where these begin and end.
+fn links_to(analysis: &Analysis) -> HashMap<u32, Vec<(Svma, Svma)>> {
+    let mut linked: HashMap<u32, Vec<(Svma, Svma)>> = HashMap::new();
+    for f in &analysis.functions {
+        for to in analysis.links_of(f) {
+            linked.entry(*to).or_default().push((f.entry, f.end));
+        }
+    }
+    linked
+}
+
+/// True if the glob may fit the name of a function without a symbol (`sub_<hex svma>`).
+fn may_be_unnamed(glob: &str) -> bool {
+    glob.bytes()
+        .all(|b| b"sub_*?".contains(&b) || b.is_ascii_hexdigit())
+}
+
+fn fits(globs: &[String], symbol: &str, svma: u64) -> bool {
+    let name = match symbol {
+        "" => sptrace_code::unnamed(Svma(svma)),
+        _ => demangle(symbol),
+    };
+    let short = without_parameters(&name);
+    let fits = |glob: &String| {
+        let names = [name.as_str(), symbol, short];
+        names.iter().any(|n| glob_matches(glob, n))
+    };
+    globs.iter().any(fits)
+}
