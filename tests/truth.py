@@ -43,6 +43,8 @@ COUNTS = {
     "exceptions.O2": {"_ZL9f_throughii": 11157},
     "forkwire.O2": {"f_outer": 3, "f_inner": 20},
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
+    "twins.O0": {"f_one": 501},
+    "twins.O2": {"f_one": 501},
 }
 
 

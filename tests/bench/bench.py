@@ -227,7 +227,8 @@ class Bench:
                 self.run(self.traced(*command))
                 calls, size_bytes = self.count_calls(), os.path.getsize(self.trace)
                 out, _ = self.run([self.sptrace, "report", "summary", "-i", self.trace])
-                memory = float(re.search(r"\(([0-9.]+) in memory\)", out).group(1))
+                memory = re.search(r"\(([0-9.]+) in memory\)", out)
+                memory = float(memory.group(1)) if memory else float("inf")
             except (RuntimeError, OSError) as error: self.failures.append(f"disk {name}: {error}"); continue
             if calls == 0: self.failures.append(f"disk {name}: no calls recorded"); continue
             self.result["disk"][name] = size_bytes / (2 * calls)

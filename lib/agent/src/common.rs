@@ -167,8 +167,8 @@ sptrace_entry:
     ret
 sptrace_void_0:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing}
     mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
 sptrace_slow_0:
     SLOW 0
 
@@ -190,8 +190,8 @@ sptrace_exit:
     ret
 sptrace_void_1:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing}
     mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
 sptrace_slow_1:
     SLOW 1
 
@@ -249,8 +249,8 @@ sptrace_tail:
     ret
 sptrace_void_3:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing}
     mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
 sptrace_slow_3:
     SLOW 3
 
@@ -321,8 +321,8 @@ sptrace_entry_only:
     ret
 sptrace_void_8:
     MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing}
     mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
 sptrace_slow_8:
     SLOW 8
 
