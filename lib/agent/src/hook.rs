@@ -312,6 +312,7 @@ pub unsafe fn root_is_gone(hot: *mut Hot) -> bool {
 unsafe fn look_for_modules(hot: *mut Hot) {
     // SAFETY: the lock is held meanwhile.
     unsafe {
+        let since = sys::tsc();
         if !propagate::lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
             return;
@@ -331,5 +332,6 @@ unsafe fn look_for_modules(hot: *mut Hot) {
             }
         }
         propagate::unlock();
+        propagate::waited(hot, since);
     }
 }

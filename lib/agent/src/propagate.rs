@@ -57,11 +57,17 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
         }
         let r = reach_locked(target);
         unlock();
-        let waited = sys::tsc().wrapping_sub(since);
-        if waited >= LONG_WAIT_TICKS {
-            chunk::put(hot, record::BLOCKED, waited);
-        }
+        waited(hot, since);
         r
+    }
+}
+
+/// Records the time since `since` (TSC) as a wait for the host, if it was one.
+pub unsafe fn waited(hot: *mut Hot, since: u64) {
+    let ticks = sys::tsc().wrapping_sub(since);
+    if ticks >= LONG_WAIT_TICKS {
+        // SAFETY: the thread's own block.
+        unsafe { chunk::put(hot, record::BLOCKED, ticks) };
     }
 }
 
