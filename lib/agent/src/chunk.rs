@@ -5,7 +5,7 @@
 //! beyond the limit stays zero, and zeros are no record.
 
 use crate::state::{Hot, Module, TRASH, TRASH_END, control, process};
-use crate::{common, sys};
+use crate::{common, module, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -33,7 +33,7 @@ pub unsafe fn put_event(hot: *mut Hot, id: u32) {
     unsafe { write(hot, id, Payload::Nothing) }
 }
 
-/// An entry with its callee, whose full address goes before it.
+/// An entry with its callee, whose full address goes before it where the low half is not enough.
 pub unsafe fn put_pair(hot: *mut Hot, id: u32, callee: u64) {
     // SAFETY: the thread's own block.
     unsafe { write(hot, id, Payload::Callee(callee)) }
@@ -83,8 +83,10 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
                 store(hot, payload);
             }
             Payload::Callee(callee) => {
-                store(hot, record::word(record::WIDE_CALLEE, now as u32));
-                store(hot, callee);
+                if !module::is_narrow(callee) {
+                    store(hot, record::word(record::WIDE_CALLEE, now as u32));
+                    store(hot, callee);
+                }
                 store(hot, word);
                 store_half(hot, callee as u32);
             }

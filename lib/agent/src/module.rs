@@ -237,13 +237,21 @@ fn hash(address: u64) -> usize {
     (((address >> 4) as u32).wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize
 }
 
-/// Enters `address` into the table that calls through pointers consult, if the low half says which
-/// address it is. Lock-free: one word.
+/// True if the host knows from the low half of `address` which one it is.
+pub unsafe fn is_narrow(address: u64) -> bool {
+    // SAFETY: entries of the module table are complete.
+    unsafe {
+        let m = known(address);
+        !m.is_null() && (*m).wide == 0
+    }
+}
+
+/// Enters `address` into the table that calls through pointers consult, if its low half is enough.
+/// Lock-free: one word.
 pub unsafe fn remember(address: u64) {
     // SAFETY: the table has a spare entry at its end.
     unsafe {
-        let m = known(address);
-        if m.is_null() || (*m).wide != 0 {
+        if !is_narrow(address) {
             return;
         }
         let at = (*process()).table.add(hash(address));
