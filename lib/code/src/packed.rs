@@ -174,7 +174,7 @@ mod tests {
                 ..plain(u64::MAX - 0x1000)
             },
             Site {
-                target: Svma(base.address.0 - (1 << 31)),
+                target: Svma(base.address.0.wrapping_sub(1 << 31)),
                 ..base
             },
             plain(0x6fff_ffff),
