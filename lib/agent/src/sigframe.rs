@@ -299,7 +299,7 @@ impl Context<'_> {
             let happened = matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done);
             if !happened {
                 if phase == Phase::Reserved {
-                    abandon(hot, word, place.operand);
+                    abandon(hot, word, place.operand && id == place.entry);
                 }
                 if place.hook && id == place.exit {
                     // Where the routine was called from.
@@ -527,7 +527,8 @@ unsafe fn is_done(hot: *mut Hot, rsp: u64) {
     }
 }
 
-/// The reserved record at `word` will not be completed. `narrow`: it has a callee, so 12 bytes.
+/// The reserved record at `word` will not be completed. `narrow`: it is the entry of a call through a
+/// pointer, so 12 bytes.
 unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
     // SAFETY: only inside the chunk that this thread holds.
     unsafe {
