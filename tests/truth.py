@@ -5,7 +5,7 @@ usage: tests/truth.py [--programs DIR] [--sptrace PATH] [--only GLOB]... | --sel
 
 Given: a built sptrace and tests/programs. Gives: one line a check, a last line `N passed, N failed`, status 1 on failure.
   order   the f_* functions of `report tree`, in order and nesting, are the `enter NAME DEPTH` lines that the program printed
-  counts  calls of functions whose number is known, by address and name, from `report functions --format csv`
+  counts  calls of functions whose number is known, by address and name, from `report functions --format csv`; no torn words
   times   a function that sleeps 50 ms reads 50 to 55 ms; the self times of all functions add up to the roots' totals
   filter  the tree of `run -F` is that of `report -F` of a whole recording; handlers and functions left by longjmp as they say themselves
   ring    what --ring keeps is the end of what is recorded without it, and the rest is counted
@@ -45,6 +45,8 @@ COUNTS = {
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
     "twins.O0": {"f_one": 501},
     "twins.O2": {"f_one": 501},
+    "nullcall.O0": {"sub_0": 5000, "f_one": 5000},
+    "nullcall.O2": {"sub_0": 5000, "f_one": 5000},
 }
 
 
@@ -127,6 +129,8 @@ class Truth:
                 m = re.search(calls, stdout)
                 calls = int(m.group(1)) if m and m.groups() else None
             if got != calls if calls is not None else got == 0: wrong.append(f"{symbol} {got}, not {calls if calls is not None else 'more than 0'}")
+        torn = re.search(r"torn words,(\d+)", self.report("coverage", "--format", "csv"))
+        if torn is None or int(torn.group(1)): wrong.append(f"torn words: {torn and torn.group(1)}")
         return "; ".join(wrong) or None
 
     def sleep(self):

@@ -27,16 +27,12 @@ pub unsafe fn entry(index: u32) -> *mut Chunk {
     unsafe { ((*process()).arena.add(CHUNKS_OFFSET as usize) as *mut Chunk).add(index as usize) }
 }
 
-/// An entry or exit of a direct call.
-pub unsafe fn put_event(hot: *mut Hot, id: u32) {
+/// An entry or exit. An entry through a pointer has its callee (which may be null), whose full
+/// address goes before it where the low half is not enough.
+pub unsafe fn put_event(hot: *mut Hot, id: u32, callee: Option<u64>) {
+    let payload = callee.map_or(Payload::Nothing, Payload::Callee);
     // SAFETY: the thread's own block.
-    unsafe { write(hot, id, Payload::Nothing) }
-}
-
-/// An entry with its callee, whose full address goes before it where the low half is not enough.
-pub unsafe fn put_pair(hot: *mut Hot, id: u32, callee: u64) {
-    // SAFETY: the thread's own block.
-    unsafe { write(hot, id, Payload::Callee(callee)) }
+    unsafe { write(hot, id, payload) }
 }
 
 /// A control record.

@@ -229,7 +229,7 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, may_replace
             chunk::unmute(hot);
         }
         if replaced {
-            chunk::put_event(hot, id as u32);
+            chunk::put_event(hot, id as u32, None);
             push(hot, rsp, id, 0);
         } else {
             chunk::put(hot, record::ENTERED, entry);

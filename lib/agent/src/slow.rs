@@ -112,24 +112,24 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
         }
         (*hot).stack_top = (*hot).stack_top.max(above + 16);
         match routine {
-            common::ENTRY => enter(hot, above, f.id, 0, false),
+            common::ENTRY => enter(hot, above, f.id, None, false),
             common::FIRST => {
                 first(hot, f.id, common::ENTRY);
-                enter(hot, above, f.id, 0, false);
+                enter(hot, above, f.id, None, false);
             }
-            common::ENTRY_ONLY => enter(hot, above + 8, f.id, 0, true),
+            common::ENTRY_ONLY => enter(hot, above + 8, f.id, None, true),
             common::ENTRY_ONLY_FIRST => {
                 first(hot, f.id, common::ENTRY_ONLY);
-                enter(hot, above + 8, f.id, 0, true);
+                enter(hot, above + 8, f.id, None, true);
             }
             common::EXIT => leave(hot, above, f.id),
             common::INDIRECT => return indirect(hot, f, above),
-            common::TAIL => tail(hot, above + 8, f.id, 0),
+            common::TAIL => tail(hot, above + 8, f.id, None),
             common::TAIL_FIRST => {
                 if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                     unwind::give_back_one(hot, above);
                 }
-                tail(hot, above + 8, f.id, 0);
+                tail(hot, above + 8, f.id, None);
             }
             common::TAIL_INDIRECT => {
                 let target = f.above[0];
@@ -142,7 +142,7 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
                     Reach::ReturnAddress => unwind::give_back_one(hot, above + 8),
                     Reach::Later => {}
                 }
-                tail(hot, above + 16, f.id, target);
+                tail(hot, above + 16, f.id, Some(target));
             }
             common::SPECIAL => proc_events::special(hot, f, above, mask),
             common::HOOK => hook::enter(hot, above, f.id),
@@ -177,7 +177,7 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
             Reach::Later => {}
             Reach::ReturnAddress => {
                 // Entry-only: the callee gets the original return address and is jumped to.
-                enter(hot, above + 8, f.id, target, true);
+                enter(hot, above + 8, f.id, Some(target), true);
                 let back = unwind::original_return(f.id + 4);
                 if back != 0 {
                     f.above[0] = back;
@@ -187,7 +187,7 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
                 return RET_8;
             }
         }
-        enter(hot, above + 8, f.id, target, false);
+        enter(hot, above + 8, f.id, Some(target), false);
         RET_8
     }
 }
@@ -224,7 +224,7 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
             }
             if (*frame).id & FRAME_DONE != 0 {
                 tell_ended(hot, &mut unwound, &mut closed);
-                chunk::put_event(hot, unwind::exit_id((*frame).id));
+                chunk::put_event(hot, unwind::exit_id((*frame).id), None);
             } else if (*frame).id & FRAME_OPEN != 0 {
                 if unwound > 0 {
                     chunk::put(hot, record::UNWOUND, unwound);
@@ -280,8 +280,8 @@ unsafe fn drop_range(hot: *mut Hot, at: u64) {
     }
 }
 
-/// A call begins.
-unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: u64, open: bool) {
+/// A call begins. `callee`: of a call through a pointer, which may be null.
+unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>, open: bool) {
     // SAFETY: the thread's own block.
     unsafe {
         settle(hot, rsp, true);
@@ -290,12 +290,9 @@ unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: u64, open: bool) {
             count_hole(hole::TOO_DEEP);
             return;
         }
-        if callee != 0 {
-            chunk::put_pair(hot, id as u32, callee);
-        } else {
-            chunk::put_event(hot, id as u32);
-        }
-        push(hot, rsp, if open { id | FRAME_OPEN } else { id }, callee);
+        chunk::put_event(hot, id as u32, callee);
+        let id = if open { id | FRAME_OPEN } else { id };
+        push(hot, rsp, id, callee.unwrap_or(0));
     }
 }
 
@@ -335,7 +332,7 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
             drop_frames(hot, 1);
         }
         if (*top(hot)).rsp == rsp {
-            chunk::put_event(hot, id as u32);
+            chunk::put_event(hot, id as u32, None);
             (*hot).ssp -= FRAME_BYTES as u64;
             hook::frames_ended(hot);
             return;
@@ -349,7 +346,7 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
         }
         if (*below).rsp == rsp && (*below).id & FRAME_OPEN == 0 {
             drop_frames(hot, frames);
-            chunk::put_event(hot, id as u32);
+            chunk::put_event(hot, id as u32, None);
             (*hot).ssp -= FRAME_BYTES as u64;
         } else {
             chunk::put(hot, record::RESUMED, id);
@@ -366,7 +363,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
             let open = id & FRAME_OPEN != 0;
             drop_range(hot, (*top(hot)).rsp);
             if id & FRAME_DONE != 0 {
-                chunk::put_event(hot, unwind::exit_id(id));
+                chunk::put_event(hot, unwind::exit_id(id), None);
                 (*hot).ssp -= FRAME_BYTES as u64;
                 hook::frames_ended(hot);
                 continue;
@@ -387,7 +384,7 @@ unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
 }
 
 /// A tail jump: the frame whose call site had `rsp` goes on as another function.
-unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
+unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>) {
     // SAFETY: the thread's own block.
     unsafe {
         settle(hot, rsp, false);
@@ -397,17 +394,11 @@ unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
         }
         if entered_unseen {
             // The frame that it replaces was never seen: what it becomes stands for itself.
-            let called = if callee != 0 {
-                callee
-            } else {
-                unwind::direct_target(id)
-            };
+            let called = callee.unwrap_or_else(|| unwind::direct_target(id));
             chunk::put(hot, record::ENTERED, called);
             push(hot, rsp, FRAME_OPEN, called);
-        } else if callee != 0 {
-            chunk::put_pair(hot, id as u32, callee);
         } else {
-            chunk::put_event(hot, id as u32);
+            chunk::put_event(hot, id as u32, callee);
         }
     }
 }

@@ -27,7 +27,7 @@ pub const PLACE_ENTRY: u8 = 1;
 pub const PLACE_EXIT: u8 = 2;
 /// [`Place::kind`]: a tail jump.
 pub const PLACE_TAIL: u8 = 4;
-/// [`Place::kind`]: a word with the callee follows.
+/// [`Place::kind`]: the low half of the callee follows.
 pub const PLACE_INDIRECT: u8 = 8;
 /// [`Place::kind`]: its exit will not be seen.
 pub const PLACE_OPEN: u8 = 16;
