@@ -390,13 +390,18 @@ impl<W: Write> Collector<W> {
         self.record_bytes += used as u64 * 4;
         let mut at = 0;
         let mut area = (0u32, 0u32, 0usize);
-        let mut wide_callee = 0;
+        let mut wide_callee = None;
         while at < used {
             let (stamp, id) = (half(at), half(at + 1));
             if stamp == 0 {
-                at = hole::after(halves, at, &|id| self.has_callee(state.pid, id));
-                continue;
+                let next = hole::after(halves, at, &|id| self.length_of(state.pid, id));
+                if next != at {
+                    at = next;
+                    continue;
+                }
             }
+            // What makes no sense is no measure of length: one half further may be a record.
+            let torn_at = at + 1;
             at += 2;
             if id < record::CONTROL_IDS {
                 if matches!(id, 0 | record::NOTHING | record::NOTHING_NARROW) {
@@ -406,19 +411,22 @@ impl<W: Write> Collector<W> {
                 let payload = u64::from(half(at)) | u64::from(half(at + 1)) << 32;
                 at += 2;
                 if id == record::WIDE_CALLEE {
-                    wide_callee = payload;
-                    continue;
+                    wide_callee = Some(payload);
+                } else if id > record::WIDE_CALLEE {
+                    self.torn += 1;
+                    at = torn_at;
+                } else {
+                    let tsc = state.time(stamp);
+                    self.control(&mut state, id, tsc, payload);
                 }
-                let tsc = state.time(stamp);
-                self.control(&mut state, id, tsc, payload);
                 continue;
             }
-            let tsc = state.time(stamp);
             let mut offset = id.wrapping_sub(area.0);
             if offset >= area.1 {
                 let found = self.processes.get(&state.pid).and_then(|p| p.area_of(id));
                 let Some((module, o)) = found else {
                     self.torn += 1;
+                    at = torn_at;
                     continue;
                 };
                 offset = o;
@@ -430,8 +438,10 @@ impl<W: Write> Collector<W> {
             }
             let Some(place) = self.modules[area.2].place(offset) else {
                 self.torn += 1;
+                at = torn_at;
                 continue;
             };
+            let tsc = state.time(stamp);
             self.events += 1;
             if place.kind == PLACE_EXIT {
                 if state.lazy.is_some() {
@@ -442,10 +452,8 @@ impl<W: Write> Collector<W> {
                 let callee = if place.kind & PLACE_INDIRECT != 0 {
                     let low = half(at);
                     at += 1;
-                    let mut target = std::mem::take(&mut wide_callee);
-                    if target == 0 || target as u32 != low {
-                        target = LOW_HALF | u64::from(low);
-                    }
+                    let wide = wide_callee.take().filter(|callee| *callee as u32 == low);
+                    let target = wide.unwrap_or(LOW_HALF | u64::from(low));
                     match self.resolve(state.pid, target) {
                         Target::Function(callee) => callee,
                         Target::Stub(module, svma) => {
@@ -522,11 +530,11 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// Whether the records with this id have a callee; None: there is no such id.
-    fn has_callee(&self, pid: u32, id: u32) -> Option<bool> {
+    /// Halves of the records with this id; None: there is no such id.
+    fn length_of(&self, pid: u32, id: u32) -> Option<usize> {
         let (module, offset) = self.processes.get(&pid)?.area_of(id)?;
         let place = self.modules.get(module)?.place(offset)?;
-        Some(place.kind & PLACE_INDIRECT != 0)
+        Some(2 + usize::from(place.kind & PLACE_INDIRECT != 0))
     }
 
     /// What lies at the target of a call through a pointer.

@@ -1,72 +1,144 @@
-//! Zeros between records: what an interrupted thread reserved and never completed.
+//! Zeros where a stamp should be: what an interrupted thread reserved and never completed.
 //!
 //! Given a chunk and a place where no stamp is; gives where reading goes on. Must not know what an
-//! event means: the caller says which ids there are.
+//! event means: the caller says how long the record of an id is.
 
-use sptrace_wire::record::CONTROL_IDS;
+use sptrace_wire::record::{CONTROL_IDS, NOTHING, NOTHING_NARROW, WIDE_CALLEE};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where to read on, in halves of words, after the zero at `at`. `kind_of` tells of an id whether it is
-/// one, and then whether its record has a callee.
+/// Where to read on, in halves of words, after the zero at `at`; `at` itself: the record there is
+/// complete, and its stamp is zero. `length_of` tells the halves of the record of an id that is not of
+/// a control record, or None if it is no id.
 ///
-/// A half that looks like an id may be the stamp of a complete record after the hole: then an id
-/// follows it.
-pub fn after(halves: &[AtomicU32], at: usize, kind_of: &dyn Fn(u32) -> Option<bool>) -> usize {
+/// A half that looks like an id may be the stamp of the record after the hole: then an id follows it.
+/// Otherwise an id behind a zero tells how much was reserved. Of an entry with a callee the stamp comes
+/// last, so it is unfinished; of an event of 8 bytes the id comes last, so it is complete. No thread
+/// writes such a stamp as long as its clock does not go backwards (`record::word`), but one hole too
+/// little or too much would make nonsense of all that follows.
+pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<usize>) -> usize {
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
-    let is_id = |id: u32| id != 0 && (id < CONTROL_IDS || kind_of(id).is_some());
-    let (next, second) = (half(at + 1), half(at + 2));
-    if next >= CONTROL_IDS && kind_of(next) == Some(true) && !is_id(second) {
-        return at + 3;
+    let length_of = |id: u32| match id {
+        0 => None,
+        NOTHING => Some(2),
+        NOTHING_NARROW => Some(3),
+        1..=WIDE_CALLEE => Some(4),
+        _ if id < CONTROL_IDS => None,
+        _ => length_of(id),
+    };
+    if length_of(half(at + 2)).is_some() {
+        return at + 1;
     }
-    at + 1
+    match length_of(half(at + 1)) {
+        Some(2) => at,
+        Some(3) => at + 3,
+        _ => at + 1,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ENTRY: u32 = 0x7000_0008;
+    const EVENT: u32 = 0x7000_0008;
     const POINTER: u32 = 0x7000_0108;
+    /// A callee's low half, and a stamp: no ids.
+    const CALLEE: u32 = 0x1234_5678;
+    const S: u32 = 0x5555_5555;
 
-    fn read(halves: &[u32]) -> Vec<usize> {
-        let halves: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
-        let kind_of = |id| match id {
-            ENTRY => Some(false),
-            POINTER => Some(true),
+    fn length_of(id: u32) -> Option<usize> {
+        match id {
+            EVENT => Some(2),
+            POINTER => Some(3),
             _ => None,
-        };
+        }
+    }
+
+    /// Reads as the collector does: places of events and of NOTHING.
+    fn read(halves: &[u32]) -> Vec<usize> {
+        let atomic: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
+        let half = |i: usize| halves.get(i).copied().unwrap_or(0);
         let mut at = 0;
         let mut records = Vec::new();
         while at < halves.len() {
-            if halves[at].load(Ordering::Relaxed) == 0 {
-                at = after(&halves, at, &kind_of);
-                continue;
+            if half(at) == 0 {
+                let next = after(&atomic, at, &length_of);
+                if next != at {
+                    at = next;
+                    continue;
+                }
             }
-            records.push(at);
-            at += 2;
+            let length = match half(at + 1) {
+                0 => {
+                    at += 2;
+                    continue;
+                }
+                NOTHING => Some(2),
+                NOTHING_NARROW => Some(3),
+                id => length_of(id),
+            };
+            if let Some(length) = length {
+                records.push(at);
+                at += length;
+            } else {
+                at += 1;
+            }
         }
         records
     }
 
     #[test]
     fn holes_of_eight_and_twelve_bytes_end_where_the_next_record_begins() {
-        assert_eq!(read(&[0, 0, 5, ENTRY]), [2]);
-        assert_eq!(read(&[0, 0, 0, 5, ENTRY]), [3]);
-        assert_eq!(read(&[0, POINTER, 0, 5, ENTRY]), [3]);
-        assert_eq!(read(&[0, POINTER, 0x1234_5678, 5, ENTRY]), [3]);
+        assert_eq!(read(&[0, 0, S, EVENT]), [2]);
+        assert_eq!(read(&[S, 0, S, EVENT]), [2]);
+        assert_eq!(read(&[0, 0, 0, S, EVENT]), [3]);
+        assert_eq!(read(&[0, 0, CALLEE, S, EVENT]), [3]);
+        assert_eq!(read(&[0, POINTER, 0, S, EVENT]), [3]);
+        assert_eq!(read(&[0, POINTER, CALLEE, S, EVENT]), [3]);
+        assert_eq!(read(&[0, POINTER, CALLEE, S, POINTER, CALLEE]), [3]);
+        assert_eq!(read(&[0, NOTHING_NARROW, CALLEE, S, EVENT]), [3]);
         assert_eq!(read(&[0, 0, 0, 0, 0]), [0; 0]);
     }
 
     #[test]
+    fn holes_follow_each_other() {
+        assert_eq!(read(&[0, 0, 0, 0, 0, S, EVENT]), [5]);
+        assert_eq!(read(&[S, 0, 0, POINTER, CALLEE, S, EVENT]), [5]);
+        assert_eq!(read(&[0, POINTER, CALLEE, 0, 0, S, EVENT]), [5]);
+        assert_eq!(read(&[0, 0, 0, POINTER, CALLEE, S, POINTER, 7]), [5]);
+    }
+
+    #[test]
+    fn an_event_with_a_stamp_of_zero_is_complete() {
+        assert_eq!(read(&[0, EVENT, S, EVENT, S, EVENT]), [0, 2, 4]);
+        assert_eq!(read(&[0, EVENT, S, POINTER, CALLEE]), [0, 2]);
+        assert_eq!(read(&[0, EVENT, 0, 0, S, EVENT]), [0, 4]);
+        assert_eq!(read(&[0, EVENT, 0, POINTER, CALLEE, S, EVENT]), [0, 5]);
+        assert_eq!(read(&[S, EVENT, 0, EVENT]), [0, 2]);
+        assert_eq!(read(&[0, 0, 0, EVENT, S, EVENT]), [2, 4]);
+        assert_eq!(read(&[0, NOTHING, S, EVENT]), [0, 2]);
+    }
+
+    #[test]
+    fn an_entry_with_a_callee_and_a_stamp_of_zero_is_unfinished_and_hides_nothing() {
+        assert_eq!(read(&[S, EVENT, 0, POINTER, CALLEE, S, EVENT]), [0, 5]);
+        assert_eq!(read(&[0, POINTER, CALLEE, 0, EVENT, S, EVENT]), [3, 5]);
+    }
+
+    #[test]
     fn a_stamp_that_looks_like_an_id_is_a_stamp() {
-        assert_eq!(read(&[0, 0, POINTER, ENTRY]), [2]);
-        assert_eq!(read(&[0, 0, 0, ENTRY, ENTRY]), [3]);
-        assert_eq!(read(&[0, 0, POINTER, 9]), [2]);
+        assert_eq!(read(&[0, 0, POINTER, EVENT]), [2]);
+        assert_eq!(read(&[0, 0, EVENT, EVENT]), [2]);
+        assert_eq!(read(&[0, 0, EVENT, POINTER, CALLEE]), [2]);
+        assert_eq!(read(&[0, 0, 0, EVENT, EVENT]), [3]);
+        assert_eq!(read(&[0, 0, POINTER, NOTHING]), [2]);
     }
 
     #[test]
     fn a_hole_may_be_cut_off() {
         assert_eq!(read(&[0, POINTER]), [0; 0]);
+        assert_eq!(read(&[0, 0, CALLEE]), [0; 0]);
+        assert_eq!(read(&[S, 0]), [0; 0]);
+        assert_eq!(read(&[0, EVENT]), [0]);
         assert_eq!(read(&[0]), [0; 0]);
     }
 }
