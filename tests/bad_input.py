@@ -397,6 +397,10 @@ def depth_is_no_number(b): return b.fails(USAGE, "run", "-D", "deep", "ls", says
 @case
 def view_unknown(b): return b.fails(USAGE, "report", "branches", says="summary, functions, tree")
 @case
+def view_is_a_trace_file(b):
+    b.trace("/bin/true")
+    return b.fails(USAGE, "report", "good", says="named by -i FILE")
+@case
 def time_is_no_time(b): return b.fails(USAGE, "report", "--min-time", "5 parsecs", says="parsecs")
 @case
 def time_is_negative(b): return b.fails(USAGE, "report", "--min-time=-1s", says="--min-time")

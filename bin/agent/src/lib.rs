@@ -6,14 +6,19 @@
 use core::arch::asm;
 
 /// Called by the bootstrap stub. `arena`: the mapped arena; `entry`: where the program begins;
-/// `loader_entry`: where ld.so begins, or 0.
+/// `loader_entry`: where ld.so begins, or 0; `stack_top`: the program's first stack pointer.
 ///
 /// # Safety
 /// Called once, before the program runs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sptrace_start(arena: *mut u8, entry: u64, loader_entry: u64) {
+pub unsafe extern "C" fn sptrace_start(
+    arena: *mut u8,
+    entry: u64,
+    loader_entry: u64,
+    stack_top: u64,
+) {
     // SAFETY: the stub's duty.
-    unsafe { sptrace_agent::start::start(arena, entry, loader_entry) }
+    unsafe { sptrace_agent::start::start(arena, entry, loader_entry, stack_top) }
 }
 
 /// No panic can be reached; should one be, the thread must not run on in an unknown state.

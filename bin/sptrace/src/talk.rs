@@ -28,6 +28,15 @@ pub fn usage_line(error: &clap::Error) -> String {
         .find_map(|line| line.trim().strip_prefix("Usage: sptrace "))
         .and_then(|usage| usage.split(' ').next())
         .filter(|word| word.chars().all(|c| c.is_ascii_lowercase()));
+    use clap::error::{ContextKind, ContextValue};
+    let is = |kind, what: &dyn Fn(&str) -> bool| matches!(error.get(kind), Some(ContextValue::String(s)) if what(s));
+    if is(ContextKind::InvalidArg, &|s| s == "[VIEW]")
+        && is(ContextKind::InvalidValue, &|s| {
+            std::path::Path::new(s).is_file()
+        })
+    {
+        return format!("{told} (a trace file is named by -i FILE)");
+    }
     match command {
         Some(command) => format!("{told} (see `sptrace {command} --help`)"),
         None => format!("{told} (see `sptrace --help`)"),

@@ -316,7 +316,7 @@ pub fn host_is_stopped() -> bool {
     now.wrapping_sub(when.load(Ordering::Relaxed)) > STOPPED_HOST_TICKS
 }
 
-/// Records nothing more: every routine becomes a bare return.
+/// Records nothing more.
 pub unsafe fn fall_silent() {
     // SAFETY: the areas are mapped for life.
     unsafe {
@@ -330,5 +330,6 @@ pub unsafe fn fall_silent() {
                 common::silence((*m).area_rw as *mut u8);
             }
         }
+        crate::dormant::give_back_all();
     }
 }

@@ -63,10 +63,12 @@ sptrace_marks:
     .set COMMITTED, 3
     .set PUSHED, 4
     .set DONE, 5
-    .set DOOR_SAVING, 6
-    .set DOOR_BEFORE, 7
-    .set DOOR_INSIDE, 8
-    .set DOOR_AFTER, 9
+    .set SILENT, 6
+    .set SILENT_DONE, 7
+    .set DOOR_SAVING, 8
+    .set DOOR_BEFORE, 9
+    .set DOOR_INSIDE, 10
+    .set DOOR_AFTER, 11
 
     .macro SAVE
     MARK SAVING, 0
@@ -93,6 +95,15 @@ sptrace_marks:
     sahf
     pop rax
     MARK \phase, 0, \from
+    .endm
+    .macro SAVE_SILENT
+    MARK SAVING, 0
+    push rax
+    MARK SAVING, 8
+    push rcx
+    MARK SILENT, 16
+    push rdx
+    MARK SILENT, 24
     .endm
     .macro SLOW number
     MARK CHECKING, 32
@@ -145,7 +156,26 @@ sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
     .quad 0                     /* wirings done in this area: see fork */
 
+    /* What the routines of calls become when nothing is recorded any more: the callee gets the
+       program's own return address (the way back in the slot: see `unwind::original_return`) and is
+       jumped to. Reached by a jump over the routine's first instruction. At the entry, whose first
+       one has one byte, its displacement must be the byte that stands behind it, lahf: -97. */
     .p2align 6
+    .skip 33
+sptrace_silent_entry:
+    SAVE_SILENT
+    mov rdx, [rsp+24]
+    movsxd rcx, dword ptr [rdx+11]
+    lea rcx, [rdx+rcx+15]
+    movsxd rax, dword ptr [rdx+1]
+    lea rax, [rdx+rax+5]
+    mov [rsp+24], rcx
+    MARK SILENT_DONE, 24
+    xchg [rsp+16], rax
+    pop rdx
+    pop rcx
+    ret
+    .skip 95 - (. - sptrace_silent_entry)
 sptrace_entry:
     SAVE
     CHECK_THREAD sptrace_slow_0
@@ -194,6 +224,20 @@ sptrace_void_1:
     mov dword ptr [rcx+4], {nothing}
 sptrace_slow_1:
     SLOW 1
+
+sptrace_silent_indirect:
+    SAVE_SILENT
+    mov rdx, [rsp+24]
+    movsxd rcx, dword ptr [rdx+10]
+    lea rcx, [rdx+rcx+14]
+    mov rax, [rsp+32]
+    mov [rsp+32], rcx
+    MARK SILENT_DONE, 24
+    mov [rsp+24], rax
+    pop rdx
+    pop rcx
+    pop rax
+    ret
 
     .p2align 6
 sptrace_indirect:
@@ -281,8 +325,13 @@ sptrace_void_4:
 sptrace_slow_4:
     SLOW 4
 
+sptrace_silent_first:
+    MARK SAVING, 0
+    jmp sptrace_silent_entry
     .p2align 4
 sptrace_first:
+    MARK SAVING, 0
+    nop dword ptr [rax]
     SAVE
     SLOW 5
     .p2align 4
@@ -485,6 +534,11 @@ sptrace_common_offsets:
     .long sptrace_entry_only_first - sptrace_common_start
     .long sptrace_hook - sptrace_common_start
     .long sptrace_hook_exit - sptrace_common_start
+    .globl sptrace_silent_offsets
+    .hidden sptrace_silent_offsets
+sptrace_silent_offsets:
+    .long sptrace_silent_first - sptrace_common_start
+    .long sptrace_silent_indirect - sptrace_common_start
     .text
     "#,
     slow = sym crate::slow::slow,
@@ -510,14 +564,18 @@ pub enum Phase {
     Pushed = 4,
     /// All is done.
     Done = 5,
+    /// Nothing has happened yet and nothing will be recorded; rax, rcx and rdx are being pushed.
+    Silent = 6,
+    /// The same, when the id is not there any more.
+    SilentDone = 7,
     /// As `Saving`, in the slow path's door.
-    DoorSaving = 6,
+    DoorSaving = 8,
     /// Nothing has happened yet; all registers are saved.
-    DoorBefore = 7,
+    DoorBefore = 9,
     /// On the way to the agent's stack or back: nothing is certain.
-    DoorInside = 8,
+    DoorInside = 10,
     /// The slow path is over; all registers are still saved.
-    DoorAfter = 9,
+    DoorAfter = 11,
 }
 
 #[repr(C)]
@@ -534,6 +592,7 @@ unsafe extern "C" {
     static sptrace_common_start: u8;
     static sptrace_common_end: u8;
     static sptrace_common_offsets: [u32; sptrace_wire::plan::common::COUNT];
+    static sptrace_silent_offsets: [u32; 2];
     fn sptrace_slow_door();
 }
 
@@ -593,33 +652,54 @@ pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
     found
 }
 
-/// Turns the routines of one area into bare returns (nothing is recorded any more). The special
-/// routine stays: an unwinder must still be served. So does the return of hooked functions, whose
-/// return address is not on the stack.
+/// Turns the routines of one area into what they are when nothing is recorded any more: those of calls
+/// leave the program's own return address, the others only return. The special routine stays: an
+/// unwinder must still be served. So does the return of hooked functions, whose return address is not
+/// on the stack. May be done again.
 ///
 /// # Safety
 /// `area_rw` is the write view of an installed area.
 pub unsafe fn silence(area_rw: *mut u8) {
     use sptrace_wire::plan::common::*;
-    for (routine, word) in [
-        (ENTRY, 0xc3u64),
-        (EXIT, 0xc3),
-        (TAIL, 0xc3),
-        (FIRST, 0xc3),
-        (TAIL_FIRST, 0xc3),
-        (ENTRY_ONLY, 0xc3),
-        (ENTRY_ONLY_FIRST, 0xc3),
-        (HOOK, 0xc3),
-        (INDIRECT, 0x0008c2),
-        (TAIL_INDIRECT, 0x0008c2),
+    const RET: (u64, u64) = (0xff, 0xc3);
+    const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
+    // SAFETY: an immutable table of the image.
+    let [first, indirect] = unsafe { sptrace_silent_offsets };
+    for (routine, (covered, bytes)) in [
+        (ENTRY, (0xff, 0xeb)),
+        (EXIT, RET),
+        (TAIL, RET),
+        (FIRST, jump(FIRST, first)),
+        (TAIL_FIRST, RET),
+        (ENTRY_ONLY, RET),
+        (ENTRY_ONLY_FIRST, RET),
+        (HOOK, RET),
+        (INDIRECT, jump(INDIRECT, indirect)),
+        (TAIL_INDIRECT, RET_8),
     ] {
         // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
-        // by threads that execute it. Exactly the first instruction is replaced: one byte by `ret`,
-        // three by `ret 8`.
+        // by threads that execute it. Exactly the first instruction is replaced, of one byte or three.
         unsafe {
             let at = area_rw.add(offset(routine) as usize) as *mut u64;
-            let keep = at.read_volatile() & if word == 0xc3 { !0xff } else { !0xff_ffff };
-            at.write_volatile(keep | word);
+            at.write_volatile(at.read_volatile() & !covered | bytes);
         }
+    }
+}
+
+/// The bytes that replace the 3-byte first instruction of `routine` by a short jump to `to`.
+fn jump(routine: i32, to: u32) -> (u64, u64) {
+    let displacement = to.wrapping_sub(offset(routine) + 2) as u8;
+    (0xff_ffff, 0xeb | u64::from(displacement) << 8)
+}
+
+/// True once `silence` was done on the area.
+///
+/// # Safety
+/// As for `silence`.
+pub unsafe fn is_silent(area_rw: *mut u8) -> bool {
+    // SAFETY: the last routine that is replaced, so that all are.
+    unsafe {
+        let routine = offset(sptrace_wire::plan::common::TAIL_INDIRECT);
+        *area_rw.add(routine as usize) == 0xc2
     }
 }

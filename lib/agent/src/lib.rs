@@ -9,7 +9,8 @@
 //! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
-//! [`stacks`] (handlers on an alternate stack), [`sigframe`] (contexts that a signal interrupted), [`place`] (what slot an address lies in),
+//! [`dormant`] (the same when nothing is recorded any more), [`stacks`] (handlers on an alternate stack),
+//! [`sigframe`] (contexts that a signal interrupted), [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
@@ -22,6 +23,7 @@
 
 pub mod chunk;
 pub mod common;
+pub mod dormant;
 pub mod hook;
 pub mod module;
 pub mod place;

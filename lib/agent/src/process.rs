@@ -4,6 +4,7 @@
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
 use crate::{module, propagate, sigframe, sys, unwind};
+use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
@@ -16,14 +17,35 @@ fn forbids(option: u64, argument: u64) -> bool {
     option == 22 || option == 26 && argument == 2
 }
 
+/// True if the special function of this kind, with these arguments, is about to forbid either.
+pub fn enters_sandbox(kind: u32, f: &Frame) -> bool {
+    match (kind, f.rdi) {
+        (SPECIAL_PRCTL, option) => forbids(option, f.rsi),
+        (SPECIAL_SYSCALL, SYS_SECCOMP) => f.rsi <= 1,
+        (SPECIAL_SYSCALL, SYS_PRCTL) => forbids(f.rsi, f.rdx),
+        (SPECIAL_SANDBOX, _) => true,
+        _ => false,
+    }
+}
+
+/// True if no system call may be made any more.
+pub fn is_sandboxed() -> bool {
+    // SAFETY: an atomic of the process block.
+    unsafe { (*process()).sandboxed.load(Ordering::Relaxed) != 0 }
+}
+
+/// From here on no system call is made.
+pub fn set_sandboxed() {
+    // SAFETY: an atomic of the process block.
+    unsafe { (*process()).sandboxed.store(1, Ordering::Relaxed) };
+}
+
 /// Nothing is recorded from here on: after this call neither rdtsc nor a system call is safe.
 unsafe fn enter_sandbox(hot: *mut Hot) {
     // SAFETY: the thread's own block.
     unsafe {
         count_hole(hole::SANDBOX);
-        (*process())
-            .sandboxed
-            .store(1, core::sync::atomic::Ordering::Relaxed);
+        set_sandboxed();
         crate::chunk::hand_over(hot);
         crate::chunk::fall_silent();
     }
@@ -47,13 +69,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
                 unload();
             }
             SPECIAL_RETURN => unwind::give_back_one(hot, above),
-            SPECIAL_PRCTL if forbids(f.rdi, f.rsi) => enter_sandbox(hot),
-            SPECIAL_SYSCALL => match f.rdi {
-                SYS_SECCOMP if f.rsi <= 1 => enter_sandbox(hot),
-                SYS_PRCTL if forbids(f.rsi, f.rdx) => enter_sandbox(hot),
-                _ => {}
-            },
-            SPECIAL_SANDBOX => enter_sandbox(hot),
+            _ if enters_sandbox(kind, f) => enter_sandbox(hot),
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;

@@ -46,7 +46,7 @@ const ARITHMETIC: u64 = 0x8d5;
 /// A handler's frames up to its signal frame are looked through for so many bytes.
 const REACH_BYTES: u64 = 64 << 10;
 /// Handlers that interrupted handlers, at most.
-const NESTED: usize = 8;
+pub const NESTED: usize = 8;
 /// Words of the interrupted stack that are read below and above the id.
 const BELOW: usize = 14;
 const ABOVE: usize = 3;
@@ -63,19 +63,21 @@ pub fn handler_registered() {
 
 /// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the thread's
 /// signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is recorded then.
-pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) {
+/// Gives where the interrupted code's stacks are, innermost first, then zeros.
+pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTED] {
+    let mut stacks = [0; NESTED];
     // SAFETY: memory is read through the kernel; what is written was just read.
     unsafe {
         if !learn_restorers() {
-            return;
+            return stacks;
         }
         let handled = mask | UNDEFERRED.load(Ordering::Relaxed);
         if handled == 0 {
-            return;
+            return stacks;
         }
         let mut from = above & !7;
-        for _ in 0..NESTED {
-            let Some(at) = find(from) else { return };
+        for stack in &mut stacks {
+            let Some(at) = find(from) else { break };
             let Some(mut context) = read_context(at, handled) else {
                 // Stale words of an earlier signal.
                 from = at + 8;
@@ -90,8 +92,10 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) {
                 }
             }
             from = before[RSP] & !7;
+            *stack = context[RSP];
         }
     }
+    stacks
 }
 
 /// Asks the kernel for the restorers of all handlers; false if there is none.
@@ -259,7 +263,7 @@ impl Context<'_> {
         depth: u64,
         handler: &core::ops::Range<u64>,
     ) -> bool {
-        if phase == Phase::DoorInside {
+        if matches!(phase, Phase::DoorInside | Phase::SilentDone) {
             return false;
         }
         let saved_rbp = matches!(phase, Phase::DoorBefore | Phase::DoorAfter) && depth > 104;
@@ -350,6 +354,13 @@ impl Context<'_> {
             return;
         }
         self.0[RAX] = around.at(-8);
+        if phase == Phase::Silent {
+            self.0[RCX] = around.at(-16);
+            if around.base - self.0[RSP] >= 24 {
+                self.0[RDX] = around.at(-24);
+            }
+            return;
+        }
         self.0[RCX] = around.at(-24);
         self.0[RDX] = around.at(-32);
         if matches!(phase, Phase::DoorBefore | Phase::DoorAfter) {

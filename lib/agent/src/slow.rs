@@ -8,7 +8,9 @@
 //! is not above the present one has ended; if its exit was not seen it is reported so.
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
-use crate::{chunk, hook, module, process as proc_events, propagate, stacks, text, thread, unwind};
+use crate::{
+    chunk, dormant, hook, module, process as proc_events, propagate, stacks, text, thread, unwind,
+};
 use core::sync::atomic::Ordering;
 use propagate::Reach;
 use sptrace_wire::control::hole;
@@ -46,7 +48,8 @@ pub struct Frame {
     pub above: [u64; 3],
 }
 
-const RET: u64 = 0;
+/// Return to the id, taking it off the stack.
+pub const RET: u64 = 0;
 const RET_8: u64 = 1;
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `sigframe`); the next
@@ -65,9 +68,13 @@ pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64
     // SAFETY: the frame is ours until we return.
     unsafe {
         if blocked == 0 || (*process()).dormant.load(Ordering::Relaxed) != 0 {
-            return dormant(&*frame);
+            return when_dormant(&mut *frame);
         }
-        let how = dispatch(&mut *frame, mask);
+        let id = (*frame).id;
+        let mut how = dispatch(&mut *frame, mask);
+        if (*process()).dormant.load(Ordering::Relaxed) != 0 && (*frame).id == id {
+            how = dormant::begin_again(&mut *frame).unwrap_or(how);
+        }
         if (*frame).routine as i32 == common::HOOK_EXIT {
             hook::fill_return(&raw mut (*frame).above as u64);
         }
@@ -84,16 +91,17 @@ fn normal_return(routine: u64) -> u64 {
 
 /// Nothing is recorded any more; only a walker of the stack must still be served. No system call
 /// but for that: the process may be in a sandbox.
-unsafe fn dormant(f: &Frame) -> u64 {
+unsafe fn when_dormant(f: &mut Frame) -> u64 {
     if f.routine as i32 == common::SPECIAL {
         // SAFETY: as in slow.
-        unsafe { unwind::special_when_dormant(f.id, &raw const f.above as u64) };
+        unsafe { dormant::special(f, &raw const f.above as u64) };
     }
     if f.routine as i32 == common::HOOK_EXIT {
         // SAFETY: the word was made by the hook's return.
         unsafe { hook::fill_return(&raw const f.above as u64) };
     }
-    normal_return(f.routine)
+    // SAFETY: as in slow.
+    unsafe { dormant::begin_again(f) }.unwrap_or(normal_return(f.routine))
 }
 
 unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
@@ -106,7 +114,7 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
         if hot.is_null() {
             count_hole(hole::TABLE_FULL);
             if routine == common::SPECIAL {
-                unwind::special_when_dormant(f.id, above);
+                dormant::special(f, above);
             }
             return normal;
         }

@@ -12,7 +12,7 @@ use sptrace_wire::control::hole;
 ///
 /// # Safety
 /// `arena` is mapped as `sptrace-wire` says; called once.
-pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
+pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u64) {
     // SAFETY: nobody else runs yet.
     unsafe {
         let c = &*(arena as *const Control);
@@ -25,6 +25,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64) {
         let p = process();
         (*p).arena = arena;
         (*p).pid = sys::pid();
+        (*p).stack_top = stack_top;
         let fork_page = sys::map_private(4096) as *mut ForkPage;
         let table = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
         if fork_page.is_null() || table.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {

@@ -138,6 +138,8 @@ pub const TABLE_BITS: u32 = 17;
 pub struct Process {
     /// The arena.
     pub arena: *mut u8,
+    /// Where the first thread's stack begins.
+    pub stack_top: u64,
     /// Pid as of injection or of the last fork.
     pub pid: u32,
     /// Nothing is recorded any more.
@@ -195,6 +197,7 @@ const NO_MODULE: Module = Module {
 
 pub(crate) static mut PROCESS: Process = Process {
     arena: core::ptr::null_mut(),
+    stack_top: 0,
     pid: 0,
     dormant: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),

@@ -158,14 +158,6 @@ pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
     (r == 0 && flags & 2 == 0 && bytes != 0).then_some((low, low.wrapping_add(bytes)))
 }
 
-/// The signal mask.
-pub unsafe fn signal_mask() -> u64 {
-    let mut now = 0u64;
-    // SAFETY: points to eight bytes.
-    unsafe { call(SIGPROCMASK, [0, 0, &raw mut now as usize, 8, 0, 0]) };
-    now
-}
-
 /// Sets the signal mask.
 pub unsafe fn restore_signals(mask: u64) {
     // SAFETY: points to eight bytes.

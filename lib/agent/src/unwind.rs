@@ -8,12 +8,12 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{hook, module, propagate, sigframe, stacks, sys};
-use sptrace_wire::plan::{HOOK_EXIT_ID, SPECIAL_RETURN, SPECIAL_UNLOAD, SPECIAL_UNWIND};
+use crate::{dormant, hook, module, sigframe, stacks};
+use sptrace_wire::plan::HOOK_EXIT_ID;
 use sptrace_wire::record::FRAME_OPEN;
 
-/// Stack scanned for a dormant process, at most.
-const SCAN_BYTES: usize = 16 << 20;
+/// Dropped frames further apart than this are not on one stack.
+const SCAN_BYTES: u64 = 16 << 20;
 
 /// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`), or 0 if
 /// that is no slot's exit.
@@ -35,7 +35,7 @@ pub unsafe fn original_return(exit: u64) -> u64 {
 
 /// The program's own return address behind what lies at `word`, if that is one of ours, else 0. A
 /// hook's return may lead to the exit of the slot from which the function was called.
-unsafe fn original_of(mut value: u64, word: u64) -> u64 {
+pub unsafe fn original_of(mut value: u64, word: u64) -> u64 {
     // SAFETY: reads areas and the table of originals.
     unsafe {
         let mut found = 0;
@@ -118,8 +118,8 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
             frame = frame.sub(1);
         }
         let [low, high] = (*hot).dropped;
-        if high != 0 && high - low < SCAN_BYTES as u64 {
-            scan(low, high);
+        if high != 0 && high - low < SCAN_BYTES {
+            dormant::scan(low, high);
         }
         (*hot).dropped = [0; 2];
         // A handler may walk while a walker is at work: arm again above the outer one.
@@ -166,72 +166,6 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
                 }
             }
             frame = frame.sub(1);
-        }
-    }
-}
-
-/// The same for a process that records nothing any more and keeps no shadow stack: the stack
-/// itself is scanned for addresses of slot exits.
-pub unsafe fn special_when_dormant(id: u64, above: u64) {
-    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
-    unsafe {
-        match propagate::special_of(id) {
-            Some((SPECIAL_UNWIND, _)) => {}
-            Some((SPECIAL_RETURN | SPECIAL_UNLOAD, _)) => {
-                let word = above as *mut u64;
-                let original = original_of(word.read_volatile(), above);
-                if original != 0 {
-                    word.write_volatile(original);
-                }
-                return;
-            }
-            _ => return,
-        }
-        if (*process())
-            .sandboxed
-            .load(core::sync::atomic::Ordering::Relaxed)
-            == 0
-        {
-            sigframe::move_contexts(core::ptr::null_mut(), above, sys::signal_mask());
-            scan(above & !7, (above & !7) + SCAN_BYTES as u64);
-            return;
-        }
-        // No system call: up to the highest stack pointer that this thread was seen with.
-        let gs = sys::gs_base();
-        if gs == 0 || (gs as *const u64).read() != sys::fs_base() {
-            return;
-        }
-        let top = (*crate::thread::hot_of(gs)).stack_top;
-        let mut at = above & !7;
-        while at < top && top - above < SCAN_BYTES as u64 {
-            let original = original_of((at as *const u64).read_volatile(), at);
-            if original != 0 {
-                (at as *mut u64).write_volatile(original);
-            }
-            at += 8;
-        }
-    }
-}
-
-/// Gives back every return address found in `[at, end)`, up to the end of what is mapped.
-unsafe fn scan(mut at: u64, end: u64) {
-    // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
-    let mut words = [0u64; 256];
-    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
-    unsafe {
-        while at < end {
-            let want = ((end - at) as usize).min(size_of_val(&words));
-            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
-            for (k, word) in words.iter().take(got / 8).enumerate() {
-                let original = original_of(*word, at + k as u64 * 8);
-                if original != 0 {
-                    ((at + k as u64 * 8) as *mut u64).write_volatile(original);
-                }
-            }
-            if got < want {
-                return;
-            }
-            at += want as u64;
         }
     }
 }

@@ -65,6 +65,7 @@ sptrace_stub_start:
     mov rdi, [rip+1f]
     mov rsi, [rip+8f]
     mov rdx, [rip+8f+8]
+    mov rcx, [rsp+160]  /* uc_mcontext.rsp */
     call [rip+7f]
 5:  mov eax, 15
     syscall

@@ -1,0 +1,173 @@
+//! A process in which nothing is recorded any more: the host is gone, or a sandbox forbids the clock.
+//!
+//! No shadow stack is kept then, so all stacks get the program's own return addresses back at once, and
+//! calls leave no others (see `common::silence`). What may remain are those of a call that another
+//! thread was in the middle of, and of stacks that the shadow stack did not tell: for these a stack
+//! walker is served by scanning the stacks that it will see, the one it runs on and those that signals
+//! interrupted. No system call otherwise, and none at all in a sandbox.
+
+use crate::common as routines;
+use crate::slow::{self, Frame};
+use crate::state::{Hot, process};
+use crate::unwind::original_of;
+use crate::{module, process as events, propagate, sigframe, stacks, sys, thread};
+use core::sync::atomic::{AtomicU64, Ordering};
+use sptrace_wire::plan::*;
+
+/// No stack is larger, where its end is known.
+const STACK_BYTES: u64 = 1 << 30;
+/// Scanned at most, where it is not.
+const UNKNOWN_STACK_BYTES: u64 = 16 << 20;
+/// Kept free below the first thread's stack for it to grow (kernel: mmap_base, MIN_GAP).
+const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
+
+/// Gives the return addresses on all threads' stacks back to the program.
+pub unsafe fn give_back_all() {
+    // SAFETY: other threads go on meanwhile; their frames only say where to look. A word is changed
+    // only while it is one of our return addresses, and both ways back are good.
+    unsafe {
+        let mut hot = (*process()).blocks;
+        while !hot.is_null() {
+            let (bottom, top) = (stacks::bottom(hot), slow::top(hot));
+            let mut frame = bottom.add(1);
+            while (*hot).tid != 0 && frame <= top && frame.addr() <= (*hot).ssp_end as usize {
+                let at = (*frame).rsp.wrapping_sub(8) & !7;
+                let mut value = 0u64;
+                if !stacks::is_barrier(frame)
+                    && sys::read_own(at as usize, (&raw mut value).cast(), 8) == 8
+                {
+                    restore(at, value);
+                }
+                frame = frame.add(1);
+            }
+            hot = (*hot).next as *mut Hot;
+        }
+    }
+}
+
+/// A call that was on its way when the end came: its slot calls the routine again, which is silent now
+/// and leaves no return address of ours. None: it is no call.
+pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
+    if !matches!(
+        f.routine as i32,
+        common::ENTRY | common::FIRST | common::INDIRECT
+    ) {
+        return None;
+    }
+    // SAFETY: the id stands behind the call of the routine (5 bytes).
+    unsafe {
+        let m = module::of_area(f.id);
+        if m.is_null() || (*m).area_rw == 0 {
+            return None;
+        }
+        let area = (*m).area_rw as *mut u8;
+        if !routines::is_silent(area) {
+            routines::silence(area);
+        }
+        f.id -= 5;
+    }
+    Some(slow::RET)
+}
+
+/// The special function of `f.id` is about to run; its return address lies at `above`.
+pub unsafe fn special(f: &Frame, above: u64) {
+    // SAFETY: called by the slow path.
+    unsafe {
+        let Some((kind, _)) = propagate::special_of(f.id) else {
+            return;
+        };
+        match kind {
+            SPECIAL_UNWIND if events::is_sandboxed() => scan_mapped(above & !7),
+            SPECIAL_UNWIND => {
+                // A handler that walks while this is going on would find no way through the agent.
+                let mask = sys::block_signals();
+                let interrupted = sigframe::move_contexts(core::ptr::null_mut(), above, mask);
+                for start in core::iter::once(above).chain(interrupted) {
+                    if start != 0 {
+                        scan(start & !7, end_of_stack(start));
+                    }
+                }
+                sys::restore_signals(mask);
+            }
+            SPECIAL_RETURN | SPECIAL_UNLOAD => {
+                restore(above, (above as *const u64).read_volatile())
+            }
+            SPECIAL_SIGACTION => sigframe::handler_registered(),
+            _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
+            _ => {}
+        }
+    }
+}
+
+/// The end of the stack that `at` lies in, or a bound for it. A thread's control block lies at the end
+/// of its stack.
+unsafe fn end_of_stack(at: u64) -> u64 {
+    // SAFETY: plain queries.
+    let (alternate, first) = unsafe { (sys::alternate_stack(), (*process()).stack_top) };
+    match alternate {
+        Some((low, high)) if at > low && at <= high => return high,
+        _ => {}
+    }
+    let known = [first, sys::fs_base()]
+        .into_iter()
+        .filter(|end| *end > at && end - at < STACK_BYTES)
+        .min();
+    known.unwrap_or(at + UNKNOWN_STACK_BYTES)
+}
+
+/// The word at `at`, which was `value`, becomes the program's own if it is one of our return addresses.
+unsafe fn restore(at: u64, value: u64) {
+    // SAFETY: a word that was just read. What another thread has changed since stays.
+    unsafe {
+        let original = original_of(value, at);
+        if original != 0 {
+            let word = &*(at as *const AtomicU64);
+            let _ = word.compare_exchange(value, original, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Gives back every return address found in `[at, end)`, up to the end of what is mapped.
+pub unsafe fn scan(mut at: u64, end: u64) {
+    // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
+    let mut words = [0u64; 256];
+    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
+    unsafe {
+        while at < end {
+            let want = ((end - at) as usize).min(size_of_val(&words));
+            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
+            for (k, word) in words.iter().take(got / 8).enumerate() {
+                restore(at + k as u64 * 8, *word);
+            }
+            if got < want {
+                return;
+            }
+            at += want as u64;
+        }
+    }
+}
+
+/// The same without a system call: only what is surely mapped.
+unsafe fn scan_mapped(mut at: u64) {
+    // SAFETY: the first thread's stack is one mapping from any address in use to its beginning; other
+    // threads' up to the highest stack pointer that was seen.
+    unsafe {
+        let first = (*process()).stack_top;
+        let end = if first > at && first - at < FIRST_STACK_GAP_BYTES {
+            first
+        } else {
+            let gs = sys::gs_base();
+            if gs == 0 || (gs as *const u64).read() != sys::fs_base() {
+                return;
+            }
+            (*thread::hot_of(gs)).stack_top
+        };
+        if end > at + UNKNOWN_STACK_BYTES && end != first {
+            return;
+        }
+        while at < end {
+            restore(at, (at as *const u64).read_volatile());
+            at += 8;
+        }
+    }
+}
