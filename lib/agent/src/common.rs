@@ -96,14 +96,26 @@ sptrace_marks:
     pop rax
     MARK \phase, 0, \from
     .endm
+    /* Below the id: a word for where to go, then three registers. */
     .macro SAVE_SILENT
     MARK SAVING, 0
     push rax
     MARK SAVING, 8
+    push rax
+    MARK SAVING, 16
     push rcx
-    MARK SILENT, 16
-    push rdx
     MARK SILENT, 24
+    push rdx
+    MARK SILENT, 32
+    .endm
+    .macro RESTORE_SILENT
+    MARK SILENT_DONE, 32
+    pop rdx
+    MARK SILENT_DONE, 24
+    pop rcx
+    MARK SILENT_DONE, 16
+    pop rax
+    MARK SILENT_DONE, 8
     .endm
     .macro SLOW number
     MARK CHECKING, 32
@@ -164,16 +176,14 @@ sptrace_common_start:
     .skip 33
 sptrace_silent_entry:
     SAVE_SILENT
-    mov rdx, [rsp+24]
+    mov rdx, [rsp+32]
     movsxd rcx, dword ptr [rdx+11]
     lea rcx, [rdx+rcx+15]
     movsxd rax, dword ptr [rdx+1]
     lea rax, [rdx+rax+5]
-    mov [rsp+24], rcx
-    MARK SILENT_DONE, 24
-    xchg [rsp+16], rax
-    pop rdx
-    pop rcx
+    mov [rsp+24], rax
+    mov [rsp+32], rcx
+    RESTORE_SILENT
     ret
     .skip 95 - (. - sptrace_silent_entry)
 sptrace_entry:
@@ -227,17 +237,14 @@ sptrace_slow_1:
 
 sptrace_silent_indirect:
     SAVE_SILENT
-    mov rdx, [rsp+24]
+    mov rdx, [rsp+32]
     movsxd rcx, dword ptr [rdx+10]
     lea rcx, [rdx+rcx+14]
-    mov rax, [rsp+32]
-    mov [rsp+32], rcx
-    MARK SILENT_DONE, 24
+    mov rax, [rsp+40]
     mov [rsp+24], rax
-    pop rdx
-    pop rcx
-    pop rax
-    ret
+    mov [rsp+40], rcx
+    RESTORE_SILENT
+    ret 8
 
     .p2align 6
 sptrace_indirect:
@@ -566,7 +573,7 @@ pub enum Phase {
     Done = 5,
     /// Nothing has happened yet and nothing will be recorded; rax, rcx and rdx are being pushed.
     Silent = 6,
-    /// The same, when the id is not there any more.
+    /// The same, when the return address is in its place, and below the id stands where to go.
     SilentDone = 7,
     /// As `Saving`, in the slow path's door.
     DoorSaving = 8,

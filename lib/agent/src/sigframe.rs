@@ -263,7 +263,7 @@ impl Context<'_> {
         depth: u64,
         handler: &core::ops::Range<u64>,
     ) -> bool {
-        if matches!(phase, Phase::DoorInside | Phase::SilentDone) {
+        if phase == Phase::DoorInside {
             return false;
         }
         let saved_rbp = matches!(phase, Phase::DoorBefore | Phase::DoorAfter) && depth > 104;
@@ -288,6 +288,13 @@ impl Context<'_> {
                 return m.is_null() || place(m, id).is_some_and(|p| self.out_of_slot(hot, &p));
             }
             let m = module::of_area(id);
+            if phase == Phase::SilentDone {
+                self.restore(&around, phase);
+                // A direct call's return address stands in the place of the id.
+                self.0[RSP] = base + if m.is_null() { 0 } else { 8 };
+                self.0[RIP] = around.at(-8);
+                return true;
+            }
             if m.is_null() {
                 return false;
             }
@@ -353,14 +360,15 @@ impl Context<'_> {
             }
             return;
         }
-        self.0[RAX] = around.at(-8);
-        if phase == Phase::Silent {
-            self.0[RCX] = around.at(-16);
-            if around.base - self.0[RSP] >= 24 {
-                self.0[RDX] = around.at(-24);
+        if matches!(phase, Phase::Silent | Phase::SilentDone) {
+            self.0[RAX] = around.at(-16);
+            self.0[RCX] = around.at(-24);
+            if phase == Phase::SilentDone || around.base - self.0[RSP] >= 32 {
+                self.0[RDX] = around.at(-32);
             }
             return;
         }
+        self.0[RAX] = around.at(-8);
         self.0[RCX] = around.at(-24);
         self.0[RDX] = around.at(-32);
         if matches!(phase, Phase::DoorBefore | Phase::DoorAfter) {
