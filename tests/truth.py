@@ -45,6 +45,8 @@ COUNTS = {
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
     "twins.O0": {"f_one": 501},
     "twins.O2": {"f_one": 501},
+    "jumpout.O0": {"f_one": None, "f_leave": None},
+    "jumpout.O2": {"f_one": None, "f_leave": None},
     "nullcall.O0": {"sub_0": 5000, "f_one": 5000},
     "nullcall.O2": {"sub_0": 5000, "f_one": 5000},
 }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// a control record, or None if it is no id.
 ///
 /// A half that looks like an id may be the stamp of the record after the hole: then an id follows it.
-/// Otherwise an id behind a zero tells how much was reserved. Of an entry with a callee the stamp comes
-/// last, so it is unfinished; of an event of 8 bytes the id comes last, so it is complete. No thread
-/// writes such a stamp as long as its clock does not go backwards (`record::word`), but one hole too
-/// little or too much would make nonsense of all that follows.
+/// Otherwise what is neither zero nor an id is a lone callee, and an id tells how much was reserved. Of
+/// an entry with a callee the stamp comes last, so it is unfinished; of an event of 8 bytes the id comes
+/// last, so it is complete. No thread writes such a stamp as long as its clock does not go backwards
+/// (`record::word`), but one hole too little or too much would make nonsense of all that follows.
 pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<usize>) -> usize {
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
     let length_of = |id: u32| match id {
@@ -28,9 +28,11 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
     if length_of(half(at + 2)).is_some() {
         return at + 1;
     }
-    match length_of(half(at + 1)) {
+    let next = half(at + 1);
+    match length_of(next) {
         Some(2) => at,
         Some(3) => at + 3,
+        None if next != 0 => at + 2,
         _ => at + 1,
     }
 }
@@ -53,7 +55,7 @@ mod tests {
         }
     }
 
-    /// Reads as the collector does: places of events and of NOTHING.
+    /// Reads as the collector does: places of events and of NOTHING. Nothing may be torn.
     fn read(halves: &[u32]) -> Vec<usize> {
         let atomic: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
         let half = |i: usize| halves.get(i).copied().unwrap_or(0);
@@ -76,12 +78,8 @@ mod tests {
                 NOTHING_NARROW => Some(3),
                 id => length_of(id),
             };
-            if let Some(length) = length {
-                records.push(at);
-                at += length;
-            } else {
-                at += 1;
-            }
+            records.push(at);
+            at += length.expect("nothing is torn");
         }
         records
     }
@@ -105,6 +103,9 @@ mod tests {
         assert_eq!(read(&[S, 0, 0, POINTER, CALLEE, S, EVENT]), [5]);
         assert_eq!(read(&[0, POINTER, CALLEE, 0, 0, S, EVENT]), [5]);
         assert_eq!(read(&[0, 0, 0, POINTER, CALLEE, S, POINTER, 7]), [5]);
+        assert_eq!(read(&[0, 0, CALLEE, 0, 0, CALLEE, S, EVENT]), [6]);
+        assert_eq!(read(&[0, 0, CALLEE, S, 0, S, EVENT]), [5]);
+        assert_eq!(read(&[0, 0, S, 0, 0, POINTER, CALLEE, S, EVENT]), [7]);
     }
 
     #[test]
