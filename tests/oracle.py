@@ -26,7 +26,7 @@ How the two are made comparable:
 - Functions of an IFUNC family (names from symbols or from the installed debug symbols) are summed up.
 Must not know: how sptrace works; it reads the csv of `sptrace report functions` and nothing else.
 """
-import argparse, bisect, collections, csv, fnmatch, glob, io, os, re, shutil, struct, subprocess, sys, tempfile, time
+import argparse, bisect, collections, contextlib, csv, fnmatch, glob, io, os, re, shutil, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -402,7 +402,10 @@ def self_check(work):
     first, second = callgrind([program], env, work, []), callgrind([program], env, work, ["--aspace-minaddr=0x20000000"])
     address = {n: a for a, names in Image.of(program).names.items() for n in names}
     results = []
-    def expect(what, right): results.append(right); print(f"{'ok  ' if right else 'FAIL'} {what}", flush=True)
+    def expect(what, right):
+        results.append(right)
+        print(f"{'ok  ' if right else 'FAIL'} {what}" + ("" if right else f"\n{said_last[0]}"), flush=True)
+    said_last = [""]
     at = lambda counter, name: counter[("known", address[name])]
     expect("fib(16) is 3193 calls", at(first.calls, "fib") == 3193)
     expect("tail 250 calls", at(first.calls, "tail") == 250)
@@ -417,7 +420,12 @@ def self_check(work):
             n = change(module, svma, n)
             if n: lines.append(f"{module},sub_{svma:x},{n},0,0,{svma:#x},")
         return lines
-    def verdict(lines): return compare("  self-check", first, second, *read_csv("\n".join(lines)), 99.9, False)
+    def verdict(lines):
+        # its words only if it is wrong: "FAIL" in a right self-check would be read as one
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said): passed = compare("self-check", first, second, *read_csv("\n".join(lines)), 99.9, False)
+        said_last[0] = said.getvalue()
+        return passed
     fib = address["fib"]
     expect("the same counts match", verdict(csv_of(lambda m, a, n: n)))
     expect("a function that is missing is noticed", not verdict(csv_of(lambda m, a, n: 0 if (m, a) == ("known", fib) else n)))

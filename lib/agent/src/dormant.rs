@@ -127,8 +127,27 @@ unsafe fn restore(at: u64, value: u64) {
     }
 }
 
-/// Gives back every return address found in `[at, end)`, up to the end of what is mapped.
+/// True if `[at, end)` lies in the first thread's stack, which is one mapping from any address in use to
+/// its beginning.
+unsafe fn is_first_stack(at: u64, end: u64) -> bool {
+    // SAFETY: set once, at the start.
+    let first = unsafe { (*process()).stack_top };
+    at < first && first - at < FIRST_STACK_GAP_BYTES && end <= first
+}
+
+/// Gives back every return address found in `[at, end)`, up to the end of what is mapped. `at` must be
+/// above the stack pointer if it lies in the first thread's stack.
 pub unsafe fn scan(mut at: u64, end: u64) {
+    // SAFETY: see is_first_stack.
+    unsafe {
+        if end - at < 4096 && is_first_stack(at, end) {
+            while at < end {
+                restore(at, (at as *const u64).read_volatile());
+                at += 8;
+            }
+            return;
+        }
+    }
     // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
     let mut words = [0u64; 256];
     // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.

@@ -136,6 +136,9 @@ unsafe fn is_in_use(place: u64) -> bool {
 pub unsafe fn is_return(address: u64) -> bool {
     // SAFETY: read only inside an area.
     unsafe {
+        if (*process()).originals.is_null() {
+            return false;
+        }
         let m = module::of_area(address);
         if m.is_null() || address + HOOK_ENTRY_ID > (*m).area + (*m).area_bytes {
             return false;

@@ -6,7 +6,7 @@
 
 use crate::state::*;
 use crate::{common, propagate, sys};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
@@ -209,12 +209,18 @@ pub unsafe fn write_view(address: u64) -> u64 {
 
 /// The module whose patch area holds `address`.
 pub unsafe fn of_area(address: u64) -> *mut Module {
+    // Return addresses on a stack come in runs of one module's.
+    static LAST: AtomicU32 = AtomicU32::new(0);
     // SAFETY: reads the module table.
     unsafe {
         let p = process();
-        for i in 0..(*p).module_count as usize {
-            let m = &raw mut (*p).modules[i];
+        let last = LAST.load(Ordering::Relaxed);
+        for i in core::iter::once(last).chain(0..(*p).module_count) {
+            let m = &raw mut (*p).modules[i as usize];
             if address.wrapping_sub((*m).area) < (*m).area_bytes {
+                if i != last {
+                    LAST.store(i, Ordering::Relaxed);
+                }
                 return m;
             }
         }

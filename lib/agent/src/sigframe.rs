@@ -98,6 +98,12 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
+/// True if there is a handler that runs without its signal being blocked.
+pub unsafe fn runs_unblocked() -> bool {
+    // SAFETY: a plain query.
+    unsafe { learn_restorers() && UNDEFERRED.load(Ordering::Relaxed) != 0 }
+}
+
 /// Asks the kernel for the restorers of all handlers; false if there is none.
 unsafe fn learn_restorers() -> bool {
     if STALE.swap(0, Ordering::Relaxed) != 0 {

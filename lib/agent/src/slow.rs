@@ -119,6 +119,7 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
             return normal;
         }
         (*hot).stack_top = (*hot).stack_top.max(above + 16);
+        (*hot).mask = mask;
         match routine {
             common::ENTRY => enter(hot, above, f.id, None, false),
             common::FIRST => {
@@ -225,7 +226,7 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 if !ended || at < rsp && stacks::switched(hot, rsp) {
                     break;
                 }
-                if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(at, rsp) {
+                if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(hot, at, rsp) {
                     count_hole(hole::OTHER_STACK);
                     break;
                 }

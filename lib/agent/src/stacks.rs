@@ -8,7 +8,7 @@
 
 use crate::slow::top;
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame};
-use crate::{sys, thread};
+use crate::{sigframe, sys, thread};
 
 /// The sentinel of a thread's shadow stack: where a walk through all frames ends.
 pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {
@@ -40,12 +40,24 @@ unsafe fn innermost(hot: *mut Hot) -> *mut ShadowFrame {
     }
 }
 
+/// The bounds of the alternate stack, if a handler may be running on it: its signal is blocked then, or
+/// handlers do not block theirs.
+unsafe fn alternate(hot: *mut Hot) -> Option<(u64, u64)> {
+    // SAFETY: plain queries.
+    unsafe {
+        if (*hot).mask == 0 && !sigframe::runs_unblocked() {
+            return None;
+        }
+        sys::alternate_stack()
+    }
+}
+
 /// An event at `rsp`, which lies above the innermost frame: raises a barrier if a handler on the
 /// alternate stack has come in between.
 pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
     // SAFETY: the thread's own block.
     unsafe {
-        let Some((low, high)) = sys::alternate_stack() else {
+        let Some((low, high)) = alternate(hot) else {
             return false;
         };
         let inside = |at: u64| at > low && at <= high;
@@ -64,9 +76,9 @@ pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
 }
 
 /// True if a frame at `at` is one of a handler on the alternate stack, and an event at `rsp` is outside.
-pub unsafe fn handler_ended(at: u64, rsp: u64) -> bool {
-    // SAFETY: a plain query.
-    unsafe { sys::alternate_stack() }.is_some_and(|(low, high)| {
+pub unsafe fn handler_ended(hot: *mut Hot, at: u64, rsp: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe { alternate(hot) }.is_some_and(|(low, high)| {
         let inside = |at: u64| at > low && at <= high;
         inside(at) && !inside(rsp)
     })

@@ -76,6 +76,8 @@ pub struct Hot {
     pub overflow: u64,
     /// Barriers on the shadow stack: see `stacks`.
     pub barriers: u32,
+    /// The program's signal mask as of this event of the slow path.
+    pub mask: u64,
 }
 
 /// One frame of the shadow stack.

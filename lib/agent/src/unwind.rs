@@ -38,6 +38,9 @@ pub unsafe fn original_return(exit: u64) -> u64 {
 pub unsafe fn original_of(mut value: u64, word: u64) -> u64 {
     // SAFETY: reads areas and the table of originals.
     unsafe {
+        if (*process()).originals.is_null() {
+            return original_return(value);
+        }
         let mut found = 0;
         for _ in 0..2 {
             let original = if hook::is_return(value) {
@@ -118,10 +121,12 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
             frame = frame.sub(1);
         }
         let [low, high] = (*hot).dropped;
-        if high != 0 && high - low < SCAN_BYTES {
-            dormant::scan(low, high);
+        if high > above {
+            if high - low < SCAN_BYTES {
+                dormant::scan(low.max(above) & !7, high);
+            }
+            (*hot).dropped = [0; 2];
         }
-        (*hot).dropped = [0; 2];
         // A handler may walk while a walker is at work: arm again above the outer one.
         (*hot).rearm_above = (*hot).rearm_above.max(above);
         (*hot).end = 0;
