@@ -138,8 +138,9 @@ class Truth:
     def sleep(self):
         self.record("sleeper.O2")
         rows = [r for r in self.rows() if r["function"] == "f_sleep_50ms"]
-        mean_ms = sum(int(r["total_ns"]) for r in rows) / 5e6 if rows else 0
-        return None if 50 <= mean_ms <= 55 else f"reads {mean_ms:.3f} ms"
+        # the shortest of five: a busy machine wakes a sleeper late, with or without us
+        shortest_ms = min((int(r["min_ns"]) for r in rows), default=0) / 1e6
+        return None if 50 <= shortest_ms <= 55 else f"reads {shortest_ms:.3f} ms"
 
     def sums(self):
         self.record("recursion.O2")
@@ -185,14 +186,14 @@ class Truth:
             said = re.search(r"events: (\d+) recorded, 0 lost(?:, the first (\d+) dropped)?", done.stderr.decode("latin1"))
             if not said: raise RuntimeError(done.stderr.decode("latin1")[:300])
             lines = subprocess.run(f"'{self.sptrace}' report tree -i '{self.trace}' 2>&1 | tail -n 200000", shell=True, stdout=subprocess.PIPE).stdout.decode("latin1").split("\n")
-            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines if not re.search(r"\| +/\* ", l)][-199000:]  # where a note stands is chance
+            return int(said.group(1)), int(said.group(2) or 0), [re.sub(r"^.*\] \| ", "", l) for l in lines if not re.search(r"\| +/\* ", l)][-150000:]  # where a note stands, and how many there are, is chance
         whole, _, want = tail()
         kept, dropped, got = tail("--ring", "2M")
         beginning = self.report("tree", "--limit", "1")
         summary = self.report("summary")
         if kept != whole: return f"{kept} events recorded, {whole} without --ring"
         if not 0 < dropped < whole: return f"{dropped} of {whole} dropped"
-        if got != want: return f"the last 199,000 lines of the tree differ: {next(p for p in zip(want, got) if p[0] != p[1])}"
+        if got != want: return f"the last 150,000 lines of the tree differ: {next(p for p in zip(want, got) if p[0] != p[1])}"
         if "__libc_start_main" not in beginning or "began earlier" not in beginning: return f"the tree begins with {beginning!r}"
         size = os.path.getsize(self.trace)
         if not 2 << 20 <= size + (256 << 10) <= 3 << 20: return f"the file has {size} bytes"

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Test suites of other people's software, untraced and under `sptrace run`: the results must be the same.
+#
+# usage: tests/suites.sh [DIR]      (work directory, default /tmp/sptrace-suites; what was built there is used again)
+#
+# Debian's sources of gawk (`make check`: some 550 tests, 3,000 processes), catch2 (its self-test: 1,600 assertions, most
+# of which throw) and zlib (`make test`). Needs the network, dpkg-dev, g++, make; takes some minutes. Not a step of
+# .ci/run for that reason. Prints the counts of each suite; the status is 1 if one differs.
+set -eu
+cd "$(dirname "$0")/.."
+sptrace=${SPTRACE:-$(pwd)/target/release/sptrace}
+work=${1:-/tmp/sptrace-suites}
+mkdir -p "$work/apt/lists/partial"
+work=$(cd "$work" && pwd)
+export LC_ALL=C
+
+cat > "$work/apt/sources" <<'END'
+deb-src http://deb.debian.org/debian bookworm main
+END
+apt="-qq -o Dir::Etc::sourcelist=$work/apt/sources -o Dir::Etc::sourceparts=- -o Dir::State::lists=$work/apt/lists -o APT::Sandbox::User=root"
+fetch() {
+    [ ! -d "$work/$1" ] || return 0
+    apt-get $apt update
+    (cd "$work" && apt-get $apt source --download-only "$1" && dpkg-source --no-check -x "$1"_*.dsc "$1" > /dev/null)
+}
+
+fetch gawk
+# (its documentation cannot be built from Debian's source)
+[ -x "$work/gawk/gawk" ] || (cd "$work/gawk" && { ./configure && make -k -j2; } > "$work/gawk.build" 2>&1) || [ -x "$work/gawk/gawk" ]
+fetch zlib
+[ -e "$work/zlib/libz.a" ] || (cd "$work/zlib" && { ./configure && make -j2; } > "$work/zlib.build" 2>&1)
+fetch catch2
+if [ ! -x "$work/catch2/selftest" ]; then
+    cd "$work/catch2" && mkdir -p objects
+    for file in include/internal/*.cpp include/reporters/*.cpp projects/SelfTest/*.cpp projects/SelfTest/*/*.cpp; do
+        echo "g++ -std=c++14 -O1 -Iinclude -Iprojects/SelfTest -c $file -o objects/$(echo "$file" | tr / _).o"
+    done | xargs -P2 -I{} sh -c '{}' > "$work/catch2.build" 2>&1
+    g++ objects/*.o -o selftest
+fi
+
+failed=0
+# NAME DIRECTORY COUNT COMMAND...: COUNT is a sed script that leaves of the output what must be the same
+suite() {
+    name=$1 directory=$2 count=$3; shift 3
+    cd "$work/$directory"
+    "$@" > "$work/$name.untraced" 2>&1 && untraced=0 || untraced=$?
+    "$sptrace" run -q -o "$work/$name.data" -- "$@" > "$work/$name.traced" 2>&1 && traced=0 || traced=$?
+    for how in untraced traced; do sed -n "$count" "$work/$name.$how" > "$work/$name.$how.counts"; done
+    if [ "$untraced" = "$traced" ] && cmp -s "$work/$name.untraced.counts" "$work/$name.traced.counts" && [ -s "$work/$name.traced.counts" ]
+    then verdict='ok  '; else verdict=FAIL failed=1; fi
+    echo "$verdict $name: status $untraced untraced, $traced traced; $(wc -l < "$work/$name.traced.counts") lines of results; $("$sptrace" report -i "$work/$name.data" | sed -n 's/^events *//p')"
+    [ "$verdict" != FAIL ] || diff "$work/$name.untraced.counts" "$work/$name.traced.counts" | head -20
+}
+# the name of each test, and the differences of those that fail (some need locales)
+suite gawk gawk/test 's/ [0-9]\{4\}-.*//; /^make/d; /^gcc/d; p' make check
+suite catch2 catch2 '/^test cases:\|^assertions:\|failed/p' ./selftest
+suite zlib zlib '/test OK\|error\|OK$/p' make test
+exit $failed
