@@ -24,9 +24,8 @@ pub enum Reach {
 /// Functions waiting to be instrumented together (cold parts, shared tails).
 const LINKED: usize = 256;
 
-/// The program waits this long, about 0.1 ms, only when the host analyses or loads a module: that is
-/// taken out of durations.
-const LONG_WAIT_TICKS: u64 = 1 << 18;
+/// Waits for the host and the patching of a function, from about 2 us on, are taken out of durations.
+const LONG_WAIT_TICKS: u64 = 1 << 12;
 
 /// Makes sure that the sites of the function at `target` are patched.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
@@ -62,7 +61,7 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
     }
 }
 
-/// Records the time since `since` (TSC) as a wait for the host, if it was one.
+/// Records the time since `since` (TSC) as one that the program waited for sptrace, if it was long.
 pub unsafe fn waited(hot: *mut Hot, since: u64) {
     let ticks = sys::tsc().wrapping_sub(since);
     if ticks >= LONG_WAIT_TICKS {

@@ -181,12 +181,20 @@ pub fn dropped_text(dropped: Dropped) -> String {
 }
 
 fn coverage_line(summary: &Summary) -> String {
+    let (patched, refused) = (summary.total("sites"), summary.total("refused"));
+    let reached = patched.saturating_add(refused);
+    let share = (reached > 0).then(|| {
+        // Cut off, not rounded: 100 % means all.
+        let percent = (patched as f64 / reached as f64 * 10_000.0).floor() / 100.0;
+        format!("{percent:.2} % of {} call sites patched", Count(reached))
+    });
+    let told = ["sites", "events", "loss", ENDED_EARLY, MEMORY, RING];
     let others = sections(summary)
         .into_iter()
-        .filter(|&section| !matches!(section, "loss" | ENDED_EARLY | MEMORY | RING));
-    let parts =
+        .filter(|section| !told.contains(section));
+    let others =
         others.map(|section| format!("{} {}", clean(section), Count(summary.total(section))));
-    let parts: Vec<String> = parts.collect();
+    let parts: Vec<String> = share.into_iter().chain(others).collect();
     if parts.is_empty() {
         "not recorded".to_owned()
     } else {

@@ -15,6 +15,8 @@ use std::io::{self, Write};
 
 /// Levels beyond this are not indented further.
 const MAX_INDENT: u32 = 100;
+/// Shorter waits (a function being patched, at its first call) get no line; the summary has their sum.
+const SHORT_WAIT_NS: u64 = 100_000;
 
 /// How to show the tree.
 #[derive(Clone, Copy, Debug, Default)]
@@ -276,6 +278,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
         let text = match mark {
             Mark::Resumed(function) => format!("{} returned again", self.names.name(function)),
             Mark::Lost(events) => format!("{} events lost", Count(events)),
+            Mark::Blocked(ticks) if self.clock.ns(ticks) < SHORT_WAIT_NS => return,
             Mark::Blocked(ticks) => {
                 format!(
                     "waited {} for sptrace",
