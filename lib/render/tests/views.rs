@@ -68,20 +68,20 @@ fn trace() -> Vec<u8> {
     encoder.enter(10_010, LEAF);
     encoder.unwound(10_200, 2);
     encoder.lost(10_300, 12);
-    encoder.blocked(20_300, 10_000);
-    encoder.enter_open(21_000, LEAF);
-    encoder.exit(2_021_000);
+    encoder.blocked(210_300, 200_000);
+    encoder.enter_open(211_000, LEAF);
+    encoder.exit(2_211_000);
     writer.write_block(&mut encoder).unwrap();
     let status = ExitStatus::Exited(3);
     writer
         .event_note(&Note::ProcessExit {
             pid: 1234,
-            tsc: 2_030_000,
+            tsc: 2_220_000,
             status,
         })
         .unwrap();
     let mut summary = Summary {
-        end_tsc: 2_030_000,
+        end_tsc: 2_220_000,
         ..Summary::default()
     };
     summary.row("sites", "patched: call instruction", 1234);
@@ -145,7 +145,7 @@ fn tree() {
      190 ns [   1234] |     sub_30(); /* unwound */
      200 ns [   1234] |   } /* work, unwound */
             [   1234] |   /* 12 events lost */
-            [   1234] |   /* waited 10.000 us for sptrace */
+            [   1234] |   /* waited 200.000 us for sptrace */
    2.000 ms [   1234] |   sub_30(); /* end not seen */
    2.010 ms [   1234] | } /* main */
             [   1234] | /* process exited with status 3 */
@@ -162,7 +162,7 @@ fn tree_without_short_calls_keeps_what_was_lost() {
    6.234 us [   1234] |     ns::parse(int, char); /* tail */
    7.234 us [   1234] |   } /* work */
             [   1234] |   /* 12 events lost */
-            [   1234] |   /* waited 10.000 us for sptrace */
+            [   1234] |   /* waited 200.000 us for sptrace */
    2.000 ms [   1234] |   sub_30(); /* end not seen */
    2.010 ms [   1234] | } /* main */
             [   1234] | /* process exited with status 3 */
@@ -301,9 +301,9 @@ fn summary() {
         "{text}"
     );
     for line in [
-        "started    1970-01-01 00:00:00 UTC, ran 2.030 ms",
+        "started    1970-01-01 00:00:00 UTC, ran 2.220 ms",
         "processes  1, threads 1",
-        "waiting    10.000 us for sptrace, not counted in durations",
+        "waiting    200.000 us for sptrace, not counted in durations",
         "coverage   99.75 % of 1,243 call sites patched, refused 3",
         "loss       12 events lost",
     ] {
