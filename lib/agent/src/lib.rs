@@ -10,7 +10,8 @@
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
 //! [`dormant`] (the same when nothing is recorded any more), [`stacks`] (handlers on an alternate stack),
-//! [`sigframe`] (contexts that a signal interrupted), [`place`] (what slot an address lies in),
+//! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
+//! [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
@@ -26,6 +27,7 @@ pub mod common;
 pub mod dormant;
 pub mod hook;
 pub mod module;
+pub mod moved;
 pub mod place;
 pub mod process;
 pub mod propagate;
