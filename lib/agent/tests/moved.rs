@@ -240,9 +240,29 @@ impl Machine {
 /// A likely instruction, with more bytes behind it than it needs.
 fn instruction(random: &mut Random) -> Vec<u8> {
     const OPCODES: &[&[u8]] = &[
-        &[0x50], &[0x58], &[0xb8], &[0x63], &[0x81], &[0x83], &[0x85], &[0x89], &[0x8b], &[0x8d],
-        &[0xc7, 0xc0], &[0xf7], &[0xa9], &[0x0f, 0xb6], &[0x0f, 0xb7], &[0x0f, 0xbe], &[0x0f, 0xbf],
-        &[0x0f, 0x1f], &[0x90], &[0x66, 0x90], &[0x66, 0x0f, 0x1f], &[0xf3, 0x0f, 0x1e, 0xfa], &[0xc9],
+        &[0x50],
+        &[0x58],
+        &[0xb8],
+        &[0x63],
+        &[0x81],
+        &[0x83],
+        &[0x85],
+        &[0x89],
+        &[0x8b],
+        &[0x8d],
+        &[0xc7, 0xc0],
+        &[0xf7],
+        &[0xa9],
+        &[0x0f, 0xb6],
+        &[0x0f, 0xb7],
+        &[0x0f, 0xbe],
+        &[0x0f, 0xbf],
+        &[0x0f, 0x1f],
+        &[0x90],
+        &[0x66, 0x90],
+        &[0x66, 0x0f, 0x1f],
+        &[0xf3, 0x0f, 0x1e, 0xfa],
+        &[0xc9],
     ];
     let mut code = Vec::new();
     match random.below(16) {
@@ -324,7 +344,8 @@ fn executes_what_the_processor_does() {
         }
         let stack = machine.stack();
         assert_eq!(
-            expected, after,
+            expected,
+            after,
             "{decoded} {code:02x?} at {:x}, stack {stack:x}, before {before:x?}",
             machine.rip()
         );
@@ -333,8 +354,9 @@ fn executes_what_the_processor_does() {
     assert!(refused > 5000, "{refused} refused");
     use Mnemonic::*;
     for wanted in [
-        Push, Pop, Mov, Lea, Add, Or, Adc, Sbb, And, Sub, Xor, Cmp, Test, Movzx, Movsx, Movsxd, Nop,
-        Endbr64, Ret, Jmp, Je, Jne, Jb, Jae, Jl, Jge, Jg, Jle, Ja, Jbe, Js, Jns, Jo, Jno, Jp, Jnp,
+        Push, Pop, Mov, Lea, Add, Or, Adc, Sbb, And, Sub, Xor, Cmp, Test, Movzx, Movsx, Movsxd,
+        Nop, Endbr64, Ret, Jmp, Je, Jne, Jb, Jae, Jl, Jge, Jg, Jle, Ja, Jbe, Js, Jns, Jo, Jno, Jp,
+        Jnp,
     ] {
         let times = seen.get(&wanted).copied().unwrap_or(0);
         assert!(times >= 50, "{wanted:?}: {times} times");
