@@ -9,7 +9,7 @@
 //! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
-//! [`dormant`] (the same when nothing is recorded any more), [`stacks`] (handlers on an alternate stack),
+//! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
 //! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
 //! [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away).
@@ -39,4 +39,5 @@ pub mod state;
 pub mod sys;
 pub mod text;
 pub mod thread;
+pub mod unpatch;
 pub mod unwind;
