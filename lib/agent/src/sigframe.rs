@@ -284,7 +284,7 @@ impl Context<'_> {
                 let left = (*m).area + (*m).area_bytes - run.rip;
                 let bytes = left.min(moved::LONGEST_BYTES as u64) as usize;
                 let code = core::slice::from_raw_parts(run.rip as *const u8, bytes);
-                let Some(has_jumped) = run.step(code, read_word) else {
+                let Some(has_jumped) = run.step(code, sys::read_word) else {
                     return false;
                 };
                 if has_jumped {
@@ -584,17 +584,10 @@ impl Context<'_> {
     }
 }
 
-fn read_word(at: u64) -> Option<u64> {
-    let mut word = 0u64;
-    // SAFETY: as in find.
-    let got = unsafe { sys::read_own(at as usize, (&raw mut word).cast(), 8) };
-    (got == 8).then_some(word)
-}
-
 /// Writes what the interrupted code is about to push. False: the stack ends there.
 unsafe fn write_ahead(at: u64, value: u64) -> bool {
     // SAFETY: read just now.
-    read_word(at).is_some_and(|_| unsafe {
+    sys::read_word(at).is_some_and(|_| unsafe {
         (at as *mut u64).write_volatile(value);
         true
     })
