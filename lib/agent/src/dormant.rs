@@ -10,7 +10,7 @@ use crate::common as routines;
 use crate::slow::{self, Frame};
 use crate::state::{Hot, process};
 use crate::unwind::original_of;
-use crate::{module, process as events, propagate, sigframe, stacks, sys, thread};
+use crate::{module, process as events, propagate, sigframe, stacks, sys, thread, unpatch};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
 
@@ -41,6 +41,18 @@ pub unsafe fn give_back_all() {
                 frame = frame.add(1);
             }
             hot = (*hot).next as *mut Hot;
+        }
+    }
+}
+
+/// Once, after the event at which the end came: the locks that it held are free again.
+pub unsafe fn put_text_back() {
+    // SAFETY: called by the slow path.
+    unsafe {
+        let silent = &(*process()).dormant;
+        let is_first = silent.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
+        if is_first.is_ok() {
+            unpatch::all();
         }
     }
 }

@@ -9,8 +9,9 @@
 //! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
-//! [`dormant`] (the same when nothing is recorded any more), [`stacks`] (handlers on an alternate stack),
-//! [`sigframe`] (contexts that a signal interrupted), [`place`] (what slot an address lies in),
+//! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
+//! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
+//! [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
@@ -26,6 +27,7 @@ pub mod common;
 pub mod dormant;
 pub mod hook;
 pub mod module;
+pub mod moved;
 pub mod place;
 pub mod process;
 pub mod propagate;
@@ -37,4 +39,5 @@ pub mod state;
 pub mod sys;
 pub mod text;
 pub mod thread;
+pub mod unpatch;
 pub mod unwind;

@@ -116,7 +116,8 @@ pub unsafe fn header(m: *const Module) -> &'static PlanHeader {
     unsafe { &*((*m).plan as *const PlanHeader) }
 }
 
-unsafe fn functions(m: *const Module) -> *const PlanFunction {
+/// Its functions, by entry.
+pub unsafe fn functions(m: *const Module) -> *const PlanFunction {
     // SAFETY: the host wrote offsets within the plan.
     unsafe { (*m).plan.add(header(m).functions_offset as usize) as *const PlanFunction }
 }
@@ -486,7 +487,7 @@ pub unsafe fn install_specials(m: *mut Module) {
 }
 
 /// Where the text jumps to in the slot of a special function.
-unsafe fn entry_of(m: *const Module, s: &PlanSpecial) -> u64 {
+pub unsafe fn entry_of(m: *const Module, s: &PlanSpecial) -> u64 {
     let entry = if s.kind >= SPECIAL_ROOT {
         HOOK_ENTRY
     } else {

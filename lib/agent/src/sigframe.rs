@@ -5,8 +5,8 @@
 //!
 //! Given the stack pointer at the walker's entry; changes the `ucontext` of the signal frames above it.
 //! Both directions are what executing the code would do, so the handler may return, jump away, or
-//! throw: nothing has to be put back. What cannot be moved so stays as it is (then the walker ends
-//! there): the middle of moved instructions, which are neither repeatable nor executable here.
+//! throw: nothing has to be put back. In the middle of moved instructions the rest of them is executed
+//! first ([`crate::moved`]). What cannot be moved so stays as it is (then the walker ends there).
 //!
 //! A signal frame is found by its return address, the restorer that the kernel knows from
 //! sigaction(2), and believed only if the rest of it is consistent. Layout: struct rt_sigframe and
@@ -16,7 +16,7 @@ use crate::chunk::END_BYTES;
 use crate::common::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
-use crate::{common, hook, module, slow, stacks, sys, unwind};
+use crate::{common, hook, module, moved, slow, stacks, sys, unwind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::plan::SLOTS_START;
@@ -40,6 +40,11 @@ const FLAGS: usize = 22;
 const SEGMENTS: usize = 23;
 const FPSTATE: usize = 28;
 const MASK: usize = 37;
+
+/// The general registers by their numbers in instructions.
+const REGISTERS: [usize; 16] = [
+    RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
+];
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
@@ -247,17 +252,60 @@ impl Context<'_> {
             if rip == place.exit.wrapping_sub(5) {
                 return self.skip_exit(hot, place, self.0[RSP]);
             }
-            if place.operand && place.moved != 0 && rip == place.start + place.moved {
-                return self.forward_unpushed(hot, place);
-            }
-            if rip > place.entry || rip > place.start && rip - place.start < place.moved {
-                return false;
-            }
-            if place.moved == 0 || rip == place.start {
+            let has_begun = place.moved != 0 && rip != place.start;
+            if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
                 self.0[RSP] += if pushed { 8 } else { 0 };
                 return self.back(place);
             }
-            (pushed || !place.operand) && self.forward_unrecorded(hot, place)
+            if rip > place.entry || rip < place.start + place.moved {
+                return self.execute_moved(hot, place);
+            }
+            if place.operand && rip == place.start + place.moved {
+                return self.forward_unpushed(hot, place);
+            }
+            if place.operand && !pushed {
+                return false;
+            }
+            // As if the routine had been called.
+            write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+        }
+    }
+
+    /// Executes the moved instructions that are left, up to the text or to another part of a slot.
+    unsafe fn execute_moved(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        let registers = REGISTERS.map(|i| self.0[i]);
+        let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
+        // SAFETY: code of an area, up to its end; pushes go to words of the interrupted stack that were
+        // read just now, and that the program is about to overwrite with the same.
+        unsafe {
+            let call = place.start + place.moved;
+            let (mut m, mut goes_on_at) = (module::of_area(run.rip), None);
+            while !m.is_null() && goes_on_at.is_none() {
+                let left = (*m).area + (*m).area_bytes - run.rip;
+                let bytes = left.min(moved::LONGEST_BYTES as u64) as usize;
+                let code = core::slice::from_raw_parts(run.rip as *const u8, bytes);
+                let Some(has_jumped) = run.step(code, sys::read_word) else {
+                    return false;
+                };
+                if has_jumped {
+                    m = module::of_area(run.rip);
+                }
+                if !m.is_null() && (has_jumped || run.rip == call) {
+                    let Some(here) = crate::place::place(m, run.rip) else {
+                        return false;
+                    };
+                    goes_on_at = Some(here);
+                }
+            }
+            for &(at, value) in run.stores() {
+                (at as *mut u64).write_volatile(value);
+            }
+            for (&i, value) in REGISTERS.iter().zip(run.registers) {
+                self.0[i] = value;
+            }
+            self.0[RIP] = run.rip;
+            self.0[FLAGS] = run.flags;
+            goes_on_at.is_none_or(|here| self.out_of_slot(hot, &here))
         }
     }
 
@@ -467,7 +515,6 @@ impl Context<'_> {
 
     /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
     unsafe fn forward_unpushed(&mut self, hot: *mut Hot, place: &Place) -> bool {
-        const REGISTERS: [usize; 8] = [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI];
         // SAFETY: the instruction that pushes the operand, and the call or jump behind it.
         unsafe {
             let push = self.0[RIP] as *const u8;
@@ -477,14 +524,13 @@ impl Context<'_> {
             if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
                 return false;
             }
-            let register = if high { R8 + number } else { REGISTERS[number] };
+            let register = REGISTERS[number + if high { 8 } else { 0 }];
             if *(place.entry as *const u8).add(1) == 0x54 {
                 let original = unwind::original_return(place.entry + 4);
-                if original == 0 {
+                if original == 0 || !write_ahead(self.0[RSP] - 8, original) {
                     return false;
                 }
                 self.0[RSP] -= 8;
-                (self.0[RSP] as *mut u64).write_volatile(original);
             }
             self.0[RIP] = self.0[register];
             if !hot.is_null() {
@@ -536,6 +582,15 @@ impl Context<'_> {
             true
         }
     }
+}
+
+/// Writes what the interrupted code is about to push. False: the stack ends there.
+unsafe fn write_ahead(at: u64, value: u64) -> bool {
+    // SAFETY: read just now.
+    sys::read_word(at).is_some_and(|_| unsafe {
+        (at as *mut u64).write_volatile(value);
+        true
+    })
 }
 
 /// The call at `rsp` has returned past its exit.

@@ -72,8 +72,11 @@ pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64
         }
         let id = (*frame).id;
         let mut how = dispatch(&mut *frame, mask);
-        if (*process()).dormant.load(Ordering::Relaxed) != 0 && (*frame).id == id {
-            how = dormant::begin_again(&mut *frame).unwrap_or(how);
+        if (*process()).dormant.load(Ordering::Relaxed) != 0 {
+            dormant::put_text_back();
+            if (*frame).id == id {
+                how = dormant::begin_again(&mut *frame).unwrap_or(how);
+            }
         }
         if (*frame).routine as i32 == common::HOOK_EXIT {
             hook::fill_return(&raw mut (*frame).above as u64);

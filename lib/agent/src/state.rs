@@ -144,7 +144,7 @@ pub struct Process {
     pub stack_top: u64,
     /// Pid as of injection or of the last fork.
     pub pid: u32,
-    /// Nothing is recorded any more.
+    /// Nothing is recorded any more; 2: and the text has been put back.
     pub dormant: AtomicU32,
     /// No system call may be made any more.
     pub sandboxed: AtomicU32,

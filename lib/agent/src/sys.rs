@@ -241,6 +241,14 @@ pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
     if failed(r) { 0 } else { r as usize }
 }
 
+/// The word at `at`, if it can be read.
+pub fn read_word(at: u64) -> Option<u64> {
+    let mut word = 0u64;
+    // SAFETY: `word` has room.
+    let got = unsafe { read_own(at as usize, (&raw mut word).cast(), 8) };
+    (got == 8).then_some(word)
+}
+
 /// execve(2): returns only on error.
 pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> isize {
     // SAFETY: the program's own arguments; the kernel checks them.

@@ -63,6 +63,16 @@ impl Batch {
         }
     }
 
+    /// Adds the five bytes that stood at `at`.
+    pub unsafe fn add_bytes(&mut self, at: u64, bytes: [u8; 5]) {
+        // SAFETY: as in add.
+        unsafe {
+            let rel = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
+            let target = (at + 5).wrapping_add(rel as i64 as u64);
+            self.add(at, bytes[0], target, 0);
+        }
+    }
+
     /// Makes room for `writes` that must not be torn apart by a flush.
     pub unsafe fn keep_together(&mut self, writes: usize) {
         // SAFETY: the lock is held.

@@ -1,0 +1,140 @@
+//! The program's own bytes put back into its text, once nothing is recorded any more.
+//!
+//! Given the modules and their plans; writes what stood there before at the entries of hooked functions
+//! and at the sites. From then on no code runs in slots but what is on its way there: a stack walker that
+//! is loaded later, and not intercepted therefore, finds no signal that interrupted a slot.
+//!
+//! Safe at any moment for other threads: of what is put back only the first instruction was changed, a
+//! jump, behind which nothing of ours stands in the text. Where that is not so the patch stays: calls
+//! that were kept (filling before them), springboards and the room made for them. So does what does not
+//! look like our jump, and the entries of special functions, whose callers must still be served.
+
+use crate::propagate::{self, blob, header};
+use crate::state::*;
+use crate::{process as events, sys, text};
+use sptrace_wire::plan::*;
+
+const PAGE: u64 = 4096;
+
+/// A page of text as it is: modules may have been unmapped.
+struct Now {
+    page: u64,
+    bytes: [u8; PAGE as usize],
+}
+
+impl Now {
+    /// True if `expected` stands at `at`.
+    unsafe fn is(&mut self, at: u64, expected: &[u8]) -> bool {
+        expected.iter().zip(at..).all(|(byte, address)| {
+            let page = address & !(PAGE - 1);
+            if page != self.page {
+                self.page = page;
+                let to = self.bytes.as_mut_ptr();
+                // SAFETY: read through the kernel.
+                if unsafe { sys::read_own(page as usize, to, PAGE as usize) } != PAGE as usize {
+                    self.bytes.fill(0);
+                }
+            }
+            self.bytes.get((address - page) as usize) == Some(byte)
+        })
+    }
+}
+
+/// Puts all modules' bytes back, unless the propagation lock stays busy.
+pub unsafe fn all() {
+    // SAFETY: signals are blocked; the text and the tables are changed under the lock.
+    unsafe {
+        if events::is_sandboxed() || !propagate::lock(sys::tid()) {
+            return;
+        }
+        let mut now = Now {
+            page: 1,
+            bytes: [0; PAGE as usize],
+        };
+        let mut batch = text::Batch::take();
+        for i in 0..(*process()).module_count as usize {
+            let m: *const Module = &raw const (*process()).modules[i];
+            if (*m).plan.is_null() || (*m).area == 0 || (*m).gone != 0 || (*m).doubtful != 0 {
+                continue;
+            }
+            hooks(m, &mut now, &mut batch);
+            for f in 0..header(m).functions as usize {
+                if *(*m).functions.add(f) == INSTRUMENTED {
+                    sites(m, f, &mut now, &mut batch);
+                }
+            }
+        }
+        batch.flush();
+        propagate::unlock();
+    }
+}
+
+fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
+    let rel = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
+    [opcode, rel[0], rel[1], rel[2], rel[3]]
+}
+
+/// The first original bytes of the template at `argument`.
+unsafe fn original(m: *const Module, argument: u32) -> Option<[u8; 5]> {
+    // SAFETY: the host wrote whole templates.
+    unsafe {
+        let b = blob(m, argument)?;
+        let bytes = (b as *const Template).read().original_bytes;
+        (bytes >= 5).then(|| b.add(8).cast::<[u8; 5]>().read())
+    }
+}
+
+unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
+    // SAFETY: reads the plan.
+    unsafe {
+        let h = header(m);
+        let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+        for k in 0..h.specials as usize {
+            let s = table.add(k).read();
+            let at = (*m).base + s.start as u64;
+            let ours = jump(0xe9, at, propagate::entry_of(m, &s));
+            if s.kind >= SPECIAL_ROOT
+                && let Some(original) = original(m, s.argument)
+                && now.is(at, &ours)
+            {
+                batch.add_bytes(at, original);
+            }
+        }
+    }
+}
+
+unsafe fn sites(m: *const Module, function: usize, now: &mut Now, batch: &mut text::Batch) {
+    // SAFETY: reads the plan.
+    unsafe {
+        let h = header(m);
+        let f = &*propagate::functions(m).add(function);
+        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+        let end = f.first_site.saturating_add(f.site_count as u32);
+        for k in f.first_site..end.min(h.sites) {
+            let s = &*sites.add(k as usize);
+            if s.flags & (SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) != 0 {
+                continue;
+            }
+            let at = (*m).base + s.start as u64;
+            let slot = (*m).area + s.slot as u64;
+            let (original, to) = match s.form {
+                FORM_DIRECT => {
+                    let callee = (*m).base + s.argument as u64;
+                    (jump(0xe8, at, callee), slot + DIRECT_ENTRY as u64)
+                }
+                FORM_TEMPLATE => match original(m, s.argument) {
+                    Some(original) => (original, slot),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            let opcode = match s.flags & SITE_KEEP_OPCODE {
+                0 => 0xe9,
+                _ => original[0],
+            };
+            if now.is(at, &jump(opcode, at, to)) {
+                batch.add_bytes(at, original);
+            }
+        }
+    }
+}
