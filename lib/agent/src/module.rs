@@ -10,8 +10,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
-/// A host that has accepted a question may take this long (it analyses a large module).
+/// A host that has accepted a question may take this long (it analyses a large module): a minute.
 const ANSWER_SLICES: u32 = 1200;
+/// One that has not, or whose heart does not beat: two seconds.
+const SILENCE_SLICES: u32 = 40;
 const SLICE_MS: u64 = 50;
 
 /// The module that holds `address`, asking the host if it is new. Under the propagation lock.
@@ -291,21 +293,49 @@ pub unsafe fn forget(start: u64, end: u64) {
     }
 }
 
-/// Asks the host and waits. None: no slot, no host, or no answer in time.
+fn host_is_dead() -> bool {
+    control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0
+}
+
+/// A free slot for a question.
+unsafe fn take_slot() -> Option<*mut Question> {
+    // SAFETY: the slots lie in the arena.
+    unsafe {
+        let slots = (*process()).arena.add(QUESTIONS_OFFSET as usize) as *mut Question;
+        let take = |&q: &*mut Question| {
+            let (free, taken) = (QUESTION_FREE, QUESTION_TAKEN);
+            (*q).state
+                .compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        };
+        for _ in 0..SILENCE_SLICES {
+            let slot = (0..QUESTIONS).map(|i| slots.add(i)).find(take);
+            if slot.is_some() || host_is_dead() {
+                return slot;
+            }
+            sys::futex_wait((*slots).state.as_ptr(), QUESTION_ASKED, SLICE_MS);
+        }
+        None
+    }
+}
+
+/// Asks the host and waits. None: no slot, no host, or no answer in time. Without an answer about a
+/// module nothing is recorded any more: its stack walkers would meet our return addresses, and a
+/// sandbox that it enters would not be noticed.
 pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
     // SAFETY: the slot is ours while its state says so.
     unsafe {
-        let slots = (*process()).arena.add(QUESTIONS_OFFSET as usize) as *mut Question;
-        let slot = (0..QUESTIONS).map(|i| slots.add(i)).find(|&q| {
-            (*q).state
-                .compare_exchange(
-                    QUESTION_FREE,
-                    QUESTION_TAKEN,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
-        })?;
+        let answer = take_slot().and_then(|slot| ask_in(slot, kind, argument));
+        if answer.is_none() && (host_is_dead() || matches!(kind, ASK_MODULE | ASK_MAPPED)) {
+            crate::chunk::fall_silent();
+        }
+        answer
+    }
+}
+
+unsafe fn ask_in(slot: *mut Question, kind: u32, argument: u64) -> Option<[u64; 6]> {
+    // SAFETY: as in question.
+    unsafe {
         (*slot).kind = kind;
         // A vfork child asks about memory that is its parent's.
         (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED) {
@@ -323,28 +353,17 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
             if state == QUESTION_ANSWERED {
                 break;
             }
-            let give_up = if state == QUESTION_ACCEPTED {
-                ANSWER_SLICES
-            } else {
-                4
-            };
-            if waited >= give_up || control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0 {
+            let accepted = state == QUESTION_ACCEPTED;
+            let too_long = waited >= ANSWER_SLICES
+                || waited >= SILENCE_SLICES && (!accepted || crate::chunk::host_is_stopped());
+            if too_long || host_is_dead() {
                 // The host may answer in this very moment: only one of us gets the slot back.
-                if (*slot)
-                    .state
-                    .compare_exchange(
-                        state,
-                        QUESTION_ABANDONED,
-                        Ordering::AcqRel,
-                        Ordering::Relaxed,
-                    )
+                let (here, given_up) = (Ordering::AcqRel, QUESTION_ABANDONED);
+                let back = &(*slot).state;
+                if back
+                    .compare_exchange(state, given_up, here, Ordering::Relaxed)
                     .is_ok()
                 {
-                    if control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0 {
-                        // Nobody will answer any more, and a sandbox that the program enters would
-                        // not be noticed in a module without a plan: from now on no system calls.
-                        crate::chunk::fall_silent();
-                    }
                     return None;
                 }
                 continue;

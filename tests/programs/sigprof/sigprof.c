@@ -40,7 +40,7 @@ TRACED static long f_nest(int depth, double seconds)
     struct itimerspec every = {{0, 1000000}, {0, 1000000}};
     timer_settime(timer, 0, &every, NULL);
     long x = 1;
-    for (double end = now_s() + seconds; now_s() < end;) for (int i = 0; i < 200; i++) x = f_work(x);
+    for (double end = now_s() + seconds; now_s() < end || (double)samples <= seconds * 100;) for (int i = 0; i < 200; i++) x = f_work(x);
     timer_delete(timer);
     work += x & 1;
     return 0;
