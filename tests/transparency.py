@@ -278,6 +278,15 @@ def descendants(pid):
     return out
 
 
+def alive_descendants(pid):
+    return [p for p in descendants(pid) if Runner.alive(p)]
+
+
+def become_subreaper():
+    """Orphans below this process come to it."""
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
 class Watcher(threading.Thread):
     """Samples /proc of all processes below ours: writable and executable mappings, TracerPid."""
 
@@ -341,7 +350,7 @@ class Runner:
             except subprocess.TimeoutExpired: run.trouble.append(f"did not end within {case.timeout_s} s")
         run.seconds = time.monotonic() - started
         time.sleep(0 if not descendants(os.getpid()) else 0.2)
-        left = [p for p in descendants(os.getpid()) if self.alive(p)]
+        left = alive_descendants(os.getpid())
         if left:
             if not run.trouble: run.trouble.append(f"{len(left)} process(es) left behind")
             for p in left:
@@ -508,7 +517,7 @@ def run_all(args, work):
         programs = os.path.join(work, "programs")
         subprocess.run([os.path.join(HERE, "programs", "build.sh"), programs], check=True)
     programs = os.path.abspath(programs) if programs else None
-    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans come to us
+    become_subreaper()
     fixture = (lambda n: n) if args.list else make_fixtures(os.path.join(work, "fixtures"))
     cases = program_cases(programs) + command_cases(fixture)
     if args.mode == "self-check": return self_check(Runner(work, [], random.Random(args.seed), False), cases)

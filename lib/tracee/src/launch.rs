@@ -5,6 +5,7 @@
 //! it goes on by itself.
 
 use crate::error::TraceeError;
+use crate::kill_point;
 use crate::ptrace;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -50,7 +51,7 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     drop(write);
     drop(go_read);
     let seized = ptrace::seize(pid as u32);
-    drop(go_write);
+    kill_point::around("letting the command go", || drop(go_write));
     if let Err(e) = seized {
         // SAFETY: our own child, which has not executed anything.
         unsafe {
@@ -62,7 +63,9 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     let mut errno = 0i32;
     // The exec closes the pipe: end of file means success.
     // SAFETY: four bytes.
-    let got = unsafe { libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4) };
+    let got = kill_point::around("waiting for the exec", || unsafe {
+        libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4)
+    });
     let stopped = wait_for_exec(pid)?;
     if got == 4 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
@@ -79,7 +82,10 @@ fn wait_for_exec(pid: i32) -> Result<bool, TraceeError> {
     loop {
         let mut status = 0;
         // SAFETY: our own child.
-        if unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } < 0 {
+        let got = kill_point::around("waiting for a stop", || unsafe {
+            libc::waitpid(pid, &raw mut status, libc::__WALL)
+        });
+        if got < 0 {
             if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
                 continue;
             }
