@@ -278,6 +278,10 @@ def descendants(pid):
     return out
 
 
+def digest(path):
+    return hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing"
+
+
 def alive_descendants(pid):
     return [p for p in descendants(pid) if Runner.alive(p)]
 
@@ -365,8 +369,7 @@ class Runner:
         if watcher.longest_traced_s > allowed_s: run.trouble.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s")
         run.stdout, run.stderr = open(out, "rb").read(), open(err, "rb").read()
         for name in case.files:
-            path = os.path.join(self.cwd, name)
-            run.files[name] = hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing"
+            run.files[name] = digest(os.path.join(self.cwd, name))
         if self.trace_check and prefix and not (os.path.exists(self.trace) and os.path.getsize(self.trace) > 0): run.trouble.append("no trace file")
         return run
 
