@@ -218,7 +218,9 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         {
             continue;
         }
+        let name = cached.named_at(f.entry).map_or("", |n| n.1);
         let may_replace = !walked.all
+            && !special::returns_twice(name)
             && !walked.called.contains(&f.entry)
             && !returns.stay_in(f)
             && flags & FN_RETURN_ADDRESS == 0
