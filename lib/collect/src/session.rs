@@ -334,11 +334,16 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
-        let child = launch::start(argv, self.shared.options.sigpipe)?;
+        // Before there is a command: what is sent to us from here on reaches it.
+        let (signals, former) = block_signals();
+        let inherited = launch::Inherited {
+            sigpipe: self.shared.options.sigpipe,
+            mask: former,
+        };
+        let child = launch::start(argv, &inherited)?;
         // A file size limit shall end the recording, not us; the command keeps its own disposition.
         // SAFETY: a disposition of our own process.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        let signals = block_signals();
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         while self
@@ -575,16 +580,19 @@ const HANDLED: [i32; 5] = [
     libc::SIGHUP,
 ];
 
-fn block_signals() -> i32 {
+/// The descriptor that tells of them, and the mask that we had.
+fn block_signals() -> (i32, libc::sigset_t) {
     // SAFETY: sets are ours.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
+        let mut former = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut set);
         for s in HANDLED {
             libc::sigaddset(&raw mut set, s);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut former);
+        let signals = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        (signals, former)
     }
 }
 
