@@ -55,6 +55,9 @@ def program_cases(programs):
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
                               mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
+        if base in ("sandbox", "sandthrow") and variant == "O2":
+            # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
+            cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
         if variant == "O2" and base != "sandbox":
@@ -228,6 +231,8 @@ def command_cases(fixture):
         Case("git.status", ["/usr/bin/git", "-C", f("repo"), "status", "--porcelain=v2", "--branch"], quick=True),
         Case("sqlite3", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"]),
         Case("sqlite3.filter", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"], options=["-F", "sqlite3_*"]),
+        # setjmp is hooked where it is called from a site that is not patched
+        Case("bash.filter", ["/bin/bash", f("bash.sh")], quick=True, options=["-F", "*", "-D", "1"]),
         Case("python3.filter", ["/usr/bin/python3", f("main.py")], quick=True, options=["-F", "*Object*"]),
         Case("gcc", ["/usr/bin/gcc", "-O2", "-c", f("compile.c"), "-o", "out.o"], quick=True, files=["out.o"], timeout_s=300),
         Case("g++", ["/usr/bin/g++", "-O1", "-c", f("exceptions.cpp"), "-o", "out.o"], files=["out.o"], timeout_s=600),
