@@ -43,8 +43,6 @@ PROGRAMS = ("threads", "manythreads", "exceptions", "procs", "altstack", "sigpro
             "callbacks", "longjmp", "deep", "alarm", "sleeper", "smallstack", "closefds", "virtual", "direct", "tailforms", "nolibc", "counted")
 # What is known and accepted (ARCHITECTURE.md, section 6): program, what must hold of the plan, pattern of the fault. Counted.
 KNOWN = [
-    # a handler that interrupts the last instructions of a silent routine walks no further
-    ("programs/sigprof*", lambda p: p.event in ("kill sptrace", "disk full") or "--max-size" in p.options, r"shortest \d+ nest"),
     # a handler's stack above the interrupted one, left by siglongjmp, under -F
     ("programs/altstack*", lambda p: "-F" in p.options, r"small: .*short"),
 ]

@@ -58,6 +58,9 @@ def program_cases(programs):
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
+        if base == "sigprof" and variant == "O2":
+            # The unwinder is loaded late, by code that is not traced.
+            cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
         if variant == "O2" and base != "sandbox":

@@ -309,7 +309,7 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
-            filters: Filters::new(&options.within, &options.without),
+            filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
             options,
             collector: Mutex::new(Collector::new(writer)),
             commands: Mutex::new(send),
