@@ -264,6 +264,8 @@ pub struct Finished {
 pub struct Session {
     shared: Arc<Shared>,
     image: AgentImage,
+    /// The descriptor that tells of them, and the mask for the command.
+    signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
     releasing: Vec<(u32, Sender<bool>)>,
     remarks: Vec<String>,
@@ -276,6 +278,8 @@ impl Session {
     /// # Errors
     /// No arena, or the output cannot be written.
     pub fn prepare(options: Options, header: &Header, agent: &[u8]) -> Result<Self, TraceeError> {
+        // Before there is a file: what is sent to us from here on reaches the command.
+        let signals = block_signals();
         let arena = Arena::new(ArenaOptions {
             chunks: options.chunks,
             drop_when_full: options.drop_when_full,
@@ -323,6 +327,7 @@ impl Session {
         Ok(Self {
             shared,
             image,
+            signals,
             commands,
             releasing: Vec::new(),
             remarks: Vec::new(),
@@ -334,8 +339,7 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
-        // Before there is a command: what is sent to us from here on reaches it.
-        let (signals, former) = block_signals();
+        let (signals, former) = self.signals;
         let inherited = launch::Inherited {
             sigpipe: self.shared.options.sigpipe,
             mask: former,
