@@ -41,8 +41,10 @@ REAL = ["bash", "python3", "python3.threads", "perl", "git.log", "git.status", "
         "openssl.enc", "sort", "busybox", "awk", "sed", "grep", "tar", "make", "false", "killed", "stdin"]
 PROGRAMS = ("threads", "manythreads", "exceptions", "procs", "altstack", "sigprof", "forkwire", "cancel", "coroutine", "dlopen", "sandthrow", "sandbox", "panic",
             "callbacks", "longjmp", "deep", "alarm", "sleeper", "smallstack", "closefds", "virtual", "direct", "tailforms", "nolibc", "counted")
-# What is known and accepted (ARCHITECTURE.md, section 6): program, what must hold of the plan, pattern of the fault. Counted.
+# Faults that are known and not yet repaired (ARCHITECTURE.md, section 6), counted apart: program, what must hold of the plan, pattern of the fault. Counted.
 KNOWN = [
+    # sptrace dies shortly before the program enters a sandbox: nobody notices that, and its unwinder is served by system calls
+    ("programs/sandthrow*", lambda p: p.event == "kill sptrace", r"status -31, not 0"),
     # a handler's stack above the interrupted one, left by siglongjmp, under -F
     ("programs/altstack*", lambda p: "-F" in p.options, r"small: .*short"),
 ]
