@@ -12,7 +12,8 @@ semicolon), no panic, no file left behind, a former trace untouched. Where the c
 what sptrace must say all the same.
 Must not know: how sptrace works; of its texts only the prefix and the words that a case asks for.
 """
-import argparse, fnmatch, os, random, re, resource, shutil, struct, subprocess, sys, tempfile, time
+import argparse, fnmatch, os, random, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
+from transparency import become_subreaper, children_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -206,6 +207,29 @@ def output_device_survives_a_missing_command(b):
     try: os.mknod(b.path("null"), 0o666 | 0o020000, os.makedev(1, 3))
     except OSError as e: raise Skip(f"cannot make a device: {e}")
     return b.fails(NOT_FOUND, "run", "-o", "null", "no-such-command-here")
+
+
+@case
+def termination_at_any_moment_leaves_no_command(b):
+    """SIGTERM to sptrace before, while and after it starts the command: either both end by it or there is no command yet."""
+    found = []
+    become_subreaper()  # what sptrace leaves behind becomes our child
+    for n in range(40):
+        process = subprocess.Popen([b.sptrace, "run", "-q", "-o", "trace", "/bin/sleep", "60"], cwd=b.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(n * 0.001)
+        process.terminate()
+        try: _, text = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            found.append(f"after {n} ms: does not end")
+            text = b""
+        if process.returncode not in (-15, -9) or text: found.append(f"after {n} ms: status {process.returncode}, {text[:200]!r}")
+        for left in children_of(os.getpid()):
+            os.kill(left, signal.SIGKILL)
+            os.waitpid(left, 0)
+            found.append(f"after {n} ms: the command is left")
+    return found
 
 
 @case

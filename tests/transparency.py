@@ -55,6 +55,12 @@ def program_cases(programs):
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
                               mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
+        if base in ("sandbox", "sandthrow") and variant == "O2":
+            # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
+            cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
+        if base == "sigprof" and variant == "O2":
+            # The unwinder is loaded late, by code that is not traced.
+            cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
         if variant == "O2" and base != "sandbox":
@@ -228,6 +234,8 @@ def command_cases(fixture):
         Case("git.status", ["/usr/bin/git", "-C", f("repo"), "status", "--porcelain=v2", "--branch"], quick=True),
         Case("sqlite3", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"]),
         Case("sqlite3.filter", ["/usr/bin/sqlite3", "-batch", "db", f".read {f('main.sql')}"], quick=True, files=["db"], options=["-F", "sqlite3_*"]),
+        # setjmp is hooked where it is called from a site that is not patched
+        Case("bash.filter", ["/bin/bash", f("bash.sh")], quick=True, options=["-F", "*", "-D", "1"]),
         Case("python3.filter", ["/usr/bin/python3", f("main.py")], quick=True, options=["-F", "*Object*"]),
         Case("gcc", ["/usr/bin/gcc", "-O2", "-c", f("compile.c"), "-o", "out.o"], quick=True, files=["out.o"], timeout_s=300),
         Case("g++", ["/usr/bin/g++", "-O1", "-c", f("exceptions.cpp"), "-o", "out.o"], files=["out.o"], timeout_s=600),
@@ -276,6 +284,19 @@ def descendants(pid):
         out.append(p)
         todo += children_of(p)
     return out
+
+
+def digest(path):
+    return hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing"
+
+
+def alive_descendants(pid):
+    return [p for p in descendants(pid) if Runner.alive(p)]
+
+
+def become_subreaper():
+    """Orphans below this process come to it."""
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 class Watcher(threading.Thread):
@@ -341,7 +362,7 @@ class Runner:
             except subprocess.TimeoutExpired: run.trouble.append(f"did not end within {case.timeout_s} s")
         run.seconds = time.monotonic() - started
         time.sleep(0 if not descendants(os.getpid()) else 0.2)
-        left = [p for p in descendants(os.getpid()) if self.alive(p)]
+        left = alive_descendants(os.getpid())
         if left:
             if not run.trouble: run.trouble.append(f"{len(left)} process(es) left behind")
             for p in left:
@@ -356,8 +377,7 @@ class Runner:
         if watcher.longest_traced_s > allowed_s: run.trouble.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s")
         run.stdout, run.stderr = open(out, "rb").read(), open(err, "rb").read()
         for name in case.files:
-            path = os.path.join(self.cwd, name)
-            run.files[name] = hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing"
+            run.files[name] = digest(os.path.join(self.cwd, name))
         if self.trace_check and prefix and not (os.path.exists(self.trace) and os.path.getsize(self.trace) > 0): run.trouble.append("no trace file")
         return run
 
@@ -508,7 +528,7 @@ def run_all(args, work):
         programs = os.path.join(work, "programs")
         subprocess.run([os.path.join(HERE, "programs", "build.sh"), programs], check=True)
     programs = os.path.abspath(programs) if programs else None
-    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans come to us
+    become_subreaper()
     fixture = (lambda n: n) if args.list else make_fixtures(os.path.join(work, "fixtures"))
     cases = program_cases(programs) + command_cases(fixture)
     if args.mode == "self-check": return self_check(Runner(work, [], random.Random(args.seed), False), cases)

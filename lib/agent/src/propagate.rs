@@ -61,6 +61,23 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
     }
 }
 
+/// Makes the module at `target` known, which intercepts its special functions, and no more: for calls from
+/// code that is not traced. What happens to the process must not go unseen.
+pub unsafe fn know(hot: *mut Hot, target: u64) {
+    // SAFETY: as in reach.
+    unsafe {
+        if !module::known(target).is_null() || (*process()).may_propagate == 0 {
+            return;
+        }
+        let since = sys::tsc();
+        if lock((*hot).tid) {
+            module::find(target);
+            unlock();
+            waited(hot, since);
+        }
+    }
+}
+
 /// Records the time since `since` (TSC) as one that the program waited for sptrace, if it was long.
 pub unsafe fn waited(hot: *mut Hot, since: u64) {
     let ticks = sys::tsc().wrapping_sub(since);

@@ -147,6 +147,7 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
                 let target = f.above[0];
                 if module::is_resolver_site(f.id) && (*top(hot)).rsp != above + 16 {
                     // The lazy resolver working for code that is not traced.
+                    propagate::know(hot, target);
                     return normal;
                 }
                 match propagate::reach(hot, target) {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use sptrace_code::{self as cache, Cached};
 use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::arena::{ARENA_AVMA, Arena, futex_wake};
+use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
@@ -35,7 +36,7 @@ pub fn serve(shared: &Shared) -> bool {
                 );
                 if accepted.is_ok() {
                     any = true;
-                    answer(shared, q);
+                    kill_point::around("answer", || answer(shared, q));
                 }
             }
             QUESTION_ABANDONED => q.state.store(QUESTION_FREE, Ordering::Release),

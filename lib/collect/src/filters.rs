@@ -30,6 +30,8 @@ const NAMES_SHOWN: usize = 3;
 pub struct Filters {
     within: Vec<String>,
     without: Vec<String>,
+    /// Code that is not traced may load a library: it is not to be missed.
+    is_partial: bool,
     muted: AtomicUsize,
     hooked: AtomicUsize,
     impossible: Mutex<Vec<String>>,
@@ -39,11 +41,12 @@ pub struct Filters {
 
 impl Filters {
     /// Recording begins at functions that match `within` (everywhere, if that is empty) and leaves
-    /// out those that match `without`.
-    pub fn new(within: &[String], without: &[String]) -> Self {
+    /// out those that match `without`. `is_limited`: and what is reached deep down.
+    pub fn new(within: &[String], without: &[String], is_limited: bool) -> Self {
         Self {
             within: within.to_vec(),
             without: without.to_vec(),
+            is_partial: is_limited || !within.is_empty() || !without.is_empty(),
             ..Self::default()
         }
     }
@@ -60,7 +63,7 @@ impl Filters {
             });
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
-        if !self.within.is_empty()
+        if self.is_partial
             && let Some(hooked) = self.hooked_plan(cached, &plan, file)
         {
             plan = hooked;
@@ -218,7 +221,9 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         {
             continue;
         }
+        let name = cached.named_at(f.entry).map_or("", |n| n.1);
         let may_replace = !walked.all
+            && !special::returns_twice(name)
             && !walked.called.contains(&f.entry)
             && !returns.stay_in(f)
             && flags & FN_RETURN_ADDRESS == 0

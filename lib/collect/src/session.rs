@@ -264,6 +264,8 @@ pub struct Finished {
 pub struct Session {
     shared: Arc<Shared>,
     image: AgentImage,
+    /// The descriptor that tells of them, and the mask for the command.
+    signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
     releasing: Vec<(u32, Sender<bool>)>,
     remarks: Vec<String>,
@@ -276,6 +278,8 @@ impl Session {
     /// # Errors
     /// No arena, or the output cannot be written.
     pub fn prepare(options: Options, header: &Header, agent: &[u8]) -> Result<Self, TraceeError> {
+        // Before there is a file: what is sent to us from here on reaches the command.
+        let signals = block_signals();
         let arena = Arena::new(ArenaOptions {
             chunks: options.chunks,
             drop_when_full: options.drop_when_full,
@@ -309,7 +313,7 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
-            filters: Filters::new(&options.within, &options.without),
+            filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
             options,
             collector: Mutex::new(Collector::new(writer)),
             commands: Mutex::new(send),
@@ -323,6 +327,7 @@ impl Session {
         Ok(Self {
             shared,
             image,
+            signals,
             commands,
             releasing: Vec::new(),
             remarks: Vec::new(),
@@ -334,11 +339,15 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
-        let child = launch::start(argv, self.shared.options.sigpipe)?;
+        let (signals, former) = self.signals;
+        let inherited = launch::Inherited {
+            sigpipe: self.shared.options.sigpipe,
+            mask: former,
+        };
+        let child = launch::start(argv, &inherited)?;
         // A file size limit shall end the recording, not us; the command keeps its own disposition.
         // SAFETY: a disposition of our own process.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        let signals = block_signals();
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         while self
@@ -575,16 +584,19 @@ const HANDLED: [i32; 5] = [
     libc::SIGHUP,
 ];
 
-fn block_signals() -> i32 {
+/// The descriptor that tells of them, and the mask that we had.
+fn block_signals() -> (i32, libc::sigset_t) {
     // SAFETY: sets are ours.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
+        let mut former = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut set);
         for s in HANDLED {
             libc::sigaddset(&raw mut set, s);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut former);
+        let signals = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        (signals, former)
     }
 }
 

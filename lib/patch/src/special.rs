@@ -36,6 +36,21 @@ pub fn reads_return(name: &str) -> bool {
     READS_RETURN.contains(&name)
 }
 
+/// True for functions that may return a second time, when their place on the stack serves another
+/// call: what a hook puts there would be asked for the wrong return address.
+pub fn returns_twice(name: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "setjmp",
+        "sigsetjmp",
+        "sigsetjmp_cancel",
+        "vfork",
+        "getcontext",
+        "swapcontext",
+    ];
+    let plain = name.trim_start_matches('_');
+    NAMES.contains(&plain.strip_prefix("libc_").unwrap_or(plain))
+}
+
 /// True for the unwinder's own functions, which are not traced: what they do on the stack must not
 /// be changed by patched calls in them.
 pub fn is_unwinder(name: &str) -> bool {

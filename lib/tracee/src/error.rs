@@ -23,6 +23,9 @@ pub enum TraceeError {
     /// The process ended meanwhile.
     #[error("the process ended")]
     Gone,
+    /// A signal ended the process before its program began.
+    #[error("killed by signal {0}")]
+    Killed(i32),
 }
 
 impl TraceeError {

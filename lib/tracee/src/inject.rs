@@ -9,6 +9,7 @@
 use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
+use crate::kill_point;
 use crate::maps::{self, Mapping};
 use crate::ptrace;
 use sptrace_wire::control::{ARENA_BYTES, IMAGE_BYTES, IMAGE_OFFSET};
@@ -146,12 +147,12 @@ fn place_for_stub(
         .ok_or(TraceeError::NoRoom("no vdso"))?;
     let at = (vdso.end - bytes as u64) & !15;
     let mut there = vec![0u8; (vdso.end - at) as usize];
-    memory
-        .read_exact_at(&mut there, at)
-        .map_err(|source| TraceeError::System {
+    kill_point::around("reading the vdso", || memory.read_exact_at(&mut there, at)).map_err(
+        |source| TraceeError::System {
             what: "reading the vdso",
             source,
-        })?;
+        },
+    )?;
     if there.iter().any(|b| *b != 0) {
         return Err(TraceeError::NoRoom("the vdso has no unused end"));
     }
@@ -176,21 +177,20 @@ pub fn inject(
     {
         return Err(TraceeError::NoRoom("the arena's place is taken"));
     }
-    let memory = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(format!("/proc/{pid}/mem"))
+    let mut how = std::fs::OpenOptions::new();
+    how.read(true).write(true);
+    let memory = kill_point::around("opening memory", || how.open(format!("/proc/{pid}/mem")))
         .map_err(|source| TraceeError::System {
             what: "opening /proc/PID/mem",
             source,
         })?;
     let write = |bytes: &[u8], at: u64| {
-        memory
-            .write_all_at(bytes, at)
-            .map_err(|source| TraceeError::System {
+        kill_point::around("writing memory", || memory.write_all_at(bytes, at)).map_err(|source| {
+            TraceeError::System {
                 what: "writing the process's memory",
                 source,
-            })
+            }
+        })
     };
     let mut regs = ptrace::registers(pid)?;
     let frame = signal_frame(&regs, ptrace::signal_mask(pid)?);
@@ -204,5 +204,6 @@ pub fn inject(
     regs.rip = at;
     regs.orig_rax = u64::MAX;
     ptrace::set_registers(pid, &regs)?;
+    kill_point::through_stub(pid)?;
     ptrace::detach(pid, 0)
 }

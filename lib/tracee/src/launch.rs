@@ -5,6 +5,7 @@
 //! it goes on by itself.
 
 use crate::error::TraceeError;
+use crate::kill_point;
 use crate::ptrace;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,12 +20,21 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), TraceeError> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
+/// What the command shall inherit, as sptrace found it.
+pub struct Inherited {
+    /// Disposition of SIGPIPE.
+    pub sigpipe: libc::sighandler_t,
+    /// Signal mask.
+    pub mask: libc::sigset_t,
+}
+
 /// Forks and executes `argv` (looked up in PATH) under ptrace; returns its pid once it stands at
-/// the exec stop. `sigpipe`: the disposition of SIGPIPE that the command shall inherit.
+/// the exec stop.
 ///
 /// # Errors
-/// [`TraceeError::Exec`] with the reason when it cannot be executed.
-pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, TraceeError> {
+/// [`TraceeError::Exec`] with the reason when it cannot be executed, [`TraceeError::Killed`] if a
+/// signal ended it before.
+pub fn start(argv: &[CString], inherited: &Inherited) -> Result<u32, TraceeError> {
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     pointers.push(std::ptr::null());
     let (read, write) = pipe()?;
@@ -37,7 +47,12 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     if pid == 0 {
         // SAFETY: in the child; argv lives; on failure errno goes through the pipe.
         unsafe {
-            libc::signal(libc::SIGPIPE, sigpipe);
+            libc::signal(libc::SIGPIPE, inherited.sigpipe);
+            libc::sigprocmask(
+                libc::SIG_SETMASK,
+                &raw const inherited.mask,
+                std::ptr::null_mut(),
+            );
             libc::close(go_write.as_raw_fd());
             let mut byte = 0u8;
             libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1);
@@ -50,7 +65,7 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     drop(write);
     drop(go_read);
     let seized = ptrace::seize(pid as u32);
-    drop(go_write);
+    kill_point::around("letting the command go", || drop(go_write));
     if let Err(e) = seized {
         // SAFETY: our own child, which has not executed anything.
         unsafe {
@@ -62,34 +77,42 @@ pub fn start(argv: &[CString], sigpipe: libc::sighandler_t) -> Result<u32, Trace
     let mut errno = 0i32;
     // The exec closes the pipe: end of file means success.
     // SAFETY: four bytes.
-    let got = unsafe { libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4) };
-    let stopped = wait_for_exec(pid)?;
+    let got = kill_point::around("waiting for the exec", || unsafe {
+        libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4)
+    });
+    let end = wait_for_exec(pid)?;
     if got == 4 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
-    if stopped {
-        Ok(pid as u32)
-    } else {
-        Err(TraceeError::Gone)
+    match end {
+        None => Ok(pid as u32),
+        // What the kernel cannot load ends by SIGSEGV, before Linux 5.16 by SIGKILL (execve(2)).
+        Some(s) if libc::WIFSIGNALED(s) && libc::WTERMSIG(s) != libc::SIGSEGV => {
+            Err(TraceeError::Killed(libc::WTERMSIG(s)))
+        }
+        Some(_) => Err(TraceeError::Gone),
     }
 }
 
-/// Waits for the exec stop; signals on the way are handed on. False: the process ended.
-fn wait_for_exec(pid: i32) -> Result<bool, TraceeError> {
+/// Waits for the exec stop; signals on the way are handed on. The wait status if the process ended.
+fn wait_for_exec(pid: i32) -> Result<Option<i32>, TraceeError> {
     loop {
         let mut status = 0;
         // SAFETY: our own child.
-        if unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } < 0 {
+        let got = kill_point::around("waiting for a stop", || unsafe {
+            libc::waitpid(pid, &raw mut status, libc::__WALL)
+        });
+        if got < 0 {
             if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
                 continue;
             }
             return Err(TraceeError::last("waitpid"));
         }
         if !libc::WIFSTOPPED(status) {
-            return Ok(false);
+            return Ok(Some(status));
         }
         if status >> 16 == libc::PTRACE_EVENT_EXEC {
-            return Ok(true);
+            return Ok(None);
         }
         ptrace::resume(
             pid as u32,

@@ -9,6 +9,7 @@ pub mod arena;
 pub mod error;
 pub mod image;
 pub mod inject;
+pub mod kill_point;
 pub mod launch;
 pub mod maps;
 pub mod ptrace;

@@ -1,10 +1,11 @@
 //! The few ptrace requests that are needed. All by one thread.
 
 use crate::error::TraceeError;
+use crate::kill_point;
 use std::ptr::null_mut;
 
-fn request(what: &'static str, r: libc::c_long) -> Result<(), TraceeError> {
-    if r == 0 {
+fn request(what: &'static str, call: impl FnOnce() -> libc::c_long) -> Result<(), TraceeError> {
+    if kill_point::around(what, call) == 0 {
         Ok(())
     } else {
         Err(TraceeError::last(what))
@@ -18,8 +19,9 @@ fn request(what: &'static str, r: libc::c_long) -> Result<(), TraceeError> {
 pub fn seize(pid: u32) -> Result<(), TraceeError> {
     let options = libc::PTRACE_O_TRACEEXEC;
     // SAFETY: no memory of ours is written.
-    let r = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, null_mut::<u8>(), options as usize) };
-    request("ptrace(SEIZE)", r)
+    request("ptrace(SEIZE)", || unsafe {
+        libc::ptrace(libc::PTRACE_SEIZE, pid, null_mut::<u8>(), options as usize)
+    })
 }
 
 /// Asks a seized process to stop.
@@ -28,15 +30,14 @@ pub fn seize(pid: u32) -> Result<(), TraceeError> {
 /// Gone.
 pub fn interrupt(pid: u32) -> Result<(), TraceeError> {
     // SAFETY: no memory of ours is written.
-    let r = unsafe {
+    request("ptrace(INTERRUPT)", || unsafe {
         libc::ptrace(
             libc::PTRACE_INTERRUPT,
             pid,
             null_mut::<u8>(),
             null_mut::<u8>(),
         )
-    };
-    request("ptrace(INTERRUPT)", r)
+    })
 }
 
 /// Lets a stopped process run on, delivering `signal` (0: none).
@@ -45,8 +46,9 @@ pub fn interrupt(pid: u32) -> Result<(), TraceeError> {
 /// Gone.
 pub fn resume(pid: u32, signal: i32) -> Result<(), TraceeError> {
     // SAFETY: no memory of ours is written.
-    let r = unsafe { libc::ptrace(libc::PTRACE_CONT, pid, null_mut::<u8>(), signal as usize) };
-    request("ptrace(CONT)", r)
+    request("ptrace(CONT)", || unsafe {
+        libc::ptrace(libc::PTRACE_CONT, pid, null_mut::<u8>(), signal as usize)
+    })
 }
 
 /// Lets go of a stopped process, delivering `signal`.
@@ -55,8 +57,9 @@ pub fn resume(pid: u32, signal: i32) -> Result<(), TraceeError> {
 /// Gone.
 pub fn detach(pid: u32, signal: i32) -> Result<(), TraceeError> {
     // SAFETY: no memory of ours is written.
-    let r = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, null_mut::<u8>(), signal as usize) };
-    request("ptrace(DETACH)", r)
+    request("ptrace(DETACH)", || unsafe {
+        libc::ptrace(libc::PTRACE_DETACH, pid, null_mut::<u8>(), signal as usize)
+    })
 }
 
 /// General registers of a stopped process.
@@ -66,16 +69,16 @@ pub fn detach(pid: u32, signal: i32) -> Result<(), TraceeError> {
 pub fn registers(pid: u32) -> Result<libc::user_regs_struct, TraceeError> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills the structure.
-    unsafe {
-        let r = libc::ptrace(
+    request("ptrace(GETREGS)", || unsafe {
+        libc::ptrace(
             libc::PTRACE_GETREGS,
             pid,
             null_mut::<u8>(),
             regs.as_mut_ptr(),
-        );
-        request("ptrace(GETREGS)", r)?;
-        Ok(regs.assume_init())
-    }
+        )
+    })?;
+    // SAFETY: zeroed, and filled.
+    Ok(unsafe { regs.assume_init() })
 }
 
 /// Sets them.
@@ -84,15 +87,14 @@ pub fn registers(pid: u32) -> Result<libc::user_regs_struct, TraceeError> {
 /// Gone.
 pub fn set_registers(pid: u32, regs: &libc::user_regs_struct) -> Result<(), TraceeError> {
     // SAFETY: the kernel reads the structure.
-    let r = unsafe {
+    request("ptrace(SETREGS)", || unsafe {
         libc::ptrace(
             libc::PTRACE_SETREGS,
             pid,
             null_mut::<u8>(),
             std::ptr::from_ref(regs),
         )
-    };
-    request("ptrace(SETREGS)", r)
+    })
 }
 
 /// Signal mask of a stopped process.
@@ -103,7 +105,8 @@ pub fn signal_mask(pid: u32) -> Result<u64, TraceeError> {
     const GETSIGMASK: libc::c_uint = 0x420a;
     let mut mask = 0u64;
     // SAFETY: eight bytes.
-    let r = unsafe { libc::ptrace(GETSIGMASK, pid, 8usize, &raw mut mask) };
-    request("ptrace(GETSIGMASK)", r)?;
+    request("ptrace(GETSIGMASK)", || unsafe {
+        libc::ptrace(GETSIGMASK, pid, 8usize, &raw mut mask)
+    })?;
     Ok(mask)
 }

@@ -135,7 +135,8 @@ pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
             report_end(&finished, &output, quiet);
             end_as(finished.status)
         }
-        Err(Failure { code, message }) => {
+        Err(Failure::Killed(signal)) => end_as(ExitStatus::Signaled(signal)),
+        Err(Failure::Said { code, message }) => {
             say(&message);
             ExitCode::from(code)
         }
@@ -169,13 +170,15 @@ fn report_end(finished: &Finished, output: &Path, quiet: bool) {
     }
 }
 
-struct Failure {
-    code: u8,
-    message: String,
+enum Failure {
+    /// One line, and the status.
+    Said { code: u8, message: String },
+    /// The command was killed by a signal before its program began: nothing of ours failed.
+    Killed(i32),
 }
 
 fn own_failure(message: String) -> Failure {
-    Failure {
+    Failure::Said {
         code: exit_code::OWN_FAILURE,
         message,
     }
@@ -232,6 +235,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
                 &name,
                 Refused::CannotExecute(format!("{e}; try it without sptrace")),
             ),
+            TraceeError::Killed(signal) => Failure::Killed(signal),
             TraceeError::Gone => cannot_run(
                 &name,
                 Refused::CannotExecute(
@@ -259,7 +263,7 @@ fn cannot_run(name: &str, refused: Refused) -> Failure {
         Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
         Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
     };
-    Failure {
+    Failure::Said {
         code,
         message: format!("cannot run {name}: {why}"),
     }
