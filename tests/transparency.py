@@ -35,12 +35,16 @@ class Case:
         self.mid = mid  # long enough to be interrupted in mid-run
 
 
+WORLDS = ("clone_vm", "daemon", "dumpable", "namespaces", "chroot", "limits", "brk", "sampled", "dropped", "rewritten5", "gs",
+          "wrgsbase", "exec", "locked")
+
+
 def program_cases(programs):
     """The programs of tests/programs, each in all variants that build.sh made."""
     # name: (arguments, threaded)
     settings = {
         "threads": ([], True), "procs": ([], True), "cancel": ([], True), "exceptions": ([], True), "panic": ([], True),
-        "callforms": ([], False), "sigprof": (["1"], False), "manythreads": ([], True),
+        "callforms": ([], False), "signals": ([], True), "jit": ([], True), "unwind": ([], True), "sigprof": (["1"], False), "manythreads": ([], True),
     }
     quick = ("O2", "static", "musl", "stripped", "cfi", "release", "nopie", "O1", "static-pie")
     cases = []
@@ -51,10 +55,12 @@ def program_cases(programs):
         runs = [(name, arguments)]
         if base == "sandbox":
             runs = [(f"{name}.{m}", [m]) for m in ("seccomp", "filter", "tsc", "rlimit", "nofile")]
+        if base == "worlds":
+            runs = [(f"{name}.{m}", [m]) for m in WORLDS]
         for case_name, args in runs:
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
-                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself")))
+                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself", "signals")))
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
@@ -63,7 +69,7 @@ def program_cases(programs):
             cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
-        if variant == "O2" and base != "sandbox":
+        if variant == "O2" and base not in ("sandbox", "worlds"):
             # Every function that can be hooked is: prologues moved, return addresses replaced.
             cases.append(Case(f"filter/{name}", [os.path.join(programs, name)] + arguments, threaded=threaded, quick=True, options=["-F", "*"]))
     return cases

@@ -45,6 +45,33 @@ table() {
     echo "callforms.static|gcc $O -O1 -static callforms/callforms.c -Wa,--defsym,CFI=1 callforms/forms.s"
     echo "tailforms.O1|gcc $O -O1 tailforms/tailforms.c tailforms/forms.s"
     echo "tailforms.stripped|gcc $O -O1 -s tailforms/tailforms.c tailforms/forms.s"
+    echo "state.O2|gcc $O -O2 state/state.c state/forms.s"
+    echo "state.stripped|gcc $O -O3 -flto -s state/state.c state/forms.s"
+    echo "state.static|gcc $O -O2 -static state/state.c state/forms.s"
+    echo "state.so|gcc -shared -fPIC -Wa,--defsym,LIB=1 state/lib.c state/forms.s -Wl,-z,lazy"
+    echo "state.lazy|gcc $O -O2  -DLIB state/state.c -ldl"
+    echo "unwind.so|g++ $O -O2 -shared -fPIC unwind/plug.cpp"
+    for level in 0 2; do
+        echo "unwind.O$level|g++ $O -O$level -rdynamic -fnon-call-exceptions unwind/unwind.cpp"
+    done
+    echo "unwind.O3-lto|g++ $O -O3 -flto -rdynamic -fnon-call-exceptions unwind/unwind.cpp"
+    for level in 0 2; do
+        echo "flow.O$level|gcc $O -O$level -rdynamic flow/flow.c flow/forms.s"
+        echo "splitstack.O$level|gcc $O -O$level -fsplit-stack splitstack/splitstack.c"
+        for case in signals worlds jit; do echo "$case.O$level|gcc $O -O$level $case/$case.c"; done
+    done
+    echo "flow.one.so|gcc $O -O2 -shared -fPIC -DONE flow/plug.c"
+    echo "flow.two.so|gcc $O -O2 -shared -fPIC flow/plug.c"
+    echo "flow.run.so|gcc $O -O2 -shared -fPIC flow/run.c -Wl,-rpath,\$ORIGIN"
+    echo "flow.cet|gcc $O -O3 -flto -fno-plt -fcf-protection=full -rdynamic flow/flow.c flow/forms.s"
+    echo "signals.O3-lto|gcc $O -O3 -flto signals/signals.c"
+    echo "signals.static|gcc $O -O2 -static signals/signals.c"
+    if command -v clang >/dev/null; then
+        echo "flow.clang|clang $O -Wno-unknown-attributes -O2 -rdynamic flow/flow.c flow/forms.s"
+        echo "unwind.clang|clang++ $O -Wno-unknown-attributes -O2 -rdynamic -fnon-call-exceptions unwind/unwind.cpp"
+        echo "signals.clang|clang $O -Wno-unknown-attributes -O2 signals/signals.c"
+    fi
+    echo "unwind.cet|g++ $O -O2 -fcf-protection=full -fno-plt -rdynamic -fnon-call-exceptions unwind/unwind.cpp"
     echo "nolibc|gcc -g -nostdlib -static -no-pie nolibc/nolibc.s"
     for case in direct recursion callbacks longjmp threads procs; do
         echo "$case.static|gcc $O -O2 -static $case/$case.c"

@@ -4,7 +4,7 @@
 //! Signals are blocked here, so the reservation needs no care; what a failed fast path reserved
 //! beyond the limit stays zero, and zeros are no record.
 
-use crate::state::{Hot, Module, TRASH, TRASH_END, control, process};
+use crate::state::{DORMANT, Hot, Module, TRASH, TRASH_END, control, process};
 use crate::{common, module, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
@@ -321,7 +321,7 @@ pub unsafe fn fall_silent() {
     // SAFETY: the areas are mapped for life.
     unsafe {
         let p = process();
-        if (*p).dormant.swap(1, Ordering::AcqRel) != 0 {
+        if (*p).dormant.fetch_or(DORMANT, Ordering::AcqRel) & DORMANT != 0 {
             return;
         }
         for i in 0..(*p).module_count as usize {

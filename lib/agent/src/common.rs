@@ -455,6 +455,9 @@ sptrace_slow_door:
     syscall
     jmp 84f
 83: mov qword ptr [rbp-24], 0
+    mov ebx, 0
+    test dword ptr [rip+{process}+{dormant}], {gs_taken}
+    jnz 81f
     /* The program's stack may be a small one: use the thread block's, unless this is no thread of
        ours yet or a signal handler that interrupted a dormant agent. */
 84: MARK DOOR_INSIDE, 0, sptrace_slow_door
@@ -550,6 +553,7 @@ sptrace_silent_offsets:
     "#,
     slow = sym crate::slow::slow,
     process = sym crate::state::PROCESS,
+    gs_taken = const crate::state::GS_TAKEN,
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,

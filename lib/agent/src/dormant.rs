@@ -8,7 +8,7 @@
 
 use crate::common as routines;
 use crate::slow::{self, Frame};
-use crate::state::{Hot, process};
+use crate::state::{DORMANT, Hot, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{module, process as events, propagate, sigframe, stacks, sys, thread, unpatch};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,9 @@ pub unsafe fn put_text_back() {
     // SAFETY: called by the slow path.
     unsafe {
         let silent = &(*process()).dormant;
-        let is_first = silent.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
+        let is_first = silent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |bits| {
+            (bits & (DORMANT | TEXT_BACK) == DORMANT).then_some(bits | TEXT_BACK)
+        });
         if is_first.is_ok() {
             unpatch::all();
         }
@@ -82,7 +84,7 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
 }
 
 /// The special function of `f.id` is about to run; its return address lies at `above`.
-pub unsafe fn special(f: &Frame, above: u64) {
+pub unsafe fn special(f: &mut Frame, above: u64) {
     // SAFETY: called by the slow path.
     unsafe {
         let Some((kind, _)) = propagate::special_of(f.id) else {
@@ -106,6 +108,8 @@ pub unsafe fn special(f: &Frame, above: u64) {
             }
             SPECIAL_SIGACTION => sigframe::handler_registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
+            _ if events::sets_gs(kind, f) => events::set_gs_taken(),
+            SPECIAL_MADVISE | SPECIAL_SYSCALL => events::keep_text(kind, f),
             _ => {}
         }
     }

@@ -3,12 +3,15 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{module, propagate, sigframe, sys, unwind};
+use crate::{module, propagate, sigframe, sys, thread, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
+const SYS_MADVISE: u64 = 28;
+const SYS_CLONE: u64 = 56;
 const SYS_PRCTL: u64 = 157;
+const SYS_ARCH_PRCTL: u64 = 158;
 const SYS_SECCOMP: u64 = 317;
 
 /// prctl(2) calls after which rdtsc or our system calls may kill: PR_SET_SECCOMP, and PR_SET_TSC with
@@ -28,6 +31,54 @@ pub fn enters_sandbox(kind: u32, f: &Frame) -> bool {
     }
 }
 
+/// True if the special function of this kind, with these arguments, is about to set the gs base.
+pub fn sets_gs(kind: u32, f: &Frame) -> bool {
+    const ARCH_SET_GS: u64 = 0x1001;
+    match kind {
+        SPECIAL_ARCH_PRCTL => f.rdi == ARCH_SET_GS,
+        SPECIAL_SYSCALL => f.rdi == SYS_ARCH_PRCTL && f.rsi == ARCH_SET_GS,
+        _ => false,
+    }
+}
+
+/// clone(2) flags by which the new task has our memory, and the gs and fs of its creator, at the same time.
+fn shares_block(flags: u64) -> bool {
+    const VM: u64 = 0x100;
+    const VFORK: u64 = 0x4000;
+    const SETTLS: u64 = 0x8_0000;
+    flags & (VM | VFORK | SETTLS) == VM
+}
+
+/// madvise(2) that would put zeros in place of patched pages, which are anonymous, and does nothing to
+/// those of a file.
+unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
+    const DONTNEED: u64 = 4;
+    // SAFETY: the table is complete up to its count.
+    unsafe {
+        let p = process();
+        advice == DONTNEED
+            && (0..(*p).module_count as usize).any(|i| {
+                let m = &raw const (*p).modules[i];
+                start >= (*m).start & !4095
+                    && start.saturating_add(bytes) <= ((*m).end + 4095) & !4095
+            })
+    }
+}
+
+/// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
+pub unsafe fn keep_text(kind: u32, f: &mut Frame) {
+    // SAFETY: the arguments are numbers.
+    unsafe {
+        match kind {
+            SPECIAL_MADVISE if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
+            SPECIAL_SYSCALL if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
+                f.rcx = 0;
+            }
+            _ => {}
+        }
+    }
+}
+
 /// True if no system call may be made any more.
 pub fn is_sandboxed() -> bool {
     // SAFETY: an atomic of the process block.
@@ -40,6 +91,12 @@ pub fn set_sandboxed() {
     unsafe { (*process()).sandboxed.store(1, Ordering::Relaxed) };
 }
 
+/// From here on gs is the program's.
+pub fn set_gs_taken() {
+    // SAFETY: an atomic of the process block.
+    unsafe { (*process()).dormant.fetch_or(GS_TAKEN, Ordering::AcqRel) };
+}
+
 /// Nothing is recorded from here on: after this call neither rdtsc nor a system call is safe.
 unsafe fn enter_sandbox(hot: *mut Hot) {
     // SAFETY: the thread's own block.
@@ -47,6 +104,17 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
         count_hole(hole::SANDBOX);
         set_sandboxed();
         crate::chunk::hand_over(hot);
+        crate::chunk::fall_silent();
+    }
+}
+
+/// The program uses gs itself from here on: nothing is recorded any more.
+pub unsafe fn gs_is_taken(hot: *mut Hot) {
+    // SAFETY: the thread's own block; gs stays what it is until the program sets it.
+    unsafe {
+        count_hole(hole::SANDBOX);
+        crate::chunk::hand_over(hot);
+        (*process()).dormant.fetch_or(GS_TAKEN, Ordering::AcqRel);
         crate::chunk::fall_silent();
     }
 }
@@ -70,6 +138,11 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             }
             SPECIAL_RETURN => unwind::give_back_one(hot, above),
             _ if enters_sandbox(kind, f) => enter_sandbox(hot),
+            _ if sets_gs(kind, f) => gs_is_taken(hot),
+            SPECIAL_CLONE if shares_block(f.rdx) => thread::let_go(),
+            SPECIAL_SYSCALL if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
+            SPECIAL_MADVISE => keep_text(kind, f),
+            SPECIAL_SYSCALL if f.rdi == SYS_MADVISE => keep_text(kind, f),
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;

@@ -55,7 +55,11 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
             return Reach::Later;
         }
         let r = reach_locked(target);
+        let gs_wanted = core::mem::take(&mut (*process()).gs_wanted);
         unlock();
+        if gs_wanted != 0 {
+            crate::process::gs_is_taken(hot);
+        }
         waited(hot, since);
         r
     }
@@ -176,6 +180,9 @@ unsafe fn instrument(m: *mut Module, first: usize) {
             }
             let f = &*functions(m).add(i as usize);
             if f.flags & FN_MUTED == 0 {
+                if f.flags & FN_USES_GS != 0 {
+                    (*process()).gs_wanted = 1;
+                }
                 if f.flags & FN_UNRESOLVED != 0 {
                     count_hole(hole::UNRESOLVED);
                 }

@@ -130,6 +130,13 @@ pub const UNTOUCHED: u8 = 0;
 /// [`Module::functions`]: its sites are patched.
 pub const INSTRUMENTED: u8 = 1;
 
+/// [`Process::dormant`]: nothing is recorded any more.
+pub const DORMANT: u32 = 1;
+/// [`Process::dormant`]: and the text has been put back.
+pub const TEXT_BACK: u32 = 2;
+/// [`Process::dormant`]: nor does gs point at a block of ours.
+pub const GS_TAKEN: u32 = 4;
+
 /// At most this many modules in a process.
 pub const MODULES: usize = 512;
 /// log2 of the entries of the table of instrumented functions.
@@ -144,7 +151,9 @@ pub struct Process {
     pub stack_top: u64,
     /// Pid as of injection or of the last fork.
     pub pid: u32,
-    /// Nothing is recorded any more; 2: and the text has been put back.
+    /// 1 in a pid namespace that is not that of the first traced process.
+    pub other_pids: u32,
+    /// Nothing is recorded any more: [`DORMANT`], [`TEXT_BACK`], [`GS_TAKEN`].
     pub dormant: AtomicU32,
     /// No system call may be made any more.
     pub sandboxed: AtomicU32,
@@ -152,6 +161,10 @@ pub struct Process {
     pub fork_page: *mut ForkPage,
     /// All thread blocks.
     pub blocks: *mut Hot,
+    /// Block of no thread: see [`crate::thread::let_go`]; 0: not made yet.
+    pub nobody: u64,
+    /// A function that uses gs itself was reached: see [`crate::process::gs_is_taken`].
+    pub gs_wanted: u32,
     /// Modules known.
     pub modules: [Module; MODULES],
     /// Number of them.
@@ -201,10 +214,13 @@ pub(crate) static mut PROCESS: Process = Process {
     arena: core::ptr::null_mut(),
     stack_top: 0,
     pid: 0,
+    other_pids: 0,
     dormant: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),
     fork_page: core::ptr::null_mut(),
     blocks: core::ptr::null_mut(),
+    nobody: 0,
+    gs_wanted: 0,
     modules: [NO_MODULE; MODULES],
     module_count: 0,
     loader: 0,

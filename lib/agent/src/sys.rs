@@ -27,6 +27,7 @@ const SIGACTION: usize = 13;
 const SIGPROCMASK: usize = 14;
 const MREMAP: usize = 25;
 const MADVISE: usize = 28;
+const GETPPID: usize = 110;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
 const FUTEX: usize = 202;
@@ -180,6 +181,12 @@ pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Process id of the parent, 0 if it is in an outer pid namespace.
+pub fn parent_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPPID, [0; 6]) as u32 }
 }
 
 /// Thread id.

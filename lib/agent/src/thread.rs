@@ -28,7 +28,57 @@ pub unsafe fn ensure() -> *mut Hot {
             (gs as *mut u64).write(fs);
             return hot_of(gs);
         }
+        if gs != 0 && gs == (*p).nobody {
+            let own = find_own(fs, pid, tid);
+            if !own.is_null() {
+                return own;
+            }
+        }
         new_thread(fs, pid, tid)
+    }
+}
+
+/// A task is about to begin that shares memory, gs and fs with this thread: both would take the block for
+/// theirs. Until the next event gs points at a block whose key nobody has.
+pub unsafe fn let_go() {
+    // SAFETY: the block is changed under the lock only, and by no thread while it is nobody's.
+    unsafe {
+        if !propagate::lock(sys::tid()) {
+            count_hole(hole::LOCK_BUSY);
+            return;
+        }
+        if (*process()).nobody == 0 {
+            let hot = make_block();
+            if !hot.is_null() {
+                let block = hot as u64 - HOT as u64;
+                (block as *mut u64).write(u64::MAX);
+                (*process()).nobody = block;
+            }
+        }
+        let nobody = (*process()).nobody;
+        propagate::unlock();
+        if nobody != 0 {
+            sys::set_gs_base(nobody);
+        }
+    }
+}
+
+/// The block that the thread had before [`let_go`].
+unsafe fn find_own(fs: u64, pid: u32, tid: u32) -> *mut Hot {
+    // SAFETY: blocks stay mapped; the list only grows at its head.
+    unsafe {
+        let mut hot = (*process()).blocks;
+        while !hot.is_null() {
+            let block = hot as u64 - HOT as u64;
+            if (*hot).tid == tid && (*hot).pid == pid && (block as *const u64).read() == fs {
+                // The door left it in use, and ran on the program's stack this time.
+                (*hot).agent_stack = block + BLOCK_BYTES as u64;
+                sys::set_gs_base(block);
+                return hot;
+            }
+            hot = (*hot).next as *mut Hot;
+        }
+        hot
     }
 }
 
@@ -45,6 +95,10 @@ pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
 unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
     // SAFETY: the block list is changed under the lock only.
     unsafe {
+        let other = match (*process()).pid {
+            first if first != pid => first,
+            _ => 0,
+        };
         let locked = propagate::lock(tid);
         let mut hot = if locked {
             reuse()
@@ -56,7 +110,7 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
         }
         let fresh = !hot.is_null() && (*hot).next == 0 && hot != (*process()).blocks;
         // Under the lock: a block without its stream would look like one whose thread is gone.
-        if !hot.is_null() && !begin(hot, fs, pid, tid, NONE, 0) {
+        if !hot.is_null() && !begin(hot, fs, pid, tid, NONE, other) {
             (*hot).tid = 0;
             hot = core::ptr::null_mut();
         }
@@ -83,6 +137,7 @@ unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_
         (*s).tid = tid;
         (*s).parent = parent;
         (*s).parent_pid = parent_pid;
+        (*s).other_pids = (*process()).other_pids;
         (*s).start_tsc = sys::tsc();
         (*s).chunk.store(NONE, Ordering::Relaxed);
         (*hot).epoch = (*s).epoch.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -203,6 +258,13 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
         let hot = hot_of(gs);
         let (parent, parent_pid) = ((*hot).stream, (*hot).pid);
         (*p).pid = pid;
+        if sys::parent_pid() == 0 {
+            // The parent cannot be seen from here: this is the first process of a pid namespace.
+            (*p).other_pids = 1;
+        }
+        if gs == (*p).nobody {
+            (*p).nobody = 0;
+        }
         (*(*p).fork_page).mark = 1;
         (*(*p).fork_page).lock.store(0, Ordering::Relaxed);
         let mut other = (*p).blocks;

@@ -142,6 +142,8 @@ pub unsafe fn give_back_one(hot: *mut Hot, at: u64) {
         if original == 0 {
             return;
         }
+        // Entry-only frames that have ended may lie above.
+        slow::settle(hot, at + 8, false);
         let frame = slow::top(hot);
         if (*frame).rsp == at + 8 {
             word.write_volatile(original);

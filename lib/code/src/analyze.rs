@@ -89,6 +89,11 @@ fn flags(classes: &Classes, discovery: &Discovery, index: usize) -> FunctionFlag
     let bits = [
         (region.fde_start.is_some(), FunctionFlags::HAS_UNWIND),
         (region.seen.uses_red_zone(), FunctionFlags::RED_ZONE),
+        (region.seen.uses_gs, FunctionFlags::USES_GS),
+        (
+            region.seen.frame.reads_return(),
+            FunctionFlags::READS_RETURN,
+        ),
         (classes.is_cold(index), FunctionFlags::COLD_PART),
         (classes.is_no_return(index), FunctionFlags::NO_RETURN),
         (classes.is_suspect(index), FunctionFlags::UNRESOLVED_JUMPS),

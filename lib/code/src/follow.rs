@@ -320,6 +320,11 @@ impl Walk<'_, '_, '_> {
             Mnemonic::Push => frame.pushes = frame.pushes.saturating_add(1),
             Mnemonic::Sub | Mnemonic::And if instruction.op0_register() == Register::RSP => {
                 frame.lowers_rsp = true;
+                if instruction.mnemonic() == Mnemonic::Sub && is_immediate(instruction.op1_kind()) {
+                    // A negative one raises it.
+                    let bytes = u64::try_from(instruction.immediate(1) as i64).unwrap_or(0);
+                    frame.lowered_bytes = frame.lowered_bytes.saturating_add(bytes);
+                }
             }
             Mnemonic::Enter => frame.lowers_rsp = true,
             Mnemonic::Mov
@@ -328,6 +333,23 @@ impl Walk<'_, '_, '_> {
             {
                 frame.sets_rbp = true;
             }
+            Mnemonic::Mov
+                if instruction.op0_register().is_gpr64()
+                    && instruction.memory_index() == Register::None =>
+            {
+                let displacement = instruction.memory_displacement64();
+                match instruction.memory_base() {
+                    Register::RSP if (1024..1 << 31).contains(&displacement) => {
+                        frame.farthest_load_bytes = frame.farthest_load_bytes.max(displacement);
+                    }
+                    Register::RSP if displacement < 1024 => {
+                        frame.loads_from_rsp |= 1 << (displacement / 8);
+                    }
+                    Register::RBP if displacement == 8 => frame.loads_above_rbp = true,
+                    _ => {}
+                }
+            }
+            Mnemonic::Wrgsbase => self.seen.uses_gs = true,
             _ => {}
         }
         self.note_memory(instruction);
@@ -337,6 +359,9 @@ impl Walk<'_, '_, '_> {
     }
 
     fn note_memory(&mut self, instruction: &Instruction) {
+        if instruction.segment_prefix() == Register::GS && instruction.mnemonic() != Mnemonic::Nop {
+            self.seen.uses_gs = true;
+        }
         let displacement = instruction.memory_displacement64() as i64;
         match instruction.memory_base() {
             Register::RSP if displacement < 0 => self.seen.below_rsp = true,
@@ -497,4 +522,11 @@ fn candidates(constants: &[(Register, u64)], register: Register) -> Vec<u64> {
     found.dedup();
     found.truncate(tables::MOST_CANDIDATES);
     found
+}
+
+fn is_immediate(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 | OpKind::Immediate64
+    )
 }

@@ -81,6 +81,11 @@ impl FunctionFlags {
     /// not be followed everywhere: leaders may be missing.
     pub const UNRESOLVED_JUMPS: Self = Self(1 << 4);
 
+    /// It sets the gs base or uses memory relative to it.
+    pub const USES_GS: Self = Self(1 << 5);
+    /// It loads its return address, as `__builtin_return_address` does.
+    pub const READS_RETURN: Self = Self(1 << 6);
+
     /// All bits of `other` are set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

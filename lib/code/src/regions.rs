@@ -32,13 +32,14 @@ pub(crate) struct Seen {
     /// Left by an indirect jump that is no table.
     pub leaves_indirectly: bool,
     pub below_rsp: bool,
+    pub uses_gs: bool,
     /// It has tables of differences of its labels.
     pub computed_gotos: bool,
     pub broken_paths: u32,
     pub frame: FrameUse,
 }
 
-/// Use of an rbp-based frame, to tell whether it lies below rsp.
+/// Use of the frame: to tell whether it lies below rsp, and whether the return address is loaded.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FrameUse {
     pub sets_rbp: bool,
@@ -46,6 +47,27 @@ pub(crate) struct FrameUse {
     pub pushes: u32,
     /// Deepest displacement from rbp, as a positive number of bytes.
     pub deepest_bytes: u64,
+    /// By how much immediates lower rsp, all together.
+    pub lowered_bytes: u64,
+    /// Bit n: eight bytes at rsp + 8 n are loaded into a register.
+    pub loads_from_rsp: u128,
+    /// The farthest of those that have no bit.
+    pub farthest_load_bytes: u64,
+    /// Eight bytes at rbp + 8 are.
+    pub loads_above_rbp: bool,
+}
+
+impl FrameUse {
+    /// The word above everything that is pushed and reserved is loaded. Where a function has several
+    /// prologues it is not found.
+    pub fn reads_return(&self) -> bool {
+        let depth_bytes = (8 * u64::from(self.pushes)).saturating_add(self.lowered_bytes);
+        let by_rsp = match depth_bytes / 8 {
+            words @ 0..128 => self.loads_from_rsp >> words & 1 != 0,
+            _ => self.farthest_load_bytes == depth_bytes,
+        };
+        by_rsp || self.sets_rbp && self.loads_above_rbp
+    }
 }
 
 impl Seen {
@@ -53,11 +75,18 @@ impl Seen {
         self.returns |= other.returns;
         self.leaves_indirectly |= other.leaves_indirectly;
         self.below_rsp |= other.below_rsp;
+        self.uses_gs |= other.uses_gs;
         self.computed_gotos |= other.computed_gotos;
         self.broken_paths += other.broken_paths;
         self.frame.sets_rbp |= other.frame.sets_rbp;
         self.frame.lowers_rsp |= other.frame.lowers_rsp;
         self.frame.pushes += other.frame.pushes;
+        let lowered = &mut self.frame.lowered_bytes;
+        *lowered = lowered.saturating_add(other.frame.lowered_bytes);
+        self.frame.loads_from_rsp |= other.frame.loads_from_rsp;
+        let farthest = &mut self.frame.farthest_load_bytes;
+        *farthest = (*farthest).max(other.frame.farthest_load_bytes);
+        self.frame.loads_above_rbp |= other.frame.loads_above_rbp;
         self.frame.deepest_bytes = self.frame.deepest_bytes.max(other.frame.deepest_bytes);
     }
 

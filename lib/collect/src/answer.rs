@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_code::{self as cache, Cached};
 use sptrace_patch::{build_plan, columns::to_columns};
-use sptrace_tracee::arena::{ARENA_AVMA, Arena, futex_wake};
+use sptrace_tracee::arena::{Arena, futex_wake};
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
@@ -49,9 +49,7 @@ pub fn serve(shared: &Shared) -> bool {
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
     let maps = maps::read(q.pid).unwrap_or_default();
-    let is_ours = maps
-        .iter()
-        .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"));
+    let is_ours = maps::is_traced(&maps);
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],

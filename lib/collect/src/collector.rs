@@ -222,11 +222,7 @@ impl<W: Write> Collector<W> {
     }
 
     /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun.
-    pub fn end_dead_streams(
-        &mut self,
-        arena: &Arena,
-        is_alive: &dyn Fn(u32, u32) -> bool,
-    ) -> usize {
+    pub fn end_dead_streams(&mut self, arena: &Arena, is_alive: &dyn Fn(&Stream) -> bool) -> usize {
         self.adopt_streams(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         let mut alive = 0;
@@ -235,7 +231,7 @@ impl<W: Write> Collector<W> {
             if s.state.load(Ordering::Acquire) != STREAM_LIVE {
                 continue;
             }
-            if is_alive(s.pid, s.tid) {
+            if is_alive(s) {
                 alive += 1;
             } else {
                 self.end_stream(arena, i);
@@ -270,7 +266,7 @@ impl<W: Write> Collector<W> {
     /// A process is about to run another program: its streams end here.
     pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
         let execs = self.process(pid).execs + 1;
-        self.end_dead_streams(arena, &|p, _| p != pid);
+        self.end_dead_streams(arena, &|s| s.pid != pid);
         self.recent.fill(Recent::default());
         self.processes.insert(
             pid,
@@ -334,7 +330,9 @@ impl<W: Write> Collector<W> {
         let s = arena.stream(i);
         let (pid, tid, start_tsc) = (s.pid, s.tid, s.start_tsc);
         let parent = (s.parent as usize) < STREAMS;
-        if parent {
+        // A task that shares another process's memory has its modules too.
+        let shares = s.parent_pid != 0 && !self.processes.contains_key(&pid);
+        if parent || shares {
             self.adopt_process(pid, s.parent_pid);
         }
         let parent = parent

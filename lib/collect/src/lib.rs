@@ -7,6 +7,7 @@
 //! Three threads: the caller's owns ptrace and waits for the program; one drains and does nothing
 //! else; one answers questions (it may analyse a module for seconds).
 
+pub mod alive;
 pub mod answer;
 pub mod clock;
 pub mod collector;

@@ -20,6 +20,7 @@ use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::{HOST_STOPPED, hole};
 
+use crate::alive::is_alive;
 use crate::answer;
 use crate::clock;
 use crate::collector::Collector;
@@ -371,7 +372,7 @@ impl Session {
     fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         let mut c = shared.lock();
-        c.end_dead_streams(&shared.arena, &|_, _| false);
+        c.end_dead_streams(&shared.arena, &|_| false);
         c.drain(&shared.arena);
         let mut outcome = Outcome::read(shared.arena.control());
         outcome.events = c.events;
@@ -546,18 +547,6 @@ fn answer_loop(shared: &Shared) {
             futex_wait(&control.doorbell, bell, 50);
         }
     }
-}
-
-/// The thread exists and is no zombie.
-fn is_alive(pid: u32, tid: u32) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else {
-        return false;
-    };
-    let state = stat
-        .iter()
-        .rposition(|b| *b == b')')
-        .and_then(|i| stat.get(i + 2).copied());
-    !matches!(state, Some(b'Z' | b'X') | None)
 }
 
 fn exit_status(status: i32) -> ExitStatus {

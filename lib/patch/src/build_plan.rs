@@ -38,12 +38,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         object,
         analysis,
         base: Svma(object.lowest_svma().0 & !4095),
-        reads_return: object
-            .symbols
-            .iter()
-            .filter(|s| special::reads_return(s.name))
-            .map(|s| s.svma.0)
-            .collect(),
+        reads_return: special::returns_read(object, analysis),
         functions: Vec::with_capacity(analysis.functions.len()),
         sites: Vec::with_capacity(analysis.sites.len()),
         links: Vec::new(),
@@ -86,6 +81,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         }
         if all_unwinder || unwinder.contains(&f.entry.0) || nameless.contains(&f.entry.0) {
             flags |= FN_MUTED;
+        }
+        if f.flags.contains(FunctionFlags::USES_GS) {
+            flags |= FN_USES_GS;
         }
         if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
             flags |= FN_UNRESOLVED;

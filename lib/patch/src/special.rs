@@ -1,8 +1,11 @@
 //! Functions known by name that need care: those which read their own return address, those which
 //! walk the stack, and those at which something happens to the process.
 
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use std::collections::HashSet;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
+use sptrace_code::{Analysis, FunctionFlags};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -51,6 +54,28 @@ pub fn returns_twice(name: &str) -> bool {
     NAMES.contains(&plain.strip_prefix("libc_").unwrap_or(plain))
 }
 
+/// Entries of all functions that read their return address, by name or by what they do. Those that save it
+/// to return to it another time are no such: it leads through the slot then.
+pub fn returns_read(object: &Object<'_>, analysis: &Analysis) -> HashSet<u64> {
+    let saves = |name: &str| {
+        ["setjmp", "getcontext", "swapcontext"]
+            .iter()
+            .any(|s| name.contains(s))
+    };
+    let named = |wanted: &dyn Fn(&str) -> bool| -> HashSet<u64> {
+        let symbols = object.symbols.iter().filter(|s| wanted(s.name));
+        symbols.map(|s| s.svma.0).collect()
+    };
+    let savers = named(&saves);
+    let seen = analysis
+        .functions
+        .iter()
+        .filter(|f| f.flags.contains(FunctionFlags::READS_RETURN) && !savers.contains(&f.entry.0));
+    let mut found = named(&reads_return);
+    found.extend(seen.map(|f| f.entry.0));
+    found
+}
+
 /// True for the unwinder's own functions, which are not traced: what they do on the stack must not
 /// be changed by patched calls in them.
 pub fn is_unwinder(name: &str) -> bool {
@@ -66,6 +91,9 @@ pub fn kind(name: &str) -> Option<u32> {
         "dlsym" | "dlvsym" => Some(SPECIAL_RETURN),
         "prctl" => Some(SPECIAL_PRCTL),
         "syscall" => Some(SPECIAL_SYSCALL),
+        "clone" | "__clone" => Some(SPECIAL_CLONE),
+        "arch_prctl" => Some(SPECIAL_ARCH_PRCTL),
+        "madvise" | "__madvise" => Some(SPECIAL_MADVISE),
         "seccomp_load" => Some(SPECIAL_SANDBOX),
         "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
         _ => None,
@@ -151,6 +179,25 @@ pub struct Joined {
     pub slot_entry: u32,
 }
 
+/// True if what the function does first below the stack pointer is to read: an argument may lie there,
+/// where a hook would push.
+fn takes_from_below(object: &Object<'_>, entry: Svma, end: Svma) -> bool {
+    let length = end.0.saturating_sub(entry.0) as usize;
+    let Some(code) = object.code_from(entry) else {
+        return false;
+    };
+    let code = &code[..length.min(code.len())];
+    let is_below = |i: &Instruction| {
+        i.memory_base() == Register::RSP
+            && (i.memory_displacement64() as i64) < 0
+            && i.mnemonic() != Mnemonic::Lea
+    };
+    let first = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE)
+        .into_iter()
+        .find(is_below);
+    first.is_some_and(|i| i.op0_kind() != OpKind::Memory)
+}
+
 /// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
 /// before five bytes may be followed by filling. A site among the first instructions (`site_at`)
 /// keeps its slot, to which the hook leads.
@@ -195,6 +242,9 @@ pub fn hook_range(
         } else {
             return None;
         }
+    }
+    if takes_from_below(object, entry, end) {
+        return None;
     }
     if range.ret_bytes == 0 && range.covered > end {
         // It runs on into another function, or is no function.

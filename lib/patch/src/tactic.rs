@@ -131,6 +131,10 @@ pub fn choose(
             return Verdict::Refused(Refusal::TakesReturnAddress);
         }
         let is_plain = site.kind == SiteKind::CallDirect && site.got_slot.0 == 0;
+        // What lies below rsp may be an argument, and the way through a slot pushes there.
+        if function.contains(FunctionFlags::RED_ZONE) {
+            return Verdict::Refused(Refusal::RedZone);
+        }
         if keeps_returns && !is_plain {
             return Verdict::Refused(Refusal::OwnStackMaps);
         }

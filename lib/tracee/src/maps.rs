@@ -35,6 +35,12 @@ pub fn read(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
         .collect())
 }
 
+/// True if these are the mappings of a process that an arena is mapped into.
+pub fn is_traced(maps: &[Mapping]) -> bool {
+    maps.iter()
+        .any(|m| m.start == crate::arena::ARENA_AVMA && m.path.contains("memfd:sptrace"))
+}
+
 fn parse(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;

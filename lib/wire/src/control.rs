@@ -153,8 +153,10 @@ pub struct Stream {
     pub start_tsc: u64,
     /// Agent: pid of the process that the stream was forked in, 0 if not forked.
     pub parent_pid: u32,
+    /// Agent: 1 if the process numbers differ from the host's: another pid namespace.
+    pub other_pids: u32,
     /// Unused.
-    pub reserved: [u32; 7],
+    pub reserved: [u32; 6],
 }
 
 /// [`Stream::state`]: never used.

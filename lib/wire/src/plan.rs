@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 28;
+pub const PLAN_VERSION: u32 = 30;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -100,6 +100,9 @@ pub const FN_RESOLVER: u8 = 8;
 /// [`PlanFunction::flags`]: it jumps to places that the analysis could not find out: calls in them
 /// are not seen.
 pub const FN_UNRESOLVED: u8 = 16;
+/// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded once
+/// it runs.
+pub const FN_USES_GS: u8 = 32;
 
 /// One call site or tail jump, patched or refused.
 #[repr(C)]
@@ -193,12 +196,19 @@ pub const SPECIAL_SANDBOX: u32 = 8;
 /// nothing is recorded any more.
 pub const SPECIAL_RETURN: u32 = 9;
 
+/// [`PlanSpecial::kind`]: clone(2), the libc function.
+pub const SPECIAL_CLONE: u32 = 10;
+/// [`PlanSpecial::kind`]: arch_prctl(2): may set the gs base.
+pub const SPECIAL_ARCH_PRCTL: u32 = 11;
+/// [`PlanSpecial::kind`]: madvise(2): may drop patched text.
+pub const SPECIAL_MADVISE: u32 = 12;
+
 /// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
-pub const SPECIAL_ROOT: u32 = 10;
+pub const SPECIAL_ROOT: u32 = 20;
 /// [`PlanSpecial::kind`]: the same, but its return address stays.
-pub const SPECIAL_ROOT_OPEN: u32 = 11;
+pub const SPECIAL_ROOT_OPEN: u32 = 21;
 /// [`PlanSpecial::kind`]: modules have been mapped (ld.so's `_dl_debug_state`).
-pub const SPECIAL_MAPPED: u32 = 12;
+pub const SPECIAL_MAPPED: u32 = 22;
 
 /// In the slot of a hook (the kinds from [`SPECIAL_ROOT`] on): where the entry's id points.
 ///
