@@ -91,7 +91,7 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND if events::is_sandboxed() => scan_mapped(above & !7),
+            SPECIAL_UNWIND if events::may_be_sandboxed() => scan_mapped(above & !7),
             SPECIAL_UNWIND => {
                 // A handler that walks while this is going on would find no way through the agent.
                 let mask = sys::block_signals();

@@ -85,6 +85,13 @@ pub fn is_sandboxed() -> bool {
     unsafe { (*process()).sandboxed.load(Ordering::Relaxed) != 0 }
 }
 
+/// The same if nothing is recorded any more: modules that were not known before (the C library, after
+/// an early end) may have entered a sandbox unseen.
+pub fn may_be_sandboxed() -> bool {
+    // SAFETY: a field of the process block.
+    is_sandboxed() || unsafe { (*process()).sees_sandbox } == 0
+}
+
 /// From here on no system call is made.
 pub fn set_sandboxed() {
     // SAFETY: an atomic of the process block.

@@ -502,6 +502,9 @@ pub unsafe fn install_specials(m: *mut Module) {
             let at = (*m).base + s.start as u64;
             if template(m, s.argument, s.slot, at) {
                 batch.add(at, 0xe9, entry_of(m, &s), 0);
+                if s.kind == SPECIAL_PRCTL {
+                    (*process()).sees_sandbox = 1;
+                }
             } else {
                 count_hole(hole::BYTES_DIFFER);
             }

@@ -171,6 +171,8 @@ pub struct Process {
     pub module_count: u32,
     /// Base of ld.so, 0 without.
     pub loader: u64,
+    /// A library's prctl is intercepted, so a sandbox that is entered is noticed.
+    pub sees_sandbox: u32,
     /// Return addresses that hooks have replaced; null: there are no hooks.
     pub originals: *mut crate::hook::Original,
     /// May this process propagate?
@@ -224,6 +226,7 @@ pub(crate) static mut PROCESS: Process = Process {
     modules: [NO_MODULE; MODULES],
     module_count: 0,
     loader: 0,
+    sees_sandbox: 0,
     originals: core::ptr::null_mut(),
     may_propagate: 0,
     table: core::ptr::null_mut(),
