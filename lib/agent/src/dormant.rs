@@ -22,6 +22,7 @@ const UNKNOWN_STACK_BYTES: u64 = 16 << 20;
 const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
 
 /// Gives the return addresses on all threads' stacks back to the program.
+#[inline(never)]
 pub unsafe fn give_back_all() {
     // SAFETY: other threads go on meanwhile; their frames only say where to look. A word is changed
     // only while it is one of our return addresses, and both ways back are good.
@@ -46,6 +47,7 @@ pub unsafe fn give_back_all() {
 }
 
 /// Once, after the event at which the end came: the locks that it held are free again.
+#[inline(never)] // the slow path often runs on a small stack of the program
 pub unsafe fn put_text_back() {
     // SAFETY: called by the slow path.
     unsafe {
@@ -84,6 +86,7 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
 }
 
 /// The special function of `f.id` is about to run; its return address lies at `above`.
+#[inline(never)]
 pub unsafe fn special(f: &mut Frame, above: u64) {
     // SAFETY: called by the slow path.
     unsafe {
@@ -165,7 +168,7 @@ pub unsafe fn scan(mut at: u64, end: u64) {
         }
     }
     // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
-    let mut words = [0u64; 256];
+    let mut words = [0u64; 128];
     // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
     unsafe {
         while at < end {

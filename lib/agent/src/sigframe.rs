@@ -135,11 +135,11 @@ unsafe fn learn_restorers() -> bool {
 /// The next word from `from` on that is a restorer's address.
 unsafe fn find(from: u64) -> Option<u64> {
     let restorers = RESTORERS.each_ref().map(|r| r.load(Ordering::Relaxed));
-    let mut words = [0u64; 512];
+    let mut words = [0u64; 128];
     let mut at = from;
     while at < from + REACH_BYTES {
         // SAFETY: read through the kernel, so the stack's end is found without a fault.
-        let got = unsafe { sys::read_own(at as usize, words.as_mut_ptr().cast(), 4096) } / 8;
+        let got = unsafe { sys::read_own(at as usize, words.as_mut_ptr().cast(), 1024) } / 8;
         for (k, word) in words.iter().take(got).enumerate() {
             if *word != 0 && restorers.contains(word) {
                 return Some(at + k as u64 * 8);
@@ -148,7 +148,7 @@ unsafe fn find(from: u64) -> Option<u64> {
         if got < words.len() {
             return None;
         }
-        at += 4096;
+        at += 1024;
     }
     None
 }

@@ -14,28 +14,29 @@ use crate::state::*;
 use crate::{process as events, sys, text};
 use sptrace_wire::plan::*;
 
-const PAGE: u64 = 4096;
+/// Read at once: a part of a page, since this may run on a small stack of the program.
+const PART: u64 = 512;
 
-/// A page of text as it is: modules may have been unmapped.
+/// A part of the text as it is: modules may have been unmapped.
 struct Now {
-    page: u64,
-    bytes: [u8; PAGE as usize],
+    start: u64,
+    bytes: [u8; PART as usize],
 }
 
 impl Now {
     /// True if `expected` stands at `at`.
     unsafe fn is(&mut self, at: u64, expected: &[u8]) -> bool {
         expected.iter().zip(at..).all(|(byte, address)| {
-            let page = address & !(PAGE - 1);
-            if page != self.page {
-                self.page = page;
+            let start = address & !(PART - 1);
+            if start != self.start {
+                self.start = start;
                 let to = self.bytes.as_mut_ptr();
                 // SAFETY: read through the kernel.
-                if unsafe { sys::read_own(page as usize, to, PAGE as usize) } != PAGE as usize {
+                if unsafe { sys::read_own(start as usize, to, PART as usize) } != PART as usize {
                     self.bytes.fill(0);
                 }
             }
-            self.bytes.get((address - page) as usize) == Some(byte)
+            self.bytes.get((address - start) as usize) == Some(byte)
         })
     }
 }
@@ -48,8 +49,8 @@ pub unsafe fn all() {
             return;
         }
         let mut now = Now {
-            page: 1,
-            bytes: [0; PAGE as usize],
+            start: 1,
+            bytes: [0; PART as usize],
         };
         let mut batch = text::Batch::take();
         for i in 0..(*process()).module_count as usize {
