@@ -354,17 +354,14 @@ impl Stream {
             let tails = above
                 .take_while(|open| open.frame.entry == Entry::Tail)
                 .count();
-            let below = self
-                .open
-                .len()
-                .checked_sub(tails + 1)
-                .map(|at| &self.open[at]);
-            if below.is_none_or(|open| open.frame.entry != Entry::Open) {
+            if tails == self.open.len() {
                 break;
             }
-            for _ in 0..=tails {
+            for _ in 0..tails {
                 self.leave(id, |_| {}, visitor);
             }
+            // A call whose return address was given back is one of them.
+            self.leave(id, |flags| flags.end_unseen = true, visitor);
         }
     }
 

@@ -180,7 +180,7 @@ impl Mirror {
             let Some(below) = self.frames.len().checked_sub(tails + 1) else {
                 break;
             };
-            if below < self.floor || !self.frames[below].is(Entry::Open) {
+            if below < self.floor {
                 break;
             }
             self.frames.truncate(below);

@@ -118,7 +118,8 @@ pub enum Event {
     },
     /// The innermost call frame ends, with the tail and open frames above it.
     Exit { tsc: u64 },
-    /// That many innermost open frames are known to have ended (at the latest now).
+    /// That many innermost frames, tail frames above them not counted, are known to have ended (at the
+    /// latest now): open ones, or calls whose return address was given back.
     CloseOpen { tsc: u64, frames: u32 },
     /// That many call frames are gone without an exit (longjmp, throw).
     Unwound { tsc: u64, frames: u32 },

@@ -191,6 +191,29 @@ fn open_frames_end_with_their_caller_or_when_told() {
     assert_eq!(unseen, [true, true, false]);
 }
 
+/// dlsym through a PLT stub: the call was recorded before its return address was given back.
+#[test]
+fn a_call_whose_exit_cannot_come_ends_when_told() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(10, B);
+            encoder.tail(12, C);
+            encoder.close_open(15, 1);
+            encoder.enter(20, C);
+            encoder.exit(22);
+            encoder.exit(30);
+        },
+        &[],
+    );
+    let frames: Vec<_> = log
+        .frames
+        .iter()
+        .map(|frame| (frame.depth, frame.flags.end_unseen))
+        .collect();
+    assert_eq!(frames, [(2, false), (1, true), (1, false), (0, false)]);
+}
+
 #[test]
 fn waiting_for_sptrace_is_taken_out_of_durations() {
     let log = log(

@@ -32,7 +32,7 @@ pub const CONTROL_IDS: u32 = 0x1_0000;
 pub const ANCHOR: u32 = 1;
 /// Payload: number of frames left by longjmp or throw; they have no exit record.
 pub const UNWOUND: u32 = 2;
-/// Payload: number of entry-only frames that are known to have ended.
+/// Payload: number of frames without an exit record that are known to have ended.
 pub const CLOSED: u32 = 3;
 /// Payload: address of the site's exit. A call returned that is not open: a second return of
 /// setjmp or vfork, or a frame opened before the trace.
