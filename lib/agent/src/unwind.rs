@@ -159,9 +159,14 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
         (*hot).rearm_above = 0;
         (*hot).end = (*hot).real_end;
         let mut frame = slow::top(hot);
+        let mut interrupted = false;
         while frame > stacks::bottom(hot) {
             let id = (*frame).id;
-            if !stacks::is_barrier(frame) && id & FRAME_OPEN == 0 && (*frame).rsp > rsp {
+            let is_barrier = stacks::is_barrier(frame);
+            // As in give_back: what follows lies on the stack that a handler interrupted.
+            interrupted |= is_barrier && stacks::holds(frame, rsp);
+            let above = (*frame).rsp > rsp || interrupted;
+            if !is_barrier && id & FRAME_OPEN == 0 && above {
                 let exit = match hook::return_of(id) {
                     0 => exit_of(id),
                     hooked => hooked,
