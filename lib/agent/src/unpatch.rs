@@ -64,8 +64,9 @@ pub unsafe fn all() {
                     sites(m, f, &mut now, &mut batch);
                 }
             }
+            // What is written together is one range of pages: nothing of another module's may lie in it.
+            batch.flush();
         }
-        batch.flush();
         propagate::unlock();
     }
 }
