@@ -52,7 +52,7 @@ suite() {
     [ "$verdict" != FAIL ] || diff "$work/$name.untraced.counts" "$work/$name.traced.counts" | head -20
 }
 # the name of each test, and the differences of those that fail (some need locales)
-suite gawk gawk/test 's/ [0-9]\{4\}-.*//; /^make/d; /^gcc/d; p' make check
+suite gawk gawk/test 's/[[:space:]][0-9]\{4\}-[0-9].*//; /^make/d; /^gcc/d; p' make check
 suite catch2 catch2 '/^test cases:\|^assertions:\|failed/p' ./selftest
 suite zlib zlib '/test OK\|error\|OK$/p' make test
 exit $failed
