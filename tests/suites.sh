@@ -14,10 +14,10 @@ mkdir -p "$work/apt/lists/partial"
 work=$(cd "$work" && pwd)
 export LC_ALL=C
 
-cat > "$work/apt/sources" <<'END'
-deb-src http://deb.debian.org/debian bookworm main
-END
-apt="-qq -o Dir::Etc::sourcelist=$work/apt/sources -o Dir::Etc::sourceparts=- -o Dir::State::lists=$work/apt/lists -o APT::Sandbox::User=root"
+# the machine's own sources, for source packages
+sed -s 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources > "$work/apt/debian.sources" 2> /dev/null || :
+sed 's/^deb /deb-src /' /etc/apt/sources.list > "$work/apt/debian.list" 2> /dev/null || :
+apt="-qq -o Dir::Etc::sourcelist=- -o Dir::Etc::sourceparts=$work/apt -o Dir::State::lists=$work/apt/lists -o APT::Sandbox::User=root"
 fetch() {
     [ ! -d "$work/$1" ] || return 0
     apt-get $apt update

@@ -10,9 +10,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
-/// A host that has accepted a question may take this long (it analyses a large module): a minute.
+/// A host whose heart beats may take this long, for it answers one question after the other and may
+/// have a large module to analyse: a minute.
 const ANSWER_SLICES: u32 = 1200;
-/// One that has not, or whose heart does not beat: two seconds.
+/// One whose heart does not beat: two seconds.
 const SILENCE_SLICES: u32 = 40;
 const SLICE_MS: u64 = 50;
 
@@ -297,6 +298,12 @@ fn host_is_dead() -> bool {
     control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0
 }
 
+fn waits_in_vain(slices: u32) -> bool {
+    host_is_dead()
+        || slices >= ANSWER_SLICES
+        || slices >= SILENCE_SLICES && crate::chunk::host_is_stopped()
+}
+
 /// A free slot for a question.
 unsafe fn take_slot() -> Option<*mut Question> {
     // SAFETY: the slots lie in the arena.
@@ -308,9 +315,9 @@ unsafe fn take_slot() -> Option<*mut Question> {
                 .compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
         };
-        for _ in 0..SILENCE_SLICES {
+        for waited in 0..ANSWER_SLICES {
             let slot = (0..QUESTIONS).map(|i| slots.add(i)).find(take);
-            if slot.is_some() || host_is_dead() {
+            if slot.is_some() || waits_in_vain(waited) {
                 return slot;
             }
             sys::futex_wait((*slots).state.as_ptr(), QUESTION_ASKED, SLICE_MS);
@@ -353,10 +360,7 @@ unsafe fn ask_in(slot: *mut Question, kind: u32, argument: u64) -> Option<[u64; 
             if state == QUESTION_ANSWERED {
                 break;
             }
-            let accepted = state == QUESTION_ACCEPTED;
-            let too_long = waited >= ANSWER_SLICES
-                || waited >= SILENCE_SLICES && (!accepted || crate::chunk::host_is_stopped());
-            if too_long || host_is_dead() {
+            if waits_in_vain(waited) {
                 // The host may answer in this very moment: only one of us gets the slot back.
                 let (here, given_up) = (Ordering::AcqRel, QUESTION_ABANDONED);
                 let back = &(*slot).state;
