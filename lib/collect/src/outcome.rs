@@ -12,7 +12,10 @@ const HOLES: [(usize, &str); 18] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
-    (hole::NO_ANSWER, "questions without an answer in time, which ended a recording"),
+    (
+        hole::NO_ANSWER,
+        "questions without an answer in time, which ended a recording",
+    ),
     (hole::NO_AREA, "modules without room for patches"),
     (hole::BYTES_DIFFER, "sites whose bytes are not the file's"),
     (hole::NOT_WRITABLE, "sites whose page cannot be written"),
