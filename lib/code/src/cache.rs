@@ -38,7 +38,7 @@ use crate::error::CodeError;
 use crate::hash::hash_bytes;
 use crate::model::Analysis;
 use layout::{Stamp, encode};
-use map::Bytes;
+pub use map::Bytes;
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
 const FORMAT_VERSION: u32 = 2;
@@ -104,7 +104,9 @@ fn build(
         path: path.to_owned(),
         source,
     })?;
+    image.release_pages();
     let analysis = analyze(&object);
+    image.release_pages();
     let plan = make_plan(&object, &analysis);
     let summary = analysis.summary;
     drop(analysis);

@@ -25,7 +25,7 @@ mod sweep;
 mod tables;
 
 pub use analyze::analyze;
-pub use cache::{Cached, load_or_build};
+pub use cache::{Bytes, Cached, load_or_build};
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
 pub use names::{Name, name_of, names, unnamed};
