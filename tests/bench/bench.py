@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|programs|startup|disk]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|programs|startup|disk|analysis]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -10,10 +10,11 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   programs  real programs, as the difference of two input sizes so that start-up cancels out: (traced - native) over calls x floor
   startup   /bin/true: everything the tool and the program use, above native
   disk      bytes of trace file per event
+  analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
 """
-import argparse, csv, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, csv, glob, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -237,10 +238,36 @@ class Bench:
         memory = [m for name, m in self.result.get("memory", {}).items() if name != "loop"]
         if memory and statistics.mean(memory) > 10: self.failures.append(f"disk: {statistics.mean(memory):.2f} bytes an event in memory on average, not 10")
 
+    # ------------------------------------------------------------ analysis
+
+    def analysis(self):
+        """Large libraries where installed; the machine's libc in a check. At most 50 CPU-ms a MB, 4 x and 0.4 x the text."""
+        if not self.sptrace: return
+        large = [p for g in ("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1", "/usr/lib/x86_64-linux-gnu/librustc_driver-*.so", "/root/.rustup/toolchains/*/lib/librustc_driver-*.so", "/usr/local/rustup/toolchains/*/lib/librustc_driver-*.so") for p in glob.glob(g)]
+        files = ["/lib/x86_64-linux-gnu/libc.so.6"] if self.args.check else sorted({os.path.realpath(p) for p in large})
+        print("\nCold analysis: MB of text, CPU ms a MB, peak memory and cache file over text")
+        self.result["analysis"] = {}
+        for file in files:
+            out, _ = self.run([self.sptrace, "analyze", "--format", "csv", file])
+            text = int(next(row[1] for row in csv.reader(io.StringIO(out)) if row[0] == "text bytes"))
+            cpus, peaks = [], []
+            for _ in range(self.rounds):
+                child = subprocess.Popen([self.sptrace, "analyze", file], stdout=DEVNULL)
+                _, status, usage = os.wait4(child.pid, 0)
+                child.returncode = os.waitstatus_to_exitcode(status)
+                cpus.append((usage.ru_utime + usage.ru_stime) * 1e3); peaks.append(usage.ru_maxrss * 1024)
+            cache = tempfile.mkdtemp(dir=self.work)
+            subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, "--", "env", "LD_PRELOAD=" + file, "/bin/true"], env={**self.env, "XDG_CACHE_HOME": cache}, cwd=self.work, stdin=DEVNULL)
+            cached = max((os.path.getsize(p) for p in glob.glob(cache + "/sptrace/*.analysis")), default=0)
+            row = (statistics.median(cpus) / (text / 1e6), max(peaks) / text, cached / text)
+            self.result["analysis"][file] = row
+            print(f"{os.path.basename(file):44}{text / 1e6:>7.1f}{row[0]:>7.1f}{row[1]:>7.2f}{row[2]:>7.2f}", flush=True)
+            if not self.args.check and (row[1] > 4 or row[2] > 0.4): self.failures.append(f"analysis: {file}: more memory or cache than allowed")
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "programs", "startup", "disk", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "programs", "startup", "disk", "analysis", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -251,7 +278,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "programs", "startup", "disk"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "programs", "startup", "disk", "analysis"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)
