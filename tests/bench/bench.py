@@ -243,7 +243,7 @@ class Bench:
     def analysis(self):
         """Large libraries where installed; the machine's libc in a check. At most 50 CPU-ms a MB, 4 x and 0.4 x the text."""
         if not self.sptrace: return
-        large = [p for g in ("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1", "/usr/lib/x86_64-linux-gnu/librustc_driver-*.so", "/root/.rustup/toolchains/*/lib/librustc_driver-*.so", "/usr/local/rustup/toolchains/*/lib/librustc_driver-*.so") for p in glob.glob(g)]
+        large = [p for g in ("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1", "/usr/lib/x86_64-linux-gnu/librustc_driver-*.so", os.path.join(os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")), "toolchains/*/lib/librustc_driver-*.so")) for p in glob.glob(g)]
         files = ["/lib/x86_64-linux-gnu/libc.so.6"] if self.args.check else sorted({os.path.realpath(p) for p in large})
         print("\nCold analysis: MB of text, CPU ms a MB, peak memory and cache file over text")
         self.result["analysis"] = {}
