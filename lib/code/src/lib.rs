@@ -9,6 +9,7 @@ mod analyze;
 mod bits;
 mod cache;
 mod classify;
+mod debug_file;
 mod discover;
 mod error;
 mod follow;
@@ -26,7 +27,8 @@ mod tables;
 
 pub use analyze::analyze;
 pub use cache::{Bytes, Cached, load_or_build};
+pub use debug_file::names;
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
-pub use names::{Name, name_of, names, unnamed};
+pub use names::{Name, name_of, unnamed};
 pub use packed::Sites;

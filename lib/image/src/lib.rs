@@ -4,6 +4,7 @@
 //! files are hostile until proven otherwise.
 #![forbid(unsafe_code)]
 
+mod debug_file;
 mod dynamic;
 mod error;
 mod lsda;
@@ -16,6 +17,7 @@ mod space;
 mod symbols;
 mod unwind;
 
+pub use debug_file::debug_symbols;
 pub use error::ImageError;
 pub use object::{Object, ObjectKind};
 pub use plt::PltStub;
