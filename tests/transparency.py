@@ -514,7 +514,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="the subset for CI, threaded ones 3 times")
     parser.add_argument("--only", action="append", metavar="GLOB", help="only cases whose name matches (repeatable)")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and end")
-    parser.add_argument("--repeat", type=int, metavar="N", help="traced runs of a threaded case (20; with --quick 3; with --kill and --stop 1, of all cases)")
+    parser.add_argument("--repeat", type=int, metavar="N", help="traced runs of a threaded case (20; with --quick 3; with --kill, --stop and --only of all cases)")
     parser.add_argument("--seed", type=int, default=1, help="for the moments of --kill and --stop")
     parser.add_argument("--sptrace", metavar="PATH")
     parser.add_argument("--tracer", metavar="WORDS", help="another wrapper in place of `sptrace run -q -o FILE --`")
@@ -557,7 +557,7 @@ def run_all(args, work):
             skipped += 1
             print(f"skip {case.name}: {case.argv[0]} is not installed", flush=True)
             continue
-        times = args.repeat if args.repeat and (case.threaded or args.mode != "run") else (3 if args.quick else 20) if case.threaded and args.mode == "run" else 1
+        times = args.repeat if args.repeat and (case.threaded or args.only or args.mode != "run") else (3 if args.quick else 20) if case.threaded and args.mode == "run" else 1
         found, text = runner.judge(case, args.mode, times)
         if found: failed.append(case.name)
         else: passed += 1
