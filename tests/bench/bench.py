@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|programs|startup|disk|analysis]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
 Gives, all as CPU time (user + system) and medians of interleaved rounds, because wall time on shared machines lies:
   calls     ns per call + return in the traced program, native, floor (loop.c), sptrace and peers; and the tool's own CPU per event
+  throws    a C++ throw through ten frames, over native: best and median of the rounds
   programs  real programs, as the difference of two input sizes so that start-up cancels out: (traced - native) over calls x floor
   startup   /bin/true: everything the tool and the program use, above native
   disk      bytes of trace file per event
@@ -37,6 +38,7 @@ class Bench:
         compile_("loop", "loop.c", *link)
         compile_("floor", "-DFLOOR", "loop.c", *link)
         compile_("timed", "timed.c")
+        subprocess.run(["g++", "-O2", "-o", self.path("throw"), "throw.cpp"], cwd=HERE, check=True)
 
     def path(self, name): return os.path.join(self.work, name)
 
@@ -57,6 +59,20 @@ class Bench:
         if shutil.which("uftrace"): tools["uftrace"] = lambda c: ["uftrace", "record", "-P", ".", "--no-libcall", "-d", self.path("uftrace.data"), *c]
         if shutil.which("valgrind"): tools["callgrind"] = lambda c: ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file=/dev/null", *c]
         return tools
+
+    # ------------------------------------------------------------ throws
+
+    def throws(self):
+        command = [self.path("throw"), "1000" if self.args.check else "100000"]
+        native, traced = [], []
+        for _ in range(self.rounds):
+            native.append(int(self.run(command)[0].split()[0]))
+            if self.sptrace: traced.append(int(self.run(self.traced(*command))[0].split()[0]))
+        if not traced: return
+        best = min(traced) / min(native)
+        middle = statistics.median(t / n for t, n in zip(traced, native))
+        print(f"throw through 10 frames: {min(native)} ticks native, {min(traced)} traced: {best:.2f} at best, {middle:.2f} in the middle")
+        self.result["throws"] = {"best": best, "middle": middle}
 
     # ------------------------------------------------------------ calls
 
@@ -267,7 +283,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "programs", "startup", "disk", "analysis", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -278,7 +294,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "programs", "startup", "disk", "analysis"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

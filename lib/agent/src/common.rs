@@ -42,6 +42,9 @@ global_asm!(
     .set TABLE, 0x1028
     .set AGENTSTACK, 0x1030
     .set MUTED, 0x1038
+    .set REARM, 0x1080
+    .set UNBLOCKED, 0x10c8
+    .set XMM_BYTES, 256
 
     /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
        stands DEPTH bytes above rsp. Costs no instruction. */
@@ -122,6 +125,19 @@ sptrace_marks:
     push \number
     MARK CHECKING, 40
     jmp [rip+sptrace_common_start]
+    .endm
+    /* The agent is compiled for SSE2: it changes no other register than the general ones and these. */
+    .macro SAVE_XMM
+    sub rsp, XMM_BYTES
+    and rsp, -64
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps [rsp + 16 * \n], xmm\n
+    .endr
+    .endm
+    .macro RESTORE_XMM
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps xmm\n, [rsp + 16 * \n]
+    .endr
     .endm
     .macro CHECK_THREAD slow
     rdfsbase rcx
@@ -406,9 +422,8 @@ sptrace_hook_exit:
 sptrace_common_end:
 
     /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
-       x87 and xmm included (the agent is compiled for SSE2, whose instructions leave the upper
-       halves of ymm and zmm alone), clears DF, AC and TF, and returns by `ret` or `ret 8` as the
-       agent says. */
+       xmm included (SSE2 instructions leave x87 and the upper halves of ymm and zmm alone), clears DF,
+       AC and TF, and returns by `ret` or `ret 8` as the agent says. */
     .text
     .globl sptrace_slow_door, sptrace_slow_door_end
     .hidden sptrace_slow_door, sptrace_slow_door_end
@@ -447,7 +462,35 @@ sptrace_slow_door:
     MARK DOOR_BEFORE, 128, sptrace_slow_door
     cmp dword ptr [rip+{process}+{dormant}], 0
     jne 83f
-    mov eax, 14
+    /* Around a walk of the stack that may be unnecessary: see `unblocked`. */
+    rdgsbase rax
+    test rax, rax
+    jz 86f
+    rdfsbase rcx
+    cmp rcx, gs:[KEY]
+    jne 86f
+    cmp dword ptr [rbp+64], 7
+    je 87f
+    cmp qword ptr gs:[REARM], 0
+    je 86f
+87: mov qword ptr gs:[UNBLOCKED], 0
+    SAVE_XMM
+    mov gs:[UNBLOCKED], rbp
+    mov rdi, rbp
+    call {unblocked}
+    RESTORE_XMM
+    mov qword ptr gs:[UNBLOCKED], 0
+    lea rsp, [rbp-24]
+    sub eax, 1
+    jb 86f
+    /* Done, or the routine is called again: its call has 5 bytes. */
+    mov qword ptr [rbp+64], 0
+    lea rax, [rax+rax*4]
+    sub [rbp+104], rax
+    MARK DOOR_AFTER, 128, sptrace_slow_door
+    jmp 85f
+    MARK DOOR_BEFORE, 128, sptrace_slow_door
+86: mov eax, 14
     mov edi, 2
     lea rsi, [rbp-24]
     lea rdx, [rbp-16]
@@ -472,14 +515,12 @@ sptrace_slow_door:
     test rbx, rbx
     jz 81f
     mov rsp, rbx
-81: sub rsp, 512
-    and rsp, -64
-    fxsave64 [rsp]
+81: SAVE_XMM
     mov rdi, rbp
     mov rsi, [rbp-16]
     mov rdx, [rbp-24]
     call {slow}
-    fxrstor64 [rsp]
+    RESTORE_XMM
     test rbx, rbx
     jz 82f
     mov gs:[AGENTSTACK], rbx
@@ -552,6 +593,7 @@ sptrace_silent_offsets:
     .text
     "#,
     slow = sym crate::slow::slow,
+    unblocked = sym crate::unblocked::unblocked,
     process = sym crate::state::PROCESS,
     gs_taken = const crate::state::GS_TAKEN,
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),

@@ -3,7 +3,7 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{module, propagate, sigframe, sys, thread, unwind};
+use crate::{handlers, module, propagate, sys, thread, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -153,7 +153,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;
-                sigframe::handler_registered();
+                handlers::registered();
                 if action != 0
                     && sys::read_own(action as usize, (&raw mut handler).cast(), 8) == 8
                     && handler > 4096

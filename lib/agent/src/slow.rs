@@ -57,7 +57,7 @@ const RET_8: u64 = 1;
 pub const FRAME_DONE: u64 = 1 << 62;
 
 /// Frames further away than this from the stack pointer lie on another stack.
-const SAME_STACK_BYTES: u64 = 64 << 20;
+pub const SAME_STACK_BYTES: u64 = 64 << 20;
 
 /// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
 /// unless `blocked` is zero: nothing is recorded any more then.
@@ -251,7 +251,9 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 unwound += 1;
             }
-            drop_range(hot, at);
+            if !unwind::was_given_back(hot, at) {
+                drop_range(hot, at);
+            }
             (*hot).ssp -= FRAME_BYTES as u64;
             if (*hot).root > (*hot).ssp {
                 tell_ended(hot, &mut unwound, &mut closed);

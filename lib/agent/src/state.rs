@@ -60,7 +60,7 @@ pub struct Hot {
     pub sequence: u32,
     /// Events lost since the last record.
     pub lost: u64,
-    /// Return addresses above this stack address were given back to an unwinder: arm them again when
+    /// gs:0x1080 return addresses above this stack address were given back to an unwinder: arm them again when
     /// control is back above it. 0: none.
     pub rearm_above: u64,
     /// True end of the current chunk's reservations, while `end` is forced to 0.
@@ -78,6 +78,8 @@ pub struct Hot {
     pub barriers: u32,
     /// The program's signal mask as of this event of the slow path.
     pub mask: u64,
+    /// gs:0x10c8 what the door pushed, while signals may interrupt the agent: see `unblocked`. 0: none.
+    pub unblocked: u64,
 }
 
 /// One frame of the shadow stack.
@@ -256,3 +258,5 @@ pub fn count_hole(hole: usize) {
 }
 
 const _: () = assert!(core::mem::size_of::<Hot>() <= TRASH);
+const _: () = assert!(core::mem::offset_of!(Hot, rearm_above) == 0x80);
+const _: () = assert!(core::mem::offset_of!(Hot, unblocked) == 0xc8);

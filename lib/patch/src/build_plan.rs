@@ -431,6 +431,11 @@ impl PlanBuilder<'_> {
             });
         }
         self.specials.sort_by_key(|s| s.entry);
+        // A walker gets its own return address back with all others, at its entry.
+        for s in self.specials.iter().filter(|s| s.kind == SPECIAL_UNWIND) {
+            self.reads_return
+                .remove(&(self.base.0 + u64::from(s.entry)));
+        }
     }
 
     fn finish(mut self) -> Vec<u8> {
