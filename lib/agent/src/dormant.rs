@@ -96,8 +96,8 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND if events::may_be_sandboxed() => scan_mapped(above & !7),
-            SPECIAL_UNWIND => {
+            SPECIAL_UNWIND | SPECIAL_WALK if events::may_be_sandboxed() => scan_mapped(above & !7),
+            SPECIAL_UNWIND | SPECIAL_WALK => {
                 // A handler that walks while this is going on would find no way through the agent.
                 let mask = sys::block_signals();
                 let interrupted = sigframe::move_contexts(core::ptr::null_mut(), above, mask);

@@ -134,7 +134,10 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND => unwind::give_back(hot, above, mask),
+            SPECIAL_UNWIND | SPECIAL_WALK => {
+                unwind::give_back(hot, above, mask);
+                (*hot).looked = u64::from(kind == SPECIAL_WALK);
+            }
             SPECIAL_EXEC => {
                 enter_unseen(hot, above + 8, entry);
                 exec(f, mask);

@@ -235,10 +235,11 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                     break;
                 }
             }
+            let given_back = unwind::was_given_back(hot, at);
             if (*frame).id & FRAME_DONE != 0 {
                 tell_ended(hot, &mut unwound, &mut closed);
                 chunk::put_event(hot, unwind::exit_id((*frame).id), None);
-            } else if (*frame).id & FRAME_OPEN != 0 {
+            } else if (*frame).id & FRAME_OPEN != 0 || given_back && (*hot).looked != 0 {
                 if unwound > 0 {
                     chunk::put(hot, record::UNWOUND, unwound);
                     unwound = 0;
@@ -251,7 +252,7 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 unwound += 1;
             }
-            if !unwind::was_given_back(hot, at) {
+            if !given_back {
                 drop_range(hot, at);
             }
             (*hot).ssp -= FRAME_BYTES as u64;

@@ -80,6 +80,8 @@ pub struct Hot {
     pub mask: u64,
     /// gs:0x10c8 what the door pushed, while signals may interrupt the agent: see `unblocked`. 0: none.
     pub unblocked: u64,
+    /// 1: the last walker only looked, the frames that it was given back return.
+    pub looked: u64,
 }
 
 /// One frame of the shadow stack.

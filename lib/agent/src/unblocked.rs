@@ -10,7 +10,7 @@ use crate::slow::{Frame, SAME_STACK_BYTES, top};
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
 use crate::{chunk, handlers, propagate, stacks, sys, thread, unwind};
 use core::sync::atomic::{Ordering, compiler_fence};
-use sptrace_wire::plan::{SPECIAL_UNWIND, common};
+use sptrace_wire::plan::{SPECIAL_UNWIND, SPECIAL_WALK, common};
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Bytes of the vector registers that the door keeps, below its other words.
@@ -70,12 +70,17 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
 unsafe fn give_back(hot: *mut Hot, id: u64, above: u64) -> u64 {
     // SAFETY: as there. Frames that a handler pushes lie above `frame`.
     unsafe {
-        let is_walker = matches!(propagate::special_of(id), Some((SPECIAL_UNWIND, _)));
-        if !is_walker || (*top(hot)).rsp < above || !handlers::none_runs() {
+        let looks = match propagate::special_of(id) {
+            Some((SPECIAL_UNWIND, _)) => 0,
+            Some((SPECIAL_WALK, _)) => 1,
+            _ => return NO,
+        };
+        if (*top(hot)).rsp < above || !handlers::none_runs() {
             return NO;
         }
         (*hot).stack_top = (*hot).stack_top.max(above + 16);
         (*hot).rearm_above = (*hot).rearm_above.max(above);
+        (*hot).looked = looks;
         (*hot).end = 0;
         compiler_fence(Ordering::SeqCst);
         let bottom = stacks::bottom(hot);
@@ -131,7 +136,7 @@ unsafe fn arm_again(hot: *mut Hot, rsp: u64, inclusive: bool) -> u64 {
     }
 }
 
-/// Takes the frames above `frame` off the shadow stack and records them as unwound.
+/// Takes the frames above `frame` off the shadow stack and records that they have ended.
 unsafe fn drop_to(hot: *mut Hot, innermost: *mut ShadowFrame, frame: *mut ShadowFrame) -> bool {
     let frames = (innermost as u64 - frame as u64) / FRAME_BYTES as u64;
     // SAFETY: the reservation is checked against the chunk's end, as in the hot path.
@@ -147,7 +152,10 @@ unsafe fn drop_to(hot: *mut Hot, innermost: *mut ShadowFrame, frame: *mut Shadow
         let ssp = &raw mut (*hot).ssp;
         let is_ours = sys::replace_in_one(ssp, innermost as u64, frame as u64);
         let (first, second) = if is_ours {
-            (record::word(record::UNWOUND, now as u32), frames)
+            (
+                record::word(unwind::end_of((*hot).looked), now as u32),
+                frames,
+            )
         } else {
             let nothing = record::word(record::NOTHING, 1);
             (nothing, nothing)

@@ -10,7 +10,7 @@ use crate::slow;
 use crate::state::*;
 use crate::{dormant, hook, module, sigframe, stacks};
 use sptrace_wire::plan::HOOK_EXIT_ID;
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Dropped frames further apart than this are not on one stack.
 const SCAN_BYTES: u64 = 16 << 20;
@@ -168,6 +168,14 @@ pub unsafe fn arm_frame(frame: *const ShadowFrame) {
 pub unsafe fn was_given_back(hot: *mut Hot, rsp: u64) -> bool {
     // SAFETY: the thread's own block. Behind a barrier lies another stack.
     unsafe { (*hot).rearm_above != 0 && rsp - 8 >= (*hot).rearm_above && (*hot).barriers == 0 }
+}
+
+/// How frames have ended that were given back: after a walker that only looked they have returned.
+pub fn end_of(looked: u64) -> u32 {
+    match looked {
+        0 => record::UNWOUND,
+        _ => record::CLOSED,
+    }
 }
 
 /// Gives back the one return address at `at`, whose frame becomes entry-only.

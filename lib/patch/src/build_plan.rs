@@ -56,12 +56,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         .map(|s| s.svma.0)
         .collect();
     let is_loader = is_loader(object);
-    // libgcc_s: everything in it is the unwinder or reached from it.
-    let all_unwinder = object
-        .symbols
-        .iter()
-        .any(|s| s.name == "_Unwind_RaiseException")
-        && object.entry.0 == 0;
+    // libgcc_s, libunwind: everything in it is the unwinder or reached from it.
+    let is_core = |name| matches!(name, "_Unwind_RaiseException" | "_ULx86_64_step");
+    let all_unwinder = object.entry.0 == 0 && object.symbols.iter().any(|s| is_core(s.name));
     let nameless: HashSet<u64> = if unwinder.is_empty() && object.needed.is_empty() {
         object
             .unwind
@@ -432,7 +429,8 @@ impl PlanBuilder<'_> {
         }
         self.specials.sort_by_key(|s| s.entry);
         // A walker gets its own return address back with all others, at its entry.
-        for s in self.specials.iter().filter(|s| s.kind == SPECIAL_UNWIND) {
+        let is_walker = |s: &&PlanSpecial| matches!(s.kind, SPECIAL_UNWIND | SPECIAL_WALK);
+        for s in self.specials.iter().filter(is_walker) {
             self.reads_return
                 .remove(&(self.base.0 + u64::from(s.entry)));
         }

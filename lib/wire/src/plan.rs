@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 32;
+pub const PLAN_VERSION: u32 = 33;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -178,8 +178,8 @@ pub struct PlanSpecial {
 
 /// [`PlanSpecial::kind`]: walks the stack: give it the original return addresses.
 pub const SPECIAL_UNWIND: u32 = 1;
-/// [`PlanSpecial::kind`]: an exception was caught: surviving frames may be armed again.
-pub const SPECIAL_CAUGHT: u32 = 2;
+/// As SPECIAL_UNWIND, by a function that only looks: the frames around it return.
+pub const SPECIAL_WALK: u32 = 2;
 /// [`PlanSpecial::kind`]: execve and fexecve.
 pub const SPECIAL_EXEC: u32 = 3;
 /// [`PlanSpecial::kind`]: modules may go away (dlclose) or come to where others were (dlopen).
