@@ -72,6 +72,7 @@ sptrace_marks:
     .set DOOR_BEFORE, 9
     .set DOOR_INSIDE, 10
     .set DOOR_AFTER, 11
+    .set DOOR_KEPT, 12
 
     .macro SAVE
     MARK SAVING, 0
@@ -110,6 +111,15 @@ sptrace_marks:
     MARK SILENT, 24
     push rdx
     MARK SILENT, 32
+    .endm
+    /* 32 bits at rdx + at, sign-extended, by bytes: the program may have set AC. Changes no flag. */
+    .macro LOAD_ODD to, at
+    mov al, [rdx+\at+3]
+    mov ah, [rdx+\at+2]
+    bswap eax
+    mov al, [rdx+\at]
+    mov ah, [rdx+\at+1]
+    movsxd \to, eax
     .endm
     .macro RESTORE_SILENT
     MARK SILENT_DONE, 32
@@ -193,9 +203,9 @@ sptrace_common_start:
 sptrace_silent_entry:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    movsxd rcx, dword ptr [rdx+11]
+    LOAD_ODD rcx, 11
     lea rcx, [rdx+rcx+15]
-    movsxd rax, dword ptr [rdx+1]
+    LOAD_ODD rax, 1
     lea rax, [rdx+rax+5]
     mov [rsp+24], rax
     mov [rsp+32], rcx
@@ -254,7 +264,7 @@ sptrace_slow_1:
 sptrace_silent_indirect:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    movsxd rcx, dword ptr [rdx+10]
+    LOAD_ODD rcx, 10
     lea rcx, [rdx+rcx+14]
     mov rax, [rsp+40]
     mov [rsp+24], rax
@@ -473,13 +483,19 @@ sptrace_slow_door:
     je 87f
     cmp qword ptr gs:[REARM], 0
     je 86f
-87: mov qword ptr gs:[UNBLOCKED], 0
-    SAVE_XMM
+87: SAVE_XMM
+    MARK DOOR_KEPT, 128, sptrace_slow_door
+    /* A handler that interrupts may come here, too. */
+    mov rax, gs:[UNBLOCKED]
+    mov [rbp-24], rax
     mov gs:[UNBLOCKED], rbp
     mov rdi, rbp
     call {unblocked}
+    mov rcx, [rbp-24]
+    mov gs:[UNBLOCKED], rcx
+    mov qword ptr [rbp-24], -1
     RESTORE_XMM
-    mov qword ptr gs:[UNBLOCKED], 0
+    MARK DOOR_BEFORE, 128, sptrace_slow_door
     lea rsp, [rbp-24]
     sub eax, 1
     jb 86f
@@ -629,6 +645,8 @@ pub enum Phase {
     DoorInside = 10,
     /// The slow path is over; all registers are still saved.
     DoorAfter = 11,
+    /// As `DoorBefore`, and the vector registers, which may be the agent's, are saved, too.
+    DoorKept = 12,
 }
 
 #[repr(C)]

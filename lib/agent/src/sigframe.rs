@@ -283,23 +283,22 @@ impl Context<'_> {
                 return false;
             }
             self.0[RBP] = (*hot).unblocked;
-            self.out_of_routine(hot, Phase::DoorBefore, unblocked::DOOR_DEPTH, handler)
+            self.out_of_routine(hot, Phase::DoorKept, unblocked::DOOR_DEPTH, handler)
         }
     }
 
-    /// The door's frame is the one that `unblocked` was called for: the vector registers may be the
-    /// agent's. The program's stand below that frame.
-    unsafe fn restore_vectors(&mut self, hot: *mut Hot) {
+    /// The program's vector registers stand below the door's frame; those of the context may be the
+    /// agent's.
+    unsafe fn restore_vectors(&mut self, hot: *mut Hot, door: u64) {
         // SAFETY: the door has stored them; has_magic: the kernel's frame has an xsave header.
         unsafe {
-            if hot.is_null() || (*hot).unblocked == 0 || (*hot).unblocked != self.0[RBP] {
-                return;
-            }
-            let kept = unblocked::xmm_of((*hot).unblocked) as *const u8;
+            let kept = unblocked::xmm_of(door) as *const u8;
             let state = self.0[FPSTATE] as *mut u8;
             kept.copy_to_nonoverlapping(state.add(XMM), XMM_BYTES);
             *state.add(XSTATE_BV).cast::<u64>() |= XSTATE_SSE;
-            (*hot).unblocked = 0;
+            if !hot.is_null() && (*hot).unblocked == door {
+                (*hot).unblocked = unblocked::before(door);
+            }
         }
     }
 
@@ -314,7 +313,11 @@ impl Context<'_> {
         if phase == Phase::DoorInside {
             return false;
         }
-        let saved_rbp = matches!(phase, Phase::DoorBefore | Phase::DoorAfter) && depth > 104;
+        let is_door = matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        );
+        let saved_rbp = is_door && depth > 104;
         let base = if saved_rbp {
             self.0[RBP] + 104
         } else {
@@ -353,8 +356,8 @@ impl Context<'_> {
                 return false;
             }
             let (word, below) = (self.0[RCX], self.0[RDX]);
-            if phase == Phase::DoorBefore {
-                self.restore_vectors(hot);
+            if phase == Phase::DoorKept {
+                self.restore_vectors(hot, self.0[RBP]);
             }
             self.restore(&around, phase);
             self.0[RSP] = base + 8;
@@ -422,7 +425,10 @@ impl Context<'_> {
         self.0[RAX] = around.at(-8);
         self.0[RCX] = around.at(-24);
         self.0[RDX] = around.at(-32);
-        if matches!(phase, Phase::DoorBefore | Phase::DoorAfter) {
+        if matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        ) {
             self.0[RSI] = around.at(-48);
             self.0[RDI] = around.at(-56);
             for k in 0..4 {

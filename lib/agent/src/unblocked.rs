@@ -36,6 +36,15 @@ pub fn xmm_of(door: u64) -> u64 {
     (door - 24 - XMM_BYTES as u64) & !63
 }
 
+/// The door's frame of the code that a handler interrupted before it came to the door itself, or 0.
+///
+/// # Safety
+/// `door` is where a door keeps rbp, and has called [`unblocked`].
+pub unsafe fn before(door: u64) -> u64 {
+    // SAFETY: the word below rbx and the mask (see the door).
+    unsafe { ((door - 24) as *const u64).read() }
+}
+
 /// Called by the door, in a thread whose block gs points at.
 ///
 /// # Safety
