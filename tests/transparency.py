@@ -37,7 +37,7 @@ class Case:
         self.mid = mid  # long enough to be interrupted in mid-run
 
 
-WORLDS = ("clone_vm", "daemon", "dumpable", "namespaces", "chroot", "limits", "brk", "sampled", "dropped", "rewritten5", "gs",
+WORLDS = ("clone_vm", "daemon", "dumpable", "namespaces", "chroot", "limits", "brk", "sampled", "dropped", "rewritten", "rewritten5", "gs",
           "wrgsbase", "exec", "locked")
 
 

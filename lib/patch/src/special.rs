@@ -123,6 +123,7 @@ pub fn kind(name: &str) -> Option<u32> {
         "clone" | "__clone" => Some(SPECIAL_CLONE),
         "arch_prctl" => Some(SPECIAL_ARCH_PRCTL),
         "madvise" | "__madvise" => Some(SPECIAL_MADVISE),
+        "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SPECIAL_PROTECT),
         "seccomp_load" => Some(SPECIAL_SANDBOX),
         "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
         _ => None,
