@@ -111,7 +111,7 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             SPECIAL_RETURN | SPECIAL_UNLOAD => {
                 restore(above, (above as *const u64).read_volatile())
             }
-            SPECIAL_SIGACTION => handlers::registered(),
+            SPECIAL_SIGACTION | SPECIAL_CANCEL => handlers::registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
             SPECIAL_MADVISE | SPECIAL_SYSCALL => events::keep_text(kind, f),

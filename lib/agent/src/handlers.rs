@@ -7,8 +7,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 static RESTORERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 /// Signals whose handlers run without blocking them (SA_NODEFER), bit 0 for signal 1.
 static UNDEFERRED: AtomicU64 = AtomicU64::new(0);
-/// Signals that have handlers.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
 static STALE: AtomicU32 = AtomicU32::new(1);
 
 /// A handler is about to be registered: there may be a new restorer.
@@ -16,23 +14,23 @@ pub fn registered() {
     STALE.store(1, Ordering::Relaxed);
 }
 
-/// The signals whose handlers may be running in a thread with this signal mask. Many programs have
-/// inherited a mask and have no handler.
+/// The signals whose handlers may be running in a thread with this signal mask.
 pub fn handled_in(mask: u64) -> u64 {
-    mask & HANDLED.load(Ordering::Relaxed) | UNDEFERRED.load(Ordering::Relaxed)
+    mask | UNDEFERRED.load(Ordering::Relaxed)
 }
 
 /// True if a handler may be running in a thread with this signal mask.
 pub unsafe fn may_run(mask: u64) -> bool {
     // SAFETY: a plain query.
-    unsafe { learn() && handled_in(mask) != 0 }
+    mask != 0 || unsafe { learn() } && handled_in(mask) != 0
 }
 
 /// True if surely no handler is running in this thread. A system call only if there are handlers.
 pub unsafe fn none_runs() -> bool {
+    let has_none = restorers() == [0; 4];
     // SAFETY: a plain query.
     STALE.load(Ordering::Relaxed) == 0
-        && (HANDLED.load(Ordering::Relaxed) == 0 || handled_in(unsafe { sys::signal_mask() }) == 0)
+        && (has_none || handled_in(unsafe { sys::signal_mask() }) == 0)
 }
 
 /// Asks the kernel for the restorers of all handlers; false if there is none.
@@ -43,7 +41,6 @@ pub unsafe fn learn() -> bool {
             let Some((restorer, deferred)) = (unsafe { sys::restorer(signal) }) else {
                 continue;
             };
-            HANDLED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
             if !deferred {
                 UNDEFERRED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
             }

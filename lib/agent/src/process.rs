@@ -172,6 +172,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SPECIAL_SYSCALL if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
             SPECIAL_MADVISE => keep_text(kind, f),
             SPECIAL_SYSCALL if f.rdi == SYS_MADVISE => keep_text(kind, f),
+            SPECIAL_CANCEL => handlers::registered(),
             SPECIAL_PROTECT => text_is_written(f.rdi, f.rsi, f.rdx),
             SPECIAL_SYSCALL if f.rdi == SYS_MPROTECT => text_is_written(f.rsi, f.rdx, f.rcx),
             SPECIAL_SIGACTION => {

@@ -125,6 +125,7 @@ pub fn kind(name: &str) -> Option<u32> {
         "madvise" | "__madvise" => Some(SPECIAL_MADVISE),
         "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SPECIAL_PROTECT),
         "seccomp_load" => Some(SPECIAL_SANDBOX),
+        "pthread_cancel" | "__pthread_cancel" => Some(SPECIAL_CANCEL),
         "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
         _ => None,
     }

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 34;
+pub const PLAN_VERSION: u32 = 35;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -204,6 +204,8 @@ pub const SPECIAL_ARCH_PRCTL: u32 = 11;
 pub const SPECIAL_MADVISE: u32 = 12;
 /// [`PlanSpecial::kind`]: mprotect(2): may make patched text writable.
 pub const SPECIAL_PROTECT: u32 = 13;
+/// [`PlanSpecial::kind`]: pthread_cancel(3): the C library registers a handler.
+pub const SPECIAL_CANCEL: u32 = 14;
 
 /// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
 pub const SPECIAL_ROOT: u32 = 20;
