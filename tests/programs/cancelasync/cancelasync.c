@@ -11,7 +11,7 @@ TRACED static int f_mid(int x) { int r = f_leaf(x) + f_leaf(x + 1); __asm__ vola
 static void f_cleanup(void *arg) { ++*(int *)arg; }
 TRACED static void f_loop(void)
 {
-    int x = 0;
+    volatile int x = 0;
     pthread_cleanup_push(f_cleanup, &cleaned);
     running = 1;
     for (;;) x = f_mid(x) & 0xff;
