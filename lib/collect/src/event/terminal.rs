@@ -51,15 +51,14 @@ impl Terminal {
             .write(true)
             .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = how.open("/dev/tty").map_err(EventError::NoTerminal)?;
-        let mut terminal = Self {
+        // Its settings are changed at the first look, when a signal does not end us any more.
+        Ok(Some(Self {
             file,
             keys,
             former: None,
             is_ours: false,
             due: Instant::now(),
-        };
-        terminal.take();
-        Ok(Some(terminal))
+        }))
     }
 
     fn is_foreground(&self) -> bool {
