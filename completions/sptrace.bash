@@ -19,6 +19,9 @@ _sptrace() {
             sptrace,analyze)
                 cmd="sptrace__subcmd__analyze"
                 ;;
+            sptrace,ctl)
+                cmd="sptrace__subcmd__ctl"
+                ;;
             sptrace,help)
                 cmd="sptrace__subcmd__help"
                 ;;
@@ -30,6 +33,9 @@ _sptrace() {
                 ;;
             sptrace__subcmd__help,analyze)
                 cmd="sptrace__subcmd__help__subcmd__analyze"
+                ;;
+            sptrace__subcmd__help,ctl)
+                cmd="sptrace__subcmd__help__subcmd__ctl"
                 ;;
             sptrace__subcmd__help,help)
                 cmd="sptrace__subcmd__help__subcmd__help"
@@ -47,7 +53,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run analyze report help"
+            opts="-h -V --help --version run analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -78,8 +84,30 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sptrace__subcmd__ctl)
+            opts="-p -h --pid --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sptrace__subcmd__help)
-            opts="run analyze report help"
+            opts="run analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -93,6 +121,20 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help__subcmd__analyze)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help__subcmd__ctl)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -227,7 +269,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -F -N -l -h --output --quiet --loader --on-full --buffer --max-size --ring --depth --filter --notrace --module --help"
+            opts="-o -q -D -F -N -l -h --output --quiet --loader --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -254,6 +296,18 @@ _sptrace() {
                     return 0
                     ;;
                 --ring)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dump-on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --times)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -15,7 +15,8 @@ says goes to stderr, each line begun by its name.
 Exit status:
   run       the command's own, or death by the same signal; 125 if sptrace failed, 126 if the
             command cannot be executed, 127 if it is not found
-  report    0, or 1 on failure
+  report, ctl, analyze
+            0, or 1 on failure
   2         wrong usage";
 
 /// Shows what a program really does: every function call of an unmodified Linux program
@@ -34,6 +35,8 @@ pub enum Command {
     Run(commands::run::RunArgs),
     /// Show what sptrace knows of a program or library: functions, call sites, refusals
     Analyze(commands::analyze::AnalyzeArgs),
+    /// Say a word to a running recording, or list those that wait for words
+    Ctl(commands::ctl::CtlArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks
     Report(commands::report::ReportArgs),
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use sptrace_collect::event::Event;
+use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::{Finished, Stopped};
 use sptrace_collect::{Options, Session, clock};
 use sptrace_trace::ring::LEAST_RING_BYTES;
@@ -38,6 +40,24 @@ Examples:
   sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
                                                 calls made by these two modules only
   sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
+  sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
+                                                nothing on disk until one of these happens
+  sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
+  sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
+
+Events:
+  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m)
+  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); INT, TERM, HUP and QUIT go on
+                        to the command all the same
+  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
+                        is another: sptrace takes what is typed, without echo, while it waits
+  ctl:WORD              `sptrace ctl WORD` from another terminal
+  call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
+  slow:GLOB>DURATION    a call of such a function has taken longer
+  crash                 the command or a process that it started is killed by a signal
+  exit                  the command ends
+Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
+full; a process other than the command that lives for less than some 50 ms may crash unnoticed.
 
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
 126: the command cannot be executed; 127: it is not found; 2: wrong usage.
@@ -70,6 +90,16 @@ pub struct RunArgs {
     /// dropped is counted
     #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
     ring: Option<u64>,
+    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the command goes on
+    /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
+    #[arg(long, value_name = "EVENT", requires = "ring")]
+    dump_on: Vec<Event>,
+    /// Each event of --dump-on does so N times
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "dump_on", value_parser = clap::value_parser!(u64).range(1..))]
+    times: u64,
+    /// End the recording, not the command, when EVENT happens (repeatable, see below)
+    #[arg(long, value_name = "EVENT")]
+    stop_on: Vec<Event>,
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
@@ -152,10 +182,11 @@ fn report_end(finished: &Finished, output: &Path, quiet: bool) {
              free some space or choose another place with -o)",
             cause(e)
         ));
-    } else if let Some(stopped) = finished.stopped {
+    } else if let Some(stopped) = &finished.stopped {
         let why = match stopped {
             Stopped::AtSize => format!("{output} has reached --max-size"),
             Stopped::DiskLow => format!("the disk of {output} runs low"),
+            asked @ Stopped::AtEvent(_) => asked.why(),
         };
         say(&format!(
             "recording ended early: {why} (the command was not disturbed)"
@@ -166,7 +197,21 @@ fn report_end(finished: &Finished, output: &Path, quiet: bool) {
             say(remark);
         }
         say(&finished.outcome.coverage_line());
-        say(&finished.outcome.loss_line());
+        say(&format!(
+            "{}{}",
+            finished.outcome.loss_line(),
+            dumps_text(finished.dumps)
+        ));
+    }
+}
+
+/// What is said of dumps; nothing if there were to be none.
+fn dumps_text(dumps: Option<u64>) -> String {
+    match dumps {
+        None => String::new(),
+        Some(0) => ", none written: no event of --dump-on happened".to_owned(),
+        Some(1) => ", 1 dump written".to_owned(),
+        Some(n) => format!(", {n} dumps written"),
     }
 }
 
@@ -213,10 +258,28 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
     if args.ring.is_some() && args.output.exists() && !args.output.is_file() {
         return Err(no_output(&args.output, "--ring needs a regular file"));
     }
-    keep_old(&args.output);
-    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
+    // Where there are only dumps, no file is begun, and what has the name stays until the first.
+    let has_file = args.dump_on.is_empty();
+    let remove_begun = || {
+        if has_file {
+            remove_unless_special(&args.output);
+        }
+    };
+    let asked = OnEvents {
+        dump_on: args.dump_on,
+        stop_on: args.stop_on,
+        times: args.times,
+        say: if args.quiet { |_| {} } else { say },
+        warn: say,
+    };
+    let events = Prepared::new(asked, &args.output, &header)
+        .map_err(|e| own_failure(format!("cannot wait for {e}")))?;
+    if has_file {
+        keep_old(&args.output);
+    }
+    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
     let session = session.map_err(|e| {
-        remove_unless_special(&args.output);
+        remove_begun();
         match &e {
             TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
                 own_failure(format!("cannot record: {}; raise `ulimit -f`", plain(&e)))
@@ -226,7 +289,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
     })?;
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
-        remove_unless_special(&args.output);
+        remove_begun();
         match e {
             TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
                 cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
@@ -323,16 +386,6 @@ fn check_processor() -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-/// Keeps a former trace as FILE.old, as perf and uftrace do.
-fn keep_old(output: &Path) {
-    let is_file = std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file());
-    if is_file {
-        let mut old = output.as_os_str().to_owned();
-        old.push(".old");
-        let _ = std::fs::rename(output, old);
-    }
 }
 
 fn cache_dir() -> Option<PathBuf> {
