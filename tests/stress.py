@@ -36,7 +36,7 @@ EVENTS = {"nothing": 4, "kill sptrace": 6, "stop sptrace": 3, "int sptrace": 2, 
           "sptrace under sptrace": 1, "disk full": 3}
 # programs that see to these signals themselves: any status is right then
 HANDLERS = {"python3*": "int term", "bash*": "int term", "perl": "int", "programs/alarm*": "term", "git*": "int term", "make": "int term", "sort": "int term",
-            "gcc*": "int term segv", "grep": "segv", "rustc": "segv", "sqlite3": "int", "programs/altstack*": "segv", "programs/panic*": "segv", "xz*": "int term"}
+            "gcc*": "int term segv", "grep": "segv", "rustc": "segv", "sqlite3": "int", "lua5.4": "int", "programs/altstack*": "segv", "programs/panic*": "segv", "xz*": "int term"}
 REAL = ["bash", "python3", "python3.threads", "perl", "git.log", "git.status", "sqlite3", "gcc", "gcc.link", "xz", "xz.roundtrip", "zstd", "lua5.4", "openssl",
         "openssl.enc", "sort", "busybox", "awk", "sed", "grep", "tar", "make", "false", "killed", "stdin"]
 PROGRAMS = ("threads", "manythreads", "exceptions", "procs", "altstack", "sigprof", "forkwire", "cancel", "coroutine", "dlopen", "sandthrow", "sandbox", "panic",
