@@ -214,8 +214,7 @@ impl<W: Write> Collector<W> {
                 module: m.id,
                 avma: Avma(m.base_svma.wrapping_add(bias)),
             };
-            let r = self.writer.event_note(&note);
-            self.check(r.map_err(std::io::Error::other));
+            self.note(&note);
         }
         wide
     }
@@ -228,8 +227,9 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// Adds a note.
+    /// Adds a note, after what was drained before it.
     pub fn note(&mut self, note: &Note) {
+        self.flush();
         let r = self.writer.event_note(note);
         self.check(r.map_err(std::io::Error::other));
     }
