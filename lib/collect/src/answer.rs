@@ -137,12 +137,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     if address < start || address >= end {
         return leave_out("code outside of the sections for code");
     }
-    let taken: Vec<_> = c
-        .process(pid)
-        .areas
-        .iter()
-        .map(|a| (a.start, a.bytes))
-        .collect();
+    let taken = c.process(pid).areas.ranges();
     let Some(at) = placement::place(maps, &taken, start, end, area_bytes) else {
         return leave_out("no place for its patch area within reach");
     };

@@ -9,6 +9,7 @@ mod peek;
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
@@ -24,7 +25,7 @@ use crate::event::Occurrence;
 use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
-use crate::process::{Area, Loaded, Process};
+use crate::process::{Area, Areas, Loaded, Process};
 
 /// One stream of the recording.
 #[derive(Clone)]
@@ -155,7 +156,7 @@ impl<W: Write> Collector<W> {
         &mut self,
         file: (String, u64),
         path: &str,
-        cached: std::sync::Arc<sptrace_code::Cached>,
+        cached: Arc<sptrace_code::Cached>,
         plan: &[u8],
         plan_offset: u64,
     ) -> Option<usize> {
@@ -188,6 +189,7 @@ impl<W: Write> Collector<W> {
         area: (u64, u64),
     ) -> bool {
         self.recent.fill(Recent::default());
+        let places = self.modules.get(module).map(|m| m.places.clone());
         let p = self.process(pid);
         let wide = p.is_ambiguous(text.0, text.1);
         p.loaded.push(Loaded {
@@ -197,11 +199,14 @@ impl<W: Write> Collector<W> {
             bias,
             wide,
         });
-        p.areas.push(Area {
-            start: area.0,
-            bytes: area.1,
-            module,
-        });
+        if let Some(places) = places {
+            Arc::make_mut(&mut p.areas).push(Area {
+                start: area.0,
+                bytes: area.1,
+                module,
+                places,
+            });
+        }
         if let Some(m) = self.modules.get(module) {
             let note = Note::ModuleMap {
                 pid,
@@ -209,8 +214,7 @@ impl<W: Write> Collector<W> {
                 module: m.id,
                 avma: Avma(m.base_svma.wrapping_add(bias)),
             };
-            let r = self.writer.event_note(&note);
-            self.check(r.map_err(std::io::Error::other));
+            self.note(&note);
         }
         wide
     }
@@ -223,8 +227,9 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// Adds a note.
+    /// Adds a note, after what was drained before it.
     pub fn note(&mut self, note: &Note) {
+        self.flush();
         let r = self.writer.event_note(note);
         self.check(r.map_err(std::io::Error::other));
     }
@@ -251,7 +256,20 @@ impl<W: Write> Collector<W> {
         full.len()
     }
 
-    /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun.
+    /// Writes the blocks that are not full, too.
+    fn flush(&mut self) {
+        for state in self.streams.iter_mut().flatten() {
+            if state.encoder.len_events() > 0 {
+                let r = self.writer.write_block(&mut state.encoder);
+                if let (Err(e), None) = (r, &self.failed) {
+                    self.failed = Some(std::io::Error::other(e));
+                }
+            }
+        }
+    }
+
+    /// Ends the streams of threads that are gone (`is_alive` false): drains what they had begun. Of
+    /// the others what was drained is written, so that a trace is never far behind.
     pub fn end_dead_streams(&mut self, arena: &Arena, is_alive: &dyn Fn(&Stream) -> bool) -> usize {
         self.adopt_streams(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
@@ -267,6 +285,7 @@ impl<W: Write> Collector<W> {
                 self.end_stream(arena, i);
             }
         }
+        self.flush();
         alive
     }
 
@@ -414,8 +433,8 @@ impl<W: Write> Collector<W> {
         };
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena, index, start_tsc, &mut state);
-        if state.encoder.len_events() > 0 || state.encoder.is_full() {
-            let r = self.writer.write_block(&mut state.encoder);
+        if state.encoder.is_full() {
+            let r = self.writer.write_full(&mut state.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
         self.streams[stream] = Some(state);
@@ -424,18 +443,19 @@ impl<W: Write> Collector<W> {
     /// Hands the events in a chunk to its stream's encoder, which has room for all of them.
     fn decode(&mut self, arena: &Arena, index: u32, start_tsc: u64, state: &mut StreamState) {
         state.high = start_tsc >> 32;
+        let areas = self.processes.get(&state.pid).map(|p| Arc::clone(&p.areas));
+        let areas = areas.unwrap_or_default();
         let halves = arena.halves(index);
         let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
         let used = halves.iter().rposition(|h| h.load(Ordering::Relaxed) != 0);
         let used = used.map_or(0, |last| last + 1);
         self.record_bytes += used as u64 * 4;
         let mut at = 0;
-        let mut area = (0u32, 0u32, 0usize);
         let mut wide_callee = None;
         while at < used {
             let (stamp, id) = (half(at), half(at + 1));
             if stamp == 0 {
-                let next = hole::after(halves, at, &|id| self.length_of(state.pid, id));
+                let next = hole::after(halves, at, &|id| length_of(&areas, id));
                 if next != at {
                     at = next;
                     continue;
@@ -465,22 +485,7 @@ impl<W: Write> Collector<W> {
                 }
                 continue;
             }
-            let mut offset = id.wrapping_sub(area.0);
-            if offset >= area.1 {
-                let found = self.processes.get(&state.pid).and_then(|p| p.area_of(id));
-                let Some((module, o)) = found else {
-                    self.torn += 1;
-                    at = torn_at;
-                    continue;
-                };
-                offset = o;
-                area = (
-                    id.wrapping_sub(o),
-                    self.modules[module].area_bytes as u32,
-                    module,
-                );
-            }
-            let Some(place) = self.modules[area.2].place(offset) else {
+            let Some((place, area, offset)) = areas.place(id) else {
                 self.torn += 1;
                 at = torn_at;
                 continue;
@@ -490,13 +495,14 @@ impl<W: Write> Collector<W> {
                 break;
             }
             self.events += 1;
-            if place.kind == PLACE_EXIT {
+            let kind = place.kind();
+            if kind == PLACE_EXIT {
                 if state.lazy.is_some() {
                     self.settle_lazy(state, None);
                 }
                 self.exit(state, tsc);
             } else {
-                let callee = if place.kind & PLACE_INDIRECT != 0 {
+                let callee = if kind & PLACE_INDIRECT != 0 {
                     let low = half(at);
                     at += 1;
                     let wide = wide_callee.take().filter(|callee| *callee as u32 == low);
@@ -504,7 +510,7 @@ impl<W: Write> Collector<W> {
                     match self.resolve(state.pid, target) {
                         Target::Function(callee) => callee,
                         Target::Stub(module, svma) => {
-                            let is_tail = place.kind & PLACE_TAIL != 0;
+                            let is_tail = kind & PLACE_TAIL != 0;
                             // From the stub to its second half, if its slot is not bound yet.
                             if !(is_tail && state.lazy.is_some()) {
                                 self.settle_lazy(state, None);
@@ -518,19 +524,19 @@ impl<W: Write> Collector<W> {
                             continue;
                         }
                     }
-                } else if place.callee != 0 {
-                    FunctionId(place.callee - 1)
+                } else if let Some(callee) = place.callee() {
+                    callee
                 } else {
-                    self.modules[area.2].direct_callee(offset, place, &mut self.writer)
+                    self.modules[area.module].direct_callee(offset, place, &mut self.writer)
                 };
                 if state.lazy.is_some() {
-                    let jumped = (place.kind & PLACE_TAIL != 0).then_some(callee);
+                    let jumped = (kind & PLACE_TAIL != 0).then_some(callee);
                     self.settle_lazy(state, jumped);
                     if jumped.is_some() {
                         continue;
                     }
                 }
-                self.enter(state, place.kind, tsc, callee);
+                self.enter(state, kind, tsc, callee);
             }
         }
     }
@@ -574,13 +580,6 @@ impl<W: Write> Collector<W> {
             false => PLACE_ENTRY,
         };
         self.enter(state, kind, stub.tsc, callee);
-    }
-
-    /// Halves of the records with this id; None: there is no such id.
-    fn length_of(&self, pid: u32, id: u32) -> Option<usize> {
-        let (module, offset) = self.processes.get(&pid)?.area_of(id)?;
-        let place = self.modules.get(module)?.place(offset)?;
-        Some(2 + usize::from(place.kind & PLACE_INDIRECT != 0))
     }
 
     fn control(&mut self, state: &mut StreamState, id: u32, tsc: u64, payload: u64) {
@@ -645,6 +644,12 @@ impl StreamState {
         self.last_tsc = t;
         t
     }
+}
+
+/// Halves of the records with this id; None: there is no such id.
+fn length_of(areas: &Areas, id: u32) -> Option<usize> {
+    let (place, ..) = areas.place(id)?;
+    Some(2 + usize::from(place.kind() & PLACE_INDIRECT != 0))
 }
 
 fn comm(pid: u32, tid: u32) -> String {

@@ -3,22 +3,71 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
+use sptrace_wire::control::PLANS_BYTES;
 use sptrace_wire::plan::*;
 
-/// What an id stands for.
+/// What an id stands for. In four bytes, because the table of places is the largest thing that is read
+/// for each event, and what of it is in the caches decides what the event costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Place(u32);
+
+/// A kind takes the bits below; a site or a function the rest.
+const KIND_BITS: u32 = 6;
+/// Of these: the number is that of a function, not of a site.
+const NAMED: u32 = 32;
+/// Every site has a number: a plan lies in the arena.
+const _: () = assert!(PLANS_BYTES / (size_of::<PlanSite>() as u64) < 1 << (32 - KIND_BITS));
+
+impl Place {
+    fn of_site(kind: u8, site: u32) -> Self {
+        Self(site << KIND_BITS | u32::from(kind))
+    }
+
+    /// With its direct callee; unchanged if that has too large a number.
+    fn named(self, callee: FunctionId) -> Self {
+        if callee.0 >= 1 << (32 - KIND_BITS) {
+            return self;
+        }
+        Self(callee.0 << KIND_BITS | NAMED | u32::from(self.kind()))
+    }
+
     /// `PLACE_*` bits.
-    pub kind: u8,
-    /// The trace's number of the direct callee plus one; 0: not resolved yet or through a pointer.
-    pub callee: u32,
-    /// Site number.
-    pub site: u32,
+    #[inline]
+    pub fn kind(self) -> u8 {
+        (self.0 & (NAMED - 1)) as u8
+    }
+
+    /// The trace's number of the direct callee, once it is resolved.
+    #[inline]
+    pub fn callee(self) -> Option<FunctionId> {
+        (self.0 & NAMED != 0).then_some(FunctionId(self.0 >> KIND_BITS))
+    }
+}
+
+/// The places of a patch area, by 8 bytes of it. Shared by all processes that have one.
+#[derive(Clone, Debug)]
+pub struct Places(Arc<[AtomicU32]>);
+
+impl Places {
+    /// What lies at `offset` of the patch area.
+    #[inline]
+    pub fn at(&self, offset: u32) -> Option<Place> {
+        let place = self.0.get((offset >> 3) as usize)?;
+        let place = place.load(Ordering::Relaxed);
+        (place != 0).then_some(Place(place))
+    }
+
+    fn set(&self, offset: u32, place: Place) {
+        if let Some(p) = self.0.get((offset >> 3) as usize) {
+            p.store(place.0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// [`Place::kind`]: an entry.
@@ -42,8 +91,8 @@ pub struct Module {
     pub plan_offset: u64,
     /// Its number in the trace.
     pub id: ModuleId,
-    /// By 8 bytes of the patch area.
-    places: Vec<Place>,
+    /// What the ids in a patch area stand for.
+    pub places: Places,
     callees: Vec<u64>,
     functions: HashMap<u64, FunctionId>,
     /// First svma of the plan's offsets.
@@ -84,27 +133,20 @@ impl Module {
         })
     }
 
-    /// What lies at `offset` of the patch area.
-    #[inline]
-    pub fn place(&self, offset: u32) -> Option<Place> {
-        self.places
-            .get((offset >> 3) as usize)
-            .copied()
-            .filter(|p| p.kind != 0)
-    }
-
-    /// The trace's number of the direct callee of a place, resolved once.
+    /// The trace's number of the direct callee of the place at `offset`, resolved once.
     pub fn direct_callee<W: std::io::Write>(
         &mut self,
         offset: u32,
         place: Place,
         writer: &mut TraceWriter<W>,
     ) -> FunctionId {
-        let svma = self.callees.get(place.site as usize).copied().unwrap_or(0);
-        let id = self.function(svma, writer);
-        if let Some(p) = self.places.get_mut((offset >> 3) as usize) {
-            p.callee = id.0 + 1;
+        if let Some(known) = place.callee() {
+            return known;
         }
+        let site = (place.0 >> KIND_BITS) as usize;
+        let svma = self.callees.get(site).copied().unwrap_or(0);
+        let id = self.function(svma, writer);
+        self.places.set(offset, place.named(id));
         id
     }
 
@@ -149,9 +191,10 @@ impl Module {
 /// (psABI 5.2, Procedure Linkage Table).
 const SECOND_HALF_BYTES: u64 = 6;
 
-fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
+fn read_places(plan: PlanReader<'_>) -> (Places, Vec<u64>) {
     let h = plan.header();
-    let mut places = vec![Place::default(); h.area_bytes as usize / 8];
+    let places = (0..h.area_bytes / 8).map(|_| AtomicU32::new(0));
+    let places = Places(places.collect());
     let mut callees = vec![0; h.sites as usize];
     for i in 0..h.sites {
         let Some(site) = plan.site(i) else { continue };
@@ -171,38 +214,27 @@ fn read_places(plan: PlanReader<'_>) -> (Vec<Place>, Vec<u64>) {
         if let Some(c) = callees.get_mut(i as usize) {
             *c = callee.unwrap_or(0);
         }
-        let mut set = |offset: u32, kind: u8| {
-            if offset != 0
-                && let Some(p) = places.get_mut(((site.slot + offset) >> 3) as usize)
-            {
-                *p = Place {
-                    kind,
-                    callee: 0,
-                    site: i,
-                };
+        let set = |offset: u32, kind: u8| {
+            if offset != 0 {
+                places.set(site.slot.wrapping_add(offset), Place::of_site(kind, i));
             }
         };
         set(entry, kind);
         set(exit, PLACE_EXIT);
     }
-    add_hooks(plan, &mut places, &mut callees);
+    add_hooks(plan, &places, &mut callees);
     (places, callees)
 }
 
 /// Hooks count as sites after the others.
-fn add_hooks(plan: PlanReader<'_>, places: &mut [Place], callees: &mut Vec<u64>) {
+fn add_hooks(plan: PlanReader<'_>, places: &Places, callees: &mut Vec<u64>) {
     let base_svma = plan.header().base_svma;
     for hook in plan.specials().iter().filter(|s| s.kind == SPECIAL_ROOT) {
         let site = callees.len() as u32;
         callees.push(base_svma + u64::from(hook.entry));
         for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
-            if let Some(place) = places.get_mut(((hook.slot + offset as u32) >> 3) as usize) {
-                *place = Place {
-                    kind,
-                    callee: 0,
-                    site,
-                };
-            }
+            let offset = hook.slot.wrapping_add(offset as u32);
+            places.set(offset, Place::of_site(kind, site));
         }
     }
 }

@@ -5,6 +5,10 @@
 //! writes full addresses for calls into it. What is known is never forgotten while the image lives, so
 //! what has been written keeps its meaning.
 
+use std::sync::Arc;
+
+use crate::module::{Place, Places};
+
 /// Where a module lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
@@ -32,7 +36,7 @@ pub struct Other {
 }
 
 /// A patch area.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Area {
     /// First avma.
     pub start: u64,
@@ -40,6 +44,68 @@ pub struct Area {
     pub bytes: u64,
     /// Index of the module.
     pub module: usize,
+    /// The module's places.
+    pub places: Places,
+}
+
+/// The patch areas of a process image.
+#[derive(Clone, Debug, Default)]
+pub struct Areas {
+    /// Newest last.
+    all: Vec<Area>,
+    /// By the high byte of an id: which areas it may lie in.
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cell {
+    Empty,
+    One(u32),
+    Several,
+}
+
+/// Ids with the same high byte share a [`Cell`]: areas lie farther from each other than that, mostly.
+const CELL_SHIFT: u32 = 24;
+
+impl Areas {
+    /// Adds an area, which is the one meant from here on where it meets others.
+    pub fn push(&mut self, area: Area) {
+        self.cells.resize(1 << (32 - CELL_SHIFT), Cell::Empty);
+        let last = area.start + area.bytes.saturating_sub(1);
+        for cell in area.start >> CELL_SHIFT..=last >> CELL_SHIFT {
+            let cell = &mut self.cells[cell as usize % (1 << (32 - CELL_SHIFT))];
+            *cell = match *cell {
+                Cell::Empty => Cell::One(self.all.len() as u32),
+                _ => Cell::Several,
+            };
+        }
+        self.all.push(area);
+    }
+
+    /// First avma and bytes of each.
+    pub fn ranges(&self) -> Vec<(u64, u64)> {
+        self.all.iter().map(|a| (a.start, a.bytes)).collect()
+    }
+
+    /// The area that an id lies in, and the offset there.
+    #[inline]
+    pub fn find(&self, id: u32) -> Option<(&Area, u32)> {
+        let offset = |area: &Area| id.wrapping_sub(area.start as u32);
+        let inside = |area: &Area| u64::from(offset(area)) < area.bytes;
+        let area = match self.cells.get((id >> CELL_SHIFT) as usize)? {
+            Cell::One(index) => self.all.get(*index as usize).filter(|a| inside(a)),
+            Cell::Several => self.all.iter().rev().find(|a| inside(a)),
+            Cell::Empty => None,
+        }?;
+        Some((area, offset(area)))
+    }
+
+    /// What an id stands for, in which area and where there.
+    #[inline]
+    pub fn place(&self, id: u32) -> Option<(Place, &Area, u32)> {
+        let (area, offset) = self.find(id)?;
+        Some((area.places.at(offset)?, area, offset))
+    }
 }
 
 /// One exec image of one process.
@@ -49,8 +115,8 @@ pub struct Process {
     pub loaded: Vec<Loaded>,
     /// Executable ranges that are left alone.
     pub others: Vec<Other>,
-    /// Areas, newest last.
-    pub areas: Vec<Area>,
+    /// Where ids lie.
+    pub areas: Arc<Areas>,
     /// Mappings that were looked at for functions to hook: start and file.
     pub looked_at: Vec<(u64, (String, u64))>,
     /// Number of execs before this image.
@@ -60,15 +126,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// The area that an id lies in, and the offset there.
-    #[inline]
-    pub fn area_of(&self, id: u32) -> Option<(usize, u32)> {
-        self.areas.iter().rev().find_map(|a| {
-            let offset = id.wrapping_sub(a.start as u32);
-            (u64::from(offset) < a.bytes).then_some((a.module, offset))
-        })
-    }
-
     /// Ranges whose low halves stand for one address each.
     fn narrow(&self) -> impl Iterator<Item = (u64, u64)> {
         let modules = self.loaded.iter().filter(|l| !l.wide);

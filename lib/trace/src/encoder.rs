@@ -185,7 +185,7 @@ impl StreamEncoder {
         self.events
     }
 
-    /// At least one block is packed and waits for [`crate::TraceWriter::write_block`]. Nothing is
+    /// At least one block is packed and waits for [`crate::TraceWriter::write_full`]. Nothing is
     /// lost if that comes late, the blocks only take memory.
     pub fn is_full(&self) -> bool {
         !self.sections.is_empty()
@@ -225,17 +225,28 @@ impl StreamEncoder {
 
     #[cold]
     fn long_time(&mut self, ticks: u64) {
-        let mut bytes = vec![LONG_TIME];
-        put_v(&mut bytes, ticks);
-        let end = self.times_length + bytes.len();
-        self.times[self.times_length..end].copy_from_slice(&bytes);
+        self.times[self.times_length] = LONG_TIME;
+        let mut end = self.times_length + 1;
+        let mut rest = ticks;
+        while rest >= 0x80 {
+            self.times[end] = rest as u8 | 0x80;
+            end += 1;
+            rest >>= 7;
+        }
+        self.times[end] = rest as u8;
+        end += 1;
         self.times_length = end;
+    }
+
+    /// Takes the blocks that are packed.
+    pub(crate) fn take_full(&mut self) -> (Step, &mut Vec<u8>) {
+        (self.step, &mut self.sections)
     }
 
     /// Takes what was packed, after packing the rest.
     pub(crate) fn take_sections(&mut self) -> (Step, &mut Vec<u8>) {
         self.pack();
-        (self.step, &mut self.sections)
+        self.take_full()
     }
 
     #[cold]

@@ -74,7 +74,7 @@ impl Step {
             .iter()
             .filter(|&&ticks| best != 0 && ticks % best == 0)
             .count();
-        if (1..=MAX_STEP).contains(&best) && multiples * 10 >= sample.len() * 9 {
+        if (1..=MAX_STEP).contains(&best) && multiples * 50 >= sample.len() * 49 {
             Self::new(best)
         } else {
             Self::default()

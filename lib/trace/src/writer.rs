@@ -141,7 +141,21 @@ impl<W: Write> TraceWriter<W> {
     /// [`TraceError::Write`]; what the encoder held is gone then.
     pub fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
         self.put_dictionary()?;
-        let (step, sections) = encoder.take_sections();
+        self.write_sections(encoder.take_sections())
+    }
+
+    /// Writes the full blocks that `encoder` holds. The longer a block, the less an event takes: what
+    /// is known of the functions' order begins anew in each.
+    ///
+    /// # Errors
+    /// As [`Self::write_block`].
+    pub fn write_full(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
+        self.put_dictionary()?;
+        self.write_sections(encoder.take_full())
+    }
+
+    fn write_sections(&mut self, taken: (Step, &mut Vec<u8>)) -> Result<(), TraceError> {
+        let (step, sections) = taken;
         self.step = step;
         let result = put(&mut self.out, &mut self.broken, sections);
         self.written_bytes += sections.len() as u64;

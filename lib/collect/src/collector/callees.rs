@@ -7,6 +7,7 @@ use super::{Collector, LOW_HALF, RECENT, Recent, Target};
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module as TraceModule, ModuleId};
 use std::io::Write;
+use std::sync::Arc;
 
 impl<W: Write> Collector<W> {
     /// What lies at the target of a call through a pointer.
@@ -87,14 +88,10 @@ impl<W: Write> Collector<W> {
 
     /// The direct callee of the site whose entry or exit is at `id`.
     pub(super) fn site_callee(&mut self, pid: u32, id: u32) -> FunctionId {
-        let found = self.processes.get(&pid).and_then(|p| p.area_of(id));
-        let Some((module, offset)) = found else {
-            return self.unknown_function(0);
-        };
-        match self.modules[module].place(offset) {
-            Some(place) => {
-                let m = &mut self.modules[module];
-                m.direct_callee(u32::MAX, place, &mut self.writer)
+        let areas = self.processes.get(&pid).map(|p| Arc::clone(&p.areas));
+        match areas.unwrap_or_default().place(id) {
+            Some((place, area, offset)) => {
+                self.modules[area.module].direct_callee(offset, place, &mut self.writer)
             }
             None => self.unknown_function(0),
         }

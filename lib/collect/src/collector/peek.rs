@@ -32,6 +32,7 @@ impl<W: Write> Collector<W> {
         let mut done = vec![false; STREAMS];
         for attempt in 1..=TRIES {
             self.drain(arena);
+            self.flush();
             let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
             let mut is_missing = false;
             for (i, done) in done.iter_mut().enumerate().take(used.min(STREAMS)) {
