@@ -48,6 +48,11 @@ pub unsafe fn make_table() -> *mut Original {
     unsafe { sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original }
 }
 
+/// Bytes of it.
+pub fn table_bytes() -> u64 {
+    (ORIGINALS * size_of::<Original>()) as u64
+}
+
 unsafe fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
     let first = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> 13;
     // SAFETY: the table lives as long as the process; indexes stay in it.

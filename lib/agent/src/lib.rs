@@ -12,7 +12,7 @@
 //! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
 //! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
 //! [`place`] (what slot an address lies in),
-//! [`process`] (exec, modules that go away).
+//! [`process`] (exec, modules that go away), [`attach`] and [`detach`] (a running process).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
 //! nothing here may end or hang the program.
@@ -22,8 +22,10 @@
     reason = "one duty for all: called from the slow path with signals blocked, see the module header"
 )]
 
+pub mod attach;
 pub mod chunk;
 pub mod common;
+pub mod detach;
 pub mod dormant;
 pub mod hook;
 pub mod module;

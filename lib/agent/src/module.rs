@@ -106,7 +106,7 @@ unsafe fn ask(address: u64) -> Asked {
             count_hole(hole::VERSION);
             return Asked::Nothing;
         }
-        let functions = sys::map_private((header.functions as usize + 4096) & !4095);
+        let functions = sys::map_private(function_bytes(plan) as usize);
         if functions.is_null() {
             return Asked::Nothing;
         }
@@ -133,9 +133,17 @@ unsafe fn ask(address: u64) -> Asked {
         };
         core::sync::atomic::fence(Ordering::Release);
         (*p).module_count += 1;
-        propagate::install_specials(m);
+        if (*p).preparing == 0 {
+            propagate::install_specials(m);
+        }
         Asked::Module(m, end)
     }
+}
+
+/// Bytes of the table that says which functions of a plan are instrumented.
+pub unsafe fn function_bytes(plan: *const u8) -> u64 {
+    // SAFETY: a plan was checked to begin with its header.
+    unsafe { ((*(plan as *const PlanHeader)).functions as u64 + 4096) & !4095 }
 }
 
 /// A patch area: write view anywhere, execute view at `at`. Null if something is there.

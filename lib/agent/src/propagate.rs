@@ -4,7 +4,7 @@
 //! run ahead unpatched. The lock is waited for a bounded time only.
 
 use crate::state::*;
-use crate::{chunk, common, module, slow, sys, text};
+use crate::{attach, chunk, common, detach, module, slow, sys, text};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
@@ -162,7 +162,8 @@ unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
     }
 }
 
-unsafe fn instrument(m: *mut Module, first: usize) {
+/// Patches function number `first` of a module and those linked with it. Under the lock.
+pub unsafe fn instrument(m: *mut Module, first: usize) {
     let mut waiting = [0u32; LINKED];
     let mut done = [0u32; LINKED];
     let (mut count, mut finished) = (1usize, 0usize);
@@ -245,6 +246,10 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             count_patched(s.tactic);
             return;
         }
+        if attach::is_in_flight(at, at + s.span as u64) {
+            count_hole(hole::IN_FLIGHT);
+            return;
+        }
         let slot = (*m).area + s.slot as u64;
         (*m).area_used = (*m).area_used.max((s.slot + DIRECT_SLOT_BYTES) as u64);
         let jump_to = match s.form {
@@ -302,7 +307,12 @@ unsafe fn springboard(
         let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
         batch.keep_together(3);
         if t.room_to != 0 {
-            let back = *b.add(8 + t.original_bytes as usize) as u64;
+            let room = b.add(8 + t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as u64);
+            if attach::is_in_flight(spring - back, spring - back + bytes) {
+                count_hole(hole::IN_FLIGHT);
+                return;
+            }
             let moved_to = (*m).area + s.slot as u64 + t.room_to as u64;
             batch.add(spring - back, 0xe9, moved_to, 0);
         } else {
@@ -315,6 +325,10 @@ unsafe fn springboard(
             };
             if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
                 count_hole(hole::BYTES_DIFFER);
+                return;
+            }
+            if !detach::keep_padding(spring) {
+                count_hole(hole::TABLE_FULL);
                 return;
             }
         }
@@ -500,7 +514,9 @@ pub unsafe fn install_specials(m: *mut Module) {
         for i in 0..h.specials as usize {
             let s = table.add(i).read();
             let at = (*m).base + s.start as u64;
-            if template(m, s.argument, s.slot, at) {
+            if attach::is_in_flight(at, at + s.span as u64) {
+                count_hole(hole::IN_FLIGHT);
+            } else if template(m, s.argument, s.slot, at) {
                 batch.add(at, 0xe9, entry_of(m, &s), 0);
                 if s.kind == SPECIAL_PRCTL {
                     (*process()).sees_sandbox = 1;

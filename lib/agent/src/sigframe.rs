@@ -23,7 +23,7 @@ use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Words of a ucontext.
-const WORDS: usize = 38;
+pub(crate) const WORDS: usize = 38;
 const UC_FLAGS: usize = 0;
 const LINK: usize = 1;
 const R8: usize = 5;
@@ -34,8 +34,8 @@ const RBX: usize = 16;
 const RDX: usize = 17;
 const RAX: usize = 18;
 const RCX: usize = 19;
-const RSP: usize = 20;
-const RIP: usize = 21;
+pub(crate) const RSP: usize = 20;
+pub(crate) const RIP: usize = 21;
 const FLAGS: usize = 22;
 const SEGMENTS: usize = 23;
 const FPSTATE: usize = 28;
@@ -73,10 +73,7 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     let mut stacks = [0; NESTED];
     // SAFETY: memory is read through the kernel; what is written was just read.
     unsafe {
-        if !learn_restorers() {
-            return stacks;
-        }
-        let handled = mask | UNDEFERRED.load(Ordering::Relaxed);
+        let handled = handled(mask);
         if handled == 0 {
             return stacks;
         }
@@ -106,7 +103,14 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
 /// True if there is a handler that runs without its signal being blocked.
 pub unsafe fn runs_unblocked() -> bool {
     // SAFETY: a plain query.
-    unsafe { learn_restorers() && UNDEFERRED.load(Ordering::Relaxed) != 0 }
+    unsafe { handled(0) != 0 }
+}
+
+/// The signals whose handlers may be running in a thread with this signal mask.
+pub unsafe fn handled(mask: u64) -> u64 {
+    // SAFETY: a plain query.
+    let any = unsafe { learn_restorers() };
+    u64::from(any) * (mask | UNDEFERRED.load(Ordering::Relaxed))
 }
 
 /// Asks the kernel for the restorers of all handlers; false if there is none.
@@ -133,7 +137,7 @@ unsafe fn learn_restorers() -> bool {
 }
 
 /// The next word from `from` on that is a restorer's address.
-unsafe fn find(from: u64) -> Option<u64> {
+pub unsafe fn find(from: u64) -> Option<u64> {
     let restorers = RESTORERS.each_ref().map(|r| r.load(Ordering::Relaxed));
     let mut words = [0u64; 128];
     let mut at = from;
@@ -155,7 +159,7 @@ unsafe fn find(from: u64) -> Option<u64> {
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an
 /// earlier signal may be left where nothing has been stored since.
-unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
+pub unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
     let mut c = [0u64; WORDS];
     // SAFETY: as in find.
     if unsafe { sys::read_own(at as usize + 8, c.as_mut_ptr().cast(), WORDS * 8) } != WORDS * 8 {

@@ -280,10 +280,13 @@ unsafe fn tell_ended(hot: *mut Hot, unwound: &mut u64, closed: &mut u64) {
     }
 }
 
-/// Remembers where a frame without an exit was.
+/// Remembers where the frame without an exit on top was.
 unsafe fn drop_range(hot: *mut Hot, at: u64) {
     // SAFETY: the thread's own block.
     unsafe {
+        if (*top(hot)).id & FRAME_OPEN == 0 && (*hot).rearm_above == 0 {
+            (*process()).dropped_armed = 1;
+        }
         let d = &mut (*hot).dropped;
         *d = if d[1] == 0 {
             [at - 8, at]

@@ -8,7 +8,7 @@ use sptrace_trace::{MEMORY, RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 18] = [
+const HOLES: [(usize, &str); 19] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -44,6 +44,10 @@ const HOLES: [(usize, &str); 18] = [
     (
         hole::UNRESOLVED,
         "functions with jumps to unknown places, where calls may be unseen",
+    ),
+    (
+        hole::IN_FLIGHT,
+        "sites where a thread was when it was attached to",
     ),
 ];
 

@@ -132,6 +132,8 @@ pub mod hole {
     pub const SANDBOX: usize = 16;
     /// Functions that jump to places that the analysis could not find out.
     pub const UNRESOLVED: usize = 17;
+    /// Sites, or hooks, where a thread was at the moment of attaching.
+    pub const IN_FLIGHT: usize = 18;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

@@ -1,0 +1,441 @@
+//! The process as it was before it was attached to: text, stacks, contexts. What is left then is memory of
+//! ours that nobody uses, which the host unmaps.
+//!
+//! Given a process whose threads are all stopped outside of the agent; writes in place. A place is put back
+//! if what stands there is ours; so are kept calls, springboards and the room made for them, unless a thread
+//! stands between their bytes: then the host lets it run on and asks again. Nothing is recorded any more, and
+//! the routines are silent ones, so no thread that runs on through a slot leaves anything behind that the
+//! next turn does not find.
+
+use crate::attach::{is_in_flight, table};
+use crate::propagate::{self, blob, header};
+use crate::state::*;
+use crate::{attach, common, dormant, module, sigframe, sys};
+use core::sync::atomic::Ordering;
+use sptrace_wire::attach::*;
+use sptrace_wire::plan::*;
+
+const PAGE: u64 = 4096;
+/// Springboards in padding: one call site in a thousand.
+const PADDINGS: usize = 1 << 16;
+
+/// What stood where a springboard was put.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Padding {
+    at: u64,
+    bytes: [u8; 8],
+}
+
+/// Keeps the five bytes at `at`, under the propagation lock. False: no room.
+pub unsafe fn keep_padding(at: u64) -> bool {
+    // SAFETY: text of a module; the table is changed under the lock only.
+    unsafe {
+        let p = process();
+        if (*p).padding.is_null() {
+            (*p).padding = sys::map_private(PADDINGS * size_of::<Padding>()) as *mut Padding;
+        }
+        let count = (*p).padding_count as usize;
+        if (*p).padding.is_null() || count >= PADDINGS {
+            return false;
+        }
+        let mut bytes = [0; 8];
+        core::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), 5);
+        (*p).padding.add(count).write(Padding { at, bytes });
+        (*p).padding_count += 1;
+        true
+    }
+}
+
+/// Pages of text being written: contiguous ones that all hold something to write.
+struct Writer {
+    start: u64,
+    end: u64,
+    failed: bool,
+}
+
+impl Writer {
+    unsafe fn write(&mut self, at: u64, bytes: &[u8]) {
+        let first = at & !(PAGE - 1);
+        let end = (at + bytes.len() as u64 + PAGE - 1) & !(PAGE - 1);
+        // SAFETY: text pages that hold patches of ours; nobody executes there.
+        unsafe {
+            if first < self.start || first > self.end || self.start == self.end {
+                self.close();
+                (self.start, self.end) = (first, first);
+            }
+            if end > self.end {
+                let more = (end - self.end) as usize;
+                if !sys::protect(self.end as usize, more, sys::PROT_RW) {
+                    self.failed = true;
+                    return;
+                }
+                self.end = end;
+            }
+            for (k, byte) in bytes.iter().enumerate() {
+                ((at as usize + k) as *mut u8).write_volatile(*byte);
+            }
+        }
+    }
+
+    unsafe fn close(&mut self) {
+        // SAFETY: what write has opened.
+        unsafe {
+            let (start, bytes) = (self.start as usize, (self.end - self.start) as usize);
+            if bytes > 0
+                && !sys::protect(start, bytes, sys::PROT_RX)
+                && !sys::protect(start, bytes, sys::PROT_RX)
+            {
+                self.failed = true;
+            }
+            (self.start, self.end) = (0, 0);
+        }
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum There {
+    Ours,
+    Original,
+    Foreign,
+}
+
+unsafe fn there(at: u64, ours: &[u8], original: &[u8]) -> There {
+    // SAFETY: text of a module that is mapped.
+    let is = |expected: &[u8]| unsafe {
+        (0..expected.len()).all(|k| *((at as usize + k) as *const u8) == expected[k])
+    };
+    if is(ours) {
+        There::Ours
+    } else if is(original) {
+        There::Original
+    } else {
+        There::Foreign
+    }
+}
+
+fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
+    let rel = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
+    [opcode, rel[0], rel[1], rel[2], rel[3]]
+}
+
+/// Puts all back that can be put back now.
+pub unsafe fn detach(b: &AttachBlock) -> u32 {
+    // SAFETY: all other threads are stopped outside of the agent.
+    unsafe {
+        let p = process();
+        (*p).may_propagate = 0;
+        (*p).dormant.fetch_or(DORMANT | TEXT_BACK, Ordering::AcqRel);
+        let mut undo = Undo {
+            writer: Writer {
+                start: 0,
+                end: 0,
+                failed: false,
+            },
+            foreign: 0,
+            busy: 0,
+        };
+        for i in 0..(*p).module_count as usize {
+            let m: *const Module = &raw const (*p).modules[i];
+            if (*m).plan.is_null() || (*m).area_rw == 0 {
+                continue;
+            }
+            common::silence((*m).area_rw as *mut u8);
+            if (*m).gone == 0 {
+                undo.module(m);
+            }
+        }
+        undo.writer.close();
+        b.foreign.store(undo.foreign, Ordering::Relaxed);
+        let inside = give_back(b);
+        list_ranges(b);
+        if undo.writer.failed {
+            RESULT_IN_USE
+        } else if inside || undo.busy > 0 {
+            RESULT_AGAIN
+        } else if (*p).dropped_armed != 0 {
+            RESULT_IN_USE
+        } else {
+            RESULT_DONE
+        }
+    }
+}
+
+/// Gives all stacks their return addresses back; true if somebody is still on the way through an area.
+unsafe fn give_back(b: &AttachBlock) -> bool {
+    // SAFETY: as in detach.
+    unsafe {
+        dormant::give_back_all();
+        let threads: *const AttachThread = table(b, b.threads_at);
+        let mut inside = false;
+        for i in 0..b.threads as usize {
+            let t = threads.add(i).read();
+            inside |= !module::of_area(t.rip).is_null();
+            dormant::scan(t.rsp & !7, t.stack_end);
+            let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, t.mask);
+            for start in interrupted.into_iter().filter(|s| *s != 0) {
+                dormant::scan(start & !7, start + INTERRUPTED_BYTES);
+            }
+            inside |= any_in_area(t.rsp, t.mask);
+        }
+        inside
+    }
+}
+
+/// Of the stack that a handler interrupted, looked through at most.
+const INTERRUPTED_BYTES: u64 = 1 << 20;
+
+/// True if the context of a signal frame above `above` is still inside a patch area or the agent.
+unsafe fn any_in_area(above: u64, mask: u64) -> bool {
+    // SAFETY: memory is read through the kernel.
+    unsafe {
+        let handled = sigframe::handled(mask);
+        if handled == 0 {
+            return false;
+        }
+        let mut from = above & !7;
+        for _ in 0..sigframe::NESTED {
+            let Some(at) = sigframe::find(from) else {
+                break;
+            };
+            from = at + 8;
+            if let Some(context) = sigframe::read_context(at, handled) {
+                let rip = context[sigframe::RIP];
+                if !module::of_area(rip).is_null() || common::interrupted(rip, 0).is_some() {
+                    return true;
+                }
+                from = context[sigframe::RSP] & !7;
+            }
+        }
+        false
+    }
+}
+
+struct Undo {
+    writer: Writer,
+    foreign: u64,
+    busy: u64,
+}
+
+impl Undo {
+    unsafe fn module(&mut self, m: *const Module) {
+        // SAFETY: the plan's offsets and counts are the host's.
+        unsafe {
+            let h = header(m);
+            let specials = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+            for k in 0..h.specials as usize {
+                self.special(m, &specials.add(k).read());
+            }
+            let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+            for i in 0..h.functions as usize {
+                if *(*m).functions.add(i) != INSTRUMENTED {
+                    continue;
+                }
+                let f = &*propagate::functions(m).add(i);
+                let end = f.first_site.saturating_add(f.site_count as u32);
+                for k in f.first_site..end.min(h.sites) {
+                    self.site(m, &*sites.add(k as usize));
+                }
+            }
+        }
+    }
+
+    unsafe fn special(&mut self, m: *const Module, s: &PlanSpecial) {
+        // SAFETY: the host wrote whole templates.
+        unsafe {
+            let Some(original) = original(m, s.argument) else {
+                return;
+            };
+            let at = (*m).base + s.start as u64;
+            let ours = jump(0xe9, at, propagate::entry_of(m, s));
+            if let Some(bytes) = original.get(..5) {
+                self.put_back(at, &ours, bytes);
+            }
+        }
+    }
+
+    unsafe fn site(&mut self, m: *const Module, s: &PlanSite) {
+        // SAFETY: as above.
+        unsafe {
+            if s.flags & SITE_IN_HOOK != 0 {
+                return;
+            }
+            let at = (*m).base + s.start as u64;
+            let slot = (*m).area + s.slot as u64;
+            if s.form == FORM_DIRECT {
+                let original = jump(0xe8, at, (*m).base + s.argument as u64);
+                self.put_back(at, &jump(0xe9, at, slot + DIRECT_ENTRY as u64), &original);
+                return;
+            }
+            if s.form != FORM_TEMPLATE {
+                return;
+            }
+            let Some(original) = original(m, s.argument) else {
+                return;
+            };
+            if s.flags & SITE_SPRINGBOARD != 0 {
+                self.springboard(m, s, at, slot, original);
+            } else if s.flags & SITE_KEEP_CALL != 0 {
+                self.kept_call(at, slot, original);
+            } else if let Some(bytes) = original.get(..5) {
+                let opcode = match s.flags & SITE_KEEP_OPCODE {
+                    0 => 0xe9,
+                    _ => bytes[0],
+                };
+                self.put_back(at, &jump(opcode, at, slot), bytes);
+            }
+        }
+    }
+
+    /// Nops, and the call to the slot.
+    unsafe fn kept_call(&mut self, at: u64, slot: u64, original: &[u8]) {
+        let mut ours = [0x90u8; 32];
+        let Some(nops) = original
+            .len()
+            .checked_sub(5)
+            .filter(|n| n + 5 <= ours.len())
+        else {
+            return;
+        };
+        let call = jump(0xe8, at + nops as u64, slot);
+        ours[nops..nops + 5].copy_from_slice(&call);
+        // SAFETY: text.
+        unsafe { self.put_back(at, &ours[..nops + 5], original) };
+    }
+
+    unsafe fn springboard(
+        &mut self,
+        m: *const Module,
+        s: &PlanSite,
+        at: u64,
+        slot: u64,
+        original: &[u8],
+    ) {
+        // SAFETY: the host wrote whole templates.
+        unsafe {
+            let Some(b) = blob(m, s.argument) else { return };
+            let t = (b as *const Template).read();
+            let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
+            let Some(short) = original.get(..2) else {
+                return;
+            };
+            let opcode = match s.flags & SITE_KEEP_OPCODE {
+                0 => 0xeb,
+                _ => short[0],
+            };
+            if there(at, &[opcode, t.springboard as u8], short) != There::Ours {
+                return;
+            }
+            // Somebody may stand at the long jump, which only we know of.
+            if self.is_busy(spring.wrapping_sub(1), spring + 5) {
+                return;
+            }
+            self.put_back(at, &[opcode, t.springboard as u8], short);
+            let long = jump(0xe9, spring, slot);
+            if t.room_to == 0 {
+                if let Some(padding) = padding(spring) {
+                    self.put_back(spring, &long, &padding[..5]);
+                }
+                return;
+            }
+            let room = b.add(8 + t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as usize);
+            let whole = core::slice::from_raw_parts(room.add(2), bytes);
+            let start = spring - back;
+            let entry = jump(0xe9, start, slot + t.room_to as u64);
+            if self.is_busy(start, start + bytes as u64) || there(spring, &long, &[]) != There::Ours
+            {
+                return;
+            }
+            if there(start, &entry, whole) == There::Ours {
+                self.writer.write(start, whole);
+            } else {
+                self.foreign += 1;
+            }
+        }
+    }
+
+    unsafe fn put_back(&mut self, at: u64, ours: &[u8], original: &[u8]) {
+        // SAFETY: text of a module that is mapped.
+        unsafe {
+            match there(at, ours, original) {
+                There::Ours if !self.is_busy(at, at + original.len() as u64) => {
+                    self.writer.write(at, original);
+                }
+                There::Foreign => self.foreign += 1,
+                _ => {}
+            }
+        }
+    }
+
+    unsafe fn is_busy(&mut self, start: u64, end: u64) -> bool {
+        // SAFETY: reads the host's list.
+        let busy = unsafe { is_in_flight(start, end) };
+        self.busy += u64::from(busy);
+        busy
+    }
+}
+
+/// The original bytes of the template at `argument`.
+unsafe fn original(m: *const Module, argument: u32) -> Option<&'static [u8]> {
+    // SAFETY: the host wrote whole templates, which stay in the arena.
+    unsafe {
+        let b = blob(m, argument)?;
+        let bytes = (b as *const Template).read().original_bytes;
+        Some(core::slice::from_raw_parts(b.add(8), bytes as usize))
+    }
+}
+
+unsafe fn padding(at: u64) -> Option<[u8; 8]> {
+    // SAFETY: entries up to the count are complete.
+    unsafe {
+        let p = process();
+        (0..(*p).padding_count as usize)
+            .map(|i| (*p).padding.add(i).read())
+            .find(|padding| padding.at == at)
+            .map(|padding| padding.bytes)
+    }
+}
+
+/// Writes down what may be unmapped when nobody is inside any more.
+unsafe fn list_ranges(b: &AttachBlock) {
+    // SAFETY: as in detach; the last pair is kept for the end.
+    unsafe {
+        let p = process();
+        let list: *mut [u64; 2] = attach::table(b, b.ranges_at);
+        let mut count = 0;
+        let mut add = |start: u64, bytes: u64| {
+            if start != 0 && bytes != 0 && count + 1 < b.ranges as usize {
+                list.add(count)
+                    .write([start, (bytes + PAGE - 1) & !(PAGE - 1)]);
+                count += 1;
+            }
+        };
+        for i in 0..(*p).module_count as usize {
+            let m = &(*p).modules[i];
+            if m.plan.is_null() {
+                continue;
+            }
+            if (*p).dropped_armed == 0 {
+                add(m.area, m.area_bytes);
+            }
+            add(m.area_rw, m.area_bytes);
+            add(m.functions as u64, module::function_bytes(m.plan));
+        }
+        add((*p).fork_page as u64, PAGE);
+        add((*p).table as u64, ((1u64 << TABLE_BITS) + 512) * 8);
+        add(
+            (*p).padding as u64,
+            (PADDINGS * size_of::<Padding>()) as u64,
+        );
+        add((*p).originals as u64, crate::hook::table_bytes());
+        let mut hot = (*p).blocks;
+        while !hot.is_null() {
+            add(hot as u64 - HOT as u64, BLOCK_BYTES as u64);
+            hot = (*hot).next as *mut Hot;
+        }
+        add((*p).nobody, BLOCK_BYTES as u64);
+        list.add(count).write([0; 2]);
+    }
+}
