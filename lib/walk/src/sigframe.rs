@@ -32,7 +32,7 @@ pub(crate) fn is_restorer(memory: &mut dyn Memory, pc: u64, exact: bool) -> bool
 }
 
 /// Whether the bytes at `avma` are these.
-pub(crate) fn holds(memory: &mut dyn Memory, avma: u64, bytes: &[u8]) -> bool {
+fn holds(memory: &mut dyn Memory, avma: u64, bytes: &[u8]) -> bool {
     let mut found = [0; 16];
     let found = &mut found[..bytes.len().min(16)];
     memory.read(avma, found).is_ok() && found == bytes

@@ -22,8 +22,6 @@ use crate::tables::{Described, Tables};
 
 /// How far behind an image's entry the return address of its first call may lie.
 const START_CODE_BYTES: u64 = 64;
-/// musl's clone has no table: what follows the call of the thread's function is exit(2).
-const THREAD_EXIT: &[u8] = b"\x89\xc7\x31\xc0\xb0\x3c\x0f\x05";
 /// Addresses that a cache knows at most.
 const CACHED_ADDRESSES: usize = 1 << 16;
 
@@ -233,9 +231,8 @@ impl Walker<'_, '_> {
             return Verdict::Restorer;
         }
         let Some(described) = described else {
-            let start = tables.map_or(0, |t| t.entry.0);
-            let is_start = tables.is_some() && pc.wrapping_sub(start) < START_CODE_BYTES;
-            let is_first = is_start || !exact && sigframe::holds(self.memory, pc, THREAD_EXIT);
+            let is_start = |t: &Tables<'_>| pc.wrapping_sub(t.entry.0) < START_CODE_BYTES;
+            let is_first = tables.is_some_and(is_start);
             return Verdict::End(if is_first {
                 End::Outermost
             } else {
