@@ -1,5 +1,7 @@
 //! A stopped process for tests and examples: its modules, threads and memory, by ptrace and /proc.
 
+#![allow(dead_code, reason = "each user needs its part")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
