@@ -14,6 +14,7 @@ mod runtime;
 mod sections;
 mod space;
 mod symbols;
+mod tables;
 mod unwind;
 
 pub use error::ImageError;
@@ -22,4 +23,5 @@ pub use plt::PltStub;
 pub use relocations::CodePointer;
 pub use space::{CodeRange, Segment, Space};
 pub use symbols::{Symbol, SymbolKind};
+pub use tables::{Table, UnwindTables};
 pub use unwind::{Fde, LandingPad, Unwind};
