@@ -26,7 +26,7 @@ LAYERS = {
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "code", "trace"},
     "tracee": {"addr", "wire", "image", "patch"},
-    "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee"},
+    "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "script": {"addr", "code", "trace"},
     "kernel": {"addr", "wire", "trace"},
     "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "collect", "tracee", "kernel"},

@@ -172,6 +172,10 @@ unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) {
             return;
         }
         t.gs_base = hot as u64 - HOT as u64;
+        if t.tid == sys::tid() {
+            // The carrier; the host sets the others'.
+            sys::set_gs_base(t.gs_base);
+        }
         (*hot).stack_top = t.rsp;
         if control().roots_only != 0 {
             return;

@@ -220,7 +220,7 @@ fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
 }
 
 /// Load bias: the file's first page lies at the plan's base.
-fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
+pub fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
     let first = maps
         .iter()
         .rev()
@@ -229,7 +229,7 @@ fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
 }
 
 /// Path by which we can open what the process has mapped, even from another mount namespace.
-fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
+pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
     let same = |p: &Path| std::fs::metadata(p).is_ok_and(|meta| meta.ino() == m.file.1);
     let direct = PathBuf::from(path);

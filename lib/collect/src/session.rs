@@ -86,7 +86,7 @@ pub struct Shared {
     collector: Mutex<Collector<Output>>,
     commands: Mutex<Sender<Command>>,
     wake: i32,
-    ended: AtomicBool,
+    pub(crate) ended: AtomicBool,
     filters: Filters,
     disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
@@ -263,13 +263,15 @@ pub struct Finished {
 
 /// A recording of one command and what it starts.
 pub struct Session {
-    shared: Arc<Shared>,
-    image: AgentImage,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) image: AgentImage,
     /// The descriptor that tells of them, and the mask for the command.
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
     releasing: Vec<(u32, Sender<bool>)>,
-    remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
+    /// Processes that were attached to and could not be let go as they were.
+    pub(crate) kept: Vec<u32>,
 }
 
 impl Session {
@@ -332,6 +334,7 @@ impl Session {
             commands,
             releasing: Vec::new(),
             remarks: Vec::new(),
+            kept: Vec::new(),
         })
     }
 
@@ -369,7 +372,7 @@ impl Session {
         self.finish(status)
     }
 
-    fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
+    pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         let mut c = shared.lock();
         c.end_dead_streams(&shared.arena, &|_| false);
@@ -430,23 +433,44 @@ impl Session {
         }
     }
 
+    /// Handles stops and commands that are there; gives how `child` ended, if it has.
+    fn serve_and_reap(&mut self, child: u32) -> Option<ExitStatus> {
+        let mut status = None;
+        while let Some((pid, s)) = wait_any() {
+            if libc::WIFSTOPPED(s) {
+                self.stopped(pid, s);
+                continue;
+            }
+            let how = exit_status(s);
+            self.shared.lock().exited(pid, how);
+            if pid == child {
+                status = Some(how);
+            }
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+        status
+    }
+
+    /// Handles stops and commands that are there.
+    pub(crate) fn serve(&mut self) {
+        self.serve_and_reap(0);
+    }
+
+    /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
+    pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> bool {
+        let mut is_asked = false;
+        wait_for_something(self.signals.0, self.shared.wake, at_most, |signal, _| {
+            is_asked |= signal != libc::SIGCHLD;
+        });
+        is_asked
+    }
+
     fn wait_for_all(&mut self, child: u32, signals: i32) -> ExitStatus {
         let mut status = None;
         loop {
-            while let Some((pid, s)) = wait_any() {
-                if libc::WIFSTOPPED(s) {
-                    self.stopped(pid, s);
-                    continue;
-                }
-                let how = exit_status(s);
-                self.shared.lock().exited(pid, how);
-                if pid == child {
-                    status = Some(how);
-                }
-            }
-            while let Ok(command) = self.commands.try_recv() {
-                self.obey(command);
-            }
+            status = self.serve_and_reap(child).or(status);
             if let Some(status) = status {
                 let mut c = self.shared.lock();
                 let alive = c.end_dead_streams(&self.shared.arena, &is_alive);
@@ -455,7 +479,14 @@ impl Session {
                     return status;
                 }
             }
-            wait_for_something(signals, self.shared.wake, child);
+            let slice = Duration::from_millis(100);
+            wait_for_something(signals, self.shared.wake, slice, |signal, code| {
+                // One from the terminal has reached the command already.
+                if signal != libc::SIGCHLD && code == libc::SI_USER {
+                    // SAFETY: our own child.
+                    unsafe { libc::kill(child as i32, signal) };
+                }
+            });
         }
     }
 
@@ -472,7 +503,13 @@ impl Session {
             let _ = reply.send(ptrace::detach(pid, pass).is_ok());
             return;
         }
-        let _ = ptrace::resume(pid, if event == 0 { signal } else { 0 });
+        let pass = if event == 0 { signal } else { 0 };
+        if event == libc::PTRACE_EVENT_STOP && signal == libc::SIGTRAP {
+            // It could not be stopped in time when it was attached to, or let go.
+            let _ = ptrace::detach(pid, 0);
+        } else {
+            let _ = ptrace::resume(pid, pass);
+        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -491,7 +528,11 @@ impl Session {
     }
 }
 
-fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
+pub(crate) fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> std::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -500,7 +541,7 @@ fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::Jo
 }
 
 /// Drains, beats, and finds threads that are gone.
-fn drain_loop(shared: &Shared) {
+pub(crate) fn drain_loop(shared: &Shared) {
     let _alive = Liveness::register(&shared.arena);
     let control = shared.arena.control();
     let mut last_look = std::time::Instant::now();
@@ -539,7 +580,7 @@ fn drain_loop(shared: &Shared) {
     control.host_state.store(HOST_STOPPED, Ordering::Release);
 }
 
-fn answer_loop(shared: &Shared) {
+pub(crate) fn answer_loop(shared: &Shared) {
     let control = shared.arena.control();
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
@@ -589,9 +630,8 @@ fn block_signals() -> (i32, libc::sigset_t) {
     }
 }
 
-/// Waits for a signal or a command. A signal that a process sent to us goes on to the command; one
-/// from the terminal has reached it already.
-fn wait_for_something(signals: i32, wake: i32, child: u32) {
+/// Waits for a signal or a command, at most so long. `met` is given each signal and where it came from.
+fn wait_for_something(signals: i32, wake: i32, at_most: Duration, mut met: impl FnMut(i32, i32)) {
     let poll = |fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
@@ -599,7 +639,13 @@ fn wait_for_something(signals: i32, wake: i32, child: u32) {
     };
     let mut fds = [poll(signals), poll(wake)];
     // SAFETY: two descriptors of ours.
-    unsafe { libc::poll(fds.as_mut_ptr(), 2, 100) };
+    unsafe {
+        libc::poll(
+            fds.as_mut_ptr(),
+            2,
+            at_most.as_millis().clamp(1, 100) as i32,
+        )
+    };
     let mut count = 0u64;
     // SAFETY: eight bytes.
     unsafe { libc::read(wake, (&raw mut count).cast(), 8) };
@@ -609,10 +655,7 @@ fn wait_for_something(signals: i32, wake: i32, child: u32) {
     while unsafe { libc::read(signals, info.as_mut_ptr().cast(), bytes) } == bytes as isize {
         // SAFETY: filled by the kernel.
         let (signal, code) = unsafe { ((*info.as_ptr()).ssi_signo, (*info.as_ptr()).ssi_code) };
-        if signal as i32 != libc::SIGCHLD && code == libc::SI_USER {
-            // SAFETY: our own child.
-            unsafe { libc::kill(child as i32, signal as i32) };
-        }
+        met(signal as i32, code);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
 use crate::kill_point;
-use crate::maps::Mapping;
+use crate::maps::{self, Mapping};
 use crate::ptrace;
 use crate::threads::{Thread, Threads, restarted};
 use sptrace_wire::control::{ARENA_BYTES, IMAGE_OFFSET};
@@ -199,7 +199,7 @@ fn failed(what: &'static str) -> impl Fn(std::io::Error) -> TraceeError {
 }
 
 impl<'a> Carrier<'a> {
-    /// Finds the place.
+    /// Finds the place. In a process that holds the arena already, it may still hold what led there.
     ///
     /// # Errors
     /// There is none.
@@ -223,7 +223,8 @@ impl<'a> Carrier<'a> {
             .memory
             .read_exact_at(&mut there, start)
             .map_err(failed("reading the vdso"))?;
-        if there.iter().any(|b| *b != 0) {
+        let is_left_over = maps::is_traced(maps);
+        if !is_left_over && there.iter().any(|b| *b != 0) {
             return Err(TraceeError::NoRoom(
                 "its vdso is in use: a former sptrace was killed while it traced it",
             ));
@@ -290,7 +291,7 @@ impl<'a> Carrier<'a> {
     /// Stops the thread; true if it is in none of our code any more. Otherwise it must be run.
     fn has_left(&self, threads: &mut Threads, tid: u32) -> Result<bool, TraceeError> {
         let rip = threads.stop_again(tid)?.regs.rip;
-        let inside = (self.place.start..self.place.end).contains(&rip) || is_image(rip);
+        let inside = self.is_inside(rip);
         if inside {
             threads.run(tid)?;
         }
@@ -329,8 +330,15 @@ impl<'a> Carrier<'a> {
     }
 }
 
+impl Carrier<'_> {
+    /// True if `rip` lies in the agent's image or on the way there.
+    pub fn is_inside(&self, rip: u64) -> bool {
+        (self.place.start..self.place.end).contains(&rip) || is_image(rip)
+    }
+}
+
 /// True if `rip` lies where the agent's image is mapped.
-pub fn is_image(rip: u64) -> bool {
+fn is_image(rip: u64) -> bool {
     (IMAGE_AVMA..ARENA_AVMA).contains(&rip)
 }
 

@@ -8,6 +8,8 @@
 
 pub mod arena;
 pub mod carrier;
+pub mod command;
+pub mod eligible;
 pub mod error;
 pub mod image;
 pub mod inject;

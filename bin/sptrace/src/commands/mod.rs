@@ -1,5 +1,7 @@
 //! One file for each subcommand.
 pub mod analyze;
+pub mod attach;
 pub mod executable;
+pub mod record;
 pub mod report;
 pub mod run;
