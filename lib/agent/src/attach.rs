@@ -28,6 +28,7 @@ pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
         let result = match b.command {
             COMMAND_PREPARE => prepare(arena, b),
             COMMAND_ACTIVATE => with_all_stopped(b, activate),
+            COMMAND_SILENCE => detach::silence(),
             COMMAND_DETACH => with_all_stopped(b, detach::detach),
             _ => RESULT_FAILED,
         };

@@ -120,13 +120,29 @@ fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
     [opcode, rel[0], rel[1], rel[2], rel[3]]
 }
 
+/// Nothing is recorded from here on; text and stacks stay as they are.
+pub unsafe fn silence() -> u32 {
+    // SAFETY: the areas are mapped; one store for each routine.
+    unsafe {
+        let p = process();
+        (*p).may_propagate = 0;
+        (*p).dormant.fetch_or(DORMANT | TEXT_BACK, Ordering::AcqRel);
+        for i in 0..(*p).module_count as usize {
+            let m: *const Module = &raw const (*p).modules[i];
+            if (*m).area_rw != 0 {
+                common::silence((*m).area_rw as *mut u8);
+            }
+        }
+        RESULT_DONE
+    }
+}
+
 /// Puts all back that can be put back now.
 pub unsafe fn detach(b: &AttachBlock) -> u32 {
     // SAFETY: all other threads are stopped outside of the agent.
     unsafe {
         let p = process();
-        (*p).may_propagate = 0;
-        (*p).dormant.fetch_or(DORMANT | TEXT_BACK, Ordering::AcqRel);
+        silence();
         let mut undo = Undo {
             writer: Writer {
                 start: 0,
@@ -141,7 +157,6 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
             if (*m).plan.is_null() || (*m).area_rw == 0 {
                 continue;
             }
-            common::silence((*m).area_rw as *mut u8);
             if (*m).gone == 0 {
                 undo.module(m);
             }

@@ -18,6 +18,7 @@ use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible};
 use sptrace_walk::{Cache, Unwinder};
 use sptrace_wire::attach::*;
+use sptrace_wire::control::HOST_DETACHING;
 
 use crate::answer;
 use crate::session::{Finished, Session, answer_loop, drain_loop, spawn};
@@ -261,7 +262,7 @@ impl Session {
             for (i, t) in stopped.iter().enumerate().skip(1) {
                 let gs_base = sent.gs_base(arena, i);
                 if gs_base != 0 {
-                    sptrace_tracee::ptrace::set_gs_base(t.tid, gs_base)?;
+                    threads.set_gs_base(t.tid, gs_base)?;
                 }
             }
         }
@@ -369,7 +370,19 @@ impl Session {
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
         let stopped: Vec<Thread> = threads.all().copied().collect();
-        if stopped.iter().any(|t| carrier.is_inside(t.regs.rip)) {
+        let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
+        if stopped.iter().any(|t| is_inside(&t)) {
+            if let Some(leading) = stopped.iter().find(|t| !is_inside(t)) {
+                let command = Command {
+                    command: COMMAND_SILENCE,
+                    ..Command::default()
+                };
+                let sent = command.send(arena)?;
+                let errand = Errand::Call { block: sent.block };
+                carrier.lead(threads, *leading, errand, &|| sent.is_done(arena))?;
+            }
+            let state = &arena.control().host_state;
+            state.store(HOST_DETACHING, Ordering::Release);
             return Ok(RESULT_AGAIN);
         }
         let command = Command {
@@ -388,11 +401,10 @@ impl Session {
         if !matches!(result, RESULT_DONE | RESULT_IN_USE) {
             return Ok(result);
         }
-        for t in stopped.iter().skip(1) {
-            sptrace_tracee::ptrace::set_gs_base(t.tid, 0)?;
+        for t in &stopped {
+            threads.set_gs_base(t.tid, 0)?;
         }
-        let mut leading = threads.stop_again(tid)?;
-        leading.regs.gs_base = 0;
+        let leading = threads.stop_again(tid)?;
         let errand = Errand::Unmap {
             ranges: sent.ranges_at,
         };

@@ -1,10 +1,10 @@
 //! Leading one thread of a running process, the *carrier*, through code of ours and back.
 //!
 //! Given a stopped thread and what it shall do: map arena and agent, call the agent, unmap them. The code
-//! lies in the unused end of the vdso's last page, with all that it needs; it uses no stack but the agent's,
-//! and goes on by itself where the thread was, with all registers and the signal mask, whatever happens to
-//! us meanwhile. It does not end by rt_sigreturn, after which a system call with a timeout could not be
-//! begun again (kernel: `restart_block`). Afterwards the place is zeros again.
+//! lies in the unused end of the vdso's last page, with all that it needs, and uses no stack but the agent's.
+//! When it is through it waits to be relieved: the thread gets its registers and its mask back where it was,
+//! and the place is zeros again. Should we be gone it goes on there by itself. It does not end by
+//! rt_sigreturn, after which a system call with a timeout could not be begun again (kernel: `restart_block`).
 //!
 //! Must not know what the agent is called for.
 
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 global_asm!(
     r#"
     .section .rodata.sptrace_carrier,"a",@progbits
-    .globl sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end
-    .hidden sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end
+    .globl sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end, sptrace_carrier_parked, sptrace_carrier_leaves
+    .hidden sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end, sptrace_carrier_parked, sptrace_carrier_leaves
     .p2align 4
 sptrace_carrier_start:
     lea rsi, [rip+sptrace_carrier_data]         /* all signals wait */
@@ -109,7 +109,14 @@ sptrace_carrier_start:
     mov rsi, [rip+sptrace_carrier_data+56]
     mov eax, 11
     syscall
-50: mov rbx, [rip+sptrace_carrier_data+160]
+50: mov ebx, 1 << 20
+sptrace_carrier_parked:
+    mov eax, 24
+    syscall
+    dec ebx
+    jnz sptrace_carrier_parked
+sptrace_carrier_leaves:
+    mov rbx, [rip+sptrace_carrier_data+160]
     mov rbp, [rip+sptrace_carrier_data+168]
     mov r8, [rip+sptrace_carrier_data+176]
     mov r9, [rip+sptrace_carrier_data+184]
@@ -145,6 +152,8 @@ sptrace_carrier_end:
 unsafe extern "C" {
     static sptrace_carrier_start: u8;
     static sptrace_carrier_data: u8;
+    static sptrace_carrier_parked: u8;
+    static sptrace_carrier_leaves: u8;
     static sptrace_carrier_end: u8;
 }
 
@@ -154,7 +163,9 @@ const CALL: u64 = 2;
 const UNMAP: u64 = 4;
 /// What the agent does beside the program may take long: it asks, and the host analyses.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
-/// One that is out of our code soon.
+/// Mapping takes less.
+const MAP_LIMIT: Duration = Duration::from_millis(20);
+/// So does what the code does after the agent.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the carrier shall do.
@@ -265,37 +276,54 @@ impl<'a> Carrier<'a> {
         // Also at the first instructions no handler shall run: it would find no stack to unwind.
         ptrace::set_signal_mask(tid, u64::MAX)?;
         threads.run(tid)?;
-        let until = Instant::now() + CALL_LIMIT;
-        let mut waited = 0u32;
+        let start = Instant::now();
+        let mut looked = false;
         while !is_done() {
             threads.keep_running(tid)?;
-            if Instant::now() > until {
+            if start.elapsed() > CALL_LIMIT {
                 return Err(TraceeError::NoRoom("its agent does not answer"));
             }
-            waited += 1;
-            if waited > 2000 && self.has_left(threads, tid)? {
+            let is_late = start.elapsed() > MAP_LIMIT && !looked;
+            looked |= is_late;
+            if is_late && !maps::is_traced(&maps::read(threads.pid)?) {
+                // It could not be mapped.
                 break;
             }
-            std::thread::sleep(Duration::from_micros(if waited < 200 { 10 } else { 500 }));
+            let pause = if start.elapsed() < 10 * MAP_LIMIT {
+                10
+            } else {
+                500
+            };
+            std::thread::sleep(Duration::from_micros(pause));
         }
-        let until = Instant::now() + LEAVE_LIMIT;
-        while !self.has_left(threads, tid)? {
-            if Instant::now() > until {
+        let start = Instant::now();
+        loop {
+            let now = threads.stop_again(tid)?;
+            if self.is_parked(now.regs.rip) {
+                let mut regs = thread.regs;
+                regs.gs_base = now.regs.gs_base;
+                threads.put(tid, &regs, thread.mask)?;
+                return write(&vec![0; stub.len()]);
+            }
+            if !self.is_inside(now.regs.rip) {
+                // It has waited for us in vain and gone on; a handler may still come back to its last
+                // instructions.
+                return Ok(());
+            }
+            if start.elapsed() > LEAVE_LIMIT {
                 return Err(TraceeError::NoRoom("its agent does not come back"));
             }
+            threads.run(tid)?;
             std::thread::sleep(Duration::from_micros(20));
         }
-        write(&vec![0; stub.len()])
     }
 
-    /// Stops the thread; true if it is in none of our code any more. Otherwise it must be run.
-    fn has_left(&self, threads: &mut Threads, tid: u32) -> Result<bool, TraceeError> {
-        let rip = threads.stop_again(tid)?.regs.rip;
-        let inside = self.is_inside(rip);
-        if inside {
-            threads.run(tid)?;
-        }
-        Ok(!inside)
+    /// True where the code waits to be relieved.
+    fn is_parked(&self, rip: u64) -> bool {
+        let offset = |label: *const u8| label as u64 - &raw const sptrace_carrier_start as u64;
+        let start = self.place.start + offset(&raw const sptrace_carrier_parked);
+        let end = self.place.start + offset(&raw const sptrace_carrier_leaves);
+        (start..end).contains(&rip)
     }
 
     fn stub(&self, after: &libc::user_regs_struct, mask: u64, errand: Errand) -> Vec<u8> {

@@ -184,7 +184,7 @@ impl Threads {
     fn wait_for_stop(&mut self, tid: u32, until: Instant) -> Result<(), TraceeError> {
         let mut waited = 0u32;
         while self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
-            match look(tid)? {
+            match look(tid, true)? {
                 Seen::Gone => {
                     self.held.remove(&tid);
                 }
@@ -224,12 +224,38 @@ impl Threads {
         Ok(())
     }
 
+    /// Gives a stopped thread these registers and this mask.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn put(
+        &mut self,
+        tid: u32,
+        regs: &libc::user_regs_struct,
+        mask: u64,
+    ) -> Result<(), TraceeError> {
+        let thread = self.held.get_mut(&tid).ok_or(TraceeError::Gone)?;
+        (thread.regs, thread.mask) = (*regs, mask);
+        ptrace::set_registers(tid, regs)?;
+        ptrace::set_signal_mask(tid, mask)
+    }
+
+    /// Sets the gs base of a stopped thread.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn set_gs_base(&mut self, tid: u32, to: u64) -> Result<(), TraceeError> {
+        let thread = self.held.get_mut(&tid).ok_or(TraceeError::Gone)?;
+        thread.regs.gs_base = to;
+        ptrace::set_gs_base(tid, to)
+    }
+
     /// What a thread that runs has met: delivers its signals, and lets it run on if something has stopped it.
     ///
     /// # Errors
     /// Gone.
     pub fn keep_running(&mut self, tid: u32) -> Result<(), TraceeError> {
-        match look(tid)? {
+        match look(tid, false)? {
             Seen::Nothing => Ok(()),
             Seen::Stopped => ptrace::resume(tid, 0),
             Seen::Gone => {
@@ -335,8 +361,9 @@ pub fn state(pid: u32, tid: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// What has happened to a thread that is held. Signals are handed on.
-fn look(tid: u32) -> Result<Seen, TraceeError> {
+/// What has happened to a thread that is held. Signals are handed on; each takes a pending stop with it
+/// (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
+fn look(tid: u32, shall_stop: bool) -> Result<Seen, TraceeError> {
     loop {
         let mut status = 0;
         // SAFETY: the status is ours.
@@ -350,6 +377,9 @@ fn look(tid: u32) -> Result<Seen, TraceeError> {
         }
         if status >> 16 != 0 {
             return Ok(Seen::Stopped);
+        }
+        if shall_stop {
+            let _ = ptrace::interrupt(tid);
         }
         ptrace::resume(tid, libc::WSTOPSIG(status))?;
     }

@@ -5,7 +5,7 @@
 //! the host chooses. One command at a time: the host owns the block unless the carrier runs, so nothing in
 //! it but [`AttachBlock::done`] is shared at one moment.
 //!
-//! `PREPARE` runs beside the program. `ACTIVATE` and `DETACH` run while every other thread is stopped by
+//! `PREPARE` runs beside the program, `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and `DETACH` run while every other thread is stopped by
 //! ptrace, and outside of the agent.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -16,6 +16,8 @@ pub const COMMAND_PREPARE: u32 = 1;
 pub const COMMAND_ACTIVATE: u32 = 2;
 /// Puts text and stacks back as they were. May be given again.
 pub const COMMAND_DETACH: u32 = 3;
+/// Nothing is recorded any more, so that threads get out of the agent. Runs while some are inside.
+pub const COMMAND_SILENCE: u32 = 4;
 
 /// [`AttachBlock::result`]: done.
 pub const RESULT_DONE: u32 = 1;

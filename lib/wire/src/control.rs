@@ -42,6 +42,10 @@ pub const HOST_RECORDING: u32 = 1;
 /// The host asked for an end: record nothing more, patch nothing more.
 pub const HOST_STOPPED: u32 = 2;
 
+/// The host takes the agents out of their processes: nobody waits for a chunk any more, and nothing that finds
+/// no room counts as lost.
+pub const HOST_DETACHING: u32 = 3;
+
 /// The first page of the arena.
 #[repr(C)]
 pub struct Control {
@@ -49,7 +53,7 @@ pub struct Control {
     pub magic: u64,
     /// Host, before injection: [`crate::VERSION`].
     pub version: u32,
-    /// Host: [`HOST_RECORDING`] or [`HOST_STOPPED`].
+    /// Host: [`HOST_RECORDING`], [`HOST_DETACHING`] or [`HOST_STOPPED`].
     pub host_state: AtomicU32,
     /// Host: a robust futex held by the drain thread. The kernel sets `FUTEX_OWNER_DIED`
     /// (futex(2)) when that thread ends in whatever way: death is visible without a system call.
