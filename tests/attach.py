@@ -32,7 +32,7 @@ def maps(pid):
 
 def code_of(pid):
     """(start, end, offset, path) of what is mapped executable from files."""
-    return [(s, e, o, p) for s, e, access, o, p in maps(pid) if "x" in access and p.startswith("/")]
+    return [(s, e, o, p) for s, e, access, o, p in maps(pid) if "x" in access and p.startswith("/") and not p.endswith("(deleted)")]
 
 
 def differing_bytes(pid, code):
@@ -87,6 +87,8 @@ class Attacher:
         except subprocess.TimeoutExpired:
             process.kill()
             raise Failed("sptrace does not end: " + (process.communicate()[1] or ""))
+        if process.returncode in (-signal.SIGINT, -signal.SIGTERM) and how != "for" and "attached" not in said:
+            return None, said  # asked to end before it had begun
         if process.returncode < 0: raise Failed(f"sptrace died by signal {-process.returncode}: {said}")
         return process.returncode, said
 
@@ -126,6 +128,7 @@ class Case:
                 how = attacher.rng.choice(["for", "for", signal.SIGINT, signal.SIGTERM])
                 rc, said = attacher.cycle([process.pid], attacher.rng.uniform(0.001, self.longest), self.options, how)
                 if process.poll() is not None: break
+                if rc is None: continue
                 if rc != 0:
                     if how == "for" and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
                     continue

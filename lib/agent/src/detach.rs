@@ -162,14 +162,14 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
             }
         }
         undo.writer.close();
-        b.foreign.store(undo.foreign, Ordering::Relaxed);
         let inside = give_back(b);
+        b.foreign.store(undo.foreign, Ordering::Relaxed);
         list_ranges(b);
         if undo.writer.failed {
             RESULT_IN_USE
         } else if inside || undo.busy > 0 {
             RESULT_AGAIN
-        } else if (*p).dropped_armed != 0 {
+        } else if has_left(b) {
             RESULT_IN_USE
         } else {
             RESULT_DONE
@@ -195,6 +195,42 @@ unsafe fn give_back(b: &AttachBlock) -> bool {
             inside |= any_in_area(t.rsp, t.mask);
         }
         inside
+    }
+}
+
+/// A thread's own stack is taken to have at most so many bytes when it is gone.
+const STACK_BYTES: u64 = 8 << 20;
+
+/// True if the thread, which may be gone, has left return addresses of ours on its own stack at the most.
+pub unsafe fn is_on_own_stack(hot: *const Hot) -> bool {
+    // SAFETY: a thread's block.
+    let ([low, high], top) = unsafe { ((*hot).left, (*hot).stack_top) };
+    high <= top && top.wrapping_sub(low) < STACK_BYTES || high == 0
+}
+
+/// True if return addresses of ours may be on a stack that no thread is on now. Those on a stack in use are
+/// given back, and what lies beyond its stack pointer is dead.
+unsafe fn has_left(b: &AttachBlock) -> bool {
+    // SAFETY: as in detach.
+    unsafe {
+        let p = process();
+        let threads =
+            core::slice::from_raw_parts(table::<AttachThread>(b, b.threads_at), b.threads as usize);
+        let mut hot = (*p).blocks;
+        let mut left = (*p).left != 0;
+        while !hot.is_null() {
+            let [low, high] = (*hot).left;
+            let thread = threads.iter().find(|t| t.tid == (*hot).tid);
+            let is_mapped = || sys::read_word(low).is_some() || sys::read_word(high - 8).is_some();
+            left |= high != 0
+                && is_mapped()
+                && match thread {
+                    Some(t) => t.stack_start == 0 || low < t.stack_start || high > t.stack_end,
+                    None => !is_on_own_stack(hot),
+                };
+            hot = (*hot).next as *mut Hot;
+        }
+        left
     }
 }
 
@@ -419,6 +455,7 @@ unsafe fn list_ranges(b: &AttachBlock) {
     unsafe {
         let p = process();
         let list: *mut [u64; 2] = attach::table(b, b.ranges_at);
+        let kept = has_left(b);
         let mut count = 0;
         let mut add = |start: u64, bytes: u64| {
             if start != 0 && bytes != 0 && count + 1 < b.ranges as usize {
@@ -432,7 +469,7 @@ unsafe fn list_ranges(b: &AttachBlock) {
             if m.plan.is_null() {
                 continue;
             }
-            if (*p).dropped_armed == 0 {
+            if !kept {
                 add(m.area, m.area_bytes);
             }
             add(m.area_rw, m.area_bytes);

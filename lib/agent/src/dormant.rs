@@ -148,7 +148,7 @@ unsafe fn restore(at: u64, value: u64) {
 
 /// True if `[at, end)` lies in the first thread's stack, which is one mapping from any address in use to
 /// its beginning.
-unsafe fn is_first_stack(at: u64, end: u64) -> bool {
+pub unsafe fn is_first_stack(at: u64, end: u64) -> bool {
     // SAFETY: set once, at the start.
     let first = unsafe { (*process()).stack_top };
     at < first && first - at < FIRST_STACK_GAP_BYTES && end <= first

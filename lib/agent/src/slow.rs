@@ -9,7 +9,8 @@
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
 use crate::{
-    chunk, dormant, hook, module, process as proc_events, propagate, stacks, text, thread, unwind,
+    chunk, dormant, hook, module, process as proc_events, propagate, stacks, sys, text, thread,
+    unwind,
 };
 use core::sync::atomic::Ordering;
 use propagate::Reach;
@@ -284,16 +285,22 @@ unsafe fn tell_ended(hot: *mut Hot, unwound: &mut u64, closed: &mut u64) {
 unsafe fn drop_range(hot: *mut Hot, at: u64) {
     // SAFETY: the thread's own block.
     unsafe {
-        if (*top(hot)).id & FRAME_OPEN == 0 && (*hot).rearm_above == 0 {
-            (*process()).dropped_armed = 1;
+        let armed = (*top(hot)).id & FRAME_OPEN == 0 && (*hot).rearm_above == 0;
+        // The stack of a vfork child may be unmapped already.
+        let may_be_used = || !proc_events::is_sandboxed() && sys::read_word(at - 8).is_some();
+        if armed && !dormant::is_first_stack(at - 8, at) && may_be_used() {
+            widen(&mut (*hot).left, at);
         }
-        let d = &mut (*hot).dropped;
-        *d = if d[1] == 0 {
-            [at - 8, at]
-        } else {
-            [d[0].min(at - 8), d[1].max(at)]
-        };
+        widen(&mut (*hot).dropped, at);
     }
+}
+
+/// The range then holds the return address of the call at `at`, too.
+fn widen(range: &mut [u64; 2], at: u64) {
+    *range = match *range {
+        [_, 0] => [at - 8, at],
+        [low, high] => [low.min(at - 8), high.max(at)],
+    };
 }
 
 /// A call begins. `callee`: of a call through a pointer, which may be null.

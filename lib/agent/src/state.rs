@@ -72,6 +72,9 @@ pub struct Hot {
     /// Stack range of frames that were dropped without an exit: they may be alive after all (another
     /// stack), so a walker's scan includes it. 0: none.
     pub dropped: [u64; 2],
+    /// Where on a stack return addresses of ours were left by frames that were given up: dead, or on a stack
+    /// that the program will come back to. Two zeros: nowhere.
+    pub left: [u64; 2],
     /// Frames not pushed because the shadow stack is full.
     pub overflow: u64,
     /// Barriers on the shadow stack: see `stacks`.
@@ -197,9 +200,8 @@ pub struct Process {
     pub padding: *mut crate::detach::Padding,
     /// Number of them.
     pub padding_count: u32,
-    /// Calls whose frames were given up while the stack still held our return address: dead, or on a stack
-    /// that the program will come back to.
-    pub dropped_armed: u32,
+    /// 1: a thread that is gone has left [`Hot::left`] behind.
+    pub left: u32,
 }
 
 /// What a fork child must not inherit.
@@ -254,7 +256,7 @@ pub(crate) static mut PROCESS: Process = Process {
     pc_count: 0,
     padding: core::ptr::null_mut(),
     padding_count: 0,
-    dropped_armed: 0,
+    left: 0,
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

@@ -205,7 +205,7 @@ impl Session {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
-            let mut threads = Threads::stop_all(prepared.pid)?;
+            let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
             let result = self.activate_stopped(prepared, &carrier, &mut threads);
             threads.release();
             match result? {
@@ -346,7 +346,7 @@ impl Session {
         for _ in 0..ATTEMPTS {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
-            let mut threads = Threads::stop_all(pid)?;
+            let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
             let result = self.detach_stopped(&carrier, &maps, &memory, &mut threads);
             threads.release();
             match result? {
@@ -383,8 +383,11 @@ impl Session {
             }
             let state = &arena.control().host_state;
             state.store(HOST_DETACHING, Ordering::Release);
-            return Ok(RESULT_AGAIN);
+            if !let_out(carrier, threads)? {
+                return Ok(RESULT_AGAIN);
+            }
         }
+        let stopped: Vec<Thread> = threads.all().copied().collect();
         let command = Command {
             command: COMMAND_DETACH,
             threads: stopped.iter().map(|t| entry_of(t, maps)).collect(),
@@ -413,6 +416,29 @@ impl Session {
     }
 }
 
+/// Lets those threads run that are inside the agent, until each is out of it; the others stay where they are.
+/// False: one does not come out.
+fn let_out(carrier: &Carrier<'_>, threads: &mut Threads) -> Result<bool, TraceeError> {
+    for _ in 0..ATTEMPTS {
+        let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
+        let inside: Vec<u32> = inside.map(|t| t.tid).collect();
+        if inside.is_empty() {
+            return Ok(true);
+        }
+        for tid in &inside {
+            threads.run(*tid)?;
+        }
+        std::thread::sleep(Duration::from_micros(30));
+        for tid in inside {
+            match threads.stop_again(tid) {
+                Ok(_) | Err(TraceeError::Gone) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
     let above = maps.iter().find(|m| m.end > t.regs.rsp);
     let stack = above.filter(|m| m.start <= t.regs.rsp || m.path == "[stack]");
@@ -433,6 +459,9 @@ fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
         },
         mask: t.mask,
         rip: t.regs.rip,
+        stack_start: stack
+            .filter(|m| is_first || end != m.end)
+            .map_or(0, |m| m.start.min(t.regs.rsp)),
         ..AttachThread::default()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -268,7 +269,7 @@ pub struct Session {
     /// The descriptor that tells of them, and the mask for the command.
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
-    releasing: Vec<(u32, Sender<bool>)>,
+    releasing: RefCell<Vec<(u32, Sender<bool>)>>,
     pub(crate) remarks: Vec<String>,
     /// Processes that were attached to and could not be let go as they were.
     pub(crate) kept: Vec<u32>,
@@ -332,7 +333,7 @@ impl Session {
             image,
             signals,
             commands,
-            releasing: Vec::new(),
+            releasing: RefCell::default(),
             remarks: Vec::new(),
             kept: Vec::new(),
         })
@@ -447,10 +448,15 @@ impl Session {
                 status = Some(how);
             }
         }
+        self.obey_all();
+        status
+    }
+
+    /// Does what the other threads of ours have asked for.
+    pub(crate) fn obey_all(&self) {
         while let Ok(command) = self.commands.try_recv() {
             self.obey(command);
         }
-        status
     }
 
     /// Handles stops and commands that are there.
@@ -497,8 +503,9 @@ impl Session {
             self.exec_stop(pid);
             return;
         }
-        if let Some(i) = self.releasing.iter().position(|r| r.0 == pid) {
-            let (_, reply) = self.releasing.swap_remove(i);
+        let mut releasing = self.releasing.borrow_mut();
+        if let Some(i) = releasing.iter().position(|r| r.0 == pid) {
+            let (_, reply) = releasing.swap_remove(i);
             let pass = if event == 0 { signal } else { 0 };
             let _ = reply.send(ptrace::detach(pid, pass).is_ok());
             return;
@@ -512,14 +519,14 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&self, command: Command) {
         match command {
             Command::Seize(tid, reply) => {
                 let _ = reply.send(ptrace::seize(tid).is_ok());
             }
             Command::Release(tid, reply) => {
                 if ptrace::interrupt(tid).is_ok() {
-                    self.releasing.push((tid, reply));
+                    self.releasing.borrow_mut().push((tid, reply));
                 } else {
                     let _ = reply.send(false);
                 }

@@ -89,7 +89,10 @@ impl Threads {
                 pid,
                 held: BTreeMap::new(),
             };
-            match threads.seize(*tid).and_then(|()| threads.stop_held(limit)) {
+            match threads
+                .seize(*tid)
+                .and_then(|()| threads.stop_held(limit, &|| ()))
+            {
                 Ok(()) if threads.held.is_empty() => {}
                 Ok(()) => return Ok(threads),
                 Err(e) => failure = e,
@@ -99,16 +102,17 @@ impl Threads {
         Err(failure)
     }
 
-    /// Takes hold of all threads and stops them.
+    /// Takes hold of all threads and stops them. `idle` is called while one does not stop: it may wait for
+    /// somebody who waits for us.
     ///
     /// # Errors
     /// Gone, or one cannot be stopped: then all others go on.
-    pub fn stop_all(pid: u32) -> Result<Self, TraceeError> {
+    pub fn stop_all(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
         let mut threads = Self {
             pid,
             held: BTreeMap::new(),
         };
-        match threads.stop() {
+        match threads.stop(idle) {
             Ok(()) => Ok(threads),
             Err(e) => {
                 threads.release();
@@ -117,11 +121,11 @@ impl Threads {
         }
     }
 
-    fn stop(&mut self) -> Result<(), TraceeError> {
+    fn stop(&mut self, idle: &dyn Fn()) -> Result<(), TraceeError> {
         // Before anything stands still.
         while self.seize_new()? {}
         for _ in 0..ROUNDS {
-            self.stop_held(STOP_LIMIT)?;
+            self.stop_held(STOP_LIMIT, idle)?;
             if self.held.is_empty() {
                 return Err(TraceeError::Gone);
             }
@@ -167,7 +171,7 @@ impl Threads {
     }
 
     /// Stops all threads that are held.
-    fn stop_held(&mut self, limit: Duration) -> Result<(), TraceeError> {
+    fn stop_held(&mut self, limit: Duration, idle: &dyn Fn()) -> Result<(), TraceeError> {
         let running = |t: &&mut Thread| !t.is_stopped;
         for t in self.held.values_mut().filter(running) {
             // One that is gone is found below.
@@ -176,12 +180,17 @@ impl Threads {
         let until = Instant::now() + limit;
         let tids: Vec<u32> = self.held.keys().copied().collect();
         for tid in tids {
-            self.wait_for_stop(tid, until)?;
+            self.wait_for_stop(tid, until, idle)?;
         }
         Ok(())
     }
 
-    fn wait_for_stop(&mut self, tid: u32, until: Instant) -> Result<(), TraceeError> {
+    fn wait_for_stop(
+        &mut self,
+        tid: u32,
+        until: Instant,
+        idle: &dyn Fn(),
+    ) -> Result<(), TraceeError> {
         let mut waited = 0u32;
         while self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
             match look(tid, true)? {
@@ -198,7 +207,10 @@ impl Threads {
                     return Err(TraceeError::Unstoppable(tid));
                 }
                 Seen::Nothing if waited < 64 => std::thread::yield_now(),
-                Seen::Nothing => std::thread::sleep(Duration::from_micros(20)),
+                Seen::Nothing => {
+                    idle();
+                    std::thread::sleep(Duration::from_micros(20));
+                }
             }
             waited += 1;
         }
@@ -272,7 +284,7 @@ impl Threads {
     pub fn stop_again(&mut self, tid: u32) -> Result<Thread, TraceeError> {
         if self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
             ptrace::interrupt(tid)?;
-            self.wait_for_stop(tid, Instant::now() + STOP_LIMIT)?;
+            self.wait_for_stop(tid, Instant::now() + STOP_LIMIT, &|| ())?;
         }
         self.held.get(&tid).copied().ok_or(TraceeError::Gone)
     }

@@ -89,6 +89,8 @@ pub struct AttachThread {
     pub gs_base: u64,
     /// Where it goes on.
     pub rip: u64,
+    /// Where its stack begins, if that is its own and no other code's; else 0.
+    pub stack_start: u64,
 }
 
 /// A call that is open on a thread's stack.
@@ -104,5 +106,5 @@ pub struct AttachFrame {
 }
 
 const _: () = assert!(size_of::<AttachBlock>() == 96);
-const _: () = assert!(size_of::<AttachThread>() == 64);
+const _: () = assert!(size_of::<AttachThread>() == 72);
 const _: () = assert!(size_of::<AttachFrame>() == 24);
