@@ -152,17 +152,19 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
             foreign: 0,
             busy: 0,
         };
-        for i in 0..(*p).module_count as usize {
-            let m: *const Module = &raw const (*p).modules[i];
-            if (*m).plan.is_null() || (*m).area_rw == 0 {
-                continue;
-            }
-            if (*m).gone == 0 {
-                undo.module(m);
-            }
+        let first = (&raw const (*p).modules).cast::<Module>();
+        let modules = (0..(*p).module_count as usize).map(|i| first.add(i));
+        let mapped =
+            |m: &*const Module| !(**m).plan.is_null() && (**m).area_rw != 0 && (**m).gone == 0;
+        for m in modules.clone().filter(mapped) {
+            undo.sites(m);
+        }
+        let inside = give_back(b);
+        if !inside {
+            // While somebody is, he may leave a return address of ours behind, and walkers must be served.
+            modules.filter(mapped).for_each(|m| undo.specials(m));
         }
         undo.writer.close();
-        let inside = give_back(b);
         b.foreign.store(undo.foreign, Ordering::Relaxed);
         list_ranges(b);
         if undo.writer.failed {
@@ -270,7 +272,7 @@ struct Undo {
 }
 
 impl Undo {
-    unsafe fn module(&mut self, m: *const Module) {
+    unsafe fn specials(&mut self, m: *const Module) {
         // SAFETY: the plan's offsets and counts are the host's.
         unsafe {
             let h = header(m);
@@ -278,6 +280,13 @@ impl Undo {
             for k in 0..h.specials as usize {
                 self.special(m, &specials.add(k).read());
             }
+        }
+    }
+
+    unsafe fn sites(&mut self, m: *const Module) {
+        // SAFETY: the plan's offsets and counts are the host's.
+        unsafe {
+            let h = header(m);
             let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
             for i in 0..h.functions as usize {
                 if *(*m).functions.add(i) != INSTRUMENTED {
