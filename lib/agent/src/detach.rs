@@ -10,10 +10,11 @@
 use crate::attach::{is_in_flight, table};
 use crate::propagate::{self, blob, header};
 use crate::state::*;
-use crate::{attach, common, dormant, module, sigframe, sys};
+use crate::{attach, common, dormant, module, sigframe, slow, stacks, sys};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
+use sptrace_wire::record::FRAME_OPEN;
 
 const PAGE: u64 = 4096;
 /// Springboards in padding: one call site in a thousand.
@@ -224,6 +225,8 @@ unsafe fn has_left(b: &AttachBlock) -> bool {
             let [low, high] = (*hot).left;
             let thread = threads.iter().find(|t| t.tid == (*hot).tid);
             let is_mapped = || sys::read_word(low).is_some() || sys::read_word(high - 8).is_some();
+            // A context that was saved on another stack may name a slot, too (swapcontext(3)).
+            left |= thread.is_some_and(|t| is_elsewhere(hot, t));
             left |= high != 0
                 && is_mapped()
                 && match thread {
@@ -233,6 +236,22 @@ unsafe fn has_left(b: &AttachBlock) -> bool {
             hot = (*hot).next as *mut Hot;
         }
         left
+    }
+}
+
+/// True if the thread, or a call of it that is open, is on a stack that is not its own.
+unsafe fn is_elsewhere(hot: *mut Hot, t: &AttachThread) -> bool {
+    // SAFETY: the thread is stopped.
+    unsafe {
+        let (mut frame, top) = (stacks::bottom(hot).add(1), slow::top(hot));
+        let mut found = false;
+        while frame <= top {
+            let f = &*frame;
+            let on_own = t.stack_start != 0 && f.rsp > t.stack_start && f.rsp <= t.stack_end;
+            found |= f.id & FRAME_OPEN == 0 && f.rsp != u64::MAX && !on_own;
+            frame = frame.add(1);
+        }
+        found || t.stack_start == 0 && top > stacks::bottom(hot)
     }
 }
 

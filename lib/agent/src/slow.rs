@@ -233,6 +233,7 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(hot, at, rsp) {
                     count_hole(hole::OTHER_STACK);
+                    (*process()).left = 1;
                     break;
                 }
             }

@@ -200,7 +200,7 @@ pub struct Process {
     pub padding: *mut crate::detach::Padding,
     /// Number of them.
     pub padding_count: u32,
-    /// 1: a thread that is gone has left [`Hot::left`] behind.
+    /// 1: a thread that is gone has left [`Hot::left`] behind, or one has changed to a stack far away.
     pub left: u32,
 }
 

@@ -383,7 +383,7 @@ impl Session {
             }
             let state = &arena.control().host_state;
             state.store(HOST_DETACHING, Ordering::Release);
-            if !let_out(carrier, threads)? {
+            if !let_out(carrier, threads, &|| self.obey_all())? {
                 return Ok(RESULT_AGAIN);
             }
         }
@@ -418,7 +418,11 @@ impl Session {
 
 /// Lets those threads run that are inside the agent, until each is out of it; the others stay where they are.
 /// False: one does not come out.
-fn let_out(carrier: &Carrier<'_>, threads: &mut Threads) -> Result<bool, TraceeError> {
+fn let_out(
+    carrier: &Carrier<'_>,
+    threads: &mut Threads,
+    idle: &dyn Fn(),
+) -> Result<bool, TraceeError> {
     for _ in 0..ATTEMPTS {
         let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
         let inside: Vec<u32> = inside.map(|t| t.tid).collect();
@@ -429,12 +433,8 @@ fn let_out(carrier: &Carrier<'_>, threads: &mut Threads) -> Result<bool, TraceeE
             threads.run(*tid)?;
         }
         std::thread::sleep(Duration::from_micros(30));
-        for tid in inside {
-            match threads.stop_again(tid) {
-                Ok(_) | Err(TraceeError::Gone) => {}
-                Err(e) => return Err(e),
-            }
-        }
+        // One that is out again may have made another.
+        threads.stop(idle)?;
     }
     Ok(false)
 }

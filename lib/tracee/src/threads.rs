@@ -121,7 +121,11 @@ impl Threads {
         }
     }
 
-    fn stop(&mut self, idle: &dyn Fn()) -> Result<(), TraceeError> {
+    /// Stops all threads that run, new ones included.
+    ///
+    /// # Errors
+    /// As for [`Self::stop_all`].
+    pub fn stop(&mut self, idle: &dyn Fn()) -> Result<(), TraceeError> {
         // Before anything stands still.
         while self.seize_new()? {}
         for _ in 0..ROUNDS {
