@@ -179,6 +179,15 @@ class Truth:
         want = [("f_handler", 0)] + [("f_deeper", 1 + depth) for depth in range(11)]
         return first_difference(want, calls[:len(want)])
 
+    def ends(self):
+        """Frames that returned after a walk of the stack are not said to be unwound; those that a throw left are."""
+        self.record("walks.O2")
+        tree = self.report("tree")
+        if "unwound" in tree: return "walks.O2: " + next(l for l in tree.split("\n") if "unwound" in l)
+        if not re.search(r"_Unwind_Backtrace.*end not seen", tree): return "walks.O2: the end of _Unwind_Backtrace is seen"
+        self.record("exceptions.O2")
+        if not re.search(r"f_through.*unwound", self.report("tree")): return "exceptions.O2: no frame is unwound"
+
     def ring(self):
         command = ["/bin/ls", "-lR", "/usr/share"]
         def tail(*options):
@@ -229,7 +238,7 @@ class Truth:
         checks += [("filter threads", lambda: self.filter_counts("threads.O2", ["f_step"], {"f_step": 320000})),
                    ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
                    ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]
-        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring)]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("ends", self.ends)]
         for name, check in checks:
             if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
             try: self.say(name, check())

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|programs|startup|disk]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
 Gives, all as CPU time (user + system) and medians of interleaved rounds, because wall time on shared machines lies:
   calls     ns per call + return in the traced program, native, floor (loop.c), sptrace and peers; and the tool's own CPU per event
+  throws    a C++ throw through ten frames, over native: best and median of the rounds
   programs  real programs, as the difference of two input sizes so that start-up cancels out: (traced - native) over calls x floor
   startup   /bin/true: everything the tool and the program use, above native
   disk      bytes of trace file per event
+  analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
 """
-import argparse, csv, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, csv, glob, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -36,6 +38,7 @@ class Bench:
         compile_("loop", "loop.c", *link)
         compile_("floor", "-DFLOOR", "loop.c", *link)
         compile_("timed", "timed.c")
+        subprocess.run(["g++", "-O2", "-o", self.path("throw"), "throw.cpp"], cwd=HERE, check=True)
 
     def path(self, name): return os.path.join(self.work, name)
 
@@ -56,6 +59,20 @@ class Bench:
         if shutil.which("uftrace"): tools["uftrace"] = lambda c: ["uftrace", "record", "-P", ".", "--no-libcall", "-d", self.path("uftrace.data"), *c]
         if shutil.which("valgrind"): tools["callgrind"] = lambda c: ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file=/dev/null", *c]
         return tools
+
+    # ------------------------------------------------------------ throws
+
+    def throws(self):
+        command = [self.path("throw"), "1000" if self.args.check else "100000"]
+        native, traced = [], []
+        for _ in range(self.rounds):
+            native.append(int(self.run(command)[0].split()[0]))
+            if self.sptrace: traced.append(int(self.run(self.traced(*command))[0].split()[0]))
+        if not traced: return
+        best = min(traced) / min(native)
+        middle = statistics.median(t / n for t, n in zip(traced, native))
+        print(f"throw through 10 frames: {min(native)} ticks native, {min(traced)} traced: {best:.2f} at best, {middle:.2f} in the middle")
+        self.result["throws"] = {"best": best, "middle": middle}
 
     # ------------------------------------------------------------ calls
 
@@ -237,10 +254,36 @@ class Bench:
         memory = [m for name, m in self.result.get("memory", {}).items() if name != "loop"]
         if memory and statistics.mean(memory) > 10: self.failures.append(f"disk: {statistics.mean(memory):.2f} bytes an event in memory on average, not 10")
 
+    # ------------------------------------------------------------ analysis
+
+    def analysis(self):
+        """Large libraries where installed; the machine's libc in a check. At most 50 CPU-ms a MB, 4 x and 0.4 x the text."""
+        if not self.sptrace: return
+        large = [p for g in ("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1", "/usr/lib/x86_64-linux-gnu/librustc_driver-*.so", os.path.join(os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")), "toolchains/*/lib/librustc_driver-*.so")) for p in glob.glob(g)]
+        files = ["/lib/x86_64-linux-gnu/libc.so.6"] if self.args.check else sorted({os.path.realpath(p) for p in large})
+        print("\nCold analysis: MB of text, CPU ms a MB, peak memory and cache file over text")
+        self.result["analysis"] = {}
+        for file in files:
+            out, _ = self.run([self.sptrace, "analyze", "--format", "csv", file])
+            text = int(next(row[1] for row in csv.reader(io.StringIO(out)) if row[0] == "text bytes"))
+            cpus, peaks = [], []
+            for _ in range(self.rounds):
+                child = subprocess.Popen([self.sptrace, "analyze", file], stdout=DEVNULL)
+                _, status, usage = os.wait4(child.pid, 0)
+                child.returncode = os.waitstatus_to_exitcode(status)
+                cpus.append((usage.ru_utime + usage.ru_stime) * 1e3); peaks.append(usage.ru_maxrss * 1024)
+            cache = tempfile.mkdtemp(dir=self.work)
+            subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, "--", "env", "LD_PRELOAD=" + file, "/bin/true"], env={**self.env, "XDG_CACHE_HOME": cache}, cwd=self.work, stdin=DEVNULL)
+            cached = max((os.path.getsize(p) for p in glob.glob(cache + "/sptrace/*.analysis")), default=0)
+            row = (statistics.median(cpus) / (text / 1e6), max(peaks) / text, cached / text)
+            self.result["analysis"][file] = row
+            print(f"{os.path.basename(file):44}{text / 1e6:>7.1f}{row[0]:>7.1f}{row[1]:>7.2f}{row[2]:>7.2f}", flush=True)
+            if not self.args.check and (row[1] > 4 or row[2] > 0.4): self.failures.append(f"analysis: {file}: more memory or cache than allowed")
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "programs", "startup", "disk", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -251,7 +294,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "programs", "startup", "disk"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

@@ -17,7 +17,7 @@ C='-g -pthread -Wall -Wextra -Wno-infinite-recursion -fno-omit-frame-pointer'
 O='-g -pthread -Wall -Wextra -Wno-infinite-recursion'
 table() {
     for case in direct recursion pointers callbacks longjmp threads procs ctors sleeper deep varargs coroutine \
-                cancel alarm closefds procself smallstack sigprof sandbox forkwire altstack twins nullcall jumpout; do
+                cancel alarm closefds procself smallstack sigprof sandbox forkwire altstack twins nullcall jumpout busy aligned cancelasync; do
         echo "$case.O0|gcc $C -O0 $case/$case.c"
         echo "$case.O2|gcc $O -O2 $case/$case.c"
     done
@@ -28,7 +28,7 @@ table() {
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"
     echo "dlopen.O0|gcc $C -O0 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
     echo "dlopen.O2|gcc $O -O2 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
-    for case in manythreads sandthrow; do
+    for case in manythreads sandthrow throwtimer; do
         echo "$case.O0|g++ $C -O0 $case/$case.cpp"
         echo "$case.O2|g++ $O -O2 $case/$case.cpp"
     done
@@ -52,6 +52,7 @@ table() {
     echo "state.static|gcc $O -O2 -static state/state.c state/forms.s"
     echo "state.so|gcc -shared -fPIC -Wa,--defsym,LIB=1 state/lib.c state/forms.s -Wl,-z,lazy"
     echo "state.lazy|gcc $O -O2  -DLIB state/state.c -ldl"
+    for level in 0 2; do echo "walks.O$level|gcc $O -O$level -rdynamic walks/walks.c"; done
     echo "unwind.so|g++ $O -O2 -shared -fPIC unwind/plug.cpp"
     for level in 0 2; do
         echo "unwind.O$level|g++ $O -O$level -rdynamic -fnon-call-exceptions unwind/unwind.cpp"

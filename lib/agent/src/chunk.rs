@@ -90,6 +90,16 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
     }
 }
 
+/// Writes one word at `at`, a multiple of 4, in a reservation.
+#[inline]
+pub unsafe fn fill(at: u64, word: u64) {
+    // SAFETY: the reservation is the caller's.
+    unsafe {
+        (at as *mut u32).write_volatile(word as u32);
+        (at as *mut u32).add(1).write_volatile((word >> 32) as u32);
+    }
+}
+
 #[inline]
 unsafe fn store(hot: *mut Hot, word: u64) {
     // SAFETY: as in store_half.

@@ -42,6 +42,9 @@ global_asm!(
     .set TABLE, 0x1028
     .set AGENTSTACK, 0x1030
     .set MUTED, 0x1038
+    .set REARM, 0x1080
+    .set UNBLOCKED, 0x10c8
+    .set XMM_BYTES, 256
 
     /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
        stands DEPTH bytes above rsp. Costs no instruction. */
@@ -69,6 +72,7 @@ sptrace_marks:
     .set DOOR_BEFORE, 9
     .set DOOR_INSIDE, 10
     .set DOOR_AFTER, 11
+    .set DOOR_KEPT, 12
 
     .macro SAVE
     MARK SAVING, 0
@@ -108,6 +112,15 @@ sptrace_marks:
     push rdx
     MARK SILENT, 32
     .endm
+    /* 32 bits at rdx + at, sign-extended, by bytes: the program may have set AC. Changes no flag. */
+    .macro LOAD_ODD to, at
+    mov al, [rdx+\at+3]
+    mov ah, [rdx+\at+2]
+    bswap eax
+    mov al, [rdx+\at]
+    mov ah, [rdx+\at+1]
+    movsxd \to, eax
+    .endm
     .macro RESTORE_SILENT
     MARK SILENT_DONE, 32
     pop rdx
@@ -122,6 +135,19 @@ sptrace_marks:
     push \number
     MARK CHECKING, 40
     jmp [rip+sptrace_common_start]
+    .endm
+    /* The agent is compiled for SSE2: it changes no other register than the general ones and these. */
+    .macro SAVE_XMM
+    sub rsp, XMM_BYTES
+    and rsp, -64
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps [rsp + 16 * \n], xmm\n
+    .endr
+    .endm
+    .macro RESTORE_XMM
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps xmm\n, [rsp + 16 * \n]
+    .endr
     .endm
     .macro CHECK_THREAD slow
     rdfsbase rcx
@@ -177,9 +203,9 @@ sptrace_common_start:
 sptrace_silent_entry:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    movsxd rcx, dword ptr [rdx+11]
+    LOAD_ODD rcx, 11
     lea rcx, [rdx+rcx+15]
-    movsxd rax, dword ptr [rdx+1]
+    LOAD_ODD rax, 1
     lea rax, [rdx+rax+5]
     mov [rsp+24], rax
     mov [rsp+32], rcx
@@ -238,7 +264,7 @@ sptrace_slow_1:
 sptrace_silent_indirect:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    movsxd rcx, dword ptr [rdx+10]
+    LOAD_ODD rcx, 10
     lea rcx, [rdx+rcx+14]
     mov rax, [rsp+40]
     mov [rsp+24], rax
@@ -406,9 +432,8 @@ sptrace_hook_exit:
 sptrace_common_end:
 
     /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
-       x87 and xmm included (the agent is compiled for SSE2, whose instructions leave the upper
-       halves of ymm and zmm alone), clears DF, AC and TF, and returns by `ret` or `ret 8` as the
-       agent says. */
+       xmm included (SSE2 instructions leave x87 and the upper halves of ymm and zmm alone), clears DF,
+       AC and TF, and returns by `ret` or `ret 8` as the agent says. */
     .text
     .globl sptrace_slow_door, sptrace_slow_door_end
     .hidden sptrace_slow_door, sptrace_slow_door_end
@@ -447,7 +472,41 @@ sptrace_slow_door:
     MARK DOOR_BEFORE, 128, sptrace_slow_door
     cmp dword ptr [rip+{process}+{dormant}], 0
     jne 83f
-    mov eax, 14
+    /* Around a walk of the stack that may be unnecessary: see `unblocked`. */
+    rdgsbase rax
+    test rax, rax
+    jz 86f
+    rdfsbase rcx
+    cmp rcx, gs:[KEY]
+    jne 86f
+    cmp dword ptr [rbp+64], 7
+    je 87f
+    cmp qword ptr gs:[REARM], 0
+    je 86f
+87: SAVE_XMM
+    MARK DOOR_KEPT, 128, sptrace_slow_door
+    /* A handler that interrupts may come here, too. */
+    mov rax, gs:[UNBLOCKED]
+    mov [rbp-24], rax
+    mov gs:[UNBLOCKED], rbp
+    mov rdi, rbp
+    call {unblocked}
+    mov rcx, [rbp-24]
+    mov gs:[UNBLOCKED], rcx
+    mov qword ptr [rbp-24], -1
+    RESTORE_XMM
+    MARK DOOR_BEFORE, 128, sptrace_slow_door
+    lea rsp, [rbp-24]
+    sub eax, 1
+    jb 86f
+    /* Done, or the routine is called again: its call has 5 bytes. */
+    mov qword ptr [rbp+64], 0
+    lea rax, [rax+rax*4]
+    sub [rbp+104], rax
+    MARK DOOR_AFTER, 128, sptrace_slow_door
+    jmp 85f
+    MARK DOOR_BEFORE, 128, sptrace_slow_door
+86: mov eax, 14
     mov edi, 2
     lea rsi, [rbp-24]
     lea rdx, [rbp-16]
@@ -472,14 +531,12 @@ sptrace_slow_door:
     test rbx, rbx
     jz 81f
     mov rsp, rbx
-81: sub rsp, 512
-    and rsp, -64
-    fxsave64 [rsp]
+81: SAVE_XMM
     mov rdi, rbp
     mov rsi, [rbp-16]
     mov rdx, [rbp-24]
     call {slow}
-    fxrstor64 [rsp]
+    RESTORE_XMM
     test rbx, rbx
     jz 82f
     mov gs:[AGENTSTACK], rbx
@@ -552,6 +609,7 @@ sptrace_silent_offsets:
     .text
     "#,
     slow = sym crate::slow::slow,
+    unblocked = sym crate::unblocked::unblocked,
     process = sym crate::state::PROCESS,
     gs_taken = const crate::state::GS_TAKEN,
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),
@@ -587,6 +645,8 @@ pub enum Phase {
     DoorInside = 10,
     /// The slow path is over; all registers are still saved.
     DoorAfter = 11,
+    /// As `DoorBefore`, and the vector registers, which may be the agent's, are saved, too.
+    DoorKept = 12,
 }
 
 #[repr(C)]

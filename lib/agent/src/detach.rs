@@ -10,7 +10,7 @@
 use crate::attach::{is_in_flight, table};
 use crate::propagate::{self, blob, header};
 use crate::state::*;
-use crate::{attach, common, dormant, module, sigframe, slow, stacks, sys};
+use crate::{attach, common, dormant, handlers, module, sigframe, slow, stacks, sys, unblocked};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
@@ -262,7 +262,10 @@ const INTERRUPTED_BYTES: u64 = 1 << 20;
 unsafe fn any_in_area(above: u64, mask: u64) -> bool {
     // SAFETY: memory is read through the kernel.
     unsafe {
-        let handled = sigframe::handled(mask);
+        if !handlers::learn() {
+            return false;
+        }
+        let handled = handlers::handled_in(mask);
         if handled == 0 {
             return false;
         }
@@ -274,7 +277,7 @@ unsafe fn any_in_area(above: u64, mask: u64) -> bool {
             from = at + 8;
             if let Some(context) = sigframe::read_context(at, handled) {
                 let rip = context[sigframe::RIP];
-                if !module::of_area(rip).is_null() || common::interrupted(rip, 0).is_some() {
+                if !module::of_area(rip).is_null() || unblocked::is_agent(rip) {
                     return true;
                 }
                 from = context[sigframe::RSP] & !7;

@@ -10,7 +10,9 @@ use crate::common as routines;
 use crate::slow::{self, Frame};
 use crate::state::{DORMANT, Hot, TEXT_BACK, process};
 use crate::unwind::original_of;
-use crate::{module, process as events, propagate, sigframe, stacks, sys, thread, unpatch};
+use crate::{
+    handlers, module, process as events, propagate, sigframe, stacks, sys, thread, unpatch,
+};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
 
@@ -94,8 +96,8 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND if events::may_be_sandboxed() => scan_mapped(above & !7),
-            SPECIAL_UNWIND => {
+            SPECIAL_UNWIND | SPECIAL_WALK if events::may_be_sandboxed() => scan_mapped(above & !7),
+            SPECIAL_UNWIND | SPECIAL_WALK => {
                 // A handler that walks while this is going on would find no way through the agent.
                 let mask = sys::block_signals();
                 let interrupted = sigframe::move_contexts(core::ptr::null_mut(), above, mask);
@@ -109,7 +111,7 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             SPECIAL_RETURN | SPECIAL_UNLOAD => {
                 restore(above, (above as *const u64).read_volatile())
             }
-            SPECIAL_SIGACTION => sigframe::handler_registered(),
+            SPECIAL_SIGACTION | SPECIAL_CANCEL => handlers::registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
             SPECIAL_MADVISE | SPECIAL_SYSCALL => events::keep_text(kind, f),

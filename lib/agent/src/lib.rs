@@ -10,11 +10,12 @@
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
 //! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
+//! [`unblocked`] (what is done around a walk without blocking signals), [`handlers`] (which signals have handlers),
 //! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
 //! [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away), [`attach`] and [`detach`] (a running process).
 //!
-//! Rules: signals are blocked while Rust code of the agent runs; a failure becomes a counter;
+//! Rules: signals are blocked while Rust code of the agent runs, but for [`unblocked`]; a failure becomes a counter;
 //! nothing here may end or hang the program.
 #![no_std]
 #![allow(
@@ -27,6 +28,7 @@ pub mod chunk;
 pub mod common;
 pub mod detach;
 pub mod dormant;
+pub mod handlers;
 pub mod hook;
 pub mod module;
 pub mod moved;
@@ -41,5 +43,6 @@ pub mod state;
 pub mod sys;
 pub mod text;
 pub mod thread;
+pub mod unblocked;
 pub mod unpatch;
 pub mod unwind;

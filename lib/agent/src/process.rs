@@ -3,11 +3,12 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{module, propagate, sigframe, sys, thread, unwind};
+use crate::{handlers, module, propagate, sys, thread, unpatch, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
 
+const SYS_MPROTECT: u64 = 10;
 const SYS_MADVISE: u64 = 28;
 const SYS_CLONE: u64 = 56;
 const SYS_PRCTL: u64 = 157;
@@ -79,6 +80,24 @@ pub unsafe fn keep_text(kind: u32, f: &mut Frame) {
     }
 }
 
+/// mprotect(2) is about to run. Who makes code writable may write a part of an instruction of it: what is
+/// patched there must not be.
+unsafe fn text_is_written(start: u64, bytes: u64, protection: u64) {
+    const WRITE: u64 = 2;
+    let end = start.saturating_add(bytes);
+    // SAFETY: called by the slow path; the table is complete up to its count.
+    unsafe {
+        let p = process();
+        let is_text = |i: usize| {
+            let m = &raw const (*p).modules[i];
+            !(*m).plan.is_null() && start < (*m).end && (*m).start < end
+        };
+        if protection & WRITE != 0 && (0..(*p).module_count as usize).any(is_text) {
+            unpatch::range(start, end);
+        }
+    }
+}
+
 /// True if no system call may be made any more.
 pub fn is_sandboxed() -> bool {
     // SAFETY: an atomic of the process block.
@@ -119,7 +138,7 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
 pub unsafe fn gs_is_taken(hot: *mut Hot) {
     // SAFETY: the thread's own block; gs stays what it is until the program sets it.
     unsafe {
-        count_hole(hole::SANDBOX);
+        count_hole(hole::GS);
         crate::chunk::hand_over(hot);
         (*process()).dormant.fetch_or(GS_TAKEN, Ordering::AcqRel);
         crate::chunk::fall_silent();
@@ -134,7 +153,10 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             return;
         };
         match kind {
-            SPECIAL_UNWIND => unwind::give_back(hot, above, mask),
+            SPECIAL_UNWIND | SPECIAL_WALK => {
+                unwind::give_back(hot, above, mask);
+                (*hot).looked = u64::from(kind == SPECIAL_WALK);
+            }
             SPECIAL_EXEC => {
                 enter_unseen(hot, above + 8, entry);
                 exec(f, mask);
@@ -150,10 +172,13 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SPECIAL_SYSCALL if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
             SPECIAL_MADVISE => keep_text(kind, f),
             SPECIAL_SYSCALL if f.rdi == SYS_MADVISE => keep_text(kind, f),
+            SPECIAL_CANCEL => handlers::registered(),
+            SPECIAL_PROTECT => text_is_written(f.rdi, f.rsi, f.rdx),
+            SPECIAL_SYSCALL if f.rdi == SYS_MPROTECT => text_is_written(f.rsi, f.rdx, f.rcx),
             SPECIAL_SIGACTION => {
                 let action = f.rsi;
                 let mut handler = 0u64;
-                sigframe::handler_registered();
+                handlers::registered();
                 if action != 0
                     && sys::read_own(action as usize, (&raw mut handler).cast(), 8) == 8
                     && handler > 4096

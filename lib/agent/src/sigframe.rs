@@ -16,8 +16,8 @@ use crate::chunk::END_BYTES;
 use crate::common::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
-use crate::{common, hook, module, moved, slow, stacks, sys, unwind};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::unblocked::{self, XMM_BYTES};
+use crate::{common, handlers, hook, module, moved, slow, stacks, sys, unwind};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{self, FRAME_OPEN};
@@ -41,6 +41,11 @@ const SEGMENTS: usize = 23;
 const FPSTATE: usize = 28;
 const MASK: usize = 37;
 
+/// xmm0 in the extended state (Intel SDM vol. 1, 13.4), the bits that say what is in it, that of xmm.
+const XMM: usize = 160;
+const XSTATE_BV: usize = 512;
+const XSTATE_SSE: u64 = 2;
+
 /// The general registers by their numbers in instructions.
 const REGISTERS: [usize; 16] = [
     RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
@@ -56,16 +61,6 @@ pub const NESTED: usize = 8;
 const BELOW: usize = 14;
 const ABOVE: usize = 3;
 
-static RESTORERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
-/// Signals whose handlers run without blocking them (SA_NODEFER), bit 0 for signal 1.
-static UNDEFERRED: AtomicU64 = AtomicU64::new(0);
-static STALE: AtomicU32 = AtomicU32::new(1);
-
-/// A handler is about to be registered: there may be a new restorer.
-pub fn handler_registered() {
-    STALE.store(1, Ordering::Relaxed);
-}
-
 /// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the thread's
 /// signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is recorded then.
 /// Gives where the interrupted code's stacks are, innermost first, then zeros.
@@ -73,7 +68,10 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     let mut stacks = [0; NESTED];
     // SAFETY: memory is read through the kernel; what is written was just read.
     unsafe {
-        let handled = handled(mask);
+        if !handlers::learn() {
+            return stacks;
+        }
+        let handled = handlers::handled_in(mask);
         if handled == 0 {
             return stacks;
         }
@@ -100,45 +98,9 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
-/// True if there is a handler that runs without its signal being blocked.
-pub unsafe fn runs_unblocked() -> bool {
-    // SAFETY: a plain query.
-    unsafe { handled(0) != 0 }
-}
-
-/// The signals whose handlers may be running in a thread with this signal mask.
-pub unsafe fn handled(mask: u64) -> u64 {
-    // SAFETY: a plain query.
-    let any = unsafe { learn_restorers() };
-    u64::from(any) * (mask | UNDEFERRED.load(Ordering::Relaxed))
-}
-
-/// Asks the kernel for the restorers of all handlers; false if there is none.
-unsafe fn learn_restorers() -> bool {
-    if STALE.swap(0, Ordering::Relaxed) != 0 {
-        for signal in 1..=64 {
-            // SAFETY: a plain query.
-            let Some((restorer, deferred)) = (unsafe { sys::restorer(signal) }) else {
-                continue;
-            };
-            if !deferred {
-                UNDEFERRED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
-            }
-            let known =
-                |r: &&AtomicU64| matches!(r.load(Ordering::Relaxed), v if v == 0 || v == restorer);
-            if let Some(entry) = RESTORERS.iter().find(known) {
-                entry.store(restorer, Ordering::Relaxed);
-            }
-        }
-    }
-    RESTORERS
-        .first()
-        .is_some_and(|r| r.load(Ordering::Relaxed) != 0)
-}
-
 /// The next word from `from` on that is a restorer's address.
 pub unsafe fn find(from: u64) -> Option<u64> {
-    let restorers = RESTORERS.each_ref().map(|r| r.load(Ordering::Relaxed));
+    let restorers = handlers::restorers();
     let mut words = [0u64; 128];
     let mut at = from;
     while at < from + REACH_BYTES {
@@ -234,7 +196,7 @@ impl Context<'_> {
             }
             let area = if m.is_null() { 0 } else { (*m).area };
             let Some((phase, depth)) = common::interrupted(rip, area) else {
-                return false;
+                return self.out_of_unblocked(hot, handler);
             };
             self.out_of_routine(hot, phase, depth, handler)
         }
@@ -313,6 +275,33 @@ impl Context<'_> {
         }
     }
 
+    /// Inside the agent, with signals let in: the event has not happened.
+    unsafe fn out_of_unblocked(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
+        // SAFETY: the thread's own block.
+        unsafe {
+            if hot.is_null() || (*hot).unblocked == 0 || !unblocked::is_agent(self.0[RIP]) {
+                return false;
+            }
+            self.0[RBP] = (*hot).unblocked;
+            self.out_of_routine(hot, Phase::DoorKept, unblocked::DOOR_DEPTH, handler)
+        }
+    }
+
+    /// The program's vector registers stand below the door's frame; those of the context may be the
+    /// agent's.
+    unsafe fn restore_vectors(&mut self, hot: *mut Hot, door: u64) {
+        // SAFETY: the door has stored them; has_magic: the kernel's frame has an xsave header.
+        unsafe {
+            let kept = unblocked::xmm_of(door) as *const u8;
+            let state = self.0[FPSTATE] as *mut u8;
+            kept.copy_to_nonoverlapping(state.add(XMM), XMM_BYTES);
+            *state.add(XSTATE_BV).cast::<u64>() |= XSTATE_SSE;
+            if !hot.is_null() && (*hot).unblocked == door {
+                (*hot).unblocked = unblocked::before(door);
+            }
+        }
+    }
+
     /// Inside a common routine or the slow path's door.
     unsafe fn out_of_routine(
         &mut self,
@@ -324,7 +313,11 @@ impl Context<'_> {
         if phase == Phase::DoorInside {
             return false;
         }
-        let saved_rbp = matches!(phase, Phase::DoorBefore | Phase::DoorAfter) && depth > 104;
+        let is_door = matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        );
+        let saved_rbp = is_door && depth > 104;
         let base = if saved_rbp {
             self.0[RBP] + 104
         } else {
@@ -363,6 +356,9 @@ impl Context<'_> {
                 return false;
             }
             let (word, below) = (self.0[RCX], self.0[RDX]);
+            if phase == Phase::DoorKept {
+                self.restore_vectors(hot, self.0[RBP]);
+            }
             self.restore(&around, phase);
             self.0[RSP] = base + 8;
             let happened = matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done);
@@ -429,7 +425,10 @@ impl Context<'_> {
         self.0[RAX] = around.at(-8);
         self.0[RCX] = around.at(-24);
         self.0[RDX] = around.at(-32);
-        if matches!(phase, Phase::DoorBefore | Phase::DoorAfter) {
+        if matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        ) {
             self.0[RSI] = around.at(-48);
             self.0[RDI] = around.at(-56);
             for k in 0..4 {

@@ -58,7 +58,7 @@ const RET_8: u64 = 1;
 pub const FRAME_DONE: u64 = 1 << 62;
 
 /// Frames further away than this from the stack pointer lie on another stack.
-const SAME_STACK_BYTES: u64 = 64 << 20;
+pub const SAME_STACK_BYTES: u64 = 64 << 20;
 
 /// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
 /// unless `blocked` is zero: nothing is recorded any more then.
@@ -237,10 +237,11 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                     break;
                 }
             }
+            let given_back = unwind::was_given_back(hot, at);
             if (*frame).id & FRAME_DONE != 0 {
                 tell_ended(hot, &mut unwound, &mut closed);
                 chunk::put_event(hot, unwind::exit_id((*frame).id), None);
-            } else if (*frame).id & FRAME_OPEN != 0 {
+            } else if (*frame).id & FRAME_OPEN != 0 || given_back && (*hot).looked != 0 {
                 if unwound > 0 {
                     chunk::put(hot, record::UNWOUND, unwound);
                     unwound = 0;
@@ -253,7 +254,9 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 unwound += 1;
             }
-            drop_range(hot, at);
+            if !given_back {
+                drop_range(hot, at);
+            }
             (*hot).ssp -= FRAME_BYTES as u64;
             if (*hot).root > (*hot).ssp {
                 tell_ended(hot, &mut unwound, &mut closed);

@@ -8,7 +8,7 @@
 
 use crate::slow::top;
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame};
-use crate::{sigframe, sys, thread};
+use crate::{handlers, sys, thread};
 
 /// The sentinel of a thread's shadow stack: where a walk through all frames ends.
 pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {
@@ -45,7 +45,7 @@ unsafe fn innermost(hot: *mut Hot) -> *mut ShadowFrame {
 unsafe fn alternate(hot: *mut Hot) -> Option<(u64, u64)> {
     // SAFETY: plain queries.
     unsafe {
-        if (*hot).mask == 0 && !sigframe::runs_unblocked() {
+        if !handlers::may_run((*hot).mask) {
             return None;
         }
         sys::alternate_stack()

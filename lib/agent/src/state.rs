@@ -60,7 +60,7 @@ pub struct Hot {
     pub sequence: u32,
     /// Events lost since the last record.
     pub lost: u64,
-    /// Return addresses above this stack address were given back to an unwinder: arm them again when
+    /// gs:0x1080 return addresses above this stack address were given back to an unwinder: arm them again when
     /// control is back above it. 0: none.
     pub rearm_above: u64,
     /// True end of the current chunk's reservations, while `end` is forced to 0.
@@ -72,15 +72,19 @@ pub struct Hot {
     /// Stack range of frames that were dropped without an exit: they may be alive after all (another
     /// stack), so a walker's scan includes it. 0: none.
     pub dropped: [u64; 2],
-    /// Where on a stack return addresses of ours were left by frames that were given up: dead, or on a stack
-    /// that the program will come back to. Two zeros: nowhere.
-    pub left: [u64; 2],
     /// Frames not pushed because the shadow stack is full.
     pub overflow: u64,
     /// Barriers on the shadow stack: see `stacks`.
     pub barriers: u32,
     /// The program's signal mask as of this event of the slow path.
     pub mask: u64,
+    /// gs:0x10c8 what the door pushed, while signals may interrupt the agent: see `unblocked`. 0: none.
+    pub unblocked: u64,
+    /// 1: the last walker only looked, the frames that it was given back return.
+    pub looked: u64,
+    /// Where on a stack return addresses of ours were left by frames that were given up: dead, or on a stack
+    /// that the program will come back to. Two zeros: nowhere.
+    pub left: [u64; 2],
 }
 
 /// One frame of the shadow stack.
@@ -280,3 +284,5 @@ pub fn count_hole(hole: usize) {
 }
 
 const _: () = assert!(core::mem::size_of::<Hot>() <= TRASH);
+const _: () = assert!(core::mem::offset_of!(Hot, rearm_above) == 0x80);
+const _: () = assert!(core::mem::offset_of!(Hot, unblocked) == 0xc8);

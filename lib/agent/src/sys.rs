@@ -159,6 +159,33 @@ pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
     (r == 0 && flags & 2 == 0 && bytes != 0).then_some((low, low.wrapping_add(bytes)))
 }
 
+/// The signal mask.
+pub unsafe fn signal_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: points to eight bytes.
+    unsafe { call(SIGPROCMASK, [0, 0, &raw mut mask as usize, 8, 0, 0]) };
+    mask
+}
+
+/// Adds to a word that handlers on this thread change, too; gives what it was.
+#[inline]
+pub unsafe fn add_in_one(word: *mut u64, mut value: u64) -> u64 {
+    // SAFETY: one instruction, so a signal comes before or after.
+    unsafe { asm!("xadd [{}], {}", in(reg) word, inout(reg) value, options(nostack)) };
+    value
+}
+
+/// Replaces a word that handlers on this thread change, too; false if it was not `old`.
+#[inline]
+pub unsafe fn replace_in_one(word: *mut u64, old: u64, new: u64) -> bool {
+    let found: u64;
+    // SAFETY: as in add_in_one.
+    unsafe {
+        asm!("cmpxchg [{}], {}", in(reg) word, in(reg) new, inout("rax") old => found, options(nostack));
+    }
+    found == old
+}
+
 /// Sets the signal mask.
 pub unsafe fn restore_signals(mask: u64) {
     // SAFETY: points to eight bytes.

@@ -1,4 +1,5 @@
-//! The program's own bytes put back into its text, once nothing is recorded any more.
+//! The program's own bytes put back into its text: into all of it once nothing is recorded any more, into a part
+//! that the program is about to write to itself.
 //!
 //! Given the modules and their plans; writes what stood there before at the entries of hooked functions
 //! and at the sites. From then on no code runs in slots but what is on its way there: a stack walker that
@@ -6,12 +7,14 @@
 //!
 //! Safe at any moment for other threads: of what is put back only the first instruction was changed, a
 //! jump, behind which nothing of ours stands in the text. Where that is not so the patch stays: calls
-//! that were kept (filling before them), springboards and the room made for them. So does what does not
+//! that were kept (filling before them; whoever writes another displacement there changes a call), springboards and the room made for them. So does what does not
 //! look like our jump, and the entries of special functions, whose callers must still be served.
 
 use crate::propagate::{self, blob, header};
 use crate::state::*;
 use crate::{process as events, sys, text};
+use core::ops::Range;
+use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
 
 /// Read at once: a part of a page, since this may run on a small stack of the program.
@@ -61,10 +64,47 @@ pub unsafe fn all() {
             hooks(m, &mut now, &mut batch);
             for f in 0..header(m).functions as usize {
                 if *(*m).functions.add(f) == INSTRUMENTED {
-                    sites(m, f, &mut now, &mut batch);
+                    sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
                 }
             }
             // What is written together is one range of pages: nothing of another module's may lie in it.
+            batch.flush();
+        }
+        propagate::unlock();
+    }
+}
+
+/// Puts back the sites that lie in `[start, end)`, and has none patched there again, unless the propagation
+/// lock stays busy.
+#[inline(never)]
+pub unsafe fn range(start: u64, end: u64) {
+    // SAFETY: as in all.
+    unsafe {
+        if !propagate::lock(sys::tid()) {
+            count_hole(hole::LOCK_BUSY);
+            return;
+        }
+        let mut now = Now {
+            start: 1,
+            bytes: [0; PART as usize],
+        };
+        let mut batch = text::Batch::take();
+        for i in 0..(*process()).module_count as usize {
+            let m: *const Module = &raw const (*process()).modules[i];
+            let is_hit = start < (*m).end && (*m).start < end;
+            if !is_hit || (*m).plan.is_null() || (*m).area == 0 || (*m).gone != 0 {
+                continue;
+            }
+            for f in 0..header(m).functions as usize {
+                let Some(was_patched) = sites(m, f, &(start..end), &mut now, &mut batch) else {
+                    continue;
+                };
+                let state = (*m).functions.add(f);
+                if was_patched || *state != INSTRUMENTED {
+                    count_hole(hole::TEXT_WRITTEN);
+                }
+                *state = INSTRUMENTED;
+            }
             batch.flush();
         }
         propagate::unlock();
@@ -105,7 +145,15 @@ unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
     }
 }
 
-unsafe fn sites(m: *const Module, function: usize, now: &mut Now, batch: &mut text::Batch) {
+/// The sites of one function that lie in `range`: None if there are none, else whether any was patched.
+unsafe fn sites(
+    m: *const Module,
+    function: usize,
+    range: &Range<u64>,
+    now: &mut Now,
+    batch: &mut text::Batch,
+) -> Option<bool> {
+    let mut found = None;
     // SAFETY: reads the plan.
     unsafe {
         let h = header(m);
@@ -114,10 +162,14 @@ unsafe fn sites(m: *const Module, function: usize, now: &mut Now, batch: &mut te
         let end = f.first_site.saturating_add(f.site_count as u32);
         for k in f.first_site..end.min(h.sites) {
             let s = &*sites.add(k as usize);
+            let at = (*m).base + s.start as u64;
+            if !range.contains(&at) {
+                continue;
+            }
+            found = found.or(Some(false));
             if s.flags & (SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) != 0 {
                 continue;
             }
-            let at = (*m).base + s.start as u64;
             let slot = (*m).area + s.slot as u64;
             let (original, to) = match s.form {
                 FORM_DIRECT => {
@@ -136,7 +188,9 @@ unsafe fn sites(m: *const Module, function: usize, now: &mut Now, batch: &mut te
             };
             if now.is(at, &jump(opcode, at, to)) {
                 batch.add_bytes(at, original);
+                found = Some(true);
             }
         }
     }
+    found
 }

@@ -10,7 +10,7 @@ use crate::slow;
 use crate::state::*;
 use crate::{dormant, hook, module, sigframe, stacks};
 use sptrace_wire::plan::HOOK_EXIT_ID;
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Dropped frames further apart than this are not on one stack.
 const SCAN_BYTES: u64 = 16 << 20;
@@ -112,11 +112,8 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
                 continue;
             }
             let word = ((*frame).rsp - 8) as *mut u64;
-            if (*frame).id & FRAME_OPEN == 0 && (word as u64 >= above || interrupted) {
-                let original = original_of(word.read_volatile(), word as u64);
-                if original != 0 {
-                    word.write_volatile(original);
-                }
+            if word as u64 >= above || interrupted {
+                give_back_frame(frame);
             }
             frame = frame.sub(1);
         }
@@ -130,6 +127,54 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
         // A handler may walk while a walker is at work: arm again above the outer one.
         (*hot).rearm_above = (*hot).rearm_above.max(above);
         (*hot).end = 0;
+    }
+}
+
+/// The return address of one call becomes the original one.
+pub unsafe fn give_back_frame(frame: *const ShadowFrame) {
+    // SAFETY: the frame's call has not returned.
+    unsafe {
+        let word = ((*frame).rsp - 8) as *mut u64;
+        if (*frame).id & FRAME_OPEN == 0 {
+            let original = original_of(word.read_volatile(), word as u64);
+            if original != 0 {
+                word.write_volatile(original);
+            }
+        }
+    }
+}
+
+/// The call of one frame returns to its slot again.
+pub unsafe fn arm_frame(frame: *const ShadowFrame) {
+    // SAFETY: as in give_back_frame.
+    unsafe {
+        let id = (*frame).id;
+        if id & FRAME_OPEN != 0 {
+            return;
+        }
+        let exit = match hook::return_of(id) {
+            0 => exit_of(id),
+            hooked => hooked,
+        };
+        let word = ((*frame).rsp - 8) as *mut u64;
+        let original = original_of(exit, word as u64);
+        if original != 0 && word.read_volatile() == original {
+            word.write_volatile(exit);
+        }
+    }
+}
+
+/// True if a walker has been given the return address of the frame at `rsp`: none of ours is left there.
+pub unsafe fn was_given_back(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block. Behind a barrier lies another stack.
+    unsafe { (*hot).rearm_above != 0 && rsp - 8 >= (*hot).rearm_above && (*hot).barriers == 0 }
+}
+
+/// How frames have ended that were given back: after a walker that only looked they have returned.
+pub fn end_of(looked: u64) -> u32 {
+    match looked {
+        0 => record::UNWOUND,
+        _ => record::CLOSED,
     }
 }
 
@@ -161,21 +206,11 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
         let mut frame = slow::top(hot);
         let mut interrupted = false;
         while frame > stacks::bottom(hot) {
-            let id = (*frame).id;
             let is_barrier = stacks::is_barrier(frame);
             // As in give_back: what follows lies on the stack that a handler interrupted.
             interrupted |= is_barrier && stacks::holds(frame, rsp);
-            let above = (*frame).rsp > rsp || interrupted;
-            if !is_barrier && id & FRAME_OPEN == 0 && above {
-                let exit = match hook::return_of(id) {
-                    0 => exit_of(id),
-                    hooked => hooked,
-                };
-                let word = ((*frame).rsp - 8) as *mut u64;
-                let original = original_of(exit, word as u64);
-                if original != 0 && word.read_volatile() == original {
-                    word.write_volatile(exit);
-                }
+            if !is_barrier && ((*frame).rsp > rsp || interrupted) {
+                arm_frame(frame);
             }
             frame = frame.sub(1);
         }

@@ -2,7 +2,7 @@
 //!
 //! Place: `$XDG_CACHE_HOME/sptrace` or `~/.cache/sptrace`, one file `<key>.analysis`, the key being a
 //! hash of device, inode, size and modification time of the image and of both versions. A warm start
-//! therefore reads no byte of the image; its build id and code are hashed into the module hash when
+//! therefore reads no byte of the image (and looks whether its debug file is the one that gave names); its build id and code are hashed into the module hash when
 //! the file is built. Equal stamps do not prove equal bytes: who patches compares bytes first.
 //!
 //! ```text
@@ -38,10 +38,10 @@ use crate::error::CodeError;
 use crate::hash::hash_bytes;
 use crate::model::Analysis;
 use layout::{Stamp, encode};
-use map::Bytes;
+pub use map::Bytes;
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 /// Of open(2): do not follow a link. The value is that of x86-64.
 const O_NOFOLLOW: i32 = 0o400_000;
 
@@ -104,7 +104,9 @@ fn build(
         path: path.to_owned(),
         source,
     })?;
+    image.release_pages();
     let analysis = analyze(&object);
+    image.release_pages();
     let plan = make_plan(&object, &analysis);
     let summary = analysis.summary;
     drop(analysis);

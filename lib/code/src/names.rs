@@ -21,18 +21,18 @@ pub struct Name {
 }
 
 /// The names of an image, sorted by address, one for each address; functions without a symbol are
-/// not listed (see [`name_of`]).
-pub fn names(object: &Object<'_>) -> Vec<Name> {
-    let mut all: Vec<Name> = object
-        .symbols
-        .chunk_by(|a, b| a.svma == b.svma)
-        .filter_map(|same| same.iter().min_by_key(|s| rank(s)))
-        .map(|s| Name {
-            svma: s.svma,
-            size_bytes: s.size_bytes,
-            name: s.name.to_owned(),
-        })
-        .collect();
+/// not listed (see [`name_of`]). `others`: symbols from elsewhere, sorted by address, which name
+/// functions that the image's own do not.
+pub(crate) fn names(object: &Object<'_>, others: &[Symbol<'_>]) -> Vec<Name> {
+    let own = best_names(&object.symbols);
+    let is_new = |other: &Name| {
+        let is_named = own.binary_search_by_key(&other.svma, |n| n.svma).is_ok();
+        !is_named && object.plt_stub_at(other.svma).is_none()
+    };
+    let mut others = best_names(others);
+    others.retain(is_new);
+    let mut all = own;
+    all.append(&mut others);
     let stubs = object.plt_stubs.iter().filter_map(|stub| {
         let name = format!("{}@plt", stub.name?);
         Some(Name {
@@ -42,7 +42,7 @@ pub fn names(object: &Object<'_>) -> Vec<Name> {
         })
     });
     all.extend(stubs);
-    all.extend(start_names(object));
+    all.extend(start_names(object, &all));
     all.sort_by(|a, b| (a.svma, Reverse(&a.name)).cmp(&(b.svma, Reverse(&b.name))));
     all.dedup_by_key(|n| n.svma);
     all
@@ -50,12 +50,9 @@ pub fn names(object: &Object<'_>) -> Vec<Name> {
 
 /// `_start` and `main` of a stripped program, which names neither: the entry point, and what it hands
 /// to `__libc_start_main` in rdi (glibc's sysdeps/x86_64/start.S ends that call with `hlt`).
-fn start_names(object: &Object<'_>) -> Vec<Name> {
+fn start_names(object: &Object<'_>, named: &[Name]) -> Vec<Name> {
     const LONGEST_START: usize = 24;
-    let is_named = |svma: Svma| {
-        let at = object.symbols.partition_point(|s| s.svma < svma);
-        object.symbols.get(at).is_some_and(|s| s.svma == svma)
-    };
+    let is_named = |svma: Svma| named.iter().any(|n| n.svma == svma);
     let Some(code) = object.code_from(object.entry) else {
         return Vec::new();
     };
@@ -89,6 +86,18 @@ fn start_names(object: &Object<'_>) -> Vec<Name> {
             svma,
             size_bytes: 0,
             name: name.to_owned(),
+        })
+        .collect()
+}
+
+fn best_names(symbols: &[Symbol<'_>]) -> Vec<Name> {
+    symbols
+        .chunk_by(|a, b| a.svma == b.svma)
+        .filter_map(|same| same.iter().min_by_key(|s| rank(s)))
+        .map(|s| Name {
+            svma: s.svma,
+            size_bytes: s.size_bytes,
+            name: s.name.to_owned(),
         })
         .collect()
 }

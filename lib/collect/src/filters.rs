@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
-use sptrace_patch::build_plan::Returns;
+use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
@@ -204,8 +204,8 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
     // These take their return address off the stack.
     let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
     let unwinder = unwinder_parts(&analysis, object);
-    let returns = Returns::of(object, &analysis);
-    let walked = Walked::of(&analysis, &returns);
+    let kept = Kept::of(object, &analysis);
+    let walked = Walked::of(&analysis, &kept);
     let mut linked = links_to(&analysis);
     let mut hooks = Vec::new();
     for (i, f) in analysis.functions.iter().enumerate() {
@@ -225,7 +225,7 @@ fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec
         let may_replace = !walked.all
             && !special::returns_twice(name)
             && !walked.called.contains(&f.entry)
-            && !returns.stay_in(f)
+            && kept.in_function(f) == Keep::Nothing
             && flags & FN_RETURN_ADDRESS == 0
             && !takers.contains(&f.entry)
             && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
@@ -251,8 +251,11 @@ struct Walked {
 }
 
 impl Walked {
-    fn of(analysis: &Analysis, returns: &Returns) -> Self {
-        let callers = analysis.functions.iter().filter(|f| returns.stay_in(f));
+    fn of(analysis: &Analysis, kept: &Kept) -> Self {
+        let callers = analysis
+            .functions
+            .iter()
+            .filter(|f| kept.in_function(f) != Keep::Nothing);
         let sites: Vec<Site> = callers.flat_map(|f| analysis.sites_of(f)).collect();
         Self {
             all: sites

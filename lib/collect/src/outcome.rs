@@ -8,7 +8,7 @@ use sptrace_trace::{MEMORY, RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 19] = [
+const HOLES: [(usize, &str); 21] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -44,6 +44,14 @@ const HOLES: [(usize, &str); 19] = [
     (
         hole::UNRESOLVED,
         "functions with jumps to unknown places, where calls may be unseen",
+    ),
+    (
+        hole::GS,
+        "processes not recorded further, using gs themselves",
+    ),
+    (
+        hole::TEXT_WRITTEN,
+        "functions left alone where the program writes to its code",
     ),
     (
         hole::IN_FLIGHT,

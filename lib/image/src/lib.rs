@@ -4,6 +4,7 @@
 //! files are hostile until proven otherwise.
 #![forbid(unsafe_code)]
 
+mod debug_file;
 mod dynamic;
 mod error;
 mod lsda;
@@ -17,6 +18,7 @@ mod symbols;
 mod tables;
 mod unwind;
 
+pub use debug_file::debug_symbols;
 pub use error::ImageError;
 pub use object::{Object, ObjectKind};
 pub use plt::PltStub;

@@ -218,34 +218,33 @@ fn file_bytes<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<&'data
     file.get(start..end)
 }
 
-/// Notes are name size, descriptor size, type, then both padded to 4.
 fn find_build_id<'data>(file: &'data [u8], headers: &[ProgramHeader]) -> Option<&'data [u8]> {
+    headers
+        .iter()
+        .filter(|h| h.p_type == PT_NOTE)
+        .take(64)
+        .find_map(|h| build_id_in(file_bytes(file, h)?))
+}
+
+/// Notes are name size, descriptor size, type, then both padded to 4.
+pub(crate) fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
-    for header in headers.iter().filter(|h| h.p_type == PT_NOTE).take(64) {
-        let Some(mut notes) = file_bytes(file, header) else {
-            continue;
+    while let Some((head, rest)) = notes.split_at_checked(12) {
+        let word = |at: usize| {
+            head[at..at + 4]
+                .iter()
+                .rev()
+                .fold(0u32, |value, byte| value << 8 | u32::from(*byte))
         };
-        while let Some((head, rest)) = notes.split_at_checked(12) {
-            let word = |at: usize| {
-                head[at..at + 4]
-                    .iter()
-                    .rev()
-                    .fold(0u32, |value, byte| value << 8 | u32::from(*byte))
-            };
-            let (name_bytes, descriptor_bytes) = (word(0) as usize, word(4) as usize);
-            let Some((name, rest)) = rest.split_at_checked(name_bytes.next_multiple_of(4)) else {
-                break;
-            };
-            let Some(descriptor) = rest.get(..descriptor_bytes) else {
-                break;
-            };
-            if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-                return Some(descriptor);
-            }
-            notes = rest
-                .get(descriptor_bytes.next_multiple_of(4)..)
-                .unwrap_or(&[]);
+        let (name_bytes, descriptor_bytes) = (word(0) as usize, word(4) as usize);
+        let (name, rest) = rest.split_at_checked(name_bytes.next_multiple_of(4))?;
+        let descriptor = rest.get(..descriptor_bytes)?;
+        if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return Some(descriptor);
         }
+        notes = rest
+            .get(descriptor_bytes.next_multiple_of(4)..)
+            .unwrap_or(&[]);
     }
     None
 }

@@ -87,7 +87,7 @@ pub(crate) fn read_symbols<'data>(
     (symbols, by_index)
 }
 
-fn read_table<'data>(
+pub(crate) fn read_table<'data>(
     bytes: &[u8],
     strings: &'data [u8],
     ctx: Ctx,

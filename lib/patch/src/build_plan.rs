@@ -7,6 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::kept::Kept;
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
@@ -29,7 +30,7 @@ struct PlanBuilder<'a> {
     out: Vec<u8>,
     area_used: u32,
     springboards: Springboards,
-    returns: Returns,
+    kept: Kept,
 }
 
 /// The plan of a module.
@@ -46,7 +47,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         out: vec![0; HEADER_BYTES],
         area_used: SLOTS_START,
         springboards: Springboards::find(object, analysis),
-        returns: Returns::of(object, analysis),
+        kept: Kept::of(object, analysis),
     };
     let unwinder: HashSet<u64> = object
         .symbols
@@ -55,12 +56,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         .map(|s| s.svma.0)
         .collect();
     let is_loader = is_loader(object);
-    // libgcc_s: everything in it is the unwinder or reached from it.
-    let all_unwinder = object
-        .symbols
-        .iter()
-        .any(|s| s.name == "_Unwind_RaiseException")
-        && object.entry.0 == 0;
+    // libgcc_s, libunwind: everything in it is the unwinder or reached from it.
+    let is_core = |name| matches!(name, "_Unwind_RaiseException" | "_ULx86_64_step");
+    let all_unwinder = object.entry.0 == 0 && object.symbols.iter().any(|s| is_core(s.name));
     let nameless: HashSet<u64> = if unwinder.is_empty() && object.needed.is_empty() {
         object
             .unwind
@@ -229,7 +227,7 @@ impl PlanBuilder<'_> {
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
         let reads = self.reads_return.contains(&site.target.0);
-        match choose(site, f.flags, reads, self.returns.stay_in(f)) {
+        match choose(site, f.flags, reads, self.kept.in_function(f)) {
             // Filling that nothing reaches is better than instructions that must be moved.
             Verdict::Taken(Tactic::MadeRoom) => self
                 .taken(f, site, Tactic::Springboard)
@@ -430,6 +428,12 @@ impl PlanBuilder<'_> {
             });
         }
         self.specials.sort_by_key(|s| s.entry);
+        // A walker gets its own return address back with all others, at its entry.
+        let is_walker = |s: &&PlanSpecial| matches!(s.kind, SPECIAL_UNWIND | SPECIAL_WALK);
+        for s in self.specials.iter().filter(is_walker) {
+            self.reads_return
+                .remove(&(self.base.0 + u64::from(s.entry)));
+        }
     }
 
     fn finish(mut self) -> Vec<u8> {
@@ -518,35 +522,4 @@ fn is_tail(site: &Site) -> bool {
         site.kind,
         SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect
     )
-}
-
-/// In which functions return addresses must stay what they are.
-pub struct Returns {
-    all: bool,
-    /// In an image where few functions have no unwind information, those are no compiler's: V8's
-    /// builtins in node (7 % of its functions), whose frames V8 walks itself, are such.
-    without_unwind: bool,
-    /// But the start-up code of the C library (crti.o, crtbegin.o) is assembler by tradition.
-    start_functions: HashSet<u64>,
-}
-
-impl Returns {
-    /// Of an image.
-    pub fn of(object: &Object<'_>, analysis: &Analysis) -> Self {
-        let has_unwind = |f: &&Function| f.flags.contains(FunctionFlags::HAS_UNWIND);
-        let with = analysis.functions.iter().filter(has_unwind).count();
-        let start_functions = object.start_functions.iter().chain([&object.entry]);
-        Self {
-            all: object.keeps_stack_maps,
-            without_unwind: with * 8 > analysis.functions.len() * 7,
-            start_functions: start_functions.map(|s| s.0).collect(),
-        }
-    }
-
-    /// True if no return address in `f` may be replaced.
-    pub fn stay_in(&self, f: &Function) -> bool {
-        let has_unwind = f.flags.contains(FunctionFlags::HAS_UNWIND);
-        let is_start = self.start_functions.contains(&f.entry.0);
-        !is_start && (self.all || self.without_unwind && !has_unwind)
-    }
 }

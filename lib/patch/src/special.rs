@@ -12,8 +12,8 @@ use sptrace_wire::plan::*;
 use crate::template::movable;
 
 /// Callees that look at their return address: dlopen(3) and dlsym(3) find the calling object by it,
-/// the profiling hooks their caller, split stacks what to return to.
-const READS_RETURN: [&str; 10] = [
+/// the profiling hooks their caller, split stacks what to return to, libunwind where to begin.
+const READS_RETURN: [&str; 14] = [
     "dlopen",
     "dlmopen",
     "dlsym",
@@ -24,14 +24,39 @@ const READS_RETURN: [&str; 10] = [
     "__morestack",
     "__gmon_start__",
     "_dl_mcount_wrapper",
+    // Where a walk begins: libunwind does not go on from there.
+    "_Ux86_64_getcontext",
+    "_ULx86_64_getcontext",
+    "unw_getcontext",
+    "__unw_getcontext",
 ];
 
-const WALKS: [&str; 5] = [
+/// Stack walkers of libgcc, libunwind and LLVM's libunwind that leave the frames they pass for good.
+const UNWINDS: [&str; 7] = [
     "_Unwind_RaiseException",
     "_Unwind_Resume",
     "_Unwind_Resume_or_Rethrow",
     "_Unwind_ForcedUnwind",
+    "_ULx86_64_resume",
+    "unw_resume",
+    "__unw_resume",
+];
+
+/// Those that only look.
+const WALKS: [&str; 13] = [
     "_Unwind_Backtrace",
+    "unw_backtrace",
+    "unw_backtrace2",
+    "_ULx86_64_init_local",
+    "_ULx86_64_init_local2",
+    "_ULx86_64_step",
+    "_Ux86_64_init_local",
+    "_Ux86_64_init_local2",
+    "_Ux86_64_step",
+    "unw_init_local",
+    "unw_step",
+    "__unw_init_local",
+    "__unw_step",
 ];
 
 /// True if a function of this name reads its return address.
@@ -61,6 +86,7 @@ pub fn returns_read(object: &Object<'_>, analysis: &Analysis) -> HashSet<u64> {
         ["setjmp", "getcontext", "swapcontext"]
             .iter()
             .any(|s| name.contains(s))
+            && !reads_return(name)
     };
     let named = |wanted: &dyn Fn(&str) -> bool| -> HashSet<u64> {
         let symbols = object.symbols.iter().filter(|s| wanted(s.name));
@@ -79,13 +105,16 @@ pub fn returns_read(object: &Object<'_>, analysis: &Analysis) -> HashSet<u64> {
 /// True for the unwinder's own functions, which are not traced: what they do on the stack must not
 /// be changed by patched calls in them.
 pub fn is_unwinder(name: &str) -> bool {
-    name.starts_with("_Unwind_") || name.starts_with("uw_")
+    ["_Unwind_", "uw_", "_ULx86_64_", "_Ux86_64_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// `SPECIAL_*` of a function of this name.
 pub fn kind(name: &str) -> Option<u32> {
     match name {
-        n if WALKS.contains(&n) => Some(SPECIAL_UNWIND),
+        n if UNWINDS.contains(&n) => Some(SPECIAL_UNWIND),
+        n if WALKS.contains(&n) => Some(SPECIAL_WALK),
         "execve" => Some(SPECIAL_EXEC),
         "dlclose" | "dlopen" | "dlmopen" => Some(SPECIAL_UNLOAD),
         "dlsym" | "dlvsym" => Some(SPECIAL_RETURN),
@@ -94,7 +123,9 @@ pub fn kind(name: &str) -> Option<u32> {
         "clone" | "__clone" => Some(SPECIAL_CLONE),
         "arch_prctl" => Some(SPECIAL_ARCH_PRCTL),
         "madvise" | "__madvise" => Some(SPECIAL_MADVISE),
+        "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SPECIAL_PROTECT),
         "seccomp_load" => Some(SPECIAL_SANDBOX),
+        "pthread_cancel" | "__pthread_cancel" => Some(SPECIAL_CANCEL),
         "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
         _ => None,
     }

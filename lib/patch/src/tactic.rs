@@ -1,5 +1,6 @@
 //! Tactics, tried in a fixed order, and the reasons for leaving a site alone.
 
+use crate::kept::Keep;
 use sptrace_code::{FunctionFlags, Site, SiteFlags, SiteKind};
 
 /// One way of taking control at a site.
@@ -47,6 +48,8 @@ pub enum Refusal {
     /// A call through a pointer in code that may belong to a runtime that walks its stacks by return
     /// addresses, with maps of its own: it would find a foreign one.
     OwnStackMaps = 7,
+    /// The program copies the code and runs the copy.
+    CopiedCode = 8,
 }
 
 impl Tactic {
@@ -80,7 +83,7 @@ impl Tactic {
 
 impl Refusal {
     /// All, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoRoom,
         Self::UnresolvedJumps,
         Self::TakesReturnAddress,
@@ -89,6 +92,7 @@ impl Refusal {
         Self::ShortConditional,
         Self::Filtered,
         Self::OwnStackMaps,
+        Self::CopiedCode,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -101,6 +105,7 @@ impl Refusal {
             Self::ShortConditional => "two-byte conditional tail jump",
             Self::Filtered => "excluded by a filter",
             Self::OwnStackMaps => "code of a runtime that may walk its own stacks",
+            Self::CopiedCode => "generated code that the program may copy and run elsewhere",
         }
     }
 }
@@ -118,13 +123,17 @@ pub enum Verdict {
 pub const JUMP_BYTES: u64 = 5;
 
 /// Decides for one site. `callee_reads_return` is set if the direct callee is known to look at its
-/// return address, `keeps_returns` if the return addresses in its function must stay what they are.
+/// return address, `keep` is what must stay in its function.
 pub fn choose(
     site: &Site,
     function: FunctionFlags,
     callee_reads_return: bool,
-    keeps_returns: bool,
+    keep: Keep,
 ) -> Verdict {
+    if keep == Keep::Bytes {
+        return Verdict::Refused(Refusal::CopiedCode);
+    }
+    let keeps_returns = keep == Keep::Returns;
     let is_call = matches!(site.kind, SiteKind::CallDirect | SiteKind::CallIndirect);
     if is_call {
         if site.flags.contains(SiteFlags::CALL_NEXT_POP) {

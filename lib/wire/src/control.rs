@@ -136,8 +136,12 @@ pub mod hole {
     pub const SANDBOX: usize = 16;
     /// Functions that jump to places that the analysis could not find out.
     pub const UNRESOLVED: usize = 17;
+    /// Processes whose recording ended when they came to use the gs register themselves.
+    pub const GS: usize = 18;
+    /// Functions put back and left alone, since the program was about to write to its own code.
+    pub const TEXT_WRITTEN: usize = 19;
     /// Sites, or hooks, where a thread was at the moment of attaching.
-    pub const IN_FLIGHT: usize = 18;
+    pub const IN_FLIGHT: usize = 20;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

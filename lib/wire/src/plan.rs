@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 31;
+pub const PLAN_VERSION: u32 = 35;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -178,8 +178,8 @@ pub struct PlanSpecial {
 
 /// [`PlanSpecial::kind`]: walks the stack: give it the original return addresses.
 pub const SPECIAL_UNWIND: u32 = 1;
-/// [`PlanSpecial::kind`]: an exception was caught: surviving frames may be armed again.
-pub const SPECIAL_CAUGHT: u32 = 2;
+/// As SPECIAL_UNWIND, by a function that only looks: the frames around it return.
+pub const SPECIAL_WALK: u32 = 2;
 /// [`PlanSpecial::kind`]: execve and fexecve.
 pub const SPECIAL_EXEC: u32 = 3;
 /// [`PlanSpecial::kind`]: modules may go away (dlclose) or come to where others were (dlopen).
@@ -202,6 +202,10 @@ pub const SPECIAL_CLONE: u32 = 10;
 pub const SPECIAL_ARCH_PRCTL: u32 = 11;
 /// [`PlanSpecial::kind`]: madvise(2): may drop patched text.
 pub const SPECIAL_MADVISE: u32 = 12;
+/// [`PlanSpecial::kind`]: mprotect(2): may make patched text writable.
+pub const SPECIAL_PROTECT: u32 = 13;
+/// [`PlanSpecial::kind`]: pthread_cancel(3): the C library registers a handler.
+pub const SPECIAL_CANCEL: u32 = 14;
 
 /// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
 pub const SPECIAL_ROOT: u32 = 20;

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use sptrace_code::{
-    Analysis, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of, names,
+    Analysis, Bytes, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of,
+    names,
 };
 use sptrace_image::Object;
 use sptrace_patch::{Refusal, Tactic, Verdict, build_plan::verdicts};
@@ -53,9 +54,11 @@ enum Format {
 /// When the file cannot be read or is no image that can be analysed, or stdout fails.
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
     let shown = args.file.display();
-    let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {shown}"))?;
-    let object = Object::parse(&bytes).with_context(|| format!("cannot analyze {shown}"))?;
+    let bytes = Bytes::open(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let object = Object::parse(bytes.bytes()).with_context(|| format!("cannot analyze {shown}"))?;
+    bytes.release_pages();
     let analysis = analyze(&object);
+    bytes.release_pages();
     let report = Report {
         analysis: &analysis,
         names: names(&object),

@@ -11,10 +11,13 @@ use sptrace_image::{Object, PltStub};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::debug_file::{DebugStamp, names};
 use crate::hash::hash_bytes;
 use crate::model::Summary;
-use crate::names::{Name, names};
+use crate::names::Name;
 
+/// Of SHA-1, which all linkers default to, 20; of what `--build-id=0x...` gives more is not kept.
+const LONGEST_BUILD_ID: usize = 32;
 const MAGIC: [u8; 8] = *b"SPTCODE\0";
 
 /// Identity of an image as the file system tells it, with the versions of what is kept.
@@ -53,6 +56,11 @@ impl Stamp {
 pub(crate) struct Header {
     magic: [u8; 8],
     stamp: Stamp,
+    /// Of the debug file that gave names.
+    debug: DebugStamp,
+    /// Filled up with zeros.
+    build_id: [u8; LONGEST_BUILD_ID],
+    build_id_bytes: u64,
     /// Of build id and code.
     pub module_hash: u64,
     /// Of every byte after the header.
@@ -84,7 +92,10 @@ impl Header {
     /// The header of `file`, if it is whole, of this version, and made for `stamp`.
     pub fn read(file: &[u8], stamp: &Stamp) -> Option<Self> {
         let (header, content) = Self::read_from_prefix(file).ok()?;
-        let is_ours = header.magic == MAGIC && header.stamp == *stamp;
+        let build_id = header.build_id.get(..header.build_id_bytes as usize)?;
+        let is_ours = header.magic == MAGIC
+            && header.stamp == *stamp
+            && header.debug == DebugStamp::now(build_id);
         let parts_bytes =
             u64::from(header.names.packed_bytes) + u64::from(header.plan.packed_bytes);
         let is_whole = parts_bytes == content.len() as u64;
@@ -141,6 +152,9 @@ pub(crate) fn encode(
     let mut header = Header {
         magic: MAGIC,
         stamp: *stamp,
+        debug: DebugStamp::default(),
+        build_id: [0; LONGEST_BUILD_ID],
+        build_id_bytes: 0,
         module_hash,
         content_hash: 0,
         base_svma,
@@ -150,6 +164,11 @@ pub(crate) fn encode(
         import_count: u32::try_from(imports.len()).ok()?,
         summary: summary_words(summary),
     };
+    if let Some(place) = header.build_id.get_mut(..object.build_id.len()) {
+        place.copy_from_slice(object.build_id);
+        header.build_id_bytes = object.build_id.len() as u64;
+        header.debug = DebugStamp::now(object.build_id);
+    }
     let mut out = vec![0; HEADER_BYTES];
     let named = [names.as_bytes(), imports.as_bytes(), strings.as_bytes()].concat();
     header.names = Part::append(&named, &mut out)?;

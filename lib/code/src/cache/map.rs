@@ -6,39 +6,71 @@
 )]
 
 use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
-/// Read-only bytes.
+/// Read-only bytes of an image.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+pub struct Bytes(Source);
+
+#[derive(Debug)]
+enum Source {
     Mapped(Mmap),
     Owned(Vec<u8>),
 }
 
 impl Bytes {
+    /// The bytes of the file at `path`: mapped, so that what is not looked at takes no memory; read
+    /// where it is no regular file (a pipe).
+    ///
+    /// # Errors
+    /// When it cannot be opened, read or mapped.
+    pub fn open(path: &Path) -> std::io::Result<Self> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.is_file() {
+            return Self::map(&file);
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Self::owned(bytes))
+    }
+
     /// Maps the whole file.
-    pub fn map(file: &File) -> std::io::Result<Self> {
+    pub(crate) fn map(file: &File) -> std::io::Result<Self> {
         if file.metadata()?.len() == 0 {
-            return Ok(Self::Owned(Vec::new()));
+            return Ok(Self::owned(Vec::new()));
         }
         // SAFETY: the bytes must not change while they are borrowed. Cache files are ours alone
         // (owner and mode are checked) and only ever replaced by rename. Images are replaced by
         // rename too: by linkers and package managers, as running them requires; no reader here
         // depends on reading the same value twice for its memory safety.
         let mapped = unsafe { Mmap::map(file) }?;
-        Ok(Self::Mapped(mapped))
+        Ok(Self(Source::Mapped(mapped)))
     }
 
     /// Takes bytes that were built in memory.
-    pub fn owned(bytes: Vec<u8>) -> Self {
-        Self::Owned(bytes)
+    pub(crate) fn owned(bytes: Vec<u8>) -> Self {
+        Self(Source::Owned(bytes))
     }
 
+    /// All of them.
     pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Mapped(mapped) => mapped,
-            Self::Owned(bytes) => bytes,
+        match &self.0 {
+            Source::Mapped(mapped) => mapped,
+            Source::Owned(bytes) => bytes,
+        }
+    }
+    /// Lets go the pages that were read so far. Reading one again maps it again from the kernel's
+    /// cache, so call it between passes over different parts: memory held at the peak is what counts.
+    pub fn release_pages(&self) {
+        if let Source::Mapped(mapped) = &self.0 {
+            // SAFETY: the mapping is read-only and of a file: its pages come back with the file's
+            // bytes, which is what `map` relies on anyway.
+            let released = unsafe { mapped.unchecked_advise(UncheckedAdvice::DontNeed) };
+            // A kernel that refuses leaves more memory in use, and nothing else.
+            drop(released);
         }
     }
 }

@@ -1,0 +1,176 @@
+//! The two events around a walk of the stack, with signals let in: a walker's entry, and the first event
+//! above it. A throw costs two microseconds, four system calls that block signals a third of that.
+//!
+//! Runs on the program's stack, before the door blocks signals. A handler may interrupt at any point:
+//! what is done can be done again from the start, shared words are changed by one instruction, and
+//! `sigframe` moves the interrupted context back to before the event. A handler that walks, throws or
+//! jumps away finds a shadow stack that is whole. Every case that is not plain is left to the slow path.
+
+use crate::slow::{Frame, SAME_STACK_BYTES, top};
+use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
+use crate::{chunk, handlers, propagate, stacks, sys, thread, unwind};
+use core::sync::atomic::{Ordering, compiler_fence};
+use sptrace_wire::plan::{SPECIAL_UNWIND, SPECIAL_WALK, common};
+use sptrace_wire::record::{self, FRAME_OPEN};
+
+/// Bytes of the vector registers that the door keeps, below its other words.
+pub const XMM_BYTES: usize = 256;
+/// What the door has pushed below the id when it comes here.
+pub const DOOR_DEPTH: u64 = 128;
+/// The agent's image is smaller.
+const IMAGE_BYTES: u64 = 1 << 20;
+
+/// Not done: the slow path must do it.
+const NO: u64 = 0;
+const DONE: u64 = 1;
+/// The routine is to be called again.
+const AGAIN: u64 = 2;
+
+/// True if `rip` lies in the agent's image.
+pub fn is_agent(rip: u64) -> bool {
+    rip.abs_diff(unblocked as *const () as u64) < IMAGE_BYTES
+}
+
+/// Where the door keeps xmm0 to xmm15, given where it keeps rbp.
+pub fn xmm_of(door: u64) -> u64 {
+    (door - 24 - XMM_BYTES as u64) & !63
+}
+
+/// The door's frame of the code that a handler interrupted before it came to the door itself, or 0.
+///
+/// # Safety
+/// `door` is where a door keeps rbp, and has called [`unblocked`].
+pub unsafe fn before(door: u64) -> u64 {
+    // SAFETY: the word below rbx and the mask (see the door).
+    unsafe { ((door - 24) as *const u64).read() }
+}
+
+/// Called by the door, in a thread whose block gs points at.
+///
+/// # Safety
+/// `frame` is what the door pushed.
+pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
+    // SAFETY: the frame is ours, the block this thread's.
+    unsafe {
+        let f = &*frame;
+        let hot = thread::hot_of(sys::gs_base());
+        let above = &raw const f.above as u64;
+        let is_plain = (*hot).tid != 0
+            && (*hot).barriers == 0
+            && (*process()).originals.is_null()
+            && (*hot).dropped[1] <= above;
+        if !is_plain {
+            return NO;
+        }
+        let (rsp, inclusive) = match f.routine as i32 {
+            common::SPECIAL => return give_back(hot, f.id, above),
+            common::ENTRY => (above, true),
+            common::ENTRY_ONLY | common::INDIRECT => (above + 8, true),
+            common::EXIT => (above, false),
+            common::TAIL => (above + 8, false),
+            common::TAIL_INDIRECT => (above + 16, false),
+            _ => return NO,
+        };
+        arm_again(hot, rsp, inclusive)
+    }
+}
+
+/// As [`unwind::give_back`].
+unsafe fn give_back(hot: *mut Hot, id: u64, above: u64) -> u64 {
+    // SAFETY: as there. Frames that a handler pushes lie above `frame`.
+    unsafe {
+        let looks = match propagate::special_of(id) {
+            Some((SPECIAL_UNWIND, _)) => 0,
+            Some((SPECIAL_WALK, _)) => 1,
+            _ => return NO,
+        };
+        if (*top(hot)).rsp < above || !handlers::none_runs() {
+            return NO;
+        }
+        (*hot).stack_top = (*hot).stack_top.max(above + 16);
+        (*hot).rearm_above = (*hot).rearm_above.max(above);
+        (*hot).looked = looks;
+        (*hot).end = 0;
+        compiler_fence(Ordering::SeqCst);
+        let bottom = stacks::bottom(hot);
+        let mut frame = top(hot);
+        while frame > bottom {
+            unwind::give_back_frame(frame);
+            frame = frame.sub(1);
+        }
+        DONE
+    }
+}
+
+/// As `slow::settle` and [`unwind::arm_again`].
+unsafe fn arm_again(hot: *mut Hot, rsp: u64, inclusive: bool) -> u64 {
+    // SAFETY: as there; the chunk is this thread's.
+    unsafe {
+        let is_recording = (*hot).root == 0
+            && (*hot).muted == 0
+            && (*hot).overflow == 0
+            && (*hot).lost == 0
+            && (*hot).real_end != 0;
+        if !is_recording || rsp <= (*hot).rearm_above || !handlers::none_runs() {
+            return NO;
+        }
+        let innermost = top(hot);
+        let mut frame = innermost;
+        while (*frame).rsp < rsp || inclusive && (*frame).rsp == rsp {
+            let at = (*frame).rsp;
+            let is_usual = (*frame).id & FRAME_OPEN == 0 && rsp - at <= SAME_STACK_BYTES;
+            if !is_usual || !unwind::was_given_back(hot, at) {
+                return NO;
+            }
+            frame = frame.sub(1);
+        }
+        if frame != innermost && !drop_to(hot, innermost, frame) {
+            return NO;
+        }
+        let bottom = stacks::bottom(hot);
+        while frame > bottom {
+            unwind::arm_frame(frame);
+            frame = frame.sub(1);
+        }
+        compiler_fence(Ordering::SeqCst);
+        (*hot).rearm_above = 0;
+        compiler_fence(Ordering::SeqCst);
+        // A handler in this moment may have gone on to another chunk: that has set the end.
+        let real_end = (&raw const (*hot).real_end).read_volatile();
+        sys::replace_in_one(&raw mut (*hot).end, 0, real_end);
+        if (&raw const (*hot).real_end).read_volatile() != real_end {
+            (&raw mut (*hot).end).write_volatile(0);
+        }
+        AGAIN
+    }
+}
+
+/// Takes the frames above `frame` off the shadow stack and records that they have ended.
+unsafe fn drop_to(hot: *mut Hot, innermost: *mut ShadowFrame, frame: *mut ShadowFrame) -> bool {
+    let frames = (innermost as u64 - frame as u64) / FRAME_BYTES as u64;
+    // SAFETY: the reservation is checked against the chunk's end, as in the hot path.
+    unsafe {
+        let now = sys::tsc();
+        if now >> 32 != (*hot).hi {
+            return false;
+        }
+        let at = sys::add_in_one(&raw mut (*hot).cur, 16);
+        if at >= (*hot).real_end {
+            return false;
+        }
+        let ssp = &raw mut (*hot).ssp;
+        let is_ours = sys::replace_in_one(ssp, innermost as u64, frame as u64);
+        let (first, second) = if is_ours {
+            (
+                record::word(unwind::end_of((*hot).looked), now as u32),
+                frames,
+            )
+        } else {
+            let nothing = record::word(record::NOTHING, 1);
+            (nothing, nothing)
+        };
+        chunk::fill(at + 8, second);
+        chunk::fill(at, first);
+        is_ours
+    }
+}

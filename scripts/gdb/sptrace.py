@@ -1,0 +1,149 @@
+"""Lets gdb walk through calls that sptrace has patched, in a live process or a core.
+
+usage: (gdb) source scripts/gdb/sptrace.py
+
+A patched call leaves a return address in its slot, for which there is no unwind information: without this script `bt` ends
+there. A slot ends in `call EXIT; jmp back` (see ARCHITECTURE.md, section 3), so the jump tells where the call came from.
+In front of a call, inside the common routines or the agent, the frame is taken for the caller's: registers that are saved
+there read as they are. Asks the process for nothing but its maps and memory; changes nothing.
+"""
+import re
+import struct
+
+import gdb
+from gdb.unwinder import Unwinder
+
+SLOTS_START = 0x1000  # the common routines lie before (lib/wire/src/plan.rs)
+HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/state.rs)
+ROUTINE, ID, ROUTINES = 64, 104, 12  # of what the door pushes (lib/agent/src/slow.rs, `Frame`)
+OPEN_BITS = 3 << 62  # flags of a shadow frame's id
+REGISTERS = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
+
+
+def read(address, length):
+    """Bytes of the process, or None."""
+    try:
+        return gdb.selected_inferior().read_memory(address, length).tobytes()
+    except (gdb.error, OverflowError):
+        return None
+
+
+def word(address):
+    data = read(address, 8)
+    return struct.unpack("<Q", data)[0] if data else 0
+
+
+def jump_target(address):
+    """Where the call or jump with a displacement of 32 bits leads."""
+    data = read(address, 5)
+    if not data or data[0] not in (0xE8, 0xE9):
+        return 0
+    return (address + 5 + struct.unpack("<i", data[1:])[0]) & (1 << 64) - 1
+
+
+class Areas:
+    """The executable shared mappings without a file, and the agent."""
+
+    def __init__(self):
+        self.of_pid, self.areas, self.agent = None, [], []
+
+    def look(self):
+        try:
+            text = gdb.execute("info proc mappings", to_string=True)
+        except gdb.error:
+            return
+        self.of_pid = gdb.selected_inferior().pid
+        rows = [re.match(r"\s*0x(\w+)\s+0x(\w+)\s+0x\w+\s+0x\w+\s+(r-x\S*)\s+(.*)", line) for line in text.split("\n")]
+        rows = [(int(r[1], 16), int(r[2], 16), r[4]) for r in rows if r]
+        self.areas = [(start, end) for start, end, name in rows if name.startswith("/dev/zero")]
+        self.agent = [(start, end) for start, end, name in rows if name.startswith("/memfd:sptrace")]
+
+    def find(self, pc, what):
+        return next((r for r in getattr(self, what) if r[0] <= pc < r[1]), None)
+
+    def known(self, pc):
+        """(area, is the agent); asks for the maps once more if the address is new."""
+        if gdb.selected_inferior().pid != self.of_pid:
+            self.look()
+        return self.find(pc, "areas"), self.find(pc, "agent")
+
+
+def way_back(area, address, limit=64):
+    """From in front of, or at, the end of a slot: where its last jump leads."""
+    for at in range(address, min(address + limit, area[1] - 10)):
+        if area[0] <= jump_target(at) < area[0] + SLOTS_START and (read(at + 5, 1) or b"")[:1] == b"\xe9":
+            return jump_target(at + 5)
+    return 0
+
+
+class Id:
+    """What tells frames apart: gdb asks for these two."""
+
+    def __init__(self, sp, pc):
+        self.sp, self.pc = sp, pc
+
+
+class SlotUnwinder(Unwinder):
+    def __init__(self):
+        super().__init__("sptrace")
+        self.areas = Areas()
+
+    def place(self, pc, sp, gs):
+        """(return address, stack pointer) of the program's code that is at work there."""
+        area, agent = self.areas.known(pc)
+        if agent:
+            found = self.door(sp)
+            if found:
+                return found
+            # The innermost recorded call, then: what it calls is at work.
+            frame = word(gs + SHADOW_TOP) if gs else 0
+            rsp, shadow_id = word(frame), word(frame + 8) & ~OPEN_BITS
+            area = self.areas.known(shadow_id)[0]
+            return (way_back(area, shadow_id), rsp) if area and rsp else None
+        if not area:
+            return None
+        if pc >= area[0] + SLOTS_START:
+            back = way_back(area, pc)
+            # A slot without a way back is a jump's: the return address is on top.
+            return (back, sp) if back else (word(sp), sp + 8)
+        return next(filter(None, (self.behind_id(at) for at in range(sp, sp + 40 * 8, 8))), None)
+
+    def behind_id(self, at):
+        """The same, if the word at `at` is the return address of a routine's call into a slot."""
+        value = word(at)
+        area = self.areas.find(value, "areas")
+        if not area or value < area[0] + SLOTS_START or not area[0] <= jump_target(value - 5) < area[0] + SLOTS_START:
+            return None
+        back = way_back(area, value)
+        return (back, at + 8) if back else (word(at + 8), at + 16)
+
+    def door(self, sp):
+        """The same, in the agent: somewhere on its stack stands the address of what its door has pushed."""
+        data = next(filter(None, (read(sp, length) for length in (4096, 1024, 256))), b"")
+        for (value,) in struct.iter_unpack("<Q", data):
+            if value % 8 == 0 and value >= 1 << 16 and word(value + ROUTINE) < ROUTINES:
+                found = self.behind_id(value + ID)
+                if found:
+                    return found
+        return None
+
+    def __call__(self, frame):
+        pc, sp = int(frame.read_register("rip")), int(frame.read_register("rsp"))
+        mask = (1 << 64) - 1
+        try:
+            gs = int(frame.read_register("gs_base")) & mask
+        except (gdb.error, ValueError):
+            gs = 0
+        found = self.place(pc & mask, sp & mask, gs)
+        if not found or not found[0]:
+            return None
+        info = frame.create_unwind_info(Id(gdb.Value(found[1]), gdb.Value(pc & mask)))
+        for name in REGISTERS:
+            info.add_saved_register(name, frame.read_register(name))
+        long_type = gdb.lookup_type("unsigned long")
+        info.add_saved_register("rip", gdb.Value(found[0]).cast(long_type))
+        info.add_saved_register("rsp", gdb.Value(found[1]).cast(long_type))
+        return info
+
+
+gdb.unwinder.register_unwinder(None, SlotUnwinder(), replace=True)
