@@ -185,11 +185,20 @@ unsafe fn give_back(b: &AttachBlock) -> bool {
     // SAFETY: as in detach.
     unsafe {
         dormant::give_back_all();
-        let threads: *const AttachThread = table(b, b.threads_at);
+        let threads: *mut AttachThread = table(b, b.threads_at);
         let mut inside = false;
         for i in 0..b.threads as usize {
-            let t = threads.add(i).read();
-            inside |= !module::of_area(t.rip).is_null();
+            let t = &mut *threads.add(i);
+            if !module::of_area(t.rip).is_null() {
+                // Not left to run on: the callee may be setjmp, which would keep a return address of ours.
+                if sigframe::move_thread(&mut t.registers) {
+                    t.moved = 1;
+                    (t.rsp, t.rip) = (t.registers[15], t.registers[16]);
+                } else {
+                    (*process()).left = 1;
+                    inside = true;
+                }
+            }
             dormant::scan(t.rsp & !7, t.stack_end);
             let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, t.mask);
             for start in interrupted.into_iter().filter(|s| *s != 0) {

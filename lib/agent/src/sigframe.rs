@@ -98,6 +98,22 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
+/// Moves a stopped thread out of a patch area; nothing is recorded. `registers` are those from r8 to the
+/// flags, and stay as they are if that cannot be done.
+pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
+    let mut context = [0; WORDS];
+    context[R8..=FLAGS].copy_from_slice(registers);
+    // SAFETY: the thread is stopped, in an area: no vector register is asked for.
+    let is_out = unsafe {
+        Context(&mut context).leave_area(core::ptr::null_mut(), &(0..0))
+            && module::of_area(context[RIP]).is_null()
+    };
+    if is_out {
+        registers.copy_from_slice(&context[R8..=FLAGS]);
+    }
+    is_out
+}
+
 /// The next word from `from` on that is a restorer's address.
 pub unsafe fn find(from: u64) -> Option<u64> {
     let restorers = handlers::restorers();
@@ -452,7 +468,12 @@ impl Context<'_> {
             // SAFETY: the call has pushed its return address.
             let pushed = unsafe { (self.0[RSP] as *const u64).read_volatile() };
             self.0[RSP] += 8;
-            self.0[RIP] = pushed - 5;
+            // Its filling begins there; what stood there before may be another instruction than the call.
+            self.0[RIP] = if place.text != 0 {
+                place.text
+            } else {
+                pushed - 5
+            };
             return true;
         }
         self.0[RIP] = place.text;

@@ -314,7 +314,7 @@ impl Session {
             let holders = eligible::holders(&self.shared.arena);
             let remaining: Vec<u32> = holders
                 .into_iter()
-                .filter(|pid| !self.kept.contains(pid))
+                .filter(|pid| !self.kept.contains(pid) && !eligible::is_vfork_child(*pid))
                 .collect();
             if remaining.is_empty() {
                 return;
@@ -400,6 +400,15 @@ impl Session {
         let tid = stopped[0].tid;
         let errand = Errand::Call { block: sent.block };
         carrier.lead(threads, stopped[0], errand, &|| sent.is_done(arena))?;
+        for (i, t) in stopped.iter().enumerate() {
+            let Some(registers) = sent.moved(arena, i) else {
+                continue;
+            };
+            let now = threads.stop_again(t.tid)?;
+            if now.regs.rip == t.regs.rip {
+                threads.put(t.tid, &with_registers(now.regs, registers), t.mask)?;
+            }
+        }
         let result = sent.result(arena);
         if !matches!(result, RESULT_DONE | RESULT_IN_USE) {
             return Ok(result);
@@ -462,8 +471,25 @@ fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
         stack_start: stack
             .filter(|m| is_first || end != m.end)
             .map_or(0, |m| m.start.min(t.regs.rsp)),
+        registers: registers_of(&t.regs),
         ..AttachThread::default()
     }
+}
+
+/// In the order of [`AttachThread::registers`].
+fn registers_of(r: &libc::user_regs_struct) -> [u64; 18] {
+    [
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
+        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ]
+}
+
+fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_regs_struct {
+    [
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
+        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ] = to;
+    r
 }
 
 fn open_memory(pid: u32) -> Result<File, TraceeError> {

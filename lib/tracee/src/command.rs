@@ -59,6 +59,7 @@ impl Command {
             words.push(u64::from(t.first_frame));
             words.extend([t.fs_base, t.rsp, t.stack_end, t.mask]);
             words.extend([t.gs_base, t.rip, t.stack_start]);
+            words.extend(t.registers);
         }
         words[3] = pair(self.frames.len(), self.pcs.len());
         words[4] = at(&words);
@@ -114,6 +115,16 @@ impl Sent {
         let entry = self.threads_at + (i * size_of::<AttachThread>()) as u64;
         arena.word(entry + std::mem::offset_of!(AttachThread, gs_base) as u64)
     }
+
+    /// The registers with which thread number `i` must go on, if the agent has changed them.
+    pub fn moved(&self, arena: &Arena, i: usize) -> Option<[u64; 18]> {
+        use std::mem::offset_of;
+        let entry = self.threads_at + (i * size_of::<AttachThread>()) as u64;
+        let moved = arena.word(entry + offset_of!(AttachThread, first_frame) as u64) >> 32;
+        let registers = entry + offset_of!(AttachThread, registers) as u64;
+        let register = |k: usize| arena.word(registers + k as u64 * 8);
+        (moved != 0).then(|| std::array::from_fn(register))
+    }
 }
 
 /// The header's fields as `send` writes them.
@@ -125,4 +136,5 @@ const _: () = {
     assert!(offset_of!(AttachBlock, modules_at) == 48 && offset_of!(AttachBlock, modules) == 56);
     assert!(offset_of!(AttachBlock, ranges_at) == 64 && offset_of!(AttachBlock, stack_top) == 72);
     assert!(offset_of!(AttachBlock, loader) == 80);
+    assert!(offset_of!(AttachThread, first_frame) == 8 && offset_of!(AttachThread, moved) == 12);
 };

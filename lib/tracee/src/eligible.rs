@@ -5,6 +5,7 @@
 
 use crate::arena::Arena;
 use crate::maps;
+use crate::threads::{state, threads_of};
 use std::path::Path;
 
 /// Why a process cannot be attached to.
@@ -112,21 +113,31 @@ fn is_ours(pid: u32) -> bool {
 
 /// Another process that uses the same memory (clone(2) with CLONE_VM alone). A vfork child is over soon.
 fn shares_memory(pid: u32) -> Option<u32> {
-    const KCMP_VM: i32 = 1;
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut others = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     others.find(|&other| {
-        // SAFETY: numbers.
-        let same = || unsafe { libc::syscall(libc::SYS_kcmp, pid, other, KCMP_VM, 0, 0) } == 0;
-        let is_exec = || !is_parent_waiting(pid);
-        other != pid && same() && is_exec()
+        // It may have come to its exec meanwhile.
+        let same = || same_memory(pid, other);
+        other != pid && same() && !is_parent_waiting(pid) && same()
     })
+}
+
+fn same_memory(pid: u32, other: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0 }
 }
 
 /// True if the process waits for a vfork child.
 fn is_parent_waiting(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|s| s.rsplit_once(") ").is_some_and(|r| r.1.starts_with('D')))
+    let tids = threads_of(pid).unwrap_or_default();
+    tids.iter().any(|tid| state(pid, *tid) == Some('D'))
+}
+
+/// True if the process uses the memory of its parent: what is done to one is done to both.
+pub fn is_vfork_child(pid: u32) -> bool {
+    let parent = Status::of(pid).and_then(|s| s.field("PPid").parse().ok());
+    parent.is_some_and(|parent| same_memory(pid, parent))
 }
 
 fn same_namespace(pid: u32, kind: &str) -> bool {
@@ -153,6 +164,10 @@ fn may_look(pid: u32, status: &Status) -> Result<(), Unfit> {
 
 /// The reason why ptrace is not permitted, and the command that permits it.
 pub fn why_not_permitted(pid: u32, same_user: bool) -> String {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    if program.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+        return "it has just ended".to_owned();
+    }
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = yama.ok().and_then(|s| s.trim().parse::<u32>().ok());
     let sudo = format!("`sudo sptrace attach -p {pid}`");

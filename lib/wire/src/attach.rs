@@ -75,8 +75,8 @@ pub struct AttachThread {
     pub frames: u32,
     /// Index of its outermost one; the others follow, inwards.
     pub first_frame: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Agent, `DETACH`: 1: it must go on with `registers`, which the agent has changed.
+    pub moved: u32,
     /// fs base.
     pub fs_base: u64,
     /// Stack pointer.
@@ -91,6 +91,8 @@ pub struct AttachThread {
     pub rip: u64,
     /// Where its stack begins, if that is its own and no other code's; else 0.
     pub stack_start: u64,
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags: in the order of struct sigcontext.
+    pub registers: [u64; 18],
 }
 
 /// A call that is open on a thread's stack.
@@ -106,5 +108,5 @@ pub struct AttachFrame {
 }
 
 const _: () = assert!(size_of::<AttachBlock>() == 96);
-const _: () = assert!(size_of::<AttachThread>() == 72);
+const _: () = assert!(size_of::<AttachThread>() == 216);
 const _: () = assert!(size_of::<AttachFrame>() == 24);
