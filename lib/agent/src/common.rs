@@ -741,7 +741,6 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (EXIT, RET),
         (TAIL, RET),
         (FIRST, jump(FIRST, first)),
-        (TAIL_FIRST, RET),
         (ENTRY_ONLY, RET),
         (ENTRY_ONLY_FIRST, RET),
         (HOOK, RET),

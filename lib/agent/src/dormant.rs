@@ -108,9 +108,7 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
                 }
                 sys::restore_signals(mask);
             }
-            SPECIAL_RETURN | SPECIAL_UNLOAD => {
-                restore(above, (above as *const u64).read_volatile())
-            }
+            SPECIAL_RETURN | SPECIAL_UNLOAD => give_back_at(above),
             SPECIAL_SIGACTION | SPECIAL_CANCEL => handlers::registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
@@ -118,6 +116,12 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             _ => {}
         }
     }
+}
+
+/// Gives back the return address at `at`, if it is one of ours.
+pub unsafe fn give_back_at(at: u64) {
+    // SAFETY: a word of the stack in use.
+    unsafe { restore(at, (at as *const u64).read_volatile()) };
 }
 
 /// The end of the stack that `at` lies in, or a bound for it. A thread's control block lies at the end

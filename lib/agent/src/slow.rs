@@ -100,6 +100,10 @@ unsafe fn when_dormant(f: &mut Frame) -> u64 {
         // SAFETY: as in slow.
         unsafe { dormant::special(f, &raw const f.above as u64) };
     }
+    if f.routine as i32 == common::TAIL_FIRST {
+        // SAFETY: the return address; the callee may be setjmp, which keeps it.
+        unsafe { dormant::give_back_at(&raw const f.above as u64) };
+    }
     if f.routine as i32 == common::HOOK_EXIT {
         // SAFETY: the word was made by the hook's return.
         unsafe { hook::fill_return(&raw const f.above as u64) };
