@@ -105,10 +105,11 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
         } else {
             core::ptr::null_mut()
         };
-        if hot.is_null() {
+        // The last of the list has no next one either: entered twice, it would make the list a ring.
+        let fresh = hot.is_null();
+        if fresh {
             hot = make_block();
         }
-        let fresh = !hot.is_null() && (*hot).next == 0 && hot != (*process()).blocks;
         // Under the lock: a block without its stream would look like one whose thread is gone.
         if !hot.is_null() && !begin(hot, fs, pid, tid, NONE, other) {
             (*hot).tid = 0;
