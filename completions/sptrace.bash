@@ -22,6 +22,9 @@ _sptrace() {
             sptrace,attach)
                 cmd="sptrace__subcmd__attach"
                 ;;
+            sptrace,ctl)
+                cmd="sptrace__subcmd__ctl"
+                ;;
             sptrace,help)
                 cmd="sptrace__subcmd__help"
                 ;;
@@ -36,6 +39,9 @@ _sptrace() {
                 ;;
             sptrace__subcmd__help,attach)
                 cmd="sptrace__subcmd__help__subcmd__attach"
+                ;;
+            sptrace__subcmd__help,ctl)
+                cmd="sptrace__subcmd__help__subcmd__ctl"
                 ;;
             sptrace__subcmd__help,help)
                 cmd="sptrace__subcmd__help__subcmd__help"
@@ -53,7 +59,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run attach analyze report help"
+            opts="-h -V --help --version run attach analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -85,7 +91,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__attach)
-            opts="-p -o -q -D -F -N -l -h --pid --for --output --quiet --on-full --buffer --max-size --ring --depth --filter --notrace --module --help"
+            opts="-p -o -q -D -F -N -l -h --pid --for --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -124,6 +130,18 @@ _sptrace() {
                     return 0
                     ;;
                 --ring)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dump-on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --times)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -166,8 +184,30 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sptrace__subcmd__ctl)
+            opts="-p -h --pid --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sptrace__subcmd__help)
-            opts="run attach analyze report help"
+            opts="run attach analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -195,6 +235,20 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help__subcmd__attach)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help__subcmd__ctl)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -329,7 +383,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --depth --filter --notrace --module --loader --help"
+            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --loader --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -356,6 +410,18 @@ _sptrace() {
                     return 0
                     ;;
                 --ring)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dump-on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --times)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

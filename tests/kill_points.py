@@ -120,7 +120,7 @@ def self_check(work, threads):
     head = 'at=$SPTRACE_KILL_AT; [ -z "$SPTRACE_KILL_LIST" ] || echo "before it 1" > "$SPTRACE_KILL_LIST"; '
     wrappers = [
         ("kills itself alone", head + '"$@" & [ -z "$at" ] || kill -KILL $$; wait $!', True),
-        ("takes the program along", head + 'setpriv --pdeathsig KILL "$@" & [ -z "$at" ] || { sleep 0.02; kill -KILL $$; }; wait $!', False),
+        ("takes the program along", head + '"$@" & [ -z "$at" ] || { kill -KILL $!; kill -KILL $$; }; wait $!', False),
         ("kills itself before it starts the program", head + '[ -z "$at" ] || kill -KILL $$; "$@"', False),
         ("stops the program", head + '"$@" & [ -z "$at" ] || { kill -STOP $!; kill -KILL $$; }; wait $!', False),
         ("is not killed", head + '"$@"', False),

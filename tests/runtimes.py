@@ -13,7 +13,7 @@ def build(folder):
     path, source = (lambda name: os.path.join(folder, name)), (lambda name: os.path.join(HERE, name))
     built = []
     def make(compiler, command, name, run):
-        if not shutil.which(compiler): return
+        if not shutil.which(compiler): return print(f"skip runtimes/{name}: {compiler} is not installed", flush=True)
         environment = dict(os.environ, GOCACHE=path("gocache"), GOFLAGS="-mod=mod", HOME=folder)
         done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode: raise RuntimeError(f"{name}: {done.stdout.decode('latin1')[-500:]}")
@@ -25,8 +25,9 @@ def build(folder):
     make("ocamlopt", ["strip", "-o", path("ocaml.stripped"), path("ocaml")], "ocaml.stripped", [path("ocaml.stripped")])
     make("javac", ["javac", "-d", folder, source("Churn.java")], "java", ["/usr/bin/java", "-Xmx64m", "-Xint", "-cp", folder, "Churn"])
     make("javac", ["true"], "java.compiled", ["/usr/bin/java", "-Xmx64m", "-cp", folder, "Churn"])
-    if shutil.which("wine") and shutil.which("x86_64-w64-mingw32-gcc"):
+    if not shutil.which("wine"): print("skip runtimes/wine: wine is not installed", flush=True)
+    else:
         script = f'export WINEPREFIX={path("wine")} WINEDEBUG=-all; wine {path("console.exe")} "$@" 2>/dev/null; status=$?; wineserver -w; exit $status'
         make("wine", ["x86_64-w64-mingw32-gcc", "-O1", "-o", path("console.exe"), source("console.c")], "wine", ["/bin/sh", "-c", script, "sh", "an argument"])
-        subprocess.run(["/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # makes its folder
+        if os.path.exists(path("console.exe")): subprocess.run(["/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # makes its folder
     return built + [("node.churn", ["/usr/bin/node", "--expose-gc", source("churn.js")]), ("python3.extensions", ["/usr/bin/python3", source("extensions.py")]), ("ruby", ["/usr/bin/ruby", source("churn.rb")])]

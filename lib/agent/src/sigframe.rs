@@ -27,6 +27,7 @@ pub(crate) const WORDS: usize = 38;
 const UC_FLAGS: usize = 0;
 const LINK: usize = 1;
 const R8: usize = 5;
+const R12: usize = 9;
 const RDI: usize = 13;
 const RSI: usize = 14;
 const RBP: usize = 15;
@@ -303,15 +304,19 @@ impl Context<'_> {
         }
     }
 
-    /// The program's vector registers stand below the door's frame; those of the context may be the
-    /// agent's.
-    unsafe fn restore_vectors(&mut self, hot: *mut Hot, door: u64) {
+    /// The program's vector registers and r12 to r15 stand below the door's frame; those of the context may
+    /// be the agent's.
+    unsafe fn restore_kept(&mut self, hot: *mut Hot, door: u64) {
         // SAFETY: the door has stored them; has_magic: the kernel's frame has an xsave header.
         unsafe {
             let kept = unblocked::xmm_of(door) as *const u8;
             let state = self.0[FPSTATE] as *mut u8;
             kept.copy_to_nonoverlapping(state.add(XMM), XMM_BYTES);
             *state.add(XSTATE_BV).cast::<u64>() |= XSTATE_SSE;
+            let callee_saved = kept.add(XMM_BYTES).cast::<u64>();
+            for k in 0..4 {
+                self.0[R12 + k] = callee_saved.add(k).read();
+            }
             if !hot.is_null() && (*hot).unblocked == door {
                 (*hot).unblocked = unblocked::before(door);
             }
@@ -373,7 +378,7 @@ impl Context<'_> {
             }
             let (word, below) = (self.0[RCX], self.0[RDX]);
             if phase == Phase::DoorKept {
-                self.restore_vectors(hot, self.0[RBP]);
+                self.restore_kept(hot, self.0[RBP]);
             }
             self.restore(&around, phase);
             self.0[RSP] = base + 8;

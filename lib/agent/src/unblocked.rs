@@ -13,8 +13,10 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use sptrace_wire::plan::{SPECIAL_UNWIND, SPECIAL_WALK, common};
 use sptrace_wire::record::{self, FRAME_OPEN};
 
-/// Bytes of the vector registers that the door keeps, below its other words.
+/// Bytes of the vector registers that the door keeps, below its other words. r12 to r15 stand above them.
 pub const XMM_BYTES: usize = 256;
+/// What it takes for both (KEPT_BYTES in `common`).
+const KEPT_BYTES: u64 = 320;
 /// What the door has pushed below the id when it comes here.
 pub const DOOR_DEPTH: u64 = 128;
 /// The agent's image is smaller.
@@ -33,7 +35,7 @@ pub fn is_agent(rip: u64) -> bool {
 
 /// Where the door keeps xmm0 to xmm15, given where it keeps rbp.
 pub fn xmm_of(door: u64) -> u64 {
-    (door - 24 - XMM_BYTES as u64) & !63
+    (door - 24 - KEPT_BYTES) & !63
 }
 
 /// The door's frame of the code that a handler interrupted before it came to the door itself, or 0.

@@ -21,6 +21,7 @@ use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use crate::answer;
+use crate::react::EventsThread;
 use crate::session::{Finished, Session, answer_loop, drain_loop, spawn};
 use crate::stacks::{Files, Stacks};
 
@@ -80,6 +81,8 @@ impl Session {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
+        let sources = std::mem::take(&mut self.sources);
+        let events = EventsThread::spawn(&self.shared, sources, 0);
         let alive = &self.shared.arena.control().host_alive;
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -104,6 +107,8 @@ impl Session {
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();
+        self.collect_rest();
+        events.end(&self.shared);
         if attached.is_empty() {
             return Err(refused);
         }

@@ -4,24 +4,30 @@
 //! the stream's encoder. What makes no sense is counted as torn and skipped: a chunk may have been
 //! written by a process that was killed in the middle, or by two at once (vfork).
 
+mod callees;
+mod peek;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{
-    ExitStatus, Function, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder,
+    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder,
     StreamInfo, TraceWriter,
 };
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
 
+use crate::event::Occurrence;
+use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
 use crate::process::{Area, Loaded, Process};
 
 /// One stream of the recording.
+#[derive(Clone)]
 struct StreamState {
     epoch: u32,
     pid: u32,
@@ -32,6 +38,9 @@ struct StreamState {
     lazy: Option<ToStub>,
     /// First half of an inherited frame.
     inherited: Option<u64>,
+    /// Number of the chunk that comes next.
+    sequence: u32,
+    watched: Watched,
 }
 
 /// An event that led to a PLT stub: not the stub is called but what it, or the lazy resolver, jumps
@@ -81,6 +90,9 @@ pub struct Collector<W: Write> {
     recent: Box<[Recent; RECENT]>,
     unknown_module: Option<ModuleId>,
     unknown: HashMap<u64, FunctionId>,
+    calls: Option<Calls>,
+    /// What happened later is left out.
+    until_tsc: u64,
     /// Events written.
     pub events: u64,
     /// Bytes of records, holes included.
@@ -103,11 +115,29 @@ impl<W: Write> Collector<W> {
             recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
             unknown: HashMap::new(),
+            calls: None,
+            until_tsc: u64::MAX,
             events: 0,
             record_bytes: 0,
             torn: 0,
             failed: None,
         }
+    }
+
+    /// Events concern calls: see [`Self::seen`]. To be said before anything is recorded.
+    pub fn watch(&mut self, calls: Calls, classifier: Classifier) {
+        self.writer.classify(classifier);
+        self.calls = Some(calls);
+    }
+
+    /// What has happened of these events since this was asked last.
+    pub fn seen(&mut self) -> Vec<Occurrence> {
+        self.calls.as_mut().map(Calls::take).unwrap_or_default()
+    }
+
+    /// Leaves out what happened later, whenever it comes.
+    pub fn record_until(&mut self, tsc: u64) {
+        self.until_tsc = self.until_tsc.min(tsc);
     }
 
     /// Bytes written so far.
@@ -250,7 +280,7 @@ impl<W: Write> Collector<W> {
             arena.recycle(index);
         }
         if let Some(mut state) = self.streams[i].take() {
-            Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+            self.settle_lazy(&mut state, None);
             let r = self.writer.write_block(&mut state.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
@@ -363,6 +393,8 @@ impl<W: Write> Collector<W> {
                     last_tsc: start_tsc,
                     lazy: None,
                     inherited: None,
+                    sequence: 0,
+                    watched: Watched::default(),
                 });
             }
             Err(e) => self.check(Err(std::io::Error::other(e))),
@@ -380,6 +412,17 @@ impl<W: Write> Collector<W> {
         let Some(mut state) = self.streams[stream].take() else {
             return;
         };
+        state.sequence = meta.sequence.wrapping_add(1);
+        self.decode(arena, index, start_tsc, &mut state);
+        if state.encoder.len_events() > 0 || state.encoder.is_full() {
+            let r = self.writer.write_block(&mut state.encoder);
+            self.check(r.map_err(std::io::Error::other));
+        }
+        self.streams[stream] = Some(state);
+    }
+
+    /// Hands the events in a chunk to its stream's encoder, which has room for all of them.
+    fn decode(&mut self, arena: &Arena, index: u32, start_tsc: u64, state: &mut StreamState) {
         state.high = start_tsc >> 32;
         let halves = arena.halves(index);
         let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
@@ -415,7 +458,10 @@ impl<W: Write> Collector<W> {
                     at = torn_at;
                 } else {
                     let tsc = state.time(stamp);
-                    self.control(&mut state, id, tsc, payload);
+                    if tsc > self.until_tsc {
+                        break;
+                    }
+                    self.control(state, id, tsc, payload);
                 }
                 continue;
             }
@@ -440,12 +486,15 @@ impl<W: Write> Collector<W> {
                 continue;
             };
             let tsc = state.time(stamp);
+            if tsc > self.until_tsc {
+                break;
+            }
             self.events += 1;
             if place.kind == PLACE_EXIT {
                 if state.lazy.is_some() {
-                    Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, None);
+                    self.settle_lazy(state, None);
                 }
-                state.encoder.exit(tsc);
+                self.exit(state, tsc);
             } else {
                 let callee = if place.kind & PLACE_INDIRECT != 0 {
                     let low = half(at);
@@ -458,12 +507,7 @@ impl<W: Write> Collector<W> {
                             let is_tail = place.kind & PLACE_TAIL != 0;
                             // From the stub to its second half, if its slot is not bound yet.
                             if !(is_tail && state.lazy.is_some()) {
-                                Self::settle_lazy(
-                                    &mut state,
-                                    &mut self.modules,
-                                    &mut self.writer,
-                                    None,
-                                );
+                                self.settle_lazy(state, None);
                                 state.lazy = Some(ToStub {
                                     tsc,
                                     is_tail,
@@ -481,51 +525,55 @@ impl<W: Write> Collector<W> {
                 };
                 if state.lazy.is_some() {
                     let jumped = (place.kind & PLACE_TAIL != 0).then_some(callee);
-                    Self::settle_lazy(&mut state, &mut self.modules, &mut self.writer, jumped);
+                    self.settle_lazy(state, jumped);
                     if jumped.is_some() {
                         continue;
                     }
                 }
-                if place.kind & PLACE_TAIL != 0 {
-                    state.encoder.tail(tsc, callee);
-                } else if place.kind & PLACE_OPEN != 0 {
-                    state.encoder.enter_open(tsc, callee);
-                } else {
-                    state.encoder.enter(tsc, callee);
-                }
-            }
-            if state.encoder.is_full() {
-                let r = self.writer.write_block(&mut state.encoder);
-                self.check(r.map_err(std::io::Error::other));
+                self.enter(state, place.kind, tsc, callee);
             }
         }
-        if state.encoder.len_events() > 0 {
-            let r = self.writer.write_block(&mut state.encoder);
-            self.check(r.map_err(std::io::Error::other));
+    }
+
+    #[inline]
+    fn enter(&mut self, state: &mut StreamState, kind: u8, tsc: u64, callee: FunctionId) {
+        if kind & PLACE_TAIL != 0 {
+            state.encoder.tail(tsc, callee);
+        } else if kind & PLACE_OPEN != 0 {
+            state.encoder.enter_open(tsc, callee);
+        } else {
+            state.encoder.enter(tsc, callee);
         }
-        self.streams[stream] = Some(state);
+        if let Some(calls) = &mut self.calls {
+            let (class, depth) = (self.writer.class(callee), state.encoder.depth());
+            calls.enter(&mut state.watched, class, depth, tsc, state.pid);
+        }
+    }
+
+    #[inline]
+    fn exit(&mut self, state: &mut StreamState, tsc: u64) {
+        if let Some(calls) = &mut self.calls {
+            calls.exit(&mut state.watched, state.encoder.depth(), tsc, state.pid);
+        }
+        state.encoder.exit(tsc);
     }
 
     /// Writes the held-back call of a stub: as the function that the stub or the resolver jumped
     /// to, or, if something else came first, under the stub's name.
-    fn settle_lazy(
-        state: &mut StreamState,
-        modules: &mut [Module],
-        writer: &mut TraceWriter<W>,
-        callee: Option<FunctionId>,
-    ) {
+    fn settle_lazy(&mut self, state: &mut StreamState, callee: Option<FunctionId>) {
         let Some(stub) = state.lazy.take() else {
             return;
         };
-        let callee = match (callee, modules.get_mut(stub.module)) {
+        let callee = match (callee, self.modules.get_mut(stub.module)) {
             (Some(c), _) => c,
-            (None, Some(m)) => m.stub(stub.svma, writer),
+            (None, Some(m)) => m.stub(stub.svma, &mut self.writer),
             (None, None) => return,
         };
-        match stub.is_tail {
-            true => state.encoder.tail(stub.tsc, callee),
-            false => state.encoder.enter(stub.tsc, callee),
-        }
+        let kind = match stub.is_tail {
+            true => PLACE_TAIL,
+            false => PLACE_ENTRY,
+        };
+        self.enter(state, kind, stub.tsc, callee);
     }
 
     /// Halves of the records with this id; None: there is no such id.
@@ -535,100 +583,30 @@ impl<W: Write> Collector<W> {
         Some(2 + usize::from(place.kind & PLACE_INDIRECT != 0))
     }
 
-    /// What lies at the target of a call through a pointer.
-    #[inline]
-    fn resolve(&mut self, pid: u32, target: u64) -> Target {
-        let slot = (target ^ target >> 12) as usize % RECENT;
-        let recent = self.recent[slot];
-        if recent.target == target && recent.pid == pid {
-            return recent.callee;
-        }
-        let avma = match self.processes.get(&pid) {
-            Some(p) if target & LOW_HALF != 0 => p.from_low_half(target as u32),
-            _ => target & !LOW_HALF,
-        };
-        let callee = match self.lazy_target(pid, avma) {
-            Some((module, svma)) => Target::Stub(module, svma),
-            None => Target::Function(self.callee_at(pid, avma)),
-        };
-        self.recent[slot] = Recent {
-            target,
-            pid,
-            callee,
-        };
-        callee
-    }
-
-    /// (module, svma) if `target` is a PLT stub of its module.
-    fn lazy_target(&self, pid: u32, target: u64) -> Option<(usize, u64)> {
-        let l = self.processes.get(&pid)?.module_at(target)?;
-        let svma = target.wrapping_sub(l.bias);
-        let plt = self.modules.get(l.module)?.plt;
-        (svma >= plt.0 && svma < plt.1).then_some((l.module, svma))
-    }
-
-    /// The trace's number of the function at an avma.
-    fn callee_at(&mut self, pid: u32, target: u64) -> FunctionId {
-        let found = self
-            .processes
-            .get(&pid)
-            .and_then(|p| p.module_at(target))
-            .copied();
-        match found {
-            Some(l) => {
-                self.modules[l.module].function(target.wrapping_sub(l.bias), &mut self.writer)
-            }
-            None => self.unknown_function(target),
-        }
-    }
-
-    /// Code that belongs to no module we have a plan for.
-    fn unknown_function(&mut self, target: u64) -> FunctionId {
-        if let Some(id) = self.unknown.get(&target) {
-            return *id;
-        }
-        let module = match self.unknown_module {
-            Some(m) => m,
-            None => {
-                let m = TraceModule {
-                    path: "[unknown]".to_owned(),
-                    build_id: Vec::new(),
-                    svma: Svma(0)..Svma(0),
-                };
-                let id = self.writer.module(&m).unwrap_or(ModuleId(0));
-                self.unknown_module = Some(id);
-                id
-            }
-        };
-        let f = Function {
-            module,
-            svma: Svma(target),
-            size_bytes: 0,
-            symbol: String::new(),
-        };
-        let id = self.writer.function(&f).unwrap_or(FunctionId(0));
-        self.unknown.insert(target, id);
-        id
-    }
-
     fn control(&mut self, state: &mut StreamState, id: u32, tsc: u64, payload: u64) {
         if !matches!(id, record::ANCHOR | record::BLOCKED | record::LOST) {
-            Self::settle_lazy(state, &mut self.modules, &mut self.writer, None);
+            self.settle_lazy(state, None);
         }
         let count = u32::try_from(payload).unwrap_or(u32::MAX);
         match id {
             record::ANCHOR => state.high = payload >> 32,
-            record::UNWOUND => state.encoder.unwound(tsc, count),
+            record::UNWOUND => {
+                state.encoder.unwound(tsc, count);
+                state.watched.unwound(state.encoder.depth());
+            }
             record::CLOSED => state.encoder.close_open(tsc, count),
             record::RESUMED => {
                 let callee = self.site_callee(state.pid, payload as u32);
                 state.encoder.resumed(tsc, callee);
             }
             record::LOST => state.encoder.lost(tsc, payload),
-            record::BLOCKED => state.encoder.blocked(tsc, payload),
+            record::BLOCKED => {
+                state.watched.blocked(payload);
+                state.encoder.blocked(tsc, payload);
+            }
             record::ENTERED => {
                 let callee = self.callee_at(state.pid, payload);
-                state.encoder.enter_open(tsc, callee);
+                self.enter(state, PLACE_OPEN, tsc, callee);
             }
             record::INHERITED => match state.inherited.take() {
                 None => state.inherited = Some(payload),
@@ -647,21 +625,6 @@ impl<W: Write> Collector<W> {
             },
             record::OTHER_STACK => {}
             _ => self.torn += 1,
-        }
-    }
-
-    /// The direct callee of the site whose entry or exit is at `id`.
-    fn site_callee(&mut self, pid: u32, id: u32) -> FunctionId {
-        let found = self.processes.get(&pid).and_then(|p| p.area_of(id));
-        let Some((module, offset)) = found else {
-            return self.unknown_function(0);
-        };
-        match self.modules[module].place(offset) {
-            Some(place) => {
-                let m = &mut self.modules[module];
-                m.direct_callee(u32::MAX, place, &mut self.writer)
-            }
-            None => self.unknown_function(0),
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! By phase: [`session`] (launch, exec, end; owns ptrace), [`attach`] and [`stacks`] (programs that run already), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
-//! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss).
+//! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
+//! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
 //!
-//! Three threads: the caller's owns ptrace and waits for the program; one drains and does nothing
-//! else; one answers questions (it may analyse a module for seconds).
+//! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing
+//! else; one answers questions (it may analyse a module for seconds). A fourth waits for events, if there are any.
 
 pub mod alive;
 pub mod answer;
@@ -13,12 +14,15 @@ pub mod attach;
 pub mod clock;
 pub mod collector;
 pub mod disk;
+pub mod event;
 pub mod filters;
 pub mod hole;
 pub mod module;
 pub mod outcome;
+pub mod output;
 pub mod placement;
 pub mod process;
+pub mod react;
 pub mod session;
 pub mod stacks;
 

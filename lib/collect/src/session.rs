@@ -5,8 +5,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sptrace_patch::columns::from_columns;
-use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, RingFile, TraceWriter};
+use sptrace_trace::{ENDED_EARLY, ExitStatus, Header, Note, Summary, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Liveness, futex_wait};
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
@@ -26,8 +26,11 @@ use crate::answer;
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
+use crate::event::Source;
 use crate::filters::Filters;
 use crate::outcome::Outcome;
+use crate::output::{self, Output};
+use crate::react::{self, EventsThread, Prepared, Reactor};
 
 /// What the user asked for.
 #[derive(Clone, Debug)]
@@ -76,8 +79,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-type Output = Box<dyn Write + Send>;
-
 /// What the threads of a session share.
 pub struct Shared {
     /// The arena.
@@ -93,25 +94,30 @@ pub struct Shared {
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
     stopped: OnceLock<Stopped>,
+    /// What events lead to.
+    pub reactor: Reactor,
     /// Modules that are not traced, and why.
     left_out: Mutex<BTreeSet<(String, &'static str)>>,
 }
 
 /// Why recording ended before the command did, though the trace could be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The file has [`Options::max_bytes`].
     AtSize,
     /// Its volume runs low ([`crate::disk`]).
     DiskLow,
+    /// An event that the user had named.
+    AtEvent(String),
 }
 
 impl Stopped {
     /// For the trace.
-    pub fn why(self) -> &'static str {
+    pub fn why(&self) -> String {
         match self {
-            Self::AtSize => "the file had reached --max-size",
-            Self::DiskLow => "the disk was running low",
+            Self::AtSize => "the file had reached --max-size".to_owned(),
+            Self::DiskLow => "the disk was running low".to_owned(),
+            Self::AtEvent(event) => format!("--stop-on {event}"),
         }
     }
 }
@@ -185,6 +191,45 @@ impl Shared {
         disk.is_low(written_bytes).then_some(Stopped::DiskLow)
     }
 
+    /// Ends recording, not the program. Only the first time counts.
+    pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
+        let text = format!("recording ended early: {}", why.why());
+        if self.stopped.set(why).is_ok() {
+            c.note(&Note::Text {
+                pid: 0,
+                tsc: clock::tsc(),
+                text,
+            });
+        }
+        let state = &self.arena.control().host_state;
+        state.store(HOST_STOPPED, Ordering::Release);
+    }
+
+    /// Coverage and loss as of now.
+    pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
+        let mut outcome = Outcome::read(self.arena.control());
+        outcome.events = c.events;
+        outcome.record_bytes = c.record_bytes;
+        outcome.torn = c.torn;
+        outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
+        let left_out = self.left_out.lock();
+        outcome.left_out = left_out
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect();
+        outcome
+    }
+
+    /// The same for the trace.
+    pub fn summary(&self, outcome: &Outcome) -> Summary {
+        let mut summary = outcome.summary(clock::tsc());
+        if let Some(stopped) = self.stopped.get() {
+            summary.row(ENDED_EARLY, &stopped.why(), 1);
+        }
+        summary
+    }
+
     fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
         let (reply, answer) = channel();
         let sent = self
@@ -238,16 +283,6 @@ fn has_capabilities(file: &str) -> bool {
     }
 }
 
-/// The trace file, empty; a ring reads it, too.
-fn create(path: &Path) -> std::io::Result<File> {
-    let mut how = OpenOptions::new();
-    how.write(true).create(true).truncate(true);
-    how.clone()
-        .read(true)
-        .open(path)
-        .or_else(|_| how.open(path))
-}
-
 /// How the command ended, and what was seen.
 pub struct Finished {
     /// The command's wait status.
@@ -260,12 +295,15 @@ pub struct Finished {
     pub output_error: Option<std::io::Error>,
     /// Why recording ended before the command did, if it was stopped.
     pub stopped: Option<Stopped>,
+    /// How many dumps were written, if there were to be any: then there is no other trace.
+    pub dumps: Option<u64>,
 }
 
 /// A recording of one command and what it starts.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) image: AgentImage,
+    pub(crate) sources: Vec<Box<dyn Source>>,
     /// The descriptor that tells of them, and the mask for the command.
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
@@ -281,9 +319,14 @@ impl Session {
     ///
     /// # Errors
     /// No arena, or the output cannot be written.
-    pub fn prepare(options: Options, header: &Header, agent: &[u8]) -> Result<Self, TraceeError> {
+    pub fn prepare(
+        options: Options,
+        header: &Header,
+        agent: &[u8],
+        events: Prepared,
+    ) -> Result<Self, TraceeError> {
         // Before there is a file: what is sent to us from here on reaches the command.
-        let signals = block_signals();
+        let signals = block_signals(&events.reactor.signals());
         let arena = Arena::new(ArenaOptions {
             chunks: options.chunks,
             drop_when_full: options.drop_when_full,
@@ -292,45 +335,43 @@ impl Session {
             roots_only: !options.within.is_empty(),
         })?;
         let image = image::load(&arena, agent)?;
-        let file = create(&options.output).map_err(|source| TraceeError::System {
-            what: "creating the trace file",
-            source,
-        })?;
-        let disk = Mutex::new(DiskWatch::new(&file));
-        let mut overwritten = Arc::default();
-        let output: Output = if options.ring_bytes > 0 {
-            let ring = RingFile::new(file, options.ring_bytes);
-            overwritten = ring.dropped_events();
-            Box::new(ring)
-        } else {
-            Box::new(BufWriter::with_capacity(1 << 18, file))
-        };
-        let writer = TraceWriter::create(output, header).map_err(|e| TraceeError::System {
-            what: "writing the trace file",
-            source: std::io::Error::other(e),
-        })?;
+        let system = |what| move |source| TraceeError::System { what, source };
+        let ring = events
+            .reactor
+            .ring()
+            .map_err(system("keeping a ring in memory"))?;
+        let opened = output::open(&options.output, options.ring_bytes, ring)?;
+        let writer =
+            TraceWriter::create(opened.output, header).map_err(|e| TraceeError::System {
+                what: "writing the trace file",
+                source: std::io::Error::other(e),
+            })?;
         // SAFETY: a fresh eventfd.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
             return Err(TraceeError::last("eventfd"));
         }
+        let mut collector = Collector::new(writer);
+        let (reactor, sources) = events.split(&mut collector);
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
             filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
             options,
-            collector: Mutex::new(Collector::new(writer)),
+            collector: Mutex::new(collector),
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
-            disk,
-            overwritten,
+            disk: Mutex::new(opened.disk),
+            overwritten: opened.overwritten,
             stopped: OnceLock::new(),
+            reactor,
             left_out: Mutex::default(),
         });
         Ok(Self {
             shared,
             image,
+            sources,
             signals,
             commands,
             releasing: RefCell::default(),
@@ -355,6 +396,8 @@ impl Session {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
+        let sources = std::mem::take(&mut self.sources);
+        let events = EventsThread::spawn(&self.shared, sources, child);
         while self
             .shared
             .arena
@@ -370,30 +413,23 @@ impl Session {
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();
+        self.collect_rest();
+        events.end(&self.shared);
         self.finish(status)
+    }
+
+    /// What no thread of the program will hand over any more.
+    pub(crate) fn collect_rest(&self) {
+        let mut c = self.shared.lock();
+        c.end_dead_streams(&self.shared.arena, &|_| false);
+        c.drain(&self.shared.arena);
+        react::collected(&self.shared, &mut c);
     }
 
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
-        let mut c = shared.lock();
-        c.end_dead_streams(&shared.arena, &|_| false);
-        c.drain(&shared.arena);
-        let mut outcome = Outcome::read(shared.arena.control());
-        outcome.events = c.events;
-        outcome.record_bytes = c.record_bytes;
-        outcome.torn = c.torn;
-        outcome.overwritten = shared.overwritten.load(Ordering::Relaxed);
-        let left_out = shared.left_out.lock();
-        outcome.left_out = left_out
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect();
-        drop(c);
-        let mut summary = outcome.summary(clock::tsc());
-        if let Some(stopped) = shared.stopped.get() {
-            summary.row(ENDED_EARLY, stopped.why(), 1);
-        }
+        let outcome = shared.outcome(&shared.lock());
+        let summary = shared.summary(&outcome);
         let mut remarks = self.remarks;
         remarks.extend(shared.filters.remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
@@ -414,7 +450,8 @@ impl Session {
             outcome,
             remarks,
             output_error,
-            stopped: shared.stopped.get().copied(),
+            stopped: shared.stopped.get().cloned(),
+            dumps: shared.reactor.dumps(),
         })
     }
 
@@ -445,6 +482,7 @@ impl Session {
             let how = exit_status(s);
             self.shared.lock().exited(pid, how);
             if pid == child {
+                react::ended(&self.shared, pid, how);
                 status = Some(how);
             }
         }
@@ -467,10 +505,10 @@ impl Session {
     /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
     pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> bool {
         let mut is_asked = false;
-        wait_for_something(self.signals.0, self.shared.wake, at_most, |signal, _| {
-            is_asked |= signal != libc::SIGCHLD;
+        wait_for_something(self.signals.0, &self.shared, at_most, |signal, _| {
+            is_asked |= signal != libc::SIGCHLD && HANDLED.contains(&signal);
         });
-        is_asked
+        is_asked || self.shared.stopped.get().is_some()
     }
 
     fn wait_for_all(&mut self, child: u32, signals: i32) -> ExitStatus {
@@ -486,9 +524,10 @@ impl Session {
                 }
             }
             let slice = Duration::from_millis(100);
-            wait_for_something(signals, self.shared.wake, slice, |signal, code| {
-                // One from the terminal has reached the command already.
-                if signal != libc::SIGCHLD && code == libc::SI_USER {
+            wait_for_something(signals, &self.shared, slice, |signal, code| {
+                // One from the terminal has reached the command already, and one that is only an event is
+                // not meant for it.
+                if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
                     // SAFETY: our own child.
                     unsafe { libc::kill(child as i32, signal) };
                 }
@@ -557,17 +596,11 @@ pub(crate) fn drain_loop(shared: &Shared) {
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
-        let stopped = shared.shall_stop(c.written_bytes());
-        if let Some(why) = stopped
-            && shared.stopped.set(why).is_ok()
-        {
-            c.note(&Note::Text {
-                pid: 0,
-                tsc: clock::tsc(),
-                text: format!("recording ended early: {}", why.why()),
-            });
+        react::collected(shared, &mut c);
+        if let Some(why) = shared.shall_stop(c.written_bytes()) {
+            shared.stop(&mut c, why);
         }
-        if stopped.is_some() || c.failed.is_some() {
+        if c.failed.is_some() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }
         if last_look.elapsed() > Duration::from_millis(100) {
@@ -621,15 +654,15 @@ const HANDLED: [i32; 5] = [
     libc::SIGHUP,
 ];
 
-/// The descriptor that tells of them, and the mask that we had.
-fn block_signals() -> (i32, libc::sigset_t) {
+/// The descriptor that tells of them and of those that events wait for, and the mask that we had.
+fn block_signals(of_events: &[i32]) -> (i32, libc::sigset_t) {
     // SAFETY: sets are ours.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
         let mut former = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut set);
-        for s in HANDLED {
-            libc::sigaddset(&raw mut set, s);
+        for s in HANDLED.iter().chain(of_events) {
+            libc::sigaddset(&raw mut set, *s);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut former);
         let signals = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
@@ -638,7 +671,13 @@ fn block_signals() -> (i32, libc::sigset_t) {
 }
 
 /// Waits for a signal or a command, at most so long. `met` is given each signal and where it came from.
-fn wait_for_something(signals: i32, wake: i32, at_most: Duration, mut met: impl FnMut(i32, i32)) {
+fn wait_for_something(
+    signals: i32,
+    shared: &Shared,
+    at_most: Duration,
+    mut met: impl FnMut(i32, i32),
+) {
+    let wake = shared.wake;
     let poll = |fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
@@ -662,7 +701,9 @@ fn wait_for_something(signals: i32, wake: i32, at_most: Duration, mut met: impl 
     while unsafe { libc::read(signals, info.as_mut_ptr().cast(), bytes) } == bytes as isize {
         // SAFETY: filled by the kernel.
         let (signal, code) = unsafe { ((*info.as_ptr()).ssi_signo, (*info.as_ptr()).ssi_code) };
-        met(signal as i32, code);
+        let signal = signal as i32;
+        react::signalled(shared, signal);
+        met(signal, code);
     }
 }
 

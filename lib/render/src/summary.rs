@@ -5,7 +5,7 @@ use crate::functions::Row;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, Stats, Summary, Survey,
+    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, Stats, Summary, Survey,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -70,6 +70,11 @@ fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
         date_text(header.start_unix_ns),
         ran.trim()
     )?;
+    if let Ending::Complete(summary) = &view.survey.ending
+        && let Some(dump) = summary.rows.iter().find(|row| row.section == DUMP)
+    {
+        writeln!(out, "dump       written at {}", clean(&dump.key))?;
+    }
     let (processes, threads) = (Count(processes.len() as u64), Count(threads.len() as u64));
     writeln!(out, "processes  {processes}, threads {threads}")?;
     let size = size_text(view.survey.bytes);
@@ -188,7 +193,7 @@ fn coverage_line(summary: &Summary) -> String {
         let percent = (patched as f64 / reached as f64 * 10_000.0).floor() / 100.0;
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
-    let told = ["sites", "events", "loss", ENDED_EARLY, MEMORY, RING];
+    let told = ["sites", "events", "loss", DUMP, ENDED_EARLY, MEMORY, RING];
     let others = sections(summary)
         .into_iter()
         .filter(|section| !told.contains(section));

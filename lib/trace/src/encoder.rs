@@ -41,7 +41,8 @@ pub(crate) mod operation {
     pub const BLOCKED: u8 = 7;
 }
 
-/// Encodes the events of one stream, in the order in which they happened.
+/// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
+#[derive(Clone)]
 pub struct StreamEncoder {
     stream: StreamId,
     mirror: Mirror,
@@ -61,7 +62,7 @@ pub struct StreamEncoder {
 }
 
 /// The stack at the start of a block.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Opening {
     hidden: usize,
     carried: Vec<Frame>,

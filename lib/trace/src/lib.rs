@@ -27,11 +27,11 @@ pub use encoder::StreamEncoder;
 pub use error::{Malformed, TraceError};
 pub use filter::{Filter, Selection};
 pub use model::{
-    Clock, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY, Module,
-    ModuleId, Note, RING, StreamId, StreamInfo, Summary, SummaryRow,
+    Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
+    Module, ModuleId, Note, RING, StreamId, StreamInfo, Summary, SummaryRow,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
-pub use ring::{Dropped, RingFile, TraceFile};
+pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};
-pub use writer::TraceWriter;
+pub use writer::{Classifier, TraceWriter};

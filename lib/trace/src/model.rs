@@ -197,6 +197,10 @@ pub struct SummaryRow {
 /// [`SummaryRow::section`]: why recording ended before the command did.
 pub const ENDED_EARLY: &str = "ended early";
 
+/// [`SummaryRow::section`]: the trace is a copy of a ring made while recording went on; the key is the
+/// event that caused it.
+pub const DUMP: &str = "dump";
+
 /// [`SummaryRow::section`]: what a ring dropped.
 pub const RING: &str = "ring";
 /// Section of a [`Summary`] that says what the records took before they became events.

@@ -12,8 +12,14 @@
 //! the dictionary (the frames open at their start are in them), so any of them can be the first.
 //! Memory does not grow with the ring: what is dropped is found by reading its section's header.
 //!
+//! [`Snapshot`] copies a ring that is being written into a trace of its own.
+//!
 //! [`TraceFile`] reads such a file, or an ordinary one, as an ordinary trace: header, dictionary,
 //! the live sections from the oldest on, end.
+
+mod snapshot;
+
+pub use snapshot::Snapshot;
 
 use crate::error::Malformed;
 use crate::format::{

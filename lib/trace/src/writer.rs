@@ -20,6 +20,9 @@ pub(crate) const TAG_MODULE: u8 = 1;
 pub(crate) const TAG_FUNCTION: u8 = 2;
 pub(crate) const TAG_STREAM: u8 = 3;
 
+/// What [`TraceWriter::classify`] is given.
+pub type Classifier = Box<dyn Fn(&Function) -> u64 + Send>;
+
 /// A trace being written.
 pub struct TraceWriter<W: Write> {
     out: W,
@@ -31,6 +34,9 @@ pub struct TraceWriter<W: Write> {
     /// The step of the clock that the last encoder found, so that short streams begin with it.
     step: Step,
     written_bytes: u64,
+    /// See [`Self::classify`].
+    classifier: Option<Classifier>,
+    classes: Vec<u64>,
     /// errno of a failed write: later sections would refer to lost ones, so none is written any more.
     broken: Option<i32>,
 }
@@ -50,6 +56,8 @@ impl<W: Write> TraceWriter<W> {
             scratch: Vec::new(),
             step: Step::default(),
             written_bytes: 0,
+            classifier: None,
+            classes: Vec::new(),
             broken: None,
         };
         writer.scratch.extend_from_slice(&MAGIC);
@@ -84,10 +92,27 @@ impl<W: Write> TraceWriter<W> {
         let id = self.functions;
         check_function(id)?;
         self.functions = id + 1;
+        if let Some(classifier) = &self.classifier {
+            self.classes.push(classifier(function));
+        }
         self.dictionary.push(TAG_FUNCTION);
         function.write(&mut self.dictionary);
         self.bound_dictionary()?;
         Ok(FunctionId(id))
+    }
+
+    /// Gives each function that is named from here on a class. To be called before the first.
+    pub fn classify(&mut self, classifier: Classifier) {
+        self.classifier = Some(classifier);
+    }
+
+    /// The class of a function; 0 without [`Self::classify`].
+    #[inline]
+    pub fn class(&self, function: FunctionId) -> u64 {
+        self.classes
+            .get(function.0 as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Begins a stream.
@@ -122,6 +147,15 @@ impl<W: Write> TraceWriter<W> {
         self.written_bytes += sections.len() as u64;
         sections.clear();
         result
+    }
+
+    /// The sections of all that `encoder` holds, which are not written; what they name is.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn pack(&mut self, mut encoder: StreamEncoder) -> Result<Vec<u8>, TraceError> {
+        self.put_dictionary()?;
+        Ok(std::mem::take(encoder.take_sections().1))
     }
 
     /// Writes a note.

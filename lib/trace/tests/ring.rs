@@ -3,8 +3,8 @@
 use sptrace_addr::Svma;
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{
-    Ending, Event, Function, FunctionId, Header, Item, Module, Note, RingFile, StreamEncoder,
-    StreamId, StreamInfo, Summary, TraceReader, TraceWriter,
+    Ending, Event, Function, FunctionId, Header, Item, Module, Note, RingFile, Snapshot,
+    StreamEncoder, StreamId, StreamInfo, Summary, TraceReader, TraceWriter,
 };
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -171,6 +171,66 @@ fn the_end_is_kept_and_the_rest_counted() {
     let bytes = std::fs::metadata(&path).unwrap().len();
     assert!(bytes < LEAST_RING_BYTES + (1 << 20), "{bytes} bytes");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_snapshot_is_a_trace_of_its_own_and_the_ring_goes_on() {
+    let folder = folder("snapshot");
+    let (path, copy) = (folder.join("trace"), folder.join("copy"));
+    let mut recording = Recording::begin(&path);
+    let mut ring_dropped = 0;
+    for n in 0..500 {
+        let calls = 1 + recording.below(9000) as usize;
+        recording.block(n % 2, calls);
+        if n % 49 != 0 {
+            continue;
+        }
+        // Events that the encoder of the first stream holds go into the copy only.
+        let mut ahead = recording.encoders[0].clone();
+        let tsc = 1 + recording.written[0].len() as u64 * 1000;
+        ahead.enter(tsc, FunctionId(7));
+        let ahead = recording.writer.pack(ahead).unwrap();
+        let mut snapshot = Snapshot::of(&File::open(&path).unwrap()).unwrap();
+        snapshot.add_blocks(&ahead);
+        ring_dropped = snapshot.dropped().events;
+        snapshot.write(open(&copy), &Summary::default()).unwrap();
+        let (callee, entry) = (FunctionId(7), sptrace_trace::Entry::Call);
+        recording.written[0].push(Event::Enter { tsc, callee, entry });
+        let (kept, dropped, ending) = recording.check(&copy);
+        assert_eq!(kept + dropped, recording.all(), "after block {n}");
+        assert_eq!(dropped, ring_dropped);
+        assert!(matches!(ending, Ending::Complete(_)));
+        recording.written[0].pop();
+        let (kept, dropped, _) = recording.check(&path);
+        assert_eq!(kept + dropped, recording.all(), "the ring itself");
+    }
+    assert!(ring_dropped > 0);
+    assert!(Snapshot::of(&open(&copy)).is_err(), "an empty file");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn functions_are_classified_as_they_are_named() {
+    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+    writer.classify(Box::new(|function| u64::from(function.symbol == "f")));
+    let module = Module {
+        path: "m".into(),
+        build_id: vec![],
+        svma: Svma(0)..Svma(9),
+    };
+    let module = writer.module(&module).unwrap();
+    let classes = ["f", "g"].map(|symbol| {
+        let function = Function {
+            module,
+            svma: Svma(1),
+            size_bytes: 1,
+            symbol: symbol.to_owned(),
+        };
+        let id = writer.function(&function).unwrap();
+        writer.class(id)
+    });
+    assert_eq!(classes, [1, 0]);
+    assert_eq!(writer.class(FunctionId(99)), 0);
 }
 
 #[test]

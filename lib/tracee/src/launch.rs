@@ -74,13 +74,14 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<u32, TraceeError
         }
         return Err(e);
     }
+    // First this: a signal may stop the child before its exec, and then it needs us.
+    let end = wait_for_exec(pid)?;
     let mut errno = 0i32;
-    // The exec closes the pipe: end of file means success.
+    // The exec, or the child's end, has closed the pipe: end of file means success.
     // SAFETY: four bytes.
     let got = kill_point::around("waiting for the exec", || unsafe {
         libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4)
     });
-    let end = wait_for_exec(pid)?;
     if got == 4 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }

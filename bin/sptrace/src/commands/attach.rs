@@ -18,18 +18,20 @@ Examples:
   sptrace attach -p 1234 --for 5s               five seconds of process 1234, then: sptrace report
   sptrace attach -p $(pidof -s nginx)           until Ctrl-C, or until it ends
   sptrace attach -q -p 12,34 -F 'handle_*' -o both.data
+  sptrace attach -p 1234 --ring 64M --dump-on 'slow:handle_*>50ms' --stop-on ctl:end
 
 The recording begins inside of what runs: the calls that are open at that moment are found by
 unwind tables and marked, since nobody saw them begin. Detaching puts every byte of the programs'
 code back. Processes that they start meanwhile are followed, and let go, too.
-
+";
+const STATUS: &str = "\
 Exit status: 0; 1 if nothing could be attached to, or no trace be written; 2: wrong usage.
 
 Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, in sptrace/.";
 
 /// Record running processes, and let them go as they were
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n{}\n{STATUS}", record::EVENTS))]
 pub struct AttachArgs {
     /// The processes (repeatable, or separated by commas)
     #[arg(
@@ -99,6 +101,7 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
         return Err(None);
     }
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
+    let begun = args.record.begun();
     let session = args
         .record
         .prepare(command_of(args.pids[0]), false, sigpipe)?;
@@ -122,7 +125,7 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
             for refused in &refused {
                 cannot(refused.pid, &refused.why);
             }
-            record::remove_unless_special(&output);
+            record::remove_begun(begun.as_deref());
             Err(None)
         }
     }

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use sptrace_collect::event::Event;
+use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::{Finished, Stopped};
 use sptrace_collect::{Options, Session, clock};
 use sptrace_trace::ring::LEAST_RING_BYTES;
@@ -26,6 +28,23 @@ pub enum OnFull {
     Drop,
 }
 
+/// For the help texts.
+pub const EVENTS: &str = "\
+Events:
+  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m)
+  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
+                        without an event, they do all the same
+  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
+                        is another: sptrace takes what is typed, without echo, while it waits
+  ctl:WORD              `sptrace ctl WORD` from another terminal
+  call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
+  slow:GLOB>DURATION    a call of such a function has taken longer
+  crash                 the command or a process that it started is killed by a signal
+  exit                  the command ends
+Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
+full; a process other than the command that lives for less than some 50 ms may crash unnoticed.
+";
+
 /// Options of every recording.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
@@ -41,13 +60,23 @@ pub struct RecordArgs {
     /// Buffer memory for all threads together (64K to 256M)
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
     buffer: u64,
-    /// End the recording, not the command, when the trace file has this size
+    /// End the recording, not the program, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
     /// dropped is counted
     #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
     ring: Option<u64>,
+    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on
+    /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
+    #[arg(long, value_name = "EVENT", requires = "ring")]
+    dump_on: Vec<Event>,
+    /// Each event of --dump-on does so N times
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "dump_on", value_parser = clap::value_parser!(u64).range(1..))]
+    times: u64,
+    /// End the recording, not the program, when EVENT happens (repeatable, see below)
+    #[arg(long, value_name = "EVENT")]
+    stop_on: Vec<Event>,
     /// Patch nothing that is first reached below this depth
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
@@ -102,6 +131,11 @@ fn parse_buffer(text: &str) -> Result<u64, String> {
 }
 
 impl RecordArgs {
+    /// Where the trace will be, if one is begun before an event.
+    pub fn begun(&self) -> Option<PathBuf> {
+        self.dump_on.is_empty().then(|| self.output.clone())
+    }
+
     /// Prepares the recording of `command`.
     ///
     /// # Errors
@@ -133,10 +167,25 @@ impl RecordArgs {
             without: self.without,
             sigpipe,
         };
-        keep_old(&output);
-        let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT));
+        // Where there are only dumps, no file is begun, and what has the name stays until the first.
+        let has_file = self.dump_on.is_empty();
+        let asked = OnEvents {
+            dump_on: self.dump_on,
+            stop_on: self.stop_on,
+            times: self.times,
+            say: if self.quiet { |_| {} } else { say },
+            warn: say,
+        };
+        let events =
+            Prepared::new(asked, &output, &header).map_err(|e| format!("cannot wait for {e}"))?;
+        if has_file {
+            keep_old(&output);
+        }
+        let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
         session.map_err(|e| {
-            remove_unless_special(&output);
+            if has_file {
+                remove_unless_special(&output);
+            }
             match &e {
                 TraceeError::System { source, .. }
                     if source.raw_os_error() == Some(libc::EFBIG) =>
@@ -158,10 +207,11 @@ pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
              free some space or choose another place with -o)",
             cause(e)
         ));
-    } else if let Some(stopped) = finished.stopped {
+    } else if let Some(stopped) = &finished.stopped {
         let why = match stopped {
             Stopped::AtSize => format!("{output} has reached --max-size"),
             Stopped::DiskLow => format!("the disk of {output} runs low"),
+            asked @ Stopped::AtEvent(_) => asked.why(),
         };
         say(&format!(
             "recording ended early: {why} ({who} was not disturbed)"
@@ -172,7 +222,21 @@ pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
             say(remark);
         }
         say(&finished.outcome.coverage_line());
-        say(&finished.outcome.loss_line());
+        say(&format!(
+            "{}{}",
+            finished.outcome.loss_line(),
+            dumps_text(finished.dumps)
+        ));
+    }
+}
+
+/// What is said of dumps; nothing if there were to be none.
+fn dumps_text(dumps: Option<u64>) -> String {
+    match dumps {
+        None => String::new(),
+        Some(0) => ", none written: no event of --dump-on happened".to_owned(),
+        Some(1) => ", 1 dump written".to_owned(),
+        Some(n) => format!(", {n} dumps written"),
     }
 }
 
@@ -223,8 +287,15 @@ fn check_output(output: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a trace that never began; a device or pipe that the user named stays.
-pub fn remove_unless_special(output: &Path) {
+/// Removes a trace that never began, if a file was made for it.
+pub fn remove_begun(begun: Option<&Path>) {
+    if let Some(output) = begun {
+        remove_unless_special(output);
+    }
+}
+
+/// Removes it; a device or pipe that the user named stays.
+fn remove_unless_special(output: &Path) {
     if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
         let _ = std::fs::remove_file(output);
     }
@@ -241,16 +312,6 @@ fn check_processor() -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-/// Keeps a former trace as FILE.old, as perf and uftrace do.
-fn keep_old(output: &Path) {
-    let is_file = std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file());
-    if is_file {
-        let mut old = output.as_os_str().to_owned();
-        old.push(".old");
-        let _ = std::fs::rename(output, old);
-    }
 }
 
 fn cache_dir() -> Option<PathBuf> {

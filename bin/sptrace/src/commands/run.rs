@@ -24,7 +24,12 @@ Examples:
   sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
                                                 calls made by these two modules only
   sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
-
+  sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
+                                                nothing on disk until one of these happens
+  sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
+  sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
+";
+const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
 126: the command cannot be executed; 127: it is not found; 2: wrong usage.
 
@@ -32,7 +37,7 @@ Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, 
 
 /// Start a command under trace and write sptrace.data
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n{}\n{STATUS}", record::EVENTS))]
 pub struct RunArgs {
     #[command(flatten)]
     record: RecordArgs,
@@ -87,14 +92,14 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         .command
         .iter()
         .map(|a| a.to_string_lossy().into_owned());
-    let output = args.record.output.clone();
+    let begun = args.record.begun();
     let session = args
         .record
         .prepare(command.collect(), args.loader, sigpipe)
         .map_err(own_failure)?;
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
-        record::remove_unless_special(&output);
+        record::remove_begun(begun.as_deref());
         match e {
             TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
                 cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))

@@ -1,0 +1,85 @@
+//! What the threads have recorded and not handed over yet.
+//!
+//! Part of the [`Collector`]: reads the chunk that each running thread is writing, as far as it is written,
+//! with a copy of the stream's state, so that nothing is taken away and all of it is read again when the
+//! chunk is full. A record that a thread is in the middle of is a hole, as in the chunk of a thread that
+//! was killed.
+
+use super::Collector;
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::{CHUNKS_MAX, STREAM_LIVE, STREAMS};
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+/// A thread may hand chunks over while we look for the one that it writes.
+const TRIES: usize = 4;
+
+/// Events of all threads up to now that are in no chunk handed over.
+#[derive(Default)]
+pub struct Peek {
+    /// Sections for a trace.
+    pub blocks: Vec<u8>,
+    /// Events in them.
+    pub events: u64,
+    /// Bytes of records that they came from.
+    pub record_bytes: u64,
+}
+
+impl<W: Write> Collector<W> {
+    /// Drains what was handed over, and gives what was not.
+    pub fn peek(&mut self, arena: &Arena) -> Peek {
+        let mut found = Peek::default();
+        let mut done = vec![false; STREAMS];
+        for attempt in 1..=TRIES {
+            self.drain(arena);
+            let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
+            let mut is_missing = false;
+            for (i, done) in done.iter_mut().enumerate().take(used.min(STREAMS)) {
+                if *done || arena.stream(i).state.load(Ordering::Acquire) != STREAM_LIVE {
+                    continue;
+                }
+                *done = self.peek_at(arena, i, attempt == TRIES, &mut found);
+                is_missing |= !*done;
+            }
+            if !is_missing {
+                break;
+            }
+        }
+        found
+    }
+
+    /// One thread's. False: chunks that it has handed over must be drained first.
+    fn peek_at(&mut self, arena: &Arena, i: usize, is_last: bool, found: &mut Peek) -> bool {
+        let index = arena.stream(i).chunk.load(Ordering::Acquire);
+        let Some(state) = &self.streams[i] else {
+            return true;
+        };
+        if index as usize >= CHUNKS_MAX {
+            return true;
+        }
+        let chunk = arena.chunk(index);
+        let (sequence, epoch, start_tsc) = (chunk.sequence, chunk.epoch, chunk.start_tsc);
+        if chunk.stream as usize != i || epoch != state.epoch {
+            return is_last;
+        }
+        if sequence != state.sequence && !is_last {
+            return false;
+        }
+        let mut state = state.clone();
+        let counted = (self.events, self.record_bytes, self.torn);
+        // What is seen here is seen again when the chunk is full.
+        let calls = self.calls.take();
+        self.decode(arena, index, start_tsc, &mut state);
+        self.settle_lazy(&mut state, None);
+        self.calls = calls;
+        found.events += self.events - counted.0;
+        found.record_bytes += self.record_bytes - counted.1;
+        (self.events, self.record_bytes, self.torn) = counted;
+        let packed = self.writer.pack(state.encoder);
+        match packed {
+            Ok(blocks) => found.blocks.extend(blocks),
+            Err(e) => self.check(Err(std::io::Error::other(e))),
+        }
+        true
+    }
+}

@@ -1,0 +1,217 @@
+//! What can make a recording do something: a moment, a signal, a key, a word from another terminal, a
+//! call, the end of the program.
+//!
+//! [`Event`] is what the user names on the command line ([`parse`]). [`Armed`] holds the events of a
+//! recording with what each shall do, and counts. An event happens in one of two ways: a [`Source`] has
+//! something to wait for (a descriptor, a moment: [`time`], [`terminal`], [`control`], [`processes`]) and is
+//! looked at by the events thread ([`wait`]); or somebody who sees it tells ([`calls`] in the collector, the
+//! session for signals and for the command's end). More kinds are a variant of [`What`] and a source.
+//!
+//! Must not know: what a dump is, or how a recording ends.
+
+pub mod calls;
+pub mod control;
+pub mod error;
+pub mod key;
+pub mod parse;
+pub mod processes;
+pub mod terminal;
+pub mod time;
+pub mod wait;
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub use error::EventError;
+use key::Key;
+
+/// Something that may happen, and at which of its occurrences it counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// What is waited for.
+    pub what: What,
+    /// Every so many occurrences count as one.
+    pub every: u64,
+    /// As the user wrote it.
+    pub text: String,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// Each time that so much time has passed since the recording's start.
+    Time(Duration),
+    /// sptrace receives a signal.
+    Signal(i32),
+    /// A key on the controlling terminal.
+    Key(Key),
+    /// `sptrace ctl` says this word.
+    Control(String),
+    /// A function is called whose name fits the glob.
+    Call(String),
+    /// Such a function returns.
+    Return(String),
+    /// A call of such a function has taken longer than this.
+    Slow(String, Duration),
+    /// The command, or a process that it started, is killed by a signal.
+    Crash,
+    /// The command ends.
+    Exit,
+}
+
+/// What an event shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Write out the ring.
+    Dump,
+    /// End the recording.
+    Stop,
+}
+
+/// An event has happened once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Occurrence {
+    /// Index among the [`Armed`] events.
+    pub event: usize,
+    /// When.
+    pub tsc: u64,
+    /// In which process; 0: in none.
+    pub pid: u32,
+    /// More about it, may be empty.
+    pub detail: String,
+}
+
+/// What follows from an occurrence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Now.
+    React(Reaction),
+    /// So many more must come.
+    Missing(u64),
+    /// It has done what it was to do.
+    UsedUp,
+}
+
+/// The events of a recording, by index.
+#[derive(Debug, Default)]
+pub struct Armed {
+    events: Vec<ArmedEvent>,
+}
+
+#[derive(Debug)]
+struct ArmedEvent {
+    event: Event,
+    reaction: Reaction,
+    seen: AtomicU64,
+    /// How often it reacts yet.
+    left: AtomicU64,
+}
+
+impl Armed {
+    /// Each of `dump_on` dumps `times` times; each of `stop_on` ends the recording.
+    pub fn new(dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
+        let arm = |event: &Event, reaction, times| ArmedEvent {
+            event: event.clone(),
+            reaction,
+            seen: AtomicU64::new(0),
+            left: AtomicU64::new(times),
+        };
+        let dumps = dump_on.iter().map(|e| arm(e, Reaction::Dump, times));
+        let stops = stop_on.iter().map(|e| arm(e, Reaction::Stop, 1));
+        Self {
+            events: dumps.chain(stops).collect(),
+        }
+    }
+
+    /// No events?
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Index and event of each.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Event)> {
+        self.events.iter().map(|armed| &armed.event).enumerate()
+    }
+
+    /// The indexes of the events that are `what`.
+    pub fn all(&self, what: &What) -> Vec<usize> {
+        self.iter()
+            .filter(|(_, event)| event.what == *what)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// How the user wrote an event.
+    pub fn text(&self, event: usize) -> &str {
+        self.events.get(event).map_or("", |e| &e.event.text)
+    }
+
+    /// Counts an occurrence.
+    pub fn count(&self, event: usize) -> Verdict {
+        let Some(armed) = self.events.get(event) else {
+            return Verdict::UsedUp;
+        };
+        if armed.left.load(Ordering::Acquire) == 0 {
+            return Verdict::UsedUp;
+        }
+        let seen = armed.seen.fetch_add(1, Ordering::AcqRel) + 1;
+        let over = seen % armed.event.every;
+        if over != 0 {
+            return Verdict::Missing(armed.event.every - over);
+        }
+        let take = |left: u64| left.checked_sub(1);
+        let taken = armed
+            .left
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        match taken {
+            Ok(_) => Verdict::React(armed.reaction),
+            Err(_) => Verdict::UsedUp,
+        }
+    }
+}
+
+/// Something to wait for.
+pub trait Source: Send {
+    /// Descriptors that become readable when there may be something to see.
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
+    /// When to look though no descriptor is readable; `None`: no need.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Looks, without waiting; adds what has happened.
+    fn look(&mut self, found: &mut Vec<Occurrence>);
+
+    /// What came of an occurrence that this source has found.
+    fn answered(&mut self, _event: usize, _answer: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(text: &str) -> Event {
+        text.parse().expect("an event")
+    }
+
+    #[test]
+    fn each_event_reacts_so_many_times_at_every_nth_occurrence() {
+        let armed = Armed::new(&[event("ctl:a#3"), event("exit")], &[event("crash")], 2);
+        let verdicts: Vec<_> = (0..7).map(|_| armed.count(0)).collect();
+        use Verdict::{Missing, React, UsedUp};
+        let dump = React(Reaction::Dump);
+        let expected = [Missing(2), Missing(1), dump, Missing(2), Missing(1), dump];
+        assert_eq!(verdicts[..6], expected);
+        assert_eq!(verdicts[6], UsedUp);
+        assert_eq!([armed.count(1), armed.count(1)], [dump; 2]);
+        let stop = React(Reaction::Stop);
+        assert_eq!([armed.count(2), armed.count(2)], [stop, UsedUp]);
+        assert_eq!(armed.count(3), UsedUp);
+        assert_eq!(armed.all(&What::Crash), [2]);
+        assert_eq!(armed.text(0), "ctl:a#3");
+    }
+}

@@ -1,0 +1,55 @@
+//! What can be wrong with an event, by cause; each text says what to write or do instead.
+
+/// The forms of an event, for the user.
+pub const FORMS: &str = "time:DURATION, signal:NAME, key:KEY, ctl:WORD, call:GLOB, return:GLOB, \
+                         slow:GLOB>DURATION, crash, exit; each maybe with #N";
+
+/// Why an event cannot be waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// It has none of the forms.
+    #[error("unknown event '{0}'; the forms are: {FORMS}")]
+    Form(String),
+    /// The part after the colon is missing.
+    #[error("{0} needs more: {1}")]
+    Missing(&'static str, &'static str),
+    /// There must be no such part.
+    #[error("{0} takes nothing after it but #N")]
+    Superfluous(&'static str),
+    /// `#0` or too many.
+    #[error("#N counts occurrences from 1")]
+    Number,
+    /// No duration.
+    #[error("'{0}' is no duration: a number and ns, us, ms, s, m or h, as in 500ms")]
+    Duration(String),
+    /// No signal, or not one that we can wait for.
+    #[error("'{0}' is no signal to wait for; those are: {1}")]
+    Signal(String, String),
+    /// No key.
+    #[error(
+        "'{0}' is no key: one character, f1 to f12, up, down, left, right, home, end, insert, delete, \
+         pageup, pagedown, enter, tab, escape, space or backspace, after ctrl-, alt- or shift-"
+    )]
+    Key(String),
+    /// The terminal keeps it.
+    #[error("key:{0} never arrives: the terminal {1}")]
+    KeptKey(String, &'static str),
+    /// No word.
+    #[error("'{0}' is no control word: up to 32 letters, digits, - and _")]
+    Word(String),
+    /// The command reads the terminal.
+    #[error(
+        "key: the command's input is the terminal, and a key can reach only one reader: give the command \
+         another input (</dev/null), or use ctl:WORD or signal:NAME"
+    )]
+    TerminalInUse,
+    /// There is none.
+    #[error("key: there is no controlling terminal: {0}; use ctl:WORD or signal:NAME")]
+    NoTerminal(std::io::Error),
+    /// The socket for `sptrace ctl`.
+    #[error("ctl: cannot listen at {0}: {1}")]
+    Socket(String, std::io::Error),
+    /// Too many functions are watched.
+    #[error("more than 64 call, return and slow events")]
+    TooMany,
+}

@@ -1,0 +1,435 @@
+//! What a recording does when an [`event`](crate::event) happens: it writes its ring out, or ends.
+//!
+//! Whoever sees an event holds the collector's lock: the drain thread for calls, the session for signals and
+//! the command's end, the events thread for everything else. Under the lock the ring is copied, with what the
+//! threads have written into their chunks by then ([`crate::collector`]'s peek), so that the copy reaches up to
+//! the event; it is written without the lock, by the events thread, while the program goes on.
+//!
+//! Must not know: how events are recognised, or what a trace file looks like.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use sptrace_trace::{Clock, DUMP, ExitStatus, Header, Note, Snapshot, Summary};
+
+use crate::clock;
+use crate::collector::Collector;
+use crate::event::calls::Calls;
+use crate::event::control::Control;
+use crate::event::parse::signal_name;
+use crate::event::processes::Processes;
+use crate::event::terminal::Terminal;
+use crate::event::time::Moments;
+use crate::event::{
+    Armed, Event, EventError, Occurrence, Reaction, Source, Verdict, What, wait::once,
+};
+use crate::output::{self, Output};
+use crate::session::{Shared, Stopped};
+
+/// Copies that wait for being written; more would take the memory of as many rings.
+const WAITING: usize = 2;
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct OnEvents {
+    /// Write the ring out at these.
+    pub dump_on: Vec<Event>,
+    /// End the recording at these.
+    pub stop_on: Vec<Event>,
+    /// How often each of `dump_on` does so.
+    pub times: u64,
+    /// Tells the user of a dump.
+    pub say: fn(&str),
+    /// Tells the user of a dump that failed.
+    pub warn: fn(&str),
+}
+
+/// The events of a recording and what has come of them.
+pub struct Reactor {
+    armed: Armed,
+    asked: OnEvents,
+    output: PathBuf,
+    /// The ring, if it is kept in memory.
+    ring: Option<File>,
+    waiting: Mutex<VecDeque<Dump>>,
+    /// Copies made, and files written.
+    made: AtomicU64,
+    written: AtomicU64,
+    wake: OwnedFd,
+    ended: AtomicBool,
+}
+
+/// A copy of the ring, to be written.
+struct Dump {
+    number: u64,
+    snapshot: Snapshot,
+    summary: Summary,
+    event: String,
+    events: u64,
+}
+
+/// What is prepared before there is a recording.
+pub struct Prepared {
+    /// For the session.
+    pub reactor: Reactor,
+    sources: Vec<Box<dyn Source>>,
+    calls: Option<(Calls, sptrace_trace::Classifier)>,
+}
+
+impl Prepared {
+    /// Opens what the events need; nothing is left of it when this value goes.
+    ///
+    /// # Errors
+    /// An event cannot be waited for.
+    pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
+        let armed = Armed::new(&asked.dump_on, &asked.stop_on, asked.times);
+        let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
+        // SAFETY: gives a fresh descriptor or an error.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        // SAFETY: a fresh descriptor.
+        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        if let Some(terminal) = Terminal::open(&armed)? {
+            sources.push(Box::new(terminal));
+        }
+        if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
+            sources.push(Box::new(control));
+        }
+        let calls = Calls::new(&armed, Clock::of(header))?;
+        let ring = match asked.dump_on.is_empty() {
+            true => None,
+            false => Some(output::memory().map_err(failed)?),
+        };
+        let reactor = Reactor {
+            armed,
+            asked,
+            output: output.to_owned(),
+            ring,
+            waiting: Mutex::default(),
+            made: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            wake,
+            ended: AtomicBool::new(false),
+        };
+        Ok(Self {
+            reactor,
+            sources,
+            calls,
+        })
+    }
+
+    /// Takes it apart; what concerns calls goes to the collector.
+    pub fn split(self, collector: &mut Collector<Output>) -> (Reactor, Vec<Box<dyn Source>>) {
+        if let Some((calls, classifier)) = self.calls {
+            collector.watch(calls, classifier);
+        }
+        (self.reactor, self.sources)
+    }
+}
+
+impl Reactor {
+    /// The ring in memory, if dumps were asked for.
+    pub fn ring(&self) -> std::io::Result<Option<File>> {
+        self.ring.as_ref().map(File::try_clone).transpose()
+    }
+
+    /// Signals that events wait for.
+    pub fn signals(&self) -> Vec<i32> {
+        let signal = |(_, event): (usize, &Event)| match event.what {
+            What::Signal(signal) => Some(signal),
+            _ => None,
+        };
+        self.armed.iter().filter_map(signal).collect()
+    }
+
+    /// How many dumps were written; `None`: none were asked for.
+    pub fn dumps(&self) -> Option<u64> {
+        self.ring.as_ref()?;
+        Some(self.written.load(Ordering::Acquire))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Dump>> {
+        let waiting = self.waiting.lock();
+        waiting.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: an eventfd takes eight bytes.
+        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Writes the copies that wait.
+    fn write_waiting(&self) -> Option<String> {
+        let mut last = None;
+        loop {
+            let Some(dump) = self.waiting().pop_front() else {
+                return last;
+            };
+            let path = numbered(&self.output, dump.number);
+            let (place, event) = (path.display(), &dump.event);
+            last = Some(match write(&dump, &path) {
+                Ok(()) => {
+                    self.written.fetch_add(1, Ordering::AcqRel);
+                    let text = format!(
+                        "dump {} written to {place} at {event}: the last {} events",
+                        dump.number, dump.events
+                    );
+                    (self.asked.say)(&text);
+                    text
+                }
+                Err(e) => {
+                    let text = format!(
+                        "cannot write dump {} to {place} at {event}: {e}",
+                        dump.number
+                    );
+                    (self.asked.warn)(&text);
+                    text
+                }
+            });
+        }
+    }
+}
+
+/// The first dump has the name that was given, the others a number after it.
+fn numbered(output: &Path, number: u64) -> PathBuf {
+    match number {
+        0 | 1 => output.to_owned(),
+        n => with_suffix(output, &format!(".{n}")),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Writes a dump under another name first: what has the name of a trace is whole.
+fn write(dump: &Dump, path: &Path) -> std::io::Result<()> {
+    let partial = with_suffix(path, ".partial");
+    let result = File::create(&partial)
+        .and_then(|file| {
+            let written = dump.snapshot.write(BufWriter::new(file), &dump.summary);
+            written.map_err(std::io::Error::other)
+        })
+        .and_then(|()| {
+            keep_old(path);
+            std::fs::rename(&partial, path)
+        });
+    if result.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    result
+}
+
+/// Keeps a former trace as FILE.old, as perf and uftrace do.
+pub fn keep_old(path: &Path) {
+    if std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+        let _ = std::fs::rename(path, with_suffix(path, ".old"));
+    }
+}
+
+/// The events thread of a recording.
+pub struct EventsThread(Option<JoinHandle<()>>);
+
+impl EventsThread {
+    /// Starts it if there is something to wait for. `command` is the process that was started.
+    pub fn spawn(shared: &Arc<Shared>, mut sources: Vec<Box<dyn Source>>, command: u32) -> Self {
+        let armed = &shared.reactor.armed;
+        if armed.is_empty() {
+            return Self(None);
+        }
+        sources.push(Box::new(Moments::new(armed, Instant::now())));
+        let crashes = armed.all(&What::Crash);
+        if !crashes.is_empty() {
+            let shared = Arc::clone(shared);
+            let pids = Box::new(move || others(&shared, command));
+            sources.push(Box::new(Processes::new(crashes, pids)));
+        }
+        let shared = Arc::clone(shared);
+        let body = move || events_loop(&shared, sources);
+        let thread = std::thread::Builder::new().name("events".to_owned());
+        Self(thread.spawn(body).ok())
+    }
+
+    /// Ends it, after what waits has been written.
+    pub fn end(self, shared: &Shared) {
+        shared.reactor.ended.store(true, Ordering::Release);
+        shared.reactor.wake();
+        if let Some(thread) = self.0 {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The processes that record, but for the command, whose end the session sees.
+fn others(shared: &Shared, command: u32) -> Vec<u32> {
+    use sptrace_wire::control::{STREAM_LIVE, STREAMS};
+    let used = shared.arena.control().streams_used.load(Ordering::Acquire) as usize;
+    let streams = (0..used.min(STREAMS)).map(|i| shared.arena.stream(i));
+    let mut pids: Vec<_> = streams
+        .filter(|s| s.state.load(Ordering::Acquire) == STREAM_LIVE && s.other_pids == 0)
+        .map(|s| s.pid)
+        .filter(|pid| *pid != command)
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+fn events_loop(shared: &Shared, mut sources: Vec<Box<dyn Source>>) {
+    // Touching the terminal from the background must not stop us.
+    block([libc::SIGTTOU, libc::SIGTTIN]);
+    let reactor = &shared.reactor;
+    while !reactor.ended.load(Ordering::Acquire) {
+        once(&mut sources, reactor.wake.as_raw_fd(), &mut |occurrence| {
+            let answer = happened(shared, &mut shared.lock(), occurrence);
+            reactor.write_waiting().unwrap_or(answer)
+        });
+        reactor.write_waiting();
+    }
+    reactor.write_waiting();
+}
+
+fn block(signals: [i32; 2]) {
+    // SAFETY: a set of ours, for the calling thread.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// What the collector has seen since it was asked last.
+pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
+    for occurrence in collector.seen() {
+        happened(shared, collector, &occurrence);
+    }
+}
+
+/// sptrace has received a signal.
+pub fn signalled(shared: &Shared, signal: i32) {
+    for event in shared.reactor.armed.all(&What::Signal(signal)) {
+        let occurrence = Occurrence {
+            event,
+            tsc: clock::tsc(),
+            pid: 0,
+            detail: String::new(),
+        };
+        happened(shared, &mut shared.lock(), &occurrence);
+    }
+}
+
+/// The command has ended.
+pub fn ended(shared: &Shared, pid: u32, status: ExitStatus) {
+    let armed = &shared.reactor.armed;
+    let (crashes, detail) = match status {
+        ExitStatus::Signaled(signal) => (
+            armed.all(&What::Crash),
+            format!("process {pid} was killed by {}", signal_name(signal)),
+        ),
+        ExitStatus::Exited(code) => (Vec::new(), format!("process {pid} exited with {code}")),
+    };
+    for event in crashes.into_iter().chain(armed.all(&What::Exit)) {
+        let occurrence = Occurrence {
+            event,
+            tsc: clock::tsc(),
+            pid,
+            detail: detail.clone(),
+        };
+        happened(shared, &mut shared.lock(), &occurrence);
+    }
+}
+
+/// Does what an occurrence asks for; says what that was.
+fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) -> String {
+    let reactor = &shared.reactor;
+    let event = reactor.armed.text(occurrence.event);
+    let reaction = match reactor.armed.count(occurrence.event) {
+        Verdict::React(reaction) => reaction,
+        Verdict::Missing(more) => return format!("counted, {more} more to come"),
+        Verdict::UsedUp => return "it has happened as often as it counts".to_owned(),
+    };
+    let text = match occurrence.detail.as_str() {
+        "" => event.to_owned(),
+        detail => format!("{event} ({detail})"),
+    };
+    match reaction {
+        Reaction::Dump => dump(shared, c, occurrence, text),
+        Reaction::Stop => {
+            c.record_until(occurrence.tsc);
+            shared.stop(c, Stopped::AtEvent(text));
+            "the recording has ended".to_owned()
+        }
+    }
+}
+
+/// Copies the ring and leaves it to the events thread.
+fn dump(
+    shared: &Shared,
+    c: &mut Collector<Output>,
+    occurrence: &Occurrence,
+    text: String,
+) -> String {
+    let reactor = &shared.reactor;
+    let Some(ring) = &reactor.ring else {
+        return String::new();
+    };
+    if reactor.waiting().len() >= WAITING {
+        let text = format!("no dump at {text}: two others wait for being written");
+        (reactor.asked.warn)(&text);
+        return text;
+    }
+    if reactor.armed.all(&What::Crash).contains(&occurrence.event)
+        || reactor.armed.all(&What::Exit).contains(&occurrence.event)
+    {
+        // Its threads are gone, and what they had begun is complete.
+        c.end_dead_streams(&shared.arena, &|s| s.pid != occurrence.pid);
+    }
+    let ahead = c.peek(&shared.arena);
+    let snapshot = Snapshot::of(ring);
+    let mut snapshot = match snapshot {
+        Ok(snapshot) => snapshot,
+        Err(e) => {
+            let text = format!("no dump at {text}: {e}");
+            (reactor.asked.warn)(&text);
+            return text;
+        }
+    };
+    snapshot.add_blocks(&ahead.blocks);
+    snapshot.add_note(&Note::Text {
+        pid: occurrence.pid,
+        tsc: occurrence.tsc,
+        text: format!("dumped at {text}"),
+    });
+    let mut outcome = shared.outcome(c);
+    outcome.events += ahead.events;
+    outcome.record_bytes += ahead.record_bytes;
+    let mut summary = shared.summary(&outcome);
+    summary.row(DUMP, &text, 1);
+    let number = reactor.made.fetch_add(1, Ordering::AcqRel) + 1;
+    let events = outcome.events.saturating_sub(snapshot.dropped().events);
+    reactor.waiting().push_back(Dump {
+        number,
+        snapshot,
+        summary,
+        event: text,
+        events,
+    });
+    reactor.wake();
+    format!("dump {number} is being written")
+}

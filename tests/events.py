@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+"""Events and the flight recorder: `run --ring --dump-on EVENT`, `run --stop-on EVENT`, `sptrace ctl`.
+
+usage: tests/events.py [--sptrace PATH] [--programs DIR] [--only GLOB]... [--list] [--repeat N]
+
+Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), the programs that tests/programs/build.sh makes, python3.
+Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
+Checked: at each kind of event a whole trace is written that reaches up to the event and names it, as often as asked for, while
+the program goes on and ends as without sptrace; without an event nothing is written; the stack at a crash; the terminal's
+settings come back; who may not be waited for is told why, in one line.
+Must not know: how sptrace works.
+"""
+import argparse, fnmatch, os, pty, re, select, shutil, signal, subprocess, sys, tempfile, termios, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CASES = []
+MODES = "stty -a | tr ' ;' '\\n\\n' | grep -x -e '-*icanon' -e '-*echo' | paste -sd ' '"  # of a terminal, in one line
+
+
+def case(function):
+    """A function that takes a Bench and asserts."""
+    CASES.append(function)
+    return function
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = what()
+        if got: return got
+        time.sleep(0.01)
+    return what()
+
+
+class Bench:
+    """A fresh folder and ways to run sptrace in it."""
+
+    def __init__(self, sptrace, programs, folder):
+        self.sptrace, self.programs, self.folder = sptrace, programs, folder
+        os.mkdir(os.path.join(folder, "runtime"), 0o700)
+        self.env = dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"), XDG_RUNTIME_DIR=os.path.join(folder, "runtime"))
+        self.recorder = os.path.join(programs, "recorder.O2")
+        self.started = []
+
+    def path(self, name): return os.path.join(self.folder, name)
+    def has(self, name): return os.path.exists(self.path(name))
+    def dumps(self): return sorted(n for n in os.listdir(self.folder) if n.startswith("t.data"))
+
+    def start(self, options, command, **how):
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+        self.started.append(subprocess.Popen([self.sptrace, "run", "-o", "t.data", *options, "--", *command], cwd=self.folder, env=self.env, **how))
+        return self.started[-1]
+
+    def run(self, options, command):
+        process = self.start(options, command)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out.decode(), err.decode()
+
+    def sptrace_says(self, *argv):
+        got = subprocess.run([self.sptrace, *argv], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, start_new_session=True)
+        return got.returncode, got.stdout, got.stderr
+
+    def report(self, view="summary", name="t.data", *options):
+        status, out, err = self.sptrace_says("report", view, "-i", name, *options)
+        assert status == 0 and "ends early" not in out, (name, status, err, out[-300:])
+        return out
+
+    def fails(self, status, says, *argv):
+        got = self.sptrace_says(*argv)
+        lines = got[2].splitlines()
+        assert got[0] == status and got[1] == "" and len(lines) == 1 and lines[0].startswith("sptrace: ") and says in lines[0], (argv, got)
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None: process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream: stream.close()
+            process.wait()
+
+
+def recorder(event, *more): return ["--ring", "4M", *[w for e in (event, *more) for w in ("--dump-on", e)]]
+
+
+def finish(process, input=b""):
+    out, err = process.communicate(input, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def check_stack(tree):
+    """The last calls before the crash, and what was open then."""
+    lines = [re.sub(r"^.*?\] \| *", "", l) for l in tree.splitlines() if "|" in l]
+    ends = [l for l in lines if "end not seen" in l]
+    names = [re.search(r"/\* (\w+)", l)[1] for l in ends]
+    assert names[:3] == ["f_inner", "f_middle", "f_outer"] and "main" in names, names
+    at = lines.index(ends[0])
+    before = [l for l in lines[:at] if not l.startswith("/*")][-4:]
+    assert before == ["f_outer() {", "f_middle() {", "f_inner() {", "f_leaf();"], before
+    assert sum(l == "f_inner() {" for l in lines) == 3000, "calls before the crash are missing"
+
+
+@case
+def crash(b):
+    status, out, err = b.run(recorder("crash"), [b.recorder, "crash"])
+    assert status == -signal.SIGSEGV and out == "", (status, out)
+    assert "dump 1 written to t.data at crash" in err and err.count("sptrace: ") == 3, err
+    summary = b.report()
+    assert re.search(r"^dump +written at crash \(process \d+ was killed by SIGSEGV\)$", summary, re.M), summary
+    assert "no event lost" in summary
+    check_stack(b.report("tree"))
+
+
+@case
+def crash_of_a_child(b):
+    status, out, err = b.run(["-q", *recorder("crash")], [b.recorder, "child"])
+    assert (status, out, err) == (0, "child ended by 11\n", ""), (status, out, err)
+    summary = b.report()
+    child = re.search(r"written at crash \(process (\d+) was killed by SIGSEGV\)", summary)
+    assert child and "processes  2" in summary, summary
+    tree = b.report("tree", "t.data", "--tid", child[1])
+    check_stack("\n".join(l for l in tree.splitlines() if "fork" not in l))
+
+
+@case
+def signal_twice(b):
+    script = "import sys, json\nprint('ready', flush=True)\nfor line in sys.stdin:\n  for n in range(200): json.dumps([n, line])\n  print(len(line), flush=True)\n"
+    process = b.start([*recorder("signal:USR1"), "--times", "2"], ["python3", "-S", "-c", script])
+    assert process.stdout.readline() == b"ready\n"
+    for name in ("t.data", "t.data.2"):
+        process.stdin.write(b"more work\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"10\n"
+        process.send_signal(signal.SIGUSR1)
+        assert wait_for(lambda: b.has(name)), name
+    process.send_signal(signal.SIGUSR1)
+    status, out, err = finish(process)
+    assert (status, out) == (0, ""), (status, out)
+    assert "dump 2 written to t.data.2 at signal:USR1" in err and "2 dumps written" in err, err
+    assert b.dumps() == ["t.data", "t.data.2"], b.dumps()
+    calls = []
+    for name in b.dumps():
+        assert "written at signal:USR1" in b.report("summary", name)
+        calls.append(int(re.search(r"; ([\d,]+) calls", b.report("summary", name))[1].replace(",", "")))
+    assert calls[0] < calls[1], calls
+
+
+@case
+def what_a_running_thread_holds(b):
+    process = b.start(["-q", *recorder("signal:USR2", "signal:USR2#2")], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    for name, doings in (("t.data", 0), ("t.data.2", 5)):
+        process.stdin.write(b"x" * doings)
+        process.stdin.flush()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGUSR2)
+        assert wait_for(lambda: b.has(name)), name
+        tree = b.report("tree", name)
+        assert tree.count("f_mark();") == 1 and tree.count("f_leaf();") == doings and "main, end not seen" in tree, tree[-900:]
+    assert finish(process, b"yy") == (0, "done\n", "")
+
+
+@case
+def slow_call(b):
+    status, out, err = b.run(recorder("slow:f_work>50ms", "slow:f_leaf>50ms"), [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n"), (status, out)
+    assert re.search(r"dump 1 written to t.data at slow:f_work>50ms \(it took [67]\d\.\d+ ms\)", err), err
+    assert b.dumps() == ["t.data"] and "f_doze" in b.report("functions")
+
+
+@case
+def calls_and_returns(b):
+    events = ["call:f_work#20000", "return:f_*z?", "call:f_no_such"]
+    status, out, err = b.run([*recorder(*events), "--times", "2"], [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n"), (status, out)
+    assert [err.count(f" at {e}: ") for e in events] == [2, 1, 0] and b.dumps() == ["t.data", "t.data.2", "t.data.3"], (err, b.dumps())
+
+
+@case
+def control_words(b):
+    assert b.sptrace_says("ctl")[:2] == (0, "no recording waits for words (sptrace run --dump-on ctl:WORD)\n")
+    b.fails(1, "no recording waits for words", "ctl", "dump")
+    process = b.start(["-q", *recorder("ctl:dump", "ctl:two#2"), "--stop-on", "ctl:end"], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    status, out, _ = b.sptrace_says("ctl")
+    assert status == 0 and re.fullmatch(rf" *{process.pid}  dump, two, end: \S*recorder.O2 wait\n", out), out
+    said = b.sptrace_says("ctl", "dump", "-p", str(process.pid))
+    assert said[0] == 0 and said[1].startswith("dump 1 written to t.data at ctl:dump") and b.has("t.data"), said
+    assert "as often as it counts" in b.sptrace_says("ctl", "dump")[1]
+    assert b.sptrace_says("ctl", "two")[1] == "counted, 1 more to come\n" and not b.has("t.data.2")
+    assert b.sptrace_says("ctl", "two")[0] == 0 and b.has("t.data.2")
+    b.fails(1, "it waits for dump, two, end, not for 'nonsense'", "ctl", "nonsense")
+    b.fails(1, "no recording 1 waits", "ctl", "-p", "1", "dump")
+    b.fails(1, "no control word", "ctl", "../x")
+    other = b.start(["-q", "--stop-on", "ctl:end"], [b.recorder, "wait"])
+    assert other.stdout.readline() == b"ready\n"
+    b.fails(1, "choose one by -p", "ctl", "end")
+    # Killed: its socket is found to be nobody's.
+    other.kill()
+    other.wait()
+    assert b.sptrace_says("ctl", "end") == (0, "the recording has ended\n", "")
+    assert os.listdir(b.path("runtime/sptrace")) == [f"{process.pid}.sock"]
+    status, out, err = finish(process)
+    assert (status, out) == (0, "done\n") and "--stop-on ctl:end" in err, (status, out, err)
+    assert os.listdir(b.path("runtime/sptrace")) == []
+    mode = os.stat(b.path("runtime/sptrace")).st_mode & 0o777
+    assert mode == 0o700, oct(mode)
+
+
+@case
+def stop_after_a_time(b):
+    status, out, err = b.run(["--stop-on", "time:500ms"], [b.recorder, "doze"])
+    assert (status, out) == (0, "done\n"), (status, out)
+    assert "recording ended early: --stop-on time:500ms" in err, err
+    assert "recording ended early: --stop-on time:500ms" in b.report()
+    calls = b.report("tree").count("f_outer() {")
+    assert 3 <= calls <= 11, calls
+
+
+@case
+def moments_come_again(b):
+    status, out, err = b.run([*recorder("time:300ms"), "--times", "3"], [b.recorder, "doze"])
+    assert (status, out) == (0, "done\n") and b.dumps() == ["t.data", "t.data.2", "t.data.3"], (status, err)
+    counts = [b.report("tree", name).count("f_outer() {") for name in b.dumps()]
+    assert 0 < counts[0] < counts[1] < counts[2] < 40, counts
+
+
+@case
+def the_end(b):
+    status, _, err = b.run(recorder("exit"), [b.recorder, "slow"])
+    assert status == 0 and "at exit (process" in err and "exited with 0" in b.report(), err
+    assert b.report("tree").count("f_work() {") == 50000
+
+
+@case
+def a_signal_for_both(b):
+    """What sptrace passes on it passes on also if it is an event."""
+    script = "import signal\nsignal.signal(signal.SIGHUP, lambda *_: print('hup', flush=True))\nprint('ready', flush=True)\nfor n in range(2): signal.pause()\n"
+    process = b.start(["-q", *recorder("signal:HUP")], ["python3", "-S", "-c", script], start_new_session=True)
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.stdout.readline() == b"hup\n"
+    assert wait_for(lambda: b.has("t.data"))
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == (-signal.SIGTERM, "", "")
+
+
+@case
+def without_an_event(b):
+    with open(b.path("t.data"), "w") as f: f.write("a former trace")
+    status, out, err = b.run(recorder("crash"), [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n") and "none written: no event of --dump-on happened" in err, err
+    assert b.dumps() == ["t.data"] and open(b.path("t.data")).read() == "a former trace"
+    status, _, err = b.run(recorder("exit"), [b.recorder, "slow"])
+    assert b.dumps() == ["t.data", "t.data.old"] and open(b.path("t.data.old")).read() == "a former trace"
+    status, _, err = b.run(["-o", "/dev/full", *recorder("crash")], [b.recorder, "none"])
+    assert status == 2, (status, err)
+
+
+@case
+def no_room_for_a_dump(b):
+    os.mkdir(b.path("t.data"))
+    status, _, err = b.run(recorder("exit"), [b.recorder, "slow"])
+    assert status == 125 and "it is a directory" in err, err
+    os.rmdir(b.path("t.data"))
+    process = b.start(["-q", *recorder("signal:USR1")], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    os.mkdir(b.path("t.data.partial"))
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.3)
+    status, out, err = finish(process)
+    assert (status, out) == (0, "done\n") and err.startswith("sptrace: cannot write dump 1 to t.data") and err.count("\n") == 1, err
+    assert not b.has("t.data")
+
+
+def on_terminal(b, script, keys, until):
+    """Runs a shell script as the leader of a terminal of its own; sends the keys when `until` is read. Gives (status, what the
+    terminal showed, local modes before, while waiting, after)."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(b.folder)
+        os.execve("/bin/sh", ["sh", "-c", script], b.env)
+    shown, modes = b"", []
+    local = lambda: termios.tcgetattr(master)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
+    before = local()
+    status, end = None, time.monotonic() + 30
+    while status is None:
+        if time.monotonic() > end: os.killpg(pid, signal.SIGKILL)
+        if select.select([master], [], [], 0.05)[0]:
+            try: shown += os.read(master, 4096)
+            except OSError: pass
+        if keys and until in shown:
+            wait_for(lambda: not local() & termios.ICANON, 3)
+            modes.append(local())
+            for key in keys:
+                os.write(master, key)
+                time.sleep(0.3)
+            keys = []
+        ended, how = os.waitpid(pid, os.WNOHANG)
+        if ended: status = os.waitstatus_to_exitcode(how)
+    while select.select([master], [], [], 0.1)[0]:
+        try: shown += os.read(master, 4096)
+        except OSError: break
+    os.close(master)
+    return status, shown.decode("utf-8", "replace").replace("\r", ""), before, modes
+
+
+@case
+def keys(b):
+    options = " ".join(["-o t.data", *recorder("key:ctrl-t", "key:f5", "key:alt-s"), "--stop-on key:q"])
+    script = f"echo begin; {b.sptrace} run {options} -- {b.recorder} doze < /dev/null; echo ended $?; {MODES}"
+    status, shown, before, modes = on_terminal(b, script, [b"x\x14", b"\x1b[15~", b"\x1bs", b"q"], b"begin")
+    assert "done\n" in shown, shown
+    assert before & termios.ICANON and before & termios.ECHO
+    assert modes and not modes[0] & (termios.ICANON | termios.ECHO) and modes[0] & termios.ISIG, modes
+    assert shown.endswith("ended 0\nicanon echo\n"), shown
+    for number, key in ((1, "ctrl-t"), (2, "f5"), (3, "alt-s")): assert f"dump {number} written" in shown and f"at key:{key}: " in shown, shown
+    assert "--stop-on key:q" in shown and b.dumps() == ["t.data", "t.data.2", "t.data.3"], shown
+
+
+@case
+def keys_and_an_interrupt(b):
+    """ctrl-c goes on ending the program, and the terminal is as before."""
+    script = f"trap : INT; echo begin; {b.sptrace} run {' '.join(recorder('key:f5'))} -- {b.recorder} doze < /dev/null; echo ended $?; {MODES}"
+    for keys in ([b"\x03"], [b"x", b"\x03"]):
+        status, shown, _, _ = on_terminal(b, script, keys, b"begin")
+        assert shown.endswith("ended 130\nicanon echo\n"), shown
+
+
+@case
+def keys_belong_to_a_program_that_reads_them(b):
+    script = f"{b.sptrace} run {' '.join(recorder('key:f5'))} -- cat; echo ended $?"
+    status, shown, _, _ = on_terminal(b, script, [], b"")
+    assert "the command's input is the terminal" in shown and "</dev/null" in shown and "ended 125" in shown, shown
+
+
+@case
+def misuse(b):
+    b.fails(2, "--ring", "run", "--dump-on", "crash", "--", "ls")
+    b.fails(2, "--dump-on", "run", "--ring", "4M", "--times", "2", "--", "ls")
+    b.fails(2, "the forms are: time:DURATION", "run", "--ring", "4M", "--dump-on", "sometimes", "--", "ls")
+    b.fails(2, "1..", "run", "--ring", "4M", "--dump-on", "crash", "--times", "0", "--", "ls")
+    b.fails(2, "USR1", "run", "--stop-on", "signal:KILL", "--", "ls")
+    b.fails(2, "signal:INT", "run", "--stop-on", "key:ctrl-c", "--", "ls")
+    b.fails(2, "no duration", "run", "--stop-on", "slow:f>10", "--", "ls")
+    b.fails(125, "there is no controlling terminal", "run", "--stop-on", "key:f5", "--", "ls")
+    b.fails(125, "more than 64", "run", *[w for n in range(65) for w in ("--stop-on", f"call:f{n}")], "--", "ls")
+    os.chmod(b.path("runtime"), 0o755)
+    os.mkdir(b.path("runtime/sptrace"), 0o755)
+    b.fails(125, "mode 700", "run", "--stop-on", "ctl:x", "--", "ls")
+    assert b.dumps() == []
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
+    parser.add_argument("--programs")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--repeat", type=int, default=1)
+    a = parser.parse_args()
+    chosen = [c for c in CASES if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
+    if a.list:
+        print("\n".join(c.__name__ for c in chosen))
+        return 0
+    work, passed, failed = tempfile.mkdtemp(prefix="sptrace-events-"), 0, 0
+    programs = a.programs
+    if not programs:
+        programs = os.path.join(work, "programs")
+        os.mkdir(programs)
+        subprocess.run(["gcc", "-g", "-O2", "-o", os.path.join(programs, "recorder.O2"), os.path.join(ROOT, "tests/programs/recorder/recorder.c")], check=True)
+    for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
+        folder = os.path.join(work, f"case{number}")
+        os.mkdir(folder)
+        bench, begun = Bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder), time.monotonic()
+        try: function(bench)
+        except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
+            failed += 1
+            print(f"FAILED {function.__name__}: {error!r}"[:1500], flush=True)
+        else:
+            passed += 1
+            print(f"ok     {function.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
+        finally: bench.close()
+    shutil.rmtree(work)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
