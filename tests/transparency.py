@@ -544,12 +544,6 @@ def run_all(args, work):
         cases += [Case("runtimes/" + name, argv, threaded=True, timeout_s=600, wx=name == "wine") for name, argv in built]
     if args.mode == "self-check": return self_check(Runner(work, [], random.Random(args.seed), False), cases)
     if args.quick: cases = [c for c in cases if c.quick]
-    # A known fault (ARCHITECTURE.md, section 6): walks are slow and short when sptrace was killed.
-    if args.mode == "kill":
-        faulty = [c for c in cases if "/throwtimer." in c.name]
-        cases = [c for c in cases if c not in faulty]
-        if not args.list:
-            for case in faulty: print(f"skip {case.name}: a known fault", flush=True)
     if args.only: cases = [c for c in cases if any(fnmatch.fnmatch(c.name, g) for g in args.only)]
     if args.list:
         for case in cases: print(case.name, "(threaded)" if case.threaded else "")

@@ -466,7 +466,8 @@ sptrace_slow_door:
     lea rbp, [rsp+8]
     MARK DOOR_BEFORE, 112, sptrace_slow_door
     /* Signals are blocked before the stack is changed and let in after it is changed back: a handler
-       runs where it would run without us. A dormant process makes no system call. */
+       runs where it would run without us. A dormant process makes no system call but for a walker's
+       entry outside of a sandbox. */
     push 0
     MARK DOOR_BEFORE, 120, sptrace_slow_door
     push -1
@@ -519,14 +520,19 @@ sptrace_slow_door:
     mov r10d, 8
     syscall
     jmp 84f
-83: mov qword ptr [rbp-24], 0
-    mov ebx, 0
-    test dword ptr [rip+{process}+{dormant}], {gs_taken}
-    jnz 81f
+83: cmp dword ptr [rbp+64], 7
+    jne 88f
+    cmp dword ptr [rip+{process}+{sandboxed}], 0
+    jne 88f
+    cmp dword ptr [rip+{process}+{sees_sandbox}], 0
+    jne 86b
+88: mov qword ptr [rbp-24], 0
     /* The program's stack may be a small one: use the thread block's, unless this is no thread of
        ours yet or a signal handler that interrupted a dormant agent. */
 84: MARK DOOR_INSIDE, 0, sptrace_slow_door
     xor ebx, ebx
+    test dword ptr [rip+{process}+{dormant}], {gs_taken}
+    jnz 81f
     rdgsbase rax
     test rax, rax
     jz 81f
@@ -619,6 +625,8 @@ sptrace_silent_offsets:
     process = sym crate::state::PROCESS,
     gs_taken = const crate::state::GS_TAKEN,
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),
+    sandboxed = const core::mem::offset_of!(crate::state::Process, sandboxed),
+    sees_sandbox = const core::mem::offset_of!(crate::state::Process, sees_sandbox),
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );

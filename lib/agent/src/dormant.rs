@@ -20,8 +20,6 @@ use sptrace_wire::plan::*;
 const STACK_BYTES: u64 = 1 << 30;
 /// Scanned at most, where it is not.
 const UNKNOWN_STACK_BYTES: u64 = 16 << 20;
-/// Kept free below the first thread's stack for it to grow (kernel: mmap_base, MIN_GAP).
-const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
 
 /// Gives the return addresses on all threads' stacks back to the program.
 #[inline(never)]
@@ -87,9 +85,11 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
     Some(slow::RET)
 }
 
-/// The special function of `f.id` is about to run; its return address lies at `above`.
+/// The special function of `f.id` is about to run; its return address lies at `above`. `mask`: the
+/// thread's own signal mask; unless the process may be in a sandbox, signals are blocked: a handler that
+/// walked meanwhile would find no way through the agent.
 #[inline(never)]
-pub unsafe fn special(f: &mut Frame, above: u64) {
+pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
         let Some((kind, _)) = propagate::special_of(f.id) else {
@@ -98,17 +98,16 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
         match kind {
             SPECIAL_UNWIND | SPECIAL_WALK if events::may_be_sandboxed() => scan_mapped(above & !7),
             SPECIAL_UNWIND | SPECIAL_WALK => {
-                // A handler that walks while this is going on would find no way through the agent.
-                let mask = sys::block_signals();
                 let interrupted = sigframe::move_contexts(core::ptr::null_mut(), above, mask);
                 for start in core::iter::once(above).chain(interrupted) {
                     if start != 0 {
                         scan(start & !7, end_of_stack(start));
                     }
                 }
-                sys::restore_signals(mask);
             }
-            SPECIAL_RETURN | SPECIAL_UNLOAD => give_back_at(above),
+            SPECIAL_RETURN | SPECIAL_UNLOAD => {
+                restore(above, (above as *const u64).read_volatile())
+            }
             SPECIAL_SIGACTION | SPECIAL_CANCEL => handlers::registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
@@ -116,12 +115,6 @@ pub unsafe fn special(f: &mut Frame, above: u64) {
             _ => {}
         }
     }
-}
-
-/// Gives back the return address at `at`, if it is one of ours.
-pub unsafe fn give_back_at(at: u64) {
-    // SAFETY: a word of the stack in use.
-    unsafe { restore(at, (at as *const u64).read_volatile()) };
 }
 
 /// The end of the stack that `at` lies in, or a bound for it. A thread's control block lies at the end
@@ -152,52 +145,36 @@ unsafe fn restore(at: u64, value: u64) {
     }
 }
 
-/// True if `[at, end)` lies in the first thread's stack, which is one mapping from any address in use to
-/// its beginning.
-pub unsafe fn is_first_stack(at: u64, end: u64) -> bool {
-    // SAFETY: set once, at the start.
-    let first = unsafe { (*process()).stack_top };
-    at < first && first - at < FIRST_STACK_GAP_BYTES && end <= first
-}
-
-/// Gives back every return address found in `[at, end)`, up to the end of what is mapped. `at` must be
-/// above the stack pointer if it lies in the first thread's stack.
+/// Gives back every return address found in `[at, end)`, up to the end of what is mapped. `at`: a stack
+/// pointer, or above one.
 pub unsafe fn scan(mut at: u64, end: u64) {
-    // SAFETY: see is_first_stack.
-    unsafe {
-        if end - at < 4096 && is_first_stack(at, end) {
-            while at < end {
-                restore(at, (at as *const u64).read_volatile());
-                at += 8;
-            }
-            return;
-        }
-    }
     // A timer of 1 kHz whose handler walks the stack leaves no time for many small reads.
     let mut words = [0u64; 128];
-    // SAFETY: memory is read through the kernel, so the stack's end is found without a fault.
-    unsafe {
-        while at < end {
-            let want = ((end - at) as usize).min(size_of_val(&words));
-            let got = sys::read_own(at as usize, words.as_mut_ptr().cast(), want);
-            for (k, word) in words.iter().take(got / 8).enumerate() {
+    while at < end {
+        let want = ((end - at) as usize / 8).min(words.len());
+        let Some(words) = words.get_mut(..want) else {
+            return;
+        };
+        // SAFETY: a word that was just read.
+        unsafe {
+            let got = stacks::read(at, words);
+            for (k, word) in words.iter().take(got).enumerate() {
                 restore(at + k as u64 * 8, *word);
             }
-            if got < want {
+            if got < want || want == 0 {
                 return;
             }
-            at += want as u64;
         }
+        at += want as u64 * 8;
     }
 }
 
 /// The same without a system call: only what is surely mapped.
 unsafe fn scan_mapped(mut at: u64) {
-    // SAFETY: the first thread's stack is one mapping from any address in use to its beginning; other
-    // threads' up to the highest stack pointer that was seen.
+    // SAFETY: other threads' stacks are mapped up to the highest stack pointer that was seen.
     unsafe {
         let first = (*process()).stack_top;
-        let end = if first > at && first - at < FIRST_STACK_GAP_BYTES {
+        let end = if stacks::is_first(at) {
             first
         } else {
             let gs = sys::gs_base();

@@ -78,11 +78,8 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
         }
         let mut from = above & !7;
         for stack in &mut stacks {
-            let Some(at) = find(from) else { break };
-            let Some(mut context) = read_context(at, handled) else {
-                // Stale words of an earlier signal.
-                from = at + 8;
-                continue;
+            let Some((at, mut context)) = find(from, handled) else {
+                break;
             };
             let before = context;
             let handler = from..at;
@@ -115,23 +112,28 @@ pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
     is_out
 }
 
-/// The next word from `from` on that is a restorer's address.
-pub unsafe fn find(from: u64) -> Option<u64> {
+/// The next signal frame from `from` on: where its return address lies, which is a restorer's, and its context.
+pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
     let restorers = handlers::restorers();
     let mut words = [0u64; 128];
     let mut at = from;
     while at < from + REACH_BYTES {
-        // SAFETY: read through the kernel, so the stack's end is found without a fault.
-        let got = unsafe { sys::read_own(at as usize, words.as_mut_ptr().cast(), 1024) } / 8;
+        // SAFETY: from a stack pointer upwards.
+        let got = unsafe { stacks::read(at, &mut words) };
         for (k, word) in words.iter().take(got).enumerate() {
-            if *word != 0 && restorers.contains(word) {
-                return Some(at + k as u64 * 8);
+            if *word == 0 || !restorers.contains(word) {
+                continue;
+            }
+            let at = at + k as u64 * 8;
+            // SAFETY: as above. Others are stale words of an earlier signal.
+            if let Some(context) = unsafe { read_context(at, handled) } {
+                return Some((at, context));
             }
         }
         if got < words.len() {
             return None;
         }
-        at += 1024;
+        at += size_of_val(&words) as u64;
     }
     None
 }

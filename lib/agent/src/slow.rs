@@ -69,7 +69,7 @@ pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64
     // SAFETY: the frame is ours until we return.
     unsafe {
         if blocked == 0 || (*process()).dormant.load(Ordering::Relaxed) != 0 {
-            return when_dormant(&mut *frame);
+            return when_dormant(&mut *frame, mask);
         }
         let id = (*frame).id;
         let mut how = dispatch(&mut *frame, mask);
@@ -94,11 +94,11 @@ fn normal_return(routine: u64) -> u64 {
 }
 
 /// Nothing is recorded any more; only a walker of the stack must still be served. No system call
-/// but for that: the process may be in a sandbox.
-unsafe fn when_dormant(f: &mut Frame) -> u64 {
+/// but for that, with signals blocked: the process may be in a sandbox.
+unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
     if f.routine as i32 == common::SPECIAL {
         // SAFETY: as in slow.
-        unsafe { dormant::special(f, &raw const f.above as u64) };
+        unsafe { dormant::special(f, &raw const f.above as u64, mask) };
     }
     if f.routine as i32 == common::TAIL_FIRST {
         // SAFETY: the return address; the callee may be setjmp, which keeps it.
@@ -122,7 +122,7 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
         if hot.is_null() {
             count_hole(hole::TABLE_FULL);
             if routine == common::SPECIAL {
-                dormant::special(f, above);
+                dormant::special(f, above, mask);
             }
             return normal;
         }

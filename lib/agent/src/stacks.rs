@@ -7,8 +7,37 @@
 //! slow path takes it away. (A handler on a lower stack nests without that.)
 
 use crate::slow::top;
-use crate::state::{FRAME_BYTES, Hot, ShadowFrame};
+use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
 use crate::{handlers, sys, thread};
+
+/// Kept free below the first thread's stack for it to grow (kernel: mmap_base, MIN_GAP).
+const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
+
+/// True if `at` lies in the first thread's stack, which is one mapping from any address that was ever a
+/// stack pointer to its beginning.
+pub unsafe fn is_first(at: u64) -> bool {
+    // SAFETY: set once, at the start.
+    let beginning = unsafe { (*process()).stack_top };
+    at < beginning && beginning - at < FIRST_STACK_GAP_BYTES
+}
+
+/// Reads the stack from `at` on, up to the end of what is mapped; gives the number of words. `at`: a
+/// stack pointer, of code that runs or was interrupted, or above one.
+pub unsafe fn read(at: u64, words: &mut [u64]) -> usize {
+    let bytes = size_of_val(words);
+    // SAFETY: see is_first; `words` has room.
+    unsafe {
+        if is_first(at) {
+            let left = (*process()).stack_top.saturating_sub(at) as usize;
+            let count = words.len().min(left / 8);
+            for (k, word) in words.iter_mut().take(count).enumerate() {
+                *word = (at as *const u64).add(k).read_volatile();
+            }
+            return count;
+        }
+        sys::read_own(at as usize, words.as_mut_ptr().cast(), bytes) / 8
+    }
+}
 
 /// The sentinel of a thread's shadow stack: where a walk through all frames ends.
 pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {

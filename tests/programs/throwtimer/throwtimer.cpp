@@ -1,4 +1,4 @@
-// Throws through ten frames without a pause, while a timer of 250 Hz interrupts: its handler walks the stack up to main,
+// Throws through ten frames without a pause, while a timer of 1 kHz interrupts: its handler walks the stack up to main,
 // and now and then jumps out (not while an exception is on its way: malloc may be at work then). Values in vector registers are carried across each throw
 // and through the arguments of the first call after it. Prints sums and whether every one was right.
 #include <csetjmp>
@@ -76,7 +76,7 @@ extern "C" TRACED int main()
     act.sa_sigaction = handler;
     act.sa_flags = SA_RESTART | SA_SIGINFO;
     sigaction(SIGALRM, &act, nullptr);
-    itimerval often{{0, 4000}, {0, 4000}}, never{};
+    itimerval often{{0, 1000}, {0, 1000}}, never{};
     volatile int wrong = 0;
     double until = now() + 2;
     setitimer(ITIMER_REAL, &often, nullptr);
