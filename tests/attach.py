@@ -7,7 +7,7 @@ Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), tests/pr
 programs of the machine; a case whose program is not installed is skipped by name.
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
 A case passes if the program's output and status are what they are without sptrace, and if after each detach every byte
-of its code is that of its file, nobody traces it, and nothing of sptrace is mapped in it (a case says so if that may be).
+of its code is that of its file, nobody traces it, and neither arena nor agent is mapped in it.
   --full       for 20 seconds each, not for 3
 Must not know: how sptrace works, but for the names of its mappings.
 """
@@ -93,15 +93,15 @@ class Attacher:
         if r.returncode != 0: raise Failed("the trace cannot be read: " + r.stderr.strip())
         return len(r.stdout.splitlines()) - 1
 
-    def check(self, pid, code, may_keep):
+    def check(self, pid, code, said):
         """After a detach: the program as it was."""
         if not is_running(pid): return
         try:
             differing = differing_bytes(pid, code)
-            if differing: raise Failed(f"{differing} bytes of code differ from the files")
+            if differing: raise Failed(f"{differing} bytes of code differ from the files: {said}")
             if status_field(pid, "TracerPid") != "0": raise Failed("it is still traced")
             left = [p for _, _, _, _, p in maps(pid) if "memfd:sptrace" in p]
-            if left and not may_keep: raise Failed(f"{len(left)} mappings of sptrace are left")
+            if left: raise Failed(f"{len(left)} mappings of sptrace are left: {said}")
         except (OSError, ProcessLookupError, ValueError):
             time.sleep(0.5)  # it may be about to end
             if is_running(pid): raise
@@ -109,9 +109,9 @@ class Attacher:
 
 class Case:
     """A program that runs for a while. `stdin` is None or a function that is given the pipe."""
-    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, may_keep=False, options=(), need=(), must_record=True, longest=0.12):
+    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12):
         self.name, self.argv, self.seconds, self.expected, self.status = name, argv, seconds, expected, status
-        self.may_keep, self.options, self.need, self.must_record, self.longest = may_keep, options, need, must_record, longest
+        self.options, self.need, self.must_record, self.longest = options, need, must_record, longest
 
     def run(self, attacher):
         argv = [str(a) for a in self.argv]
@@ -129,7 +129,7 @@ class Case:
                     if how == "for" and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
                     continue
                 cycles += 1
-                attacher.check(process.pid, code, self.may_keep)
+                attacher.check(process.pid, code, said)
                 if cycles % 5 == 1: recorded = max(recorded, attacher.events())
                 time.sleep(attacher.rng.uniform(0, 0.03))
             out = process.communicate(timeout=60)[0]
@@ -149,7 +149,7 @@ def program_cases(programs, seconds):
         if base != "attachee": continue
         for mode in ("waits", "busy", "crowd", "comings", "timer", "suspends", "throws", "jumps", "switches", "children", "deep"):
             cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
-                              may_keep=mode in ("switches", "jumps"), seconds=seconds))
+                              seconds=seconds))
     return cases
 
 
@@ -184,8 +184,8 @@ def real_cases(folder, seconds):
     cases = []
     python = shutil.which("python3")
     cases.append(Case("python3", [python, "-c", PYTHON % seconds], expected="ok\n", seconds=seconds))
-    if shutil.which("perl"): cases.append(Case("perl", [shutil.which("perl"), "-e", PERL % seconds], expected="ok\n", seconds=seconds, may_keep=True))
-    if shutil.which("node"): cases.append(Case("node", [shutil.which("node"), "-e", NODE % (seconds * 1000)], expected="ok\n", seconds=seconds, must_record=False, may_keep=True))
+    if shutil.which("perl"): cases.append(Case("perl", [shutil.which("perl"), "-e", PERL % seconds], expected="ok\n", seconds=seconds))
+    if shutil.which("node"): cases.append(Case("node", [shutil.which("node"), "-e", NODE % (seconds * 1000)], expected="ok\n", seconds=seconds, must_record=False))
     if shutil.which("go"):
         source = os.path.join(folder, "go.go")
         with open(source, "w") as f: f.write(GO % (seconds * 1000))

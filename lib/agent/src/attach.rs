@@ -10,7 +10,7 @@
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
 
 use crate::state::*;
-use crate::{chunk, detach, hook, module, propagate, slow, sys, thread};
+use crate::{chunk, common, detach, hook, module, propagate, slow, sys, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::{Control, hole};
@@ -29,7 +29,7 @@ pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
             COMMAND_PREPARE => prepare(arena, b),
             COMMAND_ACTIVATE => with_all_stopped(b, activate),
             COMMAND_SILENCE => detach::silence(),
-            COMMAND_DETACH => with_all_stopped(b, detach::detach),
+            COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
             _ => RESULT_FAILED,
         };
         b.result.store(result, Ordering::Relaxed);
@@ -59,9 +59,6 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
         if fork_page.is_null() || entries.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
             return RESULT_FAILED;
         }
-        if c.roots_only != 0 {
-            (*p).originals = hook::make_table();
-        }
         (*fork_page).mark = 1;
         (*p).fork_page = fork_page;
         (*p).table = entries;
@@ -71,6 +68,9 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
             module::find(addresses.add(i).read());
         }
         (*p).preparing = 0;
+        if c.roots_only != 0 && (*p).originals.is_null() {
+            (*p).originals = hook::make_table();
+        }
         RESULT_DONE
     }
 }
@@ -123,6 +123,15 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         if modules().filter(planned).any(|m| specials_in_flight(m)) {
             return RESULT_AGAIN;
         }
+        let threads: *mut AttachThread = table(b, b.threads_at);
+        for i in 0..b.threads as usize {
+            if !begin_thread(b, &mut *threads.add(i)) {
+                return RESULT_FAILED;
+            }
+        }
+        for m in modules().filter(|m| !(**m).plan.is_null()) {
+            common::wake((*m).area_rw as *mut u8);
+        }
         for m in modules().filter(planned) {
             propagate::install_specials(m);
             if (*m).base == b.loader {
@@ -135,10 +144,6 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
             for i in 0..b.pcs as usize {
                 instrument_around(pcs.add(i).read());
             }
-        }
-        let threads: *mut AttachThread = table(b, b.threads_at);
-        for i in 0..b.threads as usize {
-            begin_thread(b, &mut *threads.add(i));
         }
         (*p).may_propagate = 1;
         control().agent_state.store(1, Ordering::Release);
@@ -162,15 +167,15 @@ unsafe fn specials_in_flight(m: *const Module) -> bool {
     }
 }
 
-/// A stopped thread gets its block, with the calls that are open on its stack.
-unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) {
+/// A stopped thread gets its block, with the calls that are open on its stack. False: that is impossible.
+unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
     // SAFETY: as in with_all_stopped.
     unsafe {
         t.gs_base = 0;
         let hot = thread::adopt(t.fs_base, (*process()).pid, t.tid);
         if hot.is_null() {
             count_hole(hole::TABLE_FULL);
-            return;
+            return false;
         }
         t.gs_base = hot as u64 - HOT as u64;
         if t.tid == sys::tid() {
@@ -179,7 +184,7 @@ unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) {
         }
         (*hot).stack_top = t.rsp;
         if control().roots_only != 0 {
-            return;
+            return true;
         }
         let frames: *const AttachFrame = table(b, b.frames_at);
         let first = t.first_frame.min(b.frames);
@@ -199,6 +204,7 @@ unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) {
             chunk::put(hot, record::INHERITED, callee);
             slow::push(hot, frame.rsp, FRAME_OPEN, callee);
         }
+        true
     }
 }
 

@@ -1,20 +1,21 @@
-//! The process as it was before it was attached to: text, stacks, contexts. What is left then is memory of
-//! ours that nobody uses, which the host unmaps.
+//! The process as it was before it was attached to: text, stacks, contexts.
 //!
 //! Given a process whose threads are all stopped outside of the agent; writes in place. A place is put back
-//! if what stands there is ours; so are kept calls, springboards and the room made for them, unless a thread
-//! stands between their bytes: then the host lets it run on and asks again. Nothing is recorded any more, and
-//! the routines are silent ones, so no thread that runs on through a slot leaves anything behind that the
-//! next turn does not find.
+//! if what stands there is ours; so are kept calls, springboards and the room made for them, unless somebody
+//! stands between their bytes: then the host lets it run on and asks again.
+//!
+//! The patch areas stay for the life of the process, with routines that need no agent
+//! ([`common::retire`]): a return address, a jmp_buf, a context or a coroutine's stack that leads into one,
+//! and was not found here, leads back to the program from there. A later attach takes them back
+//! ([`module`]). Everything else is listed for the host to unmap.
 
 use crate::attach::{is_in_flight, table};
 use crate::propagate::{self, blob, header};
 use crate::state::*;
-use crate::{attach, common, dormant, handlers, module, sigframe, slow, stacks, sys, unblocked};
+use crate::{attach, common, dormant, handlers, hook, module, sigframe, sys, unblocked};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
-use sptrace_wire::record::FRAME_OPEN;
 
 const PAGE: u64 = 4096;
 /// Springboards in padding: one call site in a thousand.
@@ -143,6 +144,10 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
     // SAFETY: all other threads are stopped outside of the agent.
     unsafe {
         let p = process();
+        if (*(*p).fork_page).mark == 0 && !module::own_areas() {
+            // What the parent goes on with must not change.
+            return RESULT_FAILED;
+        }
         silence();
         let mut undo = Undo {
             writer: Writer {
@@ -150,125 +155,137 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
                 end: 0,
                 failed: false,
             },
+            contexts: Contexts {
+                rips: [0; CONTEXTS],
+                count: 0,
+            },
             foreign: 0,
             busy: 0,
         };
+        let inside = give_back(b, &mut undo.contexts);
         let first = (&raw const (*p).modules).cast::<Module>();
-        let modules = (0..(*p).module_count as usize).map(|i| first.add(i));
-        let mapped =
-            |m: &*const Module| !(**m).plan.is_null() && (**m).area_rw != 0 && (**m).gone == 0;
-        for m in modules.clone().filter(mapped) {
-            undo.sites(m);
-        }
-        let inside = give_back(b);
+        let areas = (0..(*p).module_count as usize)
+            .map(|i| first.add(i))
+            .filter(|m| !(**m).plan.is_null() && (**m).area_rw != 0);
+        let mapped = || areas.clone().filter(|m| (**m).gone == 0);
+        mapped().for_each(|m| undo.sites(m));
         if !inside {
             // While somebody is, he may leave a return address of ours behind, and walkers must be served.
-            modules.filter(mapped).for_each(|m| undo.specials(m));
+            mapped().for_each(|m| undo.specials(m));
         }
         undo.writer.close();
         b.foreign.store(undo.foreign, Ordering::Relaxed);
-        list_ranges(b);
         if undo.writer.failed {
-            RESULT_IN_USE
-        } else if inside || undo.busy > 0 {
-            RESULT_AGAIN
-        } else if has_left(b) {
-            RESULT_IN_USE
-        } else {
-            RESULT_DONE
+            return RESULT_NOT_WRITABLE;
         }
+        if inside || undo.busy > 0 {
+            return RESULT_AGAIN;
+        }
+        for m in areas {
+            let rw = (*m).area_rw as *mut u8;
+            common::retire(rw);
+            let h = &mut *(rw as *mut AreaHeader);
+            (h.used, h.originals) = ((*m).area_used, (*p).originals as u64);
+        }
+        list_ranges(b);
+        RESULT_DONE
+    }
+}
+
+/// Contexts of interrupted code at most; with more of them nothing is certain.
+const CONTEXTS: usize = 512;
+
+/// Where interrupted code in the text goes on.
+struct Contexts {
+    rips: [u64; CONTEXTS],
+    count: usize,
+}
+
+impl Contexts {
+    fn add(&mut self, rip: u64) -> bool {
+        if let Some(free) = self.rips.get_mut(self.count) {
+            *free = rip;
+            self.count += 1;
+        }
+        self.count < CONTEXTS
+    }
+
+    fn any_within(&self, start: u64, end: u64) -> bool {
+        let rips = self.rips.get(..self.count).unwrap_or(&[]);
+        rips.iter().any(|rip| *rip > start && *rip < end)
+    }
+}
+
+/// True if code that goes on at `rip` must do so before the agent goes: in the agent, and in the routines,
+/// which use a thread block. A slot is left in whatever way it likes, except that the callee of one would
+/// have a return address of ours, which is avoided unless it is `anyway`.
+unsafe fn must_leave(rip: u64, anyway: bool) -> bool {
+    // SAFETY: reads the module table.
+    unsafe {
+        let m = module::of_area(rip);
+        if m.is_null() {
+            return unblocked::is_agent(rip);
+        }
+        !anyway || rip - (*m).area < SLOTS_START as u64
     }
 }
 
 /// Gives all stacks their return addresses back; true if somebody is still on the way through an area.
-unsafe fn give_back(b: &AttachBlock) -> bool {
+unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
     // SAFETY: as in detach.
     unsafe {
+        let anyway = b.command == COMMAND_DETACH_ANYWAY;
         dormant::give_back_all();
+        hook::give_back_all();
+        give_back_dropped();
         let threads: *mut AttachThread = table(b, b.threads_at);
         let mut inside = false;
         for i in 0..b.threads as usize {
             let t = &mut *threads.add(i);
             if !module::of_area(t.rip).is_null() {
-                // Not left to run on: the callee may be setjmp, which would keep a return address of ours.
+                // Not left to run on: the callee's return address would be ours.
                 if sigframe::move_thread(&mut t.registers) {
                     t.moved = 1;
                     (t.rsp, t.rip) = (t.registers[15], t.registers[16]);
                 } else {
-                    (*process()).left = 1;
-                    inside = true;
+                    inside |= must_leave(t.rip, anyway);
                 }
             }
             dormant::scan(t.rsp & !7, t.stack_end);
-            let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, t.mask);
+            // Also those of handlers that do not block their signal.
+            let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, u64::MAX);
             for start in interrupted.into_iter().filter(|s| *s != 0) {
                 dormant::scan(start & !7, start + INTERRUPTED_BYTES);
             }
-            inside |= any_in_area(t.rsp, t.mask);
+            inside |= look_at_contexts(t.rsp, t.mask, anyway, contexts);
         }
         inside
     }
 }
 
-/// A thread's own stack is taken to have at most so many bytes when it is gone.
-const STACK_BYTES: u64 = 8 << 20;
+/// Further apart than this they were not dropped from one stack.
+const DROPPED_BYTES: u64 = 16 << 20;
 
-/// True if the thread, which may be gone, has left return addresses of ours on its own stack at the most.
-pub unsafe fn is_on_own_stack(hot: *const Hot) -> bool {
-    // SAFETY: a thread's block.
-    let ([low, high], top) = unsafe { ((*hot).left, (*hot).stack_top) };
-    high <= top && top.wrapping_sub(low) < STACK_BYTES || high == 0
-}
-
-/// True if return addresses of ours may be on a stack that no thread is on now. Those on a stack in use are
-/// given back, and what lies beyond its stack pointer is dead.
-unsafe fn has_left(b: &AttachBlock) -> bool {
-    // SAFETY: as in detach.
+/// The same for frames that were given up: they may be alive, on a stack that no thread is on now.
+unsafe fn give_back_dropped() {
+    // SAFETY: blocks stay mapped; memory is read through the kernel.
     unsafe {
-        let p = process();
-        let threads =
-            core::slice::from_raw_parts(table::<AttachThread>(b, b.threads_at), b.threads as usize);
-        let mut hot = (*p).blocks;
-        let mut left = (*p).left != 0;
+        let mut hot = (*process()).blocks;
         while !hot.is_null() {
-            let [low, high] = (*hot).left;
-            let thread = threads.iter().find(|t| t.tid == (*hot).tid);
-            let is_mapped = || sys::read_word(low).is_some() || sys::read_word(high - 8).is_some();
-            // A context that was saved on another stack may name a slot, too (swapcontext(3)).
-            left |= thread.is_some_and(|t| is_elsewhere(hot, t));
-            left |= high != 0
-                && is_mapped()
-                && match thread {
-                    Some(t) => t.stack_start == 0 || low < t.stack_start || high > t.stack_end,
-                    None => !is_on_own_stack(hot),
-                };
+            let [low, high] = (*hot).dropped;
+            if high != 0 && high - low < DROPPED_BYTES {
+                dormant::scan(low & !7, high);
+            }
             hot = (*hot).next as *mut Hot;
         }
-        left
-    }
-}
-
-/// True if the thread, or a call of it that is open, is on a stack that is not its own.
-unsafe fn is_elsewhere(hot: *mut Hot, t: &AttachThread) -> bool {
-    // SAFETY: the thread is stopped.
-    unsafe {
-        let (mut frame, top) = (stacks::bottom(hot).add(1), slow::top(hot));
-        let mut found = false;
-        while frame <= top {
-            let f = &*frame;
-            let on_own = t.stack_start != 0 && f.rsp > t.stack_start && f.rsp <= t.stack_end;
-            found |= f.id & FRAME_OPEN == 0 && f.rsp != u64::MAX && !on_own;
-            frame = frame.add(1);
-        }
-        found || t.stack_start == 0 && top > stacks::bottom(hot)
     }
 }
 
 /// Of the stack that a handler interrupted, looked through at most.
 const INTERRUPTED_BYTES: u64 = 1 << 20;
 
-/// True if the context of a signal frame above `above` is still inside a patch area or the agent.
-unsafe fn any_in_area(above: u64, mask: u64) -> bool {
+/// Notes where the contexts of signal frames above `above` go on; true if that is where they must leave.
+unsafe fn look_at_contexts(above: u64, mask: u64, anyway: bool, contexts: &mut Contexts) -> bool {
     // SAFETY: memory is read through the kernel.
     unsafe {
         if !handlers::learn() {
@@ -278,26 +295,23 @@ unsafe fn any_in_area(above: u64, mask: u64) -> bool {
         if handled == 0 {
             return false;
         }
+        let mut inside = false;
         let mut from = above & !7;
         for _ in 0..sigframe::NESTED {
-            let Some(at) = sigframe::find(from) else {
+            let Some((_, context)) = sigframe::find(from, handled) else {
                 break;
             };
-            from = at + 8;
-            if let Some(context) = sigframe::read_context(at, handled) {
-                let rip = context[sigframe::RIP];
-                if !module::of_area(rip).is_null() || unblocked::is_agent(rip) {
-                    return true;
-                }
-                from = context[sigframe::RSP] & !7;
-            }
+            let rip = context[sigframe::RIP];
+            inside |= must_leave(rip, anyway) || !contexts.add(rip);
+            from = context[sigframe::RSP] & !7;
         }
-        false
+        inside
     }
 }
 
 struct Undo {
     writer: Writer,
+    contexts: Contexts,
     foreign: u64,
     busy: u64,
 }
@@ -462,7 +476,7 @@ impl Undo {
 
     unsafe fn is_busy(&mut self, start: u64, end: u64) -> bool {
         // SAFETY: reads the host's list.
-        let busy = unsafe { is_in_flight(start, end) };
+        let busy = unsafe { is_in_flight(start, end) } || self.contexts.any_within(start, end);
         self.busy += u64::from(busy);
         busy
     }
@@ -489,13 +503,12 @@ unsafe fn padding(at: u64) -> Option<[u8; 8]> {
     }
 }
 
-/// Writes down what may be unmapped when nobody is inside any more.
+/// Writes down what may be unmapped now: all but the areas and what hooks have replaced.
 unsafe fn list_ranges(b: &AttachBlock) {
     // SAFETY: as in detach; the last pair is kept for the end.
     unsafe {
         let p = process();
         let list: *mut [u64; 2] = attach::table(b, b.ranges_at);
-        let kept = has_left(b);
         let mut count = 0;
         let mut add = |start: u64, bytes: u64| {
             if start != 0 && bytes != 0 && count + 1 < b.ranges as usize {
@@ -509,7 +522,8 @@ unsafe fn list_ranges(b: &AttachBlock) {
             if m.plan.is_null() {
                 continue;
             }
-            if !kept {
+            if m.gone != 0 {
+                // There is nothing that its slots could lead back to.
                 add(m.area, m.area_bytes);
             }
             add(m.area_rw, m.area_bytes);
@@ -521,7 +535,6 @@ unsafe fn list_ranges(b: &AttachBlock) {
             (*p).padding as u64,
             (PADDINGS * size_of::<Padding>()) as u64,
         );
-        add((*p).originals as u64, crate::hook::table_bytes());
         let mut hot = (*p).blocks;
         while !hot.is_null() {
             add(hot as u64 - HOT as u64, BLOCK_BYTES as u64);

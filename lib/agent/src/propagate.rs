@@ -21,6 +21,9 @@ pub enum Reach {
     ReturnAddress,
 }
 
+/// No slot has more bytes.
+const SLOT_BYTES: usize = 512;
+
 /// Functions waiting to be instrumented together (cold parts, shared tails).
 const LINKED: usize = 256;
 
@@ -492,8 +495,12 @@ unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -
             return false;
         }
         (*m).area_used = (*m).area_used.max(slot as u64 + t.code_bytes as u64);
-        let to = ((*m).area_rw + slot as u64) as *mut u8;
-        core::ptr::copy_nonoverlapping(code, to, t.code_bytes as usize);
+        let bytes = t.code_bytes as usize;
+        let mut new = [0u8; SLOT_BYTES];
+        if bytes > SLOT_BYTES {
+            return false;
+        }
+        core::ptr::copy_nonoverlapping(code, new.as_mut_ptr(), bytes);
         for k in 0..t.fixups as usize {
             let x = fixups.add(k).read_unaligned();
             let target = match x.kind {
@@ -502,9 +509,29 @@ unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -
                 _ => (*m).base.wrapping_add(x.value as i64 as u64),
             };
             let next = (*m).area + slot as u64 + x.position as u64 + x.to_end as u64;
-            to.add(x.position as usize)
-                .cast::<u32>()
-                .write_unaligned(target.wrapping_sub(next) as u32);
+            let rel = target.wrapping_sub(next) as u32;
+            if x.position as usize + 4 > bytes {
+                return false;
+            }
+            let at = new.as_mut_ptr().add(x.position as usize);
+            at.cast::<u32>().write_unaligned(rel);
+        }
+        // Somebody may still come back to a slot that was written before: only what differs is written,
+        // which is the displacement of a wired call, by one store.
+        let to = ((*m).area_rw + slot as u64) as *mut u8;
+        let mut k = 0;
+        while k < bytes {
+            let at = to.add(k);
+            let is_whole = (at as usize).is_multiple_of(8) && k + 8 <= bytes;
+            if is_whole {
+                let word = new.as_ptr().add(k).cast::<u64>().read_unaligned();
+                if at.cast::<u64>().read_volatile() != word {
+                    at.cast::<u64>().write_volatile(word);
+                }
+            } else if at.read_volatile() != new[k] {
+                at.write_volatile(new[k]);
+            }
+            k += if is_whole { 8 } else { 1 };
         }
         true
     }

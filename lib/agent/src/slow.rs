@@ -9,8 +9,7 @@
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
 use crate::{
-    chunk, dormant, hook, module, process as proc_events, propagate, stacks, sys, text, thread,
-    unwind,
+    chunk, dormant, hook, module, process as proc_events, propagate, stacks, text, thread, unwind,
 };
 use core::sync::atomic::Ordering;
 use propagate::Reach;
@@ -99,10 +98,6 @@ unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
     if f.routine as i32 == common::SPECIAL {
         // SAFETY: as in slow.
         unsafe { dormant::special(f, &raw const f.above as u64, mask) };
-    }
-    if f.routine as i32 == common::TAIL_FIRST {
-        // SAFETY: the return address; the callee may be setjmp, which keeps it.
-        unsafe { dormant::give_back_at(&raw const f.above as u64) };
     }
     if f.routine as i32 == common::HOOK_EXIT {
         // SAFETY: the word was made by the hook's return.
@@ -237,7 +232,6 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
                 if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(hot, at, rsp) {
                     count_hole(hole::OTHER_STACK);
-                    (*process()).left = 1;
                     break;
                 }
             }
@@ -289,26 +283,17 @@ unsafe fn tell_ended(hot: *mut Hot, unwound: &mut u64, closed: &mut u64) {
     }
 }
 
-/// Remembers where the frame without an exit on top was.
+/// Remembers where a frame without an exit was.
 unsafe fn drop_range(hot: *mut Hot, at: u64) {
     // SAFETY: the thread's own block.
     unsafe {
-        let armed = (*top(hot)).id & FRAME_OPEN == 0 && (*hot).rearm_above == 0;
-        // The stack of a vfork child may be unmapped already.
-        let may_be_used = || !proc_events::is_sandboxed() && sys::read_word(at - 8).is_some();
-        if armed && !dormant::is_first_stack(at - 8, at) && may_be_used() {
-            widen(&mut (*hot).left, at);
-        }
-        widen(&mut (*hot).dropped, at);
+        let d = &mut (*hot).dropped;
+        *d = if d[1] == 0 {
+            [at - 8, at]
+        } else {
+            [d[0].min(at - 8), d[1].max(at)]
+        };
     }
-}
-
-/// The range then holds the return address of the call at `at`, too.
-fn widen(range: &mut [u64; 2], at: u64) {
-    *range = match *range {
-        [_, 0] => [at - 8, at],
-        [low, high] => [low.min(at - 8), high.max(at)],
-    };
 }
 
 /// A call begins. `callee`: of a call through a pointer, which may be null.

@@ -82,9 +82,6 @@ pub struct Hot {
     pub unblocked: u64,
     /// 1: the last walker only looked, the frames that it was given back return.
     pub looked: u64,
-    /// Where on a stack return addresses of ours were left by frames that were given up: dead, or on a stack
-    /// that the program will come back to. Two zeros: nowhere.
-    pub left: [u64; 2],
 }
 
 /// One frame of the shadow stack.
@@ -204,8 +201,6 @@ pub struct Process {
     pub padding: *mut crate::detach::Padding,
     /// Number of them.
     pub padding_count: u32,
-    /// 1: a thread that is gone has left [`Hot::left`] behind, or one has changed to a stack far away.
-    pub left: u32,
 }
 
 /// What a fork child must not inherit.
@@ -260,7 +255,6 @@ pub(crate) static mut PROCESS: Process = Process {
     pc_count: 0,
     padding: core::ptr::null_mut(),
     padding_count: 0,
-    left: 0,
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

@@ -4,7 +4,7 @@
 //! with a wiped key; both fail the hot path's comparison with the fs base and come here.
 
 use crate::state::*;
-use crate::{chunk, detach, module, propagate, stacks, sys};
+use crate::{chunk, module, propagate, stacks, sys};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -277,12 +277,8 @@ unsafe fn reset(hot: *mut Hot) {
         let block = hot as u64 - HOT as u64;
         (*hot).ssp_end = block + (BLOCK_BYTES - STACK_BYTES - 2 * FRAME_BYTES) as u64;
         (*hot).agent_stack = block + BLOCK_BYTES as u64;
-        if !detach::is_on_own_stack(hot) {
-            (*process()).left = 1;
-        }
         (*hot).stack_top = 0;
         (*hot).dropped = [0; 2];
-        (*hot).left = [0; 2];
         (*hot).overflow = 0;
         (*hot).barriers = 0;
         (*hot).rearm_above = 0;

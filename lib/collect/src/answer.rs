@@ -130,6 +130,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         known.area_bytes,
         known.plan_offset,
     );
+    let key = known.area_key;
     let Some(bias) = bias(maps, m, base_svma) else {
         return leave_out("its first page is not mapped");
     };
@@ -143,11 +144,14 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         .iter()
         .map(|a| (a.start, a.bytes))
         .collect();
-    let Some(at) = placement::place(maps, &taken, start, end, area_bytes) else {
+    let base = base_svma.wrapping_add(bias);
+    let left = placement::left_area(pid, maps, &taken, (key, base), area_bytes);
+    let Some(at) = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes)) else {
         return leave_out("no place for its patch area within reach");
     };
     let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
-    let found = FOUND | if wide { ANSWER_WIDE } else { 0 };
+    let wide = if wide { ANSWER_WIDE } else { 0 };
+    let found = FOUND | wide | if left.is_some() { ANSWER_LEFT } else { 0 };
     let unwinder = unknown_unwinder(maps, c.process(pid));
     [found, plan_offset, bias, at, area_bytes, unwinder]
 }

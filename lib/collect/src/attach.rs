@@ -27,6 +27,10 @@ use crate::stacks::{Files, Stacks};
 
 /// Attempts to stop all threads at a moment that suits.
 const ATTEMPTS: u32 = 400;
+/// Of these, in which a thread must be out of all slots to be let go.
+const PATIENCE: u32 = 40;
+/// So often a thread may not be stopped in time.
+const UNSTOPPABLE: u32 = 5;
 /// Between them.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Pairs that the agent may leave: areas, tables and thread blocks.
@@ -348,19 +352,31 @@ impl Session {
     fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {
         let maps = maps::read(pid)?;
         let memory = open_memory(pid)?;
-        for _ in 0..ATTEMPTS {
+        let mut unstoppable = 0;
+        for attempt in 0..ATTEMPTS {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
-            let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
-            let result = self.detach_stopped(&carrier, &maps, &memory, &mut threads);
+            let mut threads = match Threads::stop_all(pid, &|| self.obey_all()) {
+                Err(TraceeError::Unstoppable(_) | TraceeError::NoRoom(_))
+                    if unstoppable < UNSTOPPABLE =>
+                {
+                    unstoppable += 1;
+                    std::thread::sleep(PAUSE * 20);
+                    continue;
+                }
+                threads => threads?,
+            };
+            let command = match attempt {
+                ..PATIENCE => COMMAND_DETACH,
+                _ => COMMAND_DETACH_ANYWAY,
+            };
+            let result = self.detach_stopped(command, &carrier, &maps, &memory, &mut threads);
             threads.release();
             match result? {
                 RESULT_AGAIN => std::thread::sleep(PAUSE),
                 RESULT_DONE => return Ok(None),
-                RESULT_IN_USE => {
-                    return Ok(Some("stacks that cannot be seen may return through it"));
-                }
-                _ => return Ok(Some("its text could not be written")),
+                RESULT_NOT_WRITABLE => return Ok(Some("its text could not be written")),
+                _ => return Ok(Some("no memory for patch areas of its own")),
             }
         }
         Ok(Some("a thread or a signal handler stays inside it"))
@@ -368,6 +384,7 @@ impl Session {
 
     fn detach_stopped(
         &self,
+        command: u32,
         carrier: &Carrier<'_>,
         maps: &[Mapping],
         memory: &File,
@@ -394,7 +411,7 @@ impl Session {
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let command = Command {
-            command: COMMAND_DETACH,
+            command,
             threads: stopped.iter().map(|t| entry_of(t, maps)).collect(),
             pcs: stopped.iter().map(|t| t.regs.rip).collect(),
             modules: self.modules_of(threads.pid, memory).1,
@@ -415,7 +432,7 @@ impl Session {
             }
         }
         let result = sent.result(arena);
-        if !matches!(result, RESULT_DONE | RESULT_IN_USE) {
+        if result != RESULT_DONE {
             return Ok(result);
         }
         for t in &stopped {
@@ -473,9 +490,6 @@ fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
         },
         mask: t.mask,
         rip: t.regs.rip,
-        stack_start: stack
-            .filter(|m| is_first || end != m.end)
-            .map_or(0, |m| m.start.min(t.regs.rsp)),
         registers: registers_of(&t.regs),
         ..AttachThread::default()
     }

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
+use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::{HOST_STOPPED, hole};
+use sptrace_wire::plan::PlanHeader;
 
 use crate::alive::is_alive;
 use crate::answer;
@@ -90,6 +92,8 @@ pub struct Shared {
     wake: i32,
     pub(crate) ended: AtomicBool,
     filters: Filters,
+    /// Of the agent's image.
+    agent_hash: u64,
     disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
@@ -148,11 +152,24 @@ impl Shared {
             .ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
         let plan = plan.ok_or("no plan could be made")?;
-        let plan = self.filters.plan(&cached, plan, &file);
+        let mut plan = self.filters.plan(&cached, plan, &file);
+        self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
             .ok_or("no plan could be made")
+    }
+
+    /// Says in a plan what tells its patch area from those of other plans and other agents.
+    fn sign(&self, plan: &mut [u8]) {
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write_u64(self.agent_hash);
+        hasher.write(plan);
+        let hash = (hasher.finish() as u32).to_le_bytes();
+        let at = std::mem::offset_of!(PlanHeader, hash);
+        if let Some(field) = plan.get_mut(at..at + hash.len()) {
+            field.copy_from_slice(&hash);
+        }
     }
 
     /// `run -F`: must the agent know this file before control comes there?
@@ -356,6 +373,11 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
+            agent_hash: {
+                let mut hasher = std::hash::DefaultHasher::new();
+                hasher.write(agent);
+                hasher.finish()
+            },
             filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
             options,
             collector: Mutex::new(collector),

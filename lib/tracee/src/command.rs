@@ -58,7 +58,7 @@ impl Command {
             words.push(pair(t.tid as usize, t.frames as usize));
             words.push(u64::from(t.first_frame));
             words.extend([t.fs_base, t.rsp, t.stack_end, t.mask]);
-            words.extend([t.gs_base, t.rip, t.stack_start]);
+            words.extend([t.gs_base, t.rip]);
             words.extend(t.registers);
         }
         words[3] = pair(self.frames.len(), self.pcs.len());

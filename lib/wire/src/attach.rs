@@ -5,8 +5,8 @@
 //! the host chooses. One command at a time: the host owns the block unless the carrier runs, so nothing in
 //! it but [`AttachBlock::done`] is shared at one moment.
 //!
-//! `PREPARE` runs beside the program, `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and `DETACH` run while every other thread is stopped by
-//! ptrace, and outside of the agent.
+//! `PREPARE` runs beside the program, `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and
+//! `DETACH` run while every other thread is stopped by ptrace, and outside of the agent.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -19,12 +19,15 @@ pub const COMMAND_DETACH: u32 = 3;
 /// Nothing is recorded any more, so that threads get out of the agent. Runs while some are inside.
 pub const COMMAND_SILENCE: u32 = 4;
 
+/// As `DETACH`, and threads may stay in slots, before or after the call there.
+pub const COMMAND_DETACH_ANYWAY: u32 = 5;
+
 /// [`AttachBlock::result`]: done.
 pub const RESULT_DONE: u32 = 1;
 /// [`AttachBlock::result`]: no memory, or the arena is of another version: nothing was changed.
 pub const RESULT_FAILED: u32 = 2;
-/// [`AttachBlock::result`] of `DETACH`: return addresses of ours may be left: the areas must stay.
-pub const RESULT_IN_USE: u32 = 3;
+/// [`AttachBlock::result`] of `DETACH`: the text could not be written.
+pub const RESULT_NOT_WRITABLE: u32 = 3;
 /// [`AttachBlock::result`]: a thread stands where it must not: let it run on, and try again.
 pub const RESULT_AGAIN: u32 = 4;
 
@@ -89,8 +92,6 @@ pub struct AttachThread {
     pub gs_base: u64,
     /// Where it goes on.
     pub rip: u64,
-    /// Where its stack begins, if that is its own and no other code's; else 0.
-    pub stack_start: u64,
     /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags: in the order of struct sigcontext.
     pub registers: [u64; 18],
 }
@@ -108,5 +109,5 @@ pub struct AttachFrame {
 }
 
 const _: () = assert!(size_of::<AttachBlock>() == 96);
-const _: () = assert!(size_of::<AttachThread>() == 216);
+const _: () = assert!(size_of::<AttachThread>() == 208);
 const _: () = assert!(size_of::<AttachFrame>() == 24);
