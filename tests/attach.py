@@ -8,7 +8,7 @@ programs of the machine; a case whose program is not installed is skipped by nam
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
 A case passes if the program's output and status are what they are without sptrace, and if after each detach every byte
 of its code is that of its file, nobody traces it, and neither arena nor agent is mapped in it.
-  --full       for 20 seconds each, not for 3
+  --full       all variants of the programs, for 20 seconds each, not for 2
 Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
@@ -18,6 +18,10 @@ ROOT = os.path.dirname(HERE)
 
 
 class Failed(Exception):
+    pass
+
+
+class NoCycle(Exception):
     pass
 
 
@@ -137,17 +141,21 @@ class Case:
             if process.poll() is None: process.kill()
         if process.returncode != self.status or self.expected is not None and out != self.expected:
             raise Failed(f"status {process.returncode}, output {out[-300:]!r} after {cycles} cycles")
-        if cycles == 0: raise Failed("no cycle")
+        if cycles == 0: raise NoCycle("the program had ended before it was attached to")
         if self.must_record and recorded == 0: raise Failed("nothing was recorded")
         return f"{cycles} cycles"
 
 
-def program_cases(programs, seconds):
+MODES = ("waits", "busy", "crowd", "comings", "timer", "suspends", "throws", "jumps", "switches", "children", "deep")
+QUICK = {"O2": MODES, "static": ("waits", "crowd", "throws", "jumps", "children")}
+
+
+def program_cases(programs, seconds, full):
     cases = []
     for name in sorted(os.listdir(programs)) if programs else []:
         base, _, variant = name.partition(".")
         if base != "attachee": continue
-        for mode in ("waits", "busy", "crowd", "comings", "timer", "suspends", "throws", "jumps", "switches", "children", "deep"):
+        for mode in MODES if full else QUICK.get(variant, ()):
             cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
                               seconds=seconds))
     return cases
@@ -194,6 +202,10 @@ def real_cases(folder, seconds):
     return cases
 
 
+def all_cases(folder, programs, full, seconds):
+    return program_cases(programs, seconds, full) + real_cases(folder, seconds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
@@ -205,11 +217,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    seconds = args.seconds or (20 if args.full else 3)
+    seconds = args.seconds or (20 if args.full else 2)
     with tempfile.TemporaryDirectory() as folder:
         attacher = Attacher(args.sptrace, folder, rng)
         programs = args.programs if os.path.isdir(args.programs) else None
-        cases = program_cases(programs, seconds) + real_cases(folder, seconds)
+        cases = all_cases(folder, programs, args.full, seconds)
         wanted = [c for c in cases if not args.only or any(fnmatch.fnmatch(c.name, g) for g in args.only)]
         passed = failed = 0
         for case in wanted:
@@ -217,7 +229,14 @@ def main():
                 print(case.name)
                 continue
             try:
-                print(f"ok      {case.name}: {case.run(attacher)}", flush=True)
+                # Where modules are analysed for the first time, or the machine has much to do, it takes longer.
+                for more in (1, 4, 16):
+                    again = {c.name: c for c in all_cases(folder, programs, args.full, seconds * more)}
+                    try: outcome = again[case.name].run(attacher)
+                    except NoCycle as e: outcome = e
+                    else: break
+                if isinstance(outcome, NoCycle): raise Failed(outcome)
+                print(f"ok      {case.name}: {outcome}", flush=True)
                 passed += 1
             except (Failed, subprocess.TimeoutExpired) as e:
                 print(f"FAILED  {case.name}: {e}", flush=True)

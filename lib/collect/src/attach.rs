@@ -29,8 +29,8 @@ use crate::stacks::{Files, Stacks};
 const ATTEMPTS: u32 = 400;
 /// Of these, in which a thread must be out of all slots to be let go.
 const PATIENCE: u32 = 40;
-/// So often a thread may not be stopped in time.
-const UNSTOPPABLE: u32 = 5;
+/// So often a thread may not be stopped in time (2 seconds).
+const UNSTOPPABLE: u32 = 15;
 /// Between them.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Pairs that the agent may leave: areas, tables and thread blocks.
@@ -100,7 +100,7 @@ impl Session {
                 }
                 Err(e) => refused.push(Refused {
                     pid,
-                    why: e.to_string(),
+                    why: explained(pid, e).to_string(),
                 }),
             }
         }
@@ -192,7 +192,7 @@ impl Session {
     fn prepare_agent(&self, pid: u32, maps: &[Mapping], sent: Sent) -> Result<(), TraceeError> {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(pid, arena, &self.image, maps)?;
-        let mut threads = Threads::stop_one(pid).map_err(|e| permitted(pid, e))?;
+        let mut threads = Threads::stop_one(pid)?;
         let Some(thread) = threads.all().next().copied() else {
             return Err(TraceeError::Gone);
         };
@@ -357,14 +357,14 @@ impl Session {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
             let mut threads = match Threads::stop_all(pid, &|| self.obey_all()) {
-                Err(TraceeError::Unstoppable(_) | TraceeError::NoRoom(_))
-                    if unstoppable < UNSTOPPABLE =>
-                {
+                Ok(threads) => threads,
+                // One that was late is ours still, and let go when it stops.
+                Err(e) if unstoppable == UNSTOPPABLE || eligible::has_ended(pid) => return Err(e),
+                Err(_) => {
                     unstoppable += 1;
-                    std::thread::sleep(PAUSE * 20);
+                    std::thread::sleep(PAUSE * 100);
                     continue;
                 }
-                threads => threads?,
             };
             let command = match attempt {
                 ..PATIENCE => COMMAND_DETACH,
@@ -533,10 +533,16 @@ fn loader_of(pid: u32) -> u64 {
         .map_or(0, |p| p[1])
 }
 
-/// Says what would permit it, if it is not permitted.
-fn permitted(pid: u32, e: TraceeError) -> TraceeError {
-    match &e {
-        TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {
+/// What the system's answer means, if it is that the process is gone, or that we may not: then with what
+/// would permit it.
+fn explained(pid: u32, e: TraceeError) -> TraceeError {
+    let TraceeError::System { source, .. } = &e else {
+        return e;
+    };
+    match source.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => TraceeError::Gone,
+        _ if eligible::has_ended(pid) => TraceeError::Gone,
+        Some(libc::EPERM | libc::EACCES) => {
             TraceeError::NotPermitted(eligible::why_not_permitted(pid, true))
         }
         _ => e,

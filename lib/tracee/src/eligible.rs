@@ -98,6 +98,11 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
     is_64_bit(pid)
 }
 
+/// True if there is no such process, or only what its parent has not waited for.
+pub fn has_ended(pid: u32) -> bool {
+    Status::of(pid).is_none_or(|s| s.field("State").starts_with(['Z', 'X']))
+}
+
 /// The process itself, or one of those that wait for it.
 fn is_ours(pid: u32) -> bool {
     let mut at = std::process::id();
