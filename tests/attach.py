@@ -97,6 +97,16 @@ class Attacher:
         if r.returncode != 0: raise Failed("the trace cannot be read: " + r.stderr.strip())
         return len(r.stdout.splitlines()) - 1
 
+    def began_earlier(self):
+        """Names of the functions that the last trace says were open when it began, outermost first, of each thread."""
+        r = subprocess.run([self.sptrace, "report", "tree", "-i", os.path.join(self.folder, "trace"), "--limit", "2000"], capture_output=True, text=True, timeout=120)
+        found = {}
+        for line in r.stdout.splitlines():
+            if "/* began earlier" not in line: continue
+            tid, _, rest = line.partition("[")[2].partition("]")
+            found.setdefault(int(tid), []).append(rest.partition("|")[2].partition("(")[0].strip())
+        return found
+
     def check(self, pid, code, said):
         """After a detach: the program as it was."""
         if not is_running(pid): return
@@ -113,9 +123,16 @@ class Attacher:
 
 class Case:
     """A program that runs for a while. `stdin` is None or a function that is given the pipe."""
-    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12):
+    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12, open_at_start=()):
         self.name, self.argv, self.seconds, self.expected, self.status = name, argv, seconds, expected, status
-        self.options, self.need, self.must_record, self.longest = options, need, must_record, longest
+        self.open_at_start, self.options, self.need, self.must_record, self.longest = list(open_at_start), options, need, must_record, longest
+
+    def check_begin(self, attacher):
+        """The trace begins with what was open: main and what it had called."""
+        if not self.open_at_start: return
+        stacks = attacher.began_earlier().values()
+        if not any(stack[:len(self.open_at_start)] == self.open_at_start for stack in (list(s)[list(s).index("main"):] if "main" in s else [] for s in stacks)):
+            raise Failed(f"open at the start should be {self.open_at_start}: {[s[:6] for s in stacks]}")
 
     def run(self, attacher):
         argv = [str(a) for a in self.argv]
@@ -134,6 +151,7 @@ class Case:
                     continue
                 cycles += 1
                 attacher.check(process.pid, code, said)
+                if cycles % 5 == 1: self.check_begin(attacher)
                 if cycles % 5 == 1: recorded = max(recorded, attacher.events())
                 time.sleep(attacher.rng.uniform(0, 0.03))
             out = process.communicate(timeout=60)[0]
@@ -147,6 +165,8 @@ class Case:
 
 
 MODES = ("waits", "busy", "crowd", "comings", "timer", "suspends", "throws", "jumps", "switches", "children", "deep")
+# Of these it is known what is open at any moment; of `deep` at the least.
+OPEN = {"deep": ("main", "deep", "deep_one", "deep_one"), "busy": ("main",)}
 QUICK = {"O2": MODES, "static": ("waits", "crowd", "throws", "jumps", "children")}
 
 
@@ -157,7 +177,7 @@ def program_cases(programs, seconds, full):
         if base != "attachee": continue
         for mode in MODES if full else QUICK.get(variant, ()):
             cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
-                              seconds=seconds))
+                              seconds=seconds, open_at_start=OPEN.get(mode, ()) if variant == "O2" else ()))
     return cases
 
 
