@@ -25,7 +25,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include <vector>
-#include <x86intrin.h>
 
 static std::chrono::steady_clock::time_point until;
 static std::atomic<int> wrong;
@@ -169,31 +168,13 @@ static void children() {
 static void deep_one(int depth) { volatile char room[64]; room[depth % 64] = 1; if (depth > 0) deep_one(depth - 1); else calculate(); leaf(room[0]); }
 static void deep() { while (!over()) deep_one(20000); }
 
-// The largest gaps between two readings of the clock, in microseconds, on stdout at SIGUSR1 and at the end.
-static std::atomic<int> told;
-static void gaps() {
-    struct sigaction a{}; a.sa_handler = [](int) { told = 1; }; a.sa_flags = SA_RESTART;
-    sigaction(SIGUSR1, &a, nullptr);
-    auto start = std::chrono::steady_clock::now(); unsigned long first = __rdtsc();
-    usleep(20000);
-    double per_us = double(__rdtsc() - first) / std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-    unsigned long last = __rdtsc(), largest = 0;
-    for (unsigned n = 0;; n++) {
-        unsigned long now = __rdtsc();
-        if (now - last > largest) largest = now - last;
-        last = now;
-        if (told.exchange(0)) { printf("%.0f\n", largest / per_us); fflush(stdout); largest = 0; last = __rdtsc(); }
-        if ((n & 0xfffff) == 0 && over()) return;
-    }
-}
-
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     std::string mode = argv[1];
     until = std::chrono::steady_clock::now() + std::chrono::milliseconds(long(atof(argv[2]) * 1000));
     struct { const char *name; void (*run)(); } modes[] = {
         {"waits", waits}, {"busy", busy}, {"crowd", crowd}, {"comings", comings}, {"timer", timer}, {"suspends", suspends}, {"throws", throws},
-        {"jumps", jumps}, {"switches", switches}, {"children", children}, {"deep", deep}, {"gaps", gaps}};
+        {"jumps", jumps}, {"switches", switches}, {"children", children}, {"deep", deep}};
     for (auto &m : modes)
         if (mode == m.name) { m.run(); printf("%s: %s\n", m.name, wrong ? "disturbed" : "ok"); return wrong ? 1 : 0; }
     return 2;
