@@ -76,17 +76,18 @@ class Attacher:
         """One attach and detach. Gives what sptrace said, or raises."""
         trace = os.path.join(self.folder, "trace")
         command = [self.sptrace, "attach", "-o", trace, "-p", ",".join(map(str, pids)), *options]
+        if how == "event": command += ["--stop-on", f"time:{max(1, int(seconds * 1000))}ms"]
         if how == "for": command += ["--for", f"{max(1, int(seconds * 1000))}ms"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            if how != "for":
+            if isinstance(how, signal.Signals):
                 time.sleep(seconds)
                 process.send_signal(how)
             said = process.communicate(timeout=90)[1]
         except subprocess.TimeoutExpired:
             process.kill()
             raise Failed("sptrace does not end: " + (process.communicate()[1] or ""))
-        if process.returncode in (-signal.SIGINT, -signal.SIGTERM) and how != "for" and "attached" not in said:
+        if process.returncode in (-signal.SIGINT, -signal.SIGTERM) and isinstance(how, signal.Signals) and "attached" not in said:
             return None, said  # asked to end before it had begun
         if process.returncode < 0: raise Failed(f"sptrace died by signal {-process.returncode}: {said}")
         return process.returncode, said
@@ -142,12 +143,12 @@ class Case:
             time.sleep(0.25)
             code = code_of(process.pid) if is_running(process.pid) else []
             while process.poll() is None:
-                how = attacher.rng.choice(["for", "for", signal.SIGINT, signal.SIGTERM])
+                how = attacher.rng.choice(["for", "event", signal.SIGINT, signal.SIGTERM])
                 rc, said = attacher.cycle([process.pid], attacher.rng.uniform(0.001, self.longest), self.options, how)
                 if process.poll() is not None: break
                 if rc is None: continue
                 if rc != 0:
-                    if how == "for" and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
+                    if not isinstance(how, signal.Signals) and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
                     continue
                 cycles += 1
                 attacher.check(process.pid, code, said)
@@ -178,6 +179,9 @@ def program_cases(programs, seconds, full):
         for mode in MODES if full else QUICK.get(variant, ()):
             cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
                               seconds=seconds, open_at_start=OPEN.get(mode, ()) if variant == "O2" else ()))
+        for mode in ("busy", "throws", "timer") if full or variant == "O2" else ():
+            cases.append(Case(f"attachee/{mode}.{variant} -F", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
+                              seconds=seconds, options=("-F", "tree*", "-F", "calculate*", "-F", "over*")))
     return cases
 
 

@@ -353,6 +353,9 @@ impl Session {
         let maps = maps::read(pid)?;
         let memory = open_memory(pid)?;
         let mut unstoppable = 0;
+        if eligible::is_sandboxed(pid) {
+            return Ok(Some("it has entered a seccomp sandbox meanwhile"));
+        }
         for attempt in 0..ATTEMPTS {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
@@ -436,7 +439,11 @@ impl Session {
             return Ok(result);
         }
         for t in &stopped {
-            threads.set_gs_base(t.tid, 0)?;
+            // A program that uses gs by now keeps what it has set.
+            let gs_base = threads.stop_again(t.tid)?.regs.gs_base;
+            if gs_base != 0 && sent.is_listed(arena, gs_base) {
+                threads.set_gs_base(t.tid, 0)?;
+            }
         }
         let leading = threads.stop_again(tid)?;
         let errand = Errand::Unmap {

@@ -36,6 +36,7 @@ pub struct Sent {
     threads_at: u64,
     /// Offset of the ranges.
     pub ranges_at: u64,
+    ranges: u32,
 }
 
 const HEADER_WORDS: usize = size_of::<AttachBlock>() / 8;
@@ -84,6 +85,7 @@ impl Command {
             block,
             threads_at: block + threads_at,
             ranges_at: block + ranges_at,
+            ranges: self.ranges,
         })
     }
 }
@@ -114,6 +116,18 @@ impl Sent {
     pub fn gs_base(&self, arena: &Arena, i: usize) -> u64 {
         let entry = self.threads_at + (i * size_of::<AttachThread>()) as u64;
         arena.word(entry + std::mem::offset_of!(AttachThread, gs_base) as u64)
+    }
+
+    /// True if `address` lies in what the agent has listed to be unmapped.
+    pub fn is_listed(&self, arena: &Arena, address: u64) -> bool {
+        let pair = |i: u64| {
+            let at = self.ranges_at + i * 16;
+            (arena.word(at), arena.word(at + 8))
+        };
+        let ranges = (0..u64::from(self.ranges)).map(pair);
+        ranges
+            .take_while(|(start, _)| *start != 0)
+            .any(|(start, bytes)| address.wrapping_sub(start) < bytes)
     }
 
     /// The registers with which thread number `i` must go on, if the agent has changed them.

@@ -74,7 +74,7 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
             name.trim_end()
         ));
     }
-    if !matches!(status.field("Seccomp"), "0" | "") {
+    if is_sandboxed(pid) {
         return unfit(
             "it is in a seccomp sandbox, where the agent's system calls could end it; `sptrace run` \
              can trace it up to that point",
@@ -96,6 +96,11 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
         ));
     }
     is_64_bit(pid)
+}
+
+/// True if the process has entered a seccomp sandbox: its threads must make no system call of ours.
+pub fn is_sandboxed(pid: u32) -> bool {
+    Status::of(pid).is_some_and(|s| !matches!(s.field("Seccomp"), "0" | ""))
 }
 
 /// True if there is no such process, or only what its parent has not waited for.
