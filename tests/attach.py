@@ -181,7 +181,7 @@ def program_cases(programs, seconds, full):
                               seconds=seconds, open_at_start=OPEN.get(mode, ()) if variant == "O2" else ()))
         for mode in ("busy", "throws", "timer") if full or variant == "O2" else ():
             cases.append(Case(f"attachee/{mode}.{variant} -F", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
-                              seconds=seconds, options=("-F", "tree*", "-F", "calculate*", "-F", "over*")))
+                              seconds=seconds, must_record=mode == "busy", options=("-F", "tree*", "-F", "calculate*", "-F", "over*")))
     return cases
 
 

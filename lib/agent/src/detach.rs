@@ -291,19 +291,20 @@ unsafe fn look_at_contexts(above: u64, mask: u64, anyway: bool, contexts: &mut C
         if !handlers::learn() {
             return false;
         }
-        let handled = handlers::handled_in(mask);
-        if handled == 0 {
-            return false;
-        }
         let mut inside = false;
-        let mut from = above & !7;
-        for _ in 0..sigframe::NESTED {
-            let Some((_, context)) = sigframe::find(from, handled) else {
-                break;
-            };
-            let rip = context[sigframe::RIP];
-            inside |= must_leave(rip, anyway) || !contexts.add(rip);
-            from = context[sigframe::RSP] & !7;
+        // Handlers that do not block their signal cannot be told from what an earlier signal has left:
+        // between bytes that change nobody may stand, but nobody is waited for.
+        for (mask, is_certain) in [(mask, true), (u64::MAX, false)] {
+            let handled = handlers::handled_in(mask);
+            let mut from = above & !7;
+            for _ in 0..if handled == 0 { 0 } else { sigframe::NESTED } {
+                let Some((_, context)) = sigframe::find(from, handled) else {
+                    break;
+                };
+                let rip = context[sigframe::RIP];
+                inside |= is_certain && must_leave(rip, anyway) || !contexts.add(rip);
+                from = context[sigframe::RSP] & !7;
+            }
         }
         inside
     }

@@ -85,8 +85,6 @@ impl Session {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
-        let sources = std::mem::take(&mut self.sources);
-        let events = EventsThread::spawn(&self.shared, sources, 0);
         let alive = &self.shared.arena.control().host_alive;
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -104,6 +102,9 @@ impl Session {
                 }),
             }
         }
+        let sources = std::mem::take(&mut self.sources);
+        // Time counts from here.
+        let events = (!attached.is_empty()).then(|| EventsThread::spawn(&self.shared, sources, 0));
         if !attached.is_empty() {
             self.record_until(&attached, until);
             self.detach_all();
@@ -112,7 +113,9 @@ impl Session {
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();
-        events.end(&self.shared);
+        if let Some(events) = events {
+            events.end(&self.shared);
+        }
         if attached.is_empty() {
             return Err(refused);
         }
