@@ -204,7 +204,10 @@ fn is_64_bit(pid: u32) -> Result<(), Unfit> {
     let read = std::fs::File::open(format!("/proc/{pid}/exe"))
         .and_then(|mut exe| exe.read_exact(&mut head));
     if read.is_err() {
-        return unfit("its program cannot be read");
+        if has_ended(pid) {
+            return unfit("it has just ended");
+        }
+        return unfit("its program cannot be read (/proc/PID/exe)");
     }
     if head[4] != 2 || head[18] != 62 {
         return unfit("it is not a 64-bit x86 program");
