@@ -81,14 +81,35 @@ unsafe fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
 pub unsafe fn original(place: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
-        candidates(place)
-            .find(|o| o.place.load(Ordering::Acquire) & !ASKED == place)
-            .map_or(0, |o| o.address.load(Ordering::Acquire))
+        let is_its = |o: &&Original| o.place.load(Ordering::Acquire) & !ASKED == place;
+        let Some(entry) = candidates(place).find(is_its) else {
+            return 0;
+        };
+        let address = entry.address.load(Ordering::Acquire);
+        // Whoever takes the entry over changes the place first.
+        if is_its(&entry) { address } else { 0 }
+    }
+}
+
+/// The function whose return address at `place` a walker was given returns to its hook again, at `hooked`.
+pub unsafe fn arm_again(place: u64, hooked: u64) {
+    // SAFETY: a live return address of this thread's stack.
+    unsafe {
+        let word = place as *mut u64;
+        let (address, shown) = (original(place), unwind::original_of(hooked, place));
+        if address == 0 || word.read_volatile() != shown {
+            return;
+        }
+        // Meanwhile the entry was not in use: another thread may be taking it.
+        word.write_volatile(hooked);
+        if !remember(place, address) {
+            word.write_volatile(shown);
+        }
     }
 }
 
 /// Remembers the return address at `place`, which is replaced already. False: no room.
-unsafe fn remember(place: u64, address: u64) -> bool {
+pub unsafe fn remember(place: u64, address: u64) -> bool {
     // After the replacement: whoever asks about the entry from here on finds it in use.
     fence(Ordering::SeqCst);
     // SAFETY: as above; other stacks are read through the kernel.

@@ -1,7 +1,7 @@
 //! Propagation: before a callee runs, its own call sites are patched.
 //!
 //! Under one lock, since two threads may reach the same function at once and the second must not
-//! run ahead unpatched. The lock is waited for a bounded time only.
+//! run ahead unpatched.
 
 use crate::state::*;
 use crate::{attach, chunk, common, detach, module, slow, sys, text};
@@ -29,6 +29,10 @@ const LINKED: usize = 256;
 
 /// Waits for the host and the patching of a function, from about 2 us on, are taken out of durations.
 const LONG_WAIT_TICKS: u64 = 1 << 12;
+
+/// How long the lock is waited for at once, and how often: two minutes, longer than any wait for the host.
+const LOCK_SLICE_MS: u64 = 20;
+const LOCK_SLICES: u32 = 6000;
 
 /// Makes sure that the sites of the function at `target` are patched.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
@@ -696,24 +700,28 @@ pub unsafe fn unwire(m: *mut Module) {
     }
 }
 
-/// Takes the propagation lock; false if it stays busy for 200 ms.
+/// Takes the propagation lock. Whoever ran ahead of a lock that is busy could be inside a function when it
+/// is patched, between instructions that are moved together: so this waits as long as the owner lives, and
+/// after that (a task that shares the memory was killed) nobody patches any more. False then, and if the
+/// owner is this thread.
 pub unsafe fn lock(tid: u32) -> bool {
     // SAFETY: the fork page is mapped for life.
     unsafe {
         let word = &(*(*process()).fork_page).lock;
-        for _ in 0..200u32 {
-            if word
-                .compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-            {
+        for _ in 0..LOCK_SLICES {
+            let Err(owner) = word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
+            else {
                 return true;
+            };
+            if owner == tid {
+                return false;
             }
-            let owner = word.load(Ordering::Relaxed);
-            if owner != 0 {
-                sys::futex_wait(word.as_ptr(), owner, 1);
+            sys::futex_wait(word.as_ptr(), owner, LOCK_SLICE_MS);
+            if word.load(Ordering::Relaxed) == owner && !sys::is_alive(owner) {
+                break;
             }
-            core::hint::spin_loop();
         }
+        (*process()).may_propagate = 0;
         false
     }
 }

@@ -30,11 +30,13 @@ const MADVISE: usize = 28;
 const GETPPID: usize = 110;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
+const TKILL: usize = 200;
 const FUTEX: usize = 202;
 const SIGALTSTACK: usize = 131;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const EXECVE: usize = 59;
+const ESRCH: isize = 3;
 
 /// `PROT_*` values (mman.h).
 pub const PROT_NONE: usize = 0;
@@ -259,6 +261,12 @@ pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
 pub unsafe fn futex_wake(word: *const u32, count: u32) {
     // SAFETY: `word` is mapped.
     unsafe { call(FUTEX, [word as usize, 1, count as usize, 0, 0, 0]) };
+}
+
+/// False if no task has this number any more.
+pub fn is_alive(tid: u32) -> bool {
+    // SAFETY: signal 0 is none.
+    unsafe { call(TKILL, [tid as usize, 0, 0, 0, 0, 0]) != -ESRCH }
 }
 
 /// Copies own memory without faulting; returns bytes copied.

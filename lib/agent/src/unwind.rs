@@ -152,12 +152,15 @@ pub unsafe fn arm_frame(frame: *const ShadowFrame) {
         if id & FRAME_OPEN != 0 {
             return;
         }
-        let exit = match hook::return_of(id) {
-            0 => exit_of(id),
-            hooked => hooked,
-        };
-        let word = ((*frame).rsp - 8) as *mut u64;
-        let original = original_of(exit, word as u64);
+        let place = (*frame).rsp - 8;
+        let hooked = hook::return_of(id);
+        if hooked != 0 {
+            hook::arm_again(place, hooked);
+            return;
+        }
+        let exit = exit_of(id);
+        let original = original_of(exit, place);
+        let word = place as *mut u64;
         if original != 0 && word.read_volatile() == original {
             word.write_volatile(exit);
         }
