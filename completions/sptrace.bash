@@ -19,6 +19,9 @@ _sptrace() {
             sptrace,analyze)
                 cmd="sptrace__subcmd__analyze"
                 ;;
+            sptrace,attach)
+                cmd="sptrace__subcmd__attach"
+                ;;
             sptrace,ctl)
                 cmd="sptrace__subcmd__ctl"
                 ;;
@@ -33,6 +36,9 @@ _sptrace() {
                 ;;
             sptrace__subcmd__help,analyze)
                 cmd="sptrace__subcmd__help__subcmd__analyze"
+                ;;
+            sptrace__subcmd__help,attach)
+                cmd="sptrace__subcmd__help__subcmd__attach"
                 ;;
             sptrace__subcmd__help,ctl)
                 cmd="sptrace__subcmd__help__subcmd__ctl"
@@ -53,7 +59,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run analyze ctl report help"
+            opts="-h -V --help --version run attach analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -75,6 +81,100 @@ _sptrace() {
             case "${prev}" in
                 --format)
                     COMPREPLY=($(compgen -W "text csv json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__attach)
+            opts="-p -o -q -D -F -N -l -h --pid --for --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on-full)
+                    COMPREPLY=($(compgen -W "block drop" -- "${cur}"))
+                    return 0
+                    ;;
+                --buffer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ring)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dump-on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --times)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-on)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --filter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -F)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --notrace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -N)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --module)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -l)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -107,7 +207,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help)
-            opts="run analyze ctl report help"
+            opts="run attach analyze ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -121,6 +221,20 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help__subcmd__analyze)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help__subcmd__attach)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -269,7 +383,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -F -N -l -h --output --quiet --loader --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --help"
+            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --loader --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

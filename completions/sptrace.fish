@@ -27,6 +27,7 @@ end
 complete -c sptrace -n "__fish_sptrace_needs_command" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_needs_command" -s V -l version -d 'Print version'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "attach" -d 'Record running processes, and let them go as they were'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
@@ -35,11 +36,11 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the command, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the command goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l times -d 'Each event of --dump-on does so N times' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the command, when EVENT happens (repeatable, see below)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
@@ -47,6 +48,23 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s p -l pid -d 'The processes (repeatable, or separated by commas)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
+drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l times -d 'Each event of --dump-on does so N times' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l format -d 'Form of the output' -r -f -a "text\t'Aligned columns'
 csv\t'RFC 4180, with a header line'
 json\t'One array of objects for each list, in one object'"
@@ -79,8 +97,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Col
 always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze ctl report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze ctl report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze ctl report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run analyze ctl report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

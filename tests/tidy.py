@@ -20,19 +20,20 @@ LAYERS = {
     "wire": {"addr"},
     "agent": {"addr", "wire"},
     "image": {"addr"},
+    "walk": {"addr", "image"},
     "code": {"addr", "image"},
     "trace": {"addr", "wire"},
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "code", "trace"},
     "tracee": {"addr", "wire", "image", "patch"},
-    "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee"},
+    "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "script": {"addr", "code", "trace"},
     "kernel": {"addr", "wire", "trace"},
     "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "collect", "tracee", "kernel"},
     "xtask": {"sptrace"},
 }
 # outside crate: the crates that are its home
-HOMES = {"goblin": {"image"}, "iced-x86": {"code", "patch"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
+HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
 MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
 NO_STD = {"addr", "wire", "agent"}

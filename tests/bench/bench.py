@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -11,11 +11,12 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   programs  real programs, as the difference of two input sizes so that start-up cancels out: (traced - native) over calls x floor
   startup   /bin/true: everything the tool and the program use, above native
   disk      bytes of trace file per event
+  attach    the longest that a spinning thread (gaps.c) stands still when sptrace attaches, detaches, and when strace -p does
   analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
 """
-import argparse, csv, glob, io, json, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, csv, glob, io, json, mmap, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -280,10 +281,69 @@ class Bench:
             print(f"{os.path.basename(file):44}{text / 1e6:>7.1f}{row[0]:>7.1f}{row[1]:>7.2f}{row[2]:>7.2f}", flush=True)
             if not self.args.check and (row[1] > 4 or row[2] > 0.4): self.failures.append(f"analysis: {file}: more memory or cache than allowed")
 
+    # ------------------------------------------------------------ attach
+
+    def attach(self):
+        """In redis-server, and in a process with 32 threads and much code. Limits, idle machine: 3 ms and 10 ms at attach."""
+        if not self.sptrace: return
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", self.path("gaps.so"), "gaps.c"], cwd=HERE, check=True)
+        large = glob.glob("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1")[:1]
+        sleeper = ["/usr/bin/python3", "-S", "-c", "import time; time.sleep(100000)"]
+        targets = {"redis-server": (["/usr/bin/redis-server", "--port", "0", "--unixsocket", self.path("redis"), "--save", ""], 1, []), "32 threads, libLLVM": (sleeper, 32, large)}
+        if self.args.check: targets = {"python3": (sleeper, 2, [])}
+        print(f"\nLargest gap of a spinning thread, ms, median (largest) of {self.rounds}" + f"\n{'':22}" + "".join(f"{w:>18}" for w in ("attach", "detach", "strace -p", "nothing")))
+        self.result["attach"] = {}
+        for name, (command, threads, libraries) in targets.items():
+            if not os.path.exists(command[0]) or threads == 32 and not libraries: continue
+            with open(self.path("gaps"), "wb") as f: f.write(bytes(4096))
+            env = {**self.env, "GAPS_FILE": self.path("gaps"), "GAPS_THREADS": str(threads), "LD_PRELOAD": ":".join([self.path("gaps.so"), *libraries])}
+            target = subprocess.Popen(command, env=env, cwd=self.work, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+            try: row = self.gaps_of(target.pid)
+            except RuntimeError as error: self.failures.append(f"attach {name}: {error}"); continue
+            finally: target.kill(); target.wait()
+            self.result["attach"][name] = {how: statistics.median(v) for how, v in row.items() if v}
+            print(f"{name:22}" + "".join(f"{statistics.median(v):>9.2f} ({max(v):>6.2f})" if v else f"{'-':>18}" for v in row.values()), flush=True)
+
+    def gaps_of(self, pid):
+        with open(self.path("gaps"), "r+b") as f: shared = mmap.mmap(f.fileno(), 4096)
+        words = memoryview(shared).cast("Q")
+        def gap():
+            rounds, end = words[1], time.monotonic() + 10
+            while words[1] < rounds + 1000 and time.monotonic() < end: time.sleep(0.001)
+            value, words[0] = words[0], 0
+            return value / 1e6
+        def said(process, word):
+            line = process.stderr.readline()
+            if word not in line: raise RuntimeError(line.strip() or "it ended")
+        end = time.monotonic() + 30
+        while words[1] == 0 and time.monotonic() < end: time.sleep(0.01)
+        row = {"attach": [], "detach": [], "strace": [], "nothing": []}
+        for round_ in range(self.rounds + 1):
+            gap()
+            tracer = subprocess.Popen([self.sptrace, "attach", "-o", self.trace, "-p", str(pid)], env=self.env, stderr=subprocess.PIPE, text=True)
+            said(tracer, "attached to")
+            at_attach = gap()
+            tracer.terminate()
+            if tracer.wait(60) != 0: raise RuntimeError(tracer.stderr.read().strip())
+            at_detach = gap()
+            time.sleep(0.1)
+            nothing, strace = gap(), None
+            if shutil.which("strace"):
+                tracer = subprocess.Popen(["strace", "-f", "-o", "/dev/null", "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+                said(tracer, "attached")
+                strace = gap()
+                tracer.terminate()
+                tracer.wait(60)
+            if round_ == 0 and not self.args.check: continue  # modules were analysed for the first time
+            for how, value in (("attach", at_attach), ("detach", at_detach), ("strace", strace), ("nothing", nothing)):
+                if value is not None: row[how].append(value)
+        words.release()
+        return row
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -294,7 +354,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

@@ -21,6 +21,41 @@ pub unsafe extern "C" fn sptrace_start(
     unsafe { sptrace_agent::start::start(arena, entry, loader_entry, stack_top) }
 }
 
+/// Bytes of the stack on which commands run.
+const STACK_BYTES: usize = 64 << 10;
+
+#[repr(C, align(64))]
+struct Stack([u8; STACK_BYTES]);
+
+static mut STACK: Stack = Stack([0; STACK_BYTES]);
+
+/// Where the carrier comes in, in the middle of the program: `arena` in rdi, the command's offset in rsi,
+/// and in r14 where it goes on. Changes no stack but its own, and keeps x87 and xmm; general registers are
+/// the carrier's to restore.
+///
+/// # Safety
+/// The carrier's duty: signals are blocked, one at a time.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn sptrace_command() {
+    core::arch::naked_asm!(
+        "cld",
+        "lea rsp, [rip+{stack}+{bytes}-512]",
+        "fxsave64 [rsp]",
+        "call {command}",
+        "fxrstor64 [rsp]",
+        "jmp r14",
+        stack = sym STACK,
+        bytes = const STACK_BYTES,
+        command = sym command,
+    )
+}
+
+unsafe extern "C" fn command(arena: *mut u8, block: *mut sptrace_wire::attach::AttachBlock) {
+    // SAFETY: the carrier's duty.
+    unsafe { sptrace_agent::attach::command(arena, block) }
+}
+
 /// No panic can be reached; should one be, the thread must not run on in an unknown state.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

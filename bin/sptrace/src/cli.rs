@@ -15,6 +15,7 @@ says goes to stderr, each line begun by its name.
 Exit status:
   run       the command's own, or death by the same signal; 125 if sptrace failed, 126 if the
             command cannot be executed, 127 if it is not found
+  attach    0, or 1 if nothing could be attached to
   report, ctl, analyze
             0, or 1 on failure
   2         wrong usage";
@@ -33,6 +34,8 @@ pub struct Cli {
 pub enum Command {
     /// Start a command under trace and write sptrace.data
     Run(commands::run::RunArgs),
+    /// Record running processes, and let them go as they were
+    Attach(commands::attach::AttachArgs),
     /// Show what sptrace knows of a program or library: functions, call sites, refusals
     Analyze(commands::analyze::AnalyzeArgs),
     /// Say a word to a running recording, or list those that wait for words

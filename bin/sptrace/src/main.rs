@@ -32,6 +32,9 @@ fn main() -> ExitCode {
         cli::Command::Run(args) => {
             commands::run::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
         }
+        cli::Command::Attach(args) => {
+            commands::attach::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
+        }
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => ended(commands::report::run(&args)),

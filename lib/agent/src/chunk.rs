@@ -52,7 +52,7 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
     unsafe {
         if !make_room(hot) {
             // A wait is no event of the program.
-            if id != record::BLOCKED {
+            if id != record::BLOCKED && !host_is_detaching() {
                 (*hot).lost += 1;
                 control().lost.fetch_add(1, Ordering::Relaxed);
             }
@@ -241,7 +241,7 @@ unsafe fn take(hot: *mut Hot) -> bool {
                 fall_silent();
                 return false;
             }
-            if control().on_full == 1 || host_is_stopped() {
+            if control().on_full == 1 || host_is_detaching() || host_is_stopped() {
                 return false;
             }
             if waited_since == 0 {
@@ -309,6 +309,11 @@ fn pop_free() -> Option<u32> {
 fn host_is_gone() -> bool {
     let c = control();
     c.host_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0 || crate::slow::stopped()
+}
+
+/// The recording is over, and the host about to take us out.
+fn host_is_detaching() -> bool {
+    control().host_state.load(Ordering::Relaxed) == HOST_DETACHING
 }
 
 /// The host has not shown life for a second: it is stopped or starved.

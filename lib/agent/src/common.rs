@@ -194,6 +194,9 @@ sptrace_marks:
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
     .quad 0                     /* wirings done in this area: see fork */
+    .quad 0, 0, 0, 0            /* what a later attach finds it by: see AreaHeader */
+sptrace_originals:
+    .quad 0                     /* addresses that hooks have replaced, when the agent is gone */
 
     /* What the routines of calls become when nothing is recorded any more: the callee gets the
        program's own return address (the way back in the slot: see `unwind::original_return`) and is
@@ -428,8 +431,50 @@ sptrace_slow_10:
     SLOW 10
     .p2align 4
 sptrace_hook_exit:
+    MARK SAVING, 0
+    nop dword ptr [rax]
     SAVE
     SLOW 11
+
+    /* The return of a hooked function when the agent is gone: fills the word above the id from the table
+       of replaced addresses, by its place (see `hook`). */
+sptrace_silent_hook_exit:
+    MARK SILENT, 0
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    pushfq
+    lea rax, [rsp+48]
+    mov ecx, eax
+    shr rax, 3
+    imul eax, eax, 0x9E3779B1
+    shr eax, {originals_shift}
+    mov rdx, [rip+sptrace_originals]
+    test rdx, rdx
+    jz 78f
+    mov ecx, {probes}
+77: and eax, {originals} - 1
+    mov rsi, rax
+    shl rsi, 4
+    add rsi, rdx
+    push rdi
+    lea rdi, [rsp+56]
+    cmp [rsi], rdi
+    pop rdi
+    je 79f
+    inc eax
+    dec ecx
+    jnz 77b
+78: ud2
+79: mov rsi, [rsi+8]
+    mov [rsp+48], rsi
+    popfq
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    ret
 sptrace_common_end:
 
     /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
@@ -618,6 +663,7 @@ sptrace_common_offsets:
 sptrace_silent_offsets:
     .long sptrace_silent_first - sptrace_common_start
     .long sptrace_silent_indirect - sptrace_common_start
+    .long sptrace_silent_hook_exit - sptrace_common_start
     .text
     "#,
     slow = sym crate::slow::slow,
@@ -627,6 +673,9 @@ sptrace_silent_offsets:
     dormant = const core::mem::offset_of!(crate::state::Process, dormant),
     sandboxed = const core::mem::offset_of!(crate::state::Process, sandboxed),
     sees_sandbox = const core::mem::offset_of!(crate::state::Process, sees_sandbox),
+    originals = const crate::hook::ORIGINALS,
+    originals_shift = const crate::hook::SHIFT,
+    probes = const crate::hook::PROBES,
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );
@@ -677,7 +726,7 @@ unsafe extern "C" {
     static sptrace_common_start: u8;
     static sptrace_common_end: u8;
     static sptrace_common_offsets: [u32; sptrace_wire::plan::common::COUNT];
-    static sptrace_silent_offsets: [u32; 2];
+    static sptrace_silent_offsets: [u32; 3];
     fn sptrace_slow_door();
 }
 
@@ -746,26 +795,69 @@ pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
 /// `area_rw` is the write view of an installed area.
 pub unsafe fn silence(area_rw: *mut u8) {
     use sptrace_wire::plan::common::*;
-    const RET: (u64, u64) = (0xff, 0xc3);
-    const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
     // SAFETY: an immutable table of the image.
-    let [first, indirect] = unsafe { sptrace_silent_offsets };
-    for (routine, (covered, bytes)) in [
+    let [first, indirect, _] = unsafe { sptrace_silent_offsets };
+    let routines = [
         (ENTRY, (0xff, 0xeb)),
         (EXIT, RET),
         (TAIL, RET),
         (FIRST, jump(FIRST, first)),
-        (TAIL_FIRST, RET),
         (ENTRY_ONLY, RET),
         (ENTRY_ONLY_FIRST, RET),
         (HOOK, RET),
         (INDIRECT, jump(INDIRECT, indirect)),
         (TAIL_INDIRECT, RET_8),
-    ] {
+    ];
+    // SAFETY: the caller's.
+    unsafe { replace_first(area_rw, &routines) };
+}
+
+/// Silences an area for good: nothing in it needs the agent any more, which may be unmapped. What may still
+/// come back to a slot finds the way to the program.
+///
+/// # Safety
+/// As for `silence`. No thread is inside a routine that was not silent.
+pub unsafe fn retire(area_rw: *mut u8) {
+    use sptrace_wire::plan::common::*;
+    // SAFETY: an immutable table of the image.
+    let [_, _, hook_exit] = unsafe { sptrace_silent_offsets };
+    // SAFETY: the caller's.
+    unsafe {
+        silence(area_rw);
+        let rest = [
+            (SPECIAL, RET),
+            (TAIL_FIRST, RET),
+            (HOOK_EXIT, jump(HOOK_EXIT, hook_exit)),
+        ];
+        replace_first(area_rw, &rest);
+    }
+}
+
+/// Makes a silent area record again.
+///
+/// # Safety
+/// As for `silence`. All other threads are stopped.
+pub unsafe fn wake(area_rw: *mut u8) {
+    // SAFETY: the same routines were copied there by `install`: only first instructions differ.
+    unsafe {
+        for routine in 0..sptrace_wire::plan::common::COUNT {
+            let at = offset(routine as i32) as usize;
+            let image = (&raw const sptrace_common_start).add(at) as *const u64;
+            (area_rw.add(at) as *mut u64).write_volatile(image.read());
+        }
+        (area_rw as *mut u64).write(sptrace_slow_door as *const () as u64);
+    }
+}
+
+const RET: (u64, u64) = (0xff, 0xc3);
+const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
+
+unsafe fn replace_first(area_rw: *mut u8, routines: &[(i32, (u64, u64))]) {
+    for (routine, (covered, bytes)) in routines {
         // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
         // by threads that execute it. Exactly the first instruction is replaced, of one byte or three.
         unsafe {
-            let at = area_rw.add(offset(routine) as usize) as *mut u64;
+            let at = area_rw.add(offset(*routine) as usize) as *mut u64;
             at.write_volatile(at.read_volatile() & !covered | bytes);
         }
     }

@@ -23,9 +23,11 @@ use sptrace_wire::plan::{common as routine, *};
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Entries of the table, a power of two.
-const ORIGINALS: usize = 1 << 13;
+pub const ORIGINALS: usize = 1 << 13;
 /// Entries looked at before a function is left without an exit.
-const PROBES: usize = 16;
+pub const PROBES: usize = 16;
+/// Of the hash, cut off.
+pub const SHIFT: u32 = 13;
 /// `lea rsp, [rsp-8]; call`.
 const RETURN_CODE: [u8; 6] = [0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8];
 
@@ -48,8 +50,26 @@ pub unsafe fn make_table() -> *mut Original {
     unsafe { sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original }
 }
 
+/// Gives every return address back that stands in the table, on whatever stack it is.
+pub unsafe fn give_back_all() {
+    // SAFETY: as below; a place that is no stack any more holds something else, or nothing.
+    unsafe {
+        let table = (*process()).originals;
+        for i in 0..if table.is_null() { 0 } else { ORIGINALS } {
+            let o = &*table.add(i);
+            let (place, address) = (
+                o.place.load(Ordering::Acquire) & !ASKED,
+                o.address.load(Ordering::Acquire),
+            );
+            if place != 0 && address != 0 && is_in_use(place) {
+                (place as *mut u64).write_volatile(address);
+            }
+        }
+    }
+}
+
 unsafe fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
-    let first = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> 13;
+    let first = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> SHIFT;
     // SAFETY: the table lives as long as the process; indexes stay in it.
     (0..PROBES).filter_map(move |k| unsafe {
         let table = (*process()).originals;

@@ -13,7 +13,7 @@
 //! [`unblocked`] (what is done around a walk without blocking signals), [`handlers`] (which signals have handlers),
 //! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
 //! [`place`] (what slot an address lies in),
-//! [`process`] (exec, modules that go away).
+//! [`process`] (exec, modules that go away), [`attach`] and [`detach`] (a running process).
 //!
 //! Rules: signals are blocked while Rust code of the agent runs, but for [`unblocked`]; a failure becomes a counter;
 //! nothing here may end or hang the program.
@@ -23,8 +23,10 @@
     reason = "one duty for all: called from the slow path with signals blocked, see the module header"
 )]
 
+pub mod attach;
 pub mod chunk;
 pub mod common;
+pub mod detach;
 pub mod dormant;
 pub mod handlers;
 pub mod hook;

@@ -79,7 +79,8 @@ unsafe fn ask(address: u64) -> Asked {
         }
         let m = &raw mut (*p).modules[index];
         let [found, plan_offset, bias, area_at, area_bytes, end] = answer;
-        let (found, wide) = (found & !ANSWER_WIDE, (found & ANSWER_WIDE != 0) as u32);
+        let (wide, left) = ((found & ANSWER_WIDE != 0) as u32, found & ANSWER_LEFT != 0);
+        let found = found & !(ANSWER_WIDE | ANSWER_LEFT);
         if found != 1 {
             count_hole(if found == 0 { hole::JIT } else { hole::NO_PLAN });
             if end > address {
@@ -106,16 +107,29 @@ unsafe fn ask(address: u64) -> Asked {
             count_hole(hole::VERSION);
             return Asked::Nothing;
         }
-        let functions = sys::map_private((header.functions as usize + 4096) & !4095);
+        let functions = sys::map_private(function_bytes(plan) as usize);
         if functions.is_null() {
             return Asked::Nothing;
         }
         let bytes = (area_bytes as usize + 4095) & !4095;
-        let rw = make_area(bytes, area_at as usize);
+        let base = header.base_svma.wrapping_add(bias);
+        let rw = if left {
+            take_back(area_at, bytes, header.area_key(), base)
+        } else {
+            make_area(bytes, area_at as usize)
+        };
         if rw.is_null() {
+            sys::unmap(functions as usize, function_bytes(plan) as usize);
             return Asked::PlaceTaken;
         }
-        let base = header.base_svma.wrapping_add(bias);
+        let h = &mut *(rw as *mut AreaHeader);
+        if left {
+            if (*p).originals.is_null() {
+                (*p).originals = h.originals as *mut crate::hook::Original;
+            }
+        } else {
+            (h.magic, h.key, h.base) = (AREA_MAGIC, header.area_key(), base);
+        }
         *m = Module {
             start: base + header.text_start as u64,
             end: base + header.text_end as u64,
@@ -128,14 +142,26 @@ unsafe fn ask(address: u64) -> Asked {
             doubtful: 0,
             gone: 0,
             wide,
-            area_used: SLOTS_START as u64,
-            wirings: 0,
+            area_used: h.used.max(SLOTS_START as u64),
+            wirings: h.wirings,
         };
+        h.used = 0;
         core::sync::atomic::fence(Ordering::Release);
         (*p).module_count += 1;
-        propagate::install_specials(m);
+        if (*p).preparing == 0 {
+            if left {
+                common::wake(rw);
+            }
+            propagate::install_specials(m);
+        }
         Asked::Module(m, end)
     }
+}
+
+/// Bytes of the table that says which functions of a plan are instrumented.
+pub unsafe fn function_bytes(plan: *const u8) -> u64 {
+    // SAFETY: a plan was checked to begin with its header.
+    unsafe { ((*(plan as *const PlanHeader)).functions as u64 + 4096) & !4095 }
 }
 
 /// A patch area: write view anywhere, execute view at `at`. Null if something is there.
@@ -158,6 +184,46 @@ unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
             return core::ptr::null_mut();
         }
         rw
+    }
+}
+
+/// A patch area that an agent has left behind, silent; stays so until [`common::wake`]. The memory may be shared
+/// with children, who go on with what there is: it becomes our own. Null: it is another one.
+unsafe fn take_back(at: u64, bytes: usize, key: u64, base: u64) -> *mut u8 {
+    // SAFETY: the host has found it in the process's maps; nobody writes there.
+    unsafe {
+        let mut old = AreaHeader::default();
+        let want = size_of::<AreaHeader>();
+        let got = sys::read_own(at as usize, (&raw mut old).cast(), want);
+        let is_it = got == want && old.magic == AREA_MAGIC && old.key == key && old.base == base;
+        if !is_it || old.used == 0 || old.used as usize > bytes {
+            return core::ptr::null_mut();
+        }
+        copy_area(at, old.used as usize, bytes)
+    }
+}
+
+/// Puts a copy of an area's first `used` bytes in its place; gives the write view, or null.
+unsafe fn copy_area(at: u64, used: usize, bytes: usize) -> *mut u8 {
+    // SAFETY: the area is mapped for life; who executes there finds the same bytes before and after.
+    unsafe {
+        let new = sys::map_shared(bytes);
+        if new.is_null() {
+            return new;
+        }
+        core::ptr::copy_nonoverlapping(at as *const u8, new, used);
+        let copy = sys::duplicate_shared_anywhere(new as usize, bytes);
+        if copy == 0
+            || !sys::protect(copy, bytes, sys::PROT_RX)
+            || !sys::move_over(copy, bytes, at as usize)
+        {
+            sys::unmap(new as usize, bytes);
+            if copy != 0 {
+                sys::unmap(copy, bytes);
+            }
+            return core::ptr::null_mut();
+        }
+        new
     }
 }
 

@@ -4,7 +4,7 @@
 //! run ahead unpatched.
 
 use crate::state::*;
-use crate::{chunk, common, module, slow, sys, text};
+use crate::{attach, chunk, common, detach, module, slow, sys, text};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
@@ -20,6 +20,9 @@ pub enum Reach {
     /// Ready, and it must be given its original return address.
     ReturnAddress,
 }
+
+/// No slot has more bytes.
+const SLOT_BYTES: usize = 512;
 
 /// Functions waiting to be instrumented together (cold parts, shared tails).
 const LINKED: usize = 256;
@@ -181,7 +184,8 @@ unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
     }
 }
 
-unsafe fn instrument(m: *mut Module, first: usize) {
+/// Patches function number `first` of a module and those linked with it. Under the lock.
+pub unsafe fn instrument(m: *mut Module, first: usize) {
     let mut waiting = [0u32; LINKED];
     let mut done = [0u32; LINKED];
     let (mut count, mut finished) = (1usize, 0usize);
@@ -264,6 +268,10 @@ unsafe fn site(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             count_patched(s.tactic);
             return;
         }
+        if attach::is_in_flight(at, at + s.span as u64) {
+            count_hole(hole::IN_FLIGHT);
+            return;
+        }
         let slot = (*m).area + s.slot as u64;
         (*m).area_used = (*m).area_used.max((s.slot + DIRECT_SLOT_BYTES) as u64);
         let jump_to = match s.form {
@@ -321,7 +329,12 @@ unsafe fn springboard(
         let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
         batch.keep_together(3);
         if t.room_to != 0 {
-            let back = *b.add(8 + t.original_bytes as usize) as u64;
+            let room = b.add(8 + t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as u64);
+            if attach::is_in_flight(spring - back, spring - back + bytes) {
+                count_hole(hole::IN_FLIGHT);
+                return;
+            }
             let moved_to = (*m).area + s.slot as u64 + t.room_to as u64;
             batch.add(spring - back, 0xe9, moved_to, 0);
         } else {
@@ -334,6 +347,10 @@ unsafe fn springboard(
             };
             if !(0..5).all(|k| filling(*(spring as *const u8).add(k))) {
                 count_hole(hole::BYTES_DIFFER);
+                return;
+            }
+            if !detach::keep_padding(spring) {
+                count_hole(hole::TABLE_FULL);
                 return;
             }
         }
@@ -482,8 +499,12 @@ unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -
             return false;
         }
         (*m).area_used = (*m).area_used.max(slot as u64 + t.code_bytes as u64);
-        let to = ((*m).area_rw + slot as u64) as *mut u8;
-        core::ptr::copy_nonoverlapping(code, to, t.code_bytes as usize);
+        let bytes = t.code_bytes as usize;
+        let mut new = [0u8; SLOT_BYTES];
+        if bytes > SLOT_BYTES {
+            return false;
+        }
+        core::ptr::copy_nonoverlapping(code, new.as_mut_ptr(), bytes);
         for k in 0..t.fixups as usize {
             let x = fixups.add(k).read_unaligned();
             let target = match x.kind {
@@ -492,9 +513,29 @@ unsafe fn write_slot(m: *mut Module, t: &Template, code: *const u8, slot: u32) -
                 _ => (*m).base.wrapping_add(x.value as i64 as u64),
             };
             let next = (*m).area + slot as u64 + x.position as u64 + x.to_end as u64;
-            to.add(x.position as usize)
-                .cast::<u32>()
-                .write_unaligned(target.wrapping_sub(next) as u32);
+            let rel = target.wrapping_sub(next) as u32;
+            if x.position as usize + 4 > bytes {
+                return false;
+            }
+            let at = new.as_mut_ptr().add(x.position as usize);
+            at.cast::<u32>().write_unaligned(rel);
+        }
+        // Somebody may still come back to a slot that was written before: only what differs is written,
+        // which is the displacement of a wired call, by one store.
+        let to = ((*m).area_rw + slot as u64) as *mut u8;
+        let mut k = 0;
+        while k < bytes {
+            let at = to.add(k);
+            let is_whole = (at as usize).is_multiple_of(8) && k + 8 <= bytes;
+            if is_whole {
+                let word = new.as_ptr().add(k).cast::<u64>().read_unaligned();
+                if at.cast::<u64>().read_volatile() != word {
+                    at.cast::<u64>().write_volatile(word);
+                }
+            } else if at.read_volatile() != new[k] {
+                at.write_volatile(new[k]);
+            }
+            k += if is_whole { 8 } else { 1 };
         }
         true
     }
@@ -519,7 +560,9 @@ pub unsafe fn install_specials(m: *mut Module) {
         for i in 0..h.specials as usize {
             let s = table.add(i).read();
             let at = (*m).base + s.start as u64;
-            if template(m, s.argument, s.slot, at) {
+            if attach::is_in_flight(at, at + s.span as u64) {
+                count_hole(hole::IN_FLIGHT);
+            } else if template(m, s.argument, s.slot, at) {
                 batch.add(at, 0xe9, entry_of(m, &s), 0);
                 if s.kind == SPECIAL_PRCTL {
                     (*process()).sees_sandbox = 1;

@@ -23,7 +23,7 @@ use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Words of a ucontext.
-const WORDS: usize = 38;
+pub(crate) const WORDS: usize = 38;
 const UC_FLAGS: usize = 0;
 const LINK: usize = 1;
 const R8: usize = 5;
@@ -35,8 +35,8 @@ const RBX: usize = 16;
 const RDX: usize = 17;
 const RAX: usize = 18;
 const RCX: usize = 19;
-const RSP: usize = 20;
-const RIP: usize = 21;
+pub(crate) const RSP: usize = 20;
+pub(crate) const RIP: usize = 21;
 const FLAGS: usize = 22;
 const SEGMENTS: usize = 23;
 const FPSTATE: usize = 28;
@@ -96,8 +96,24 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
+/// Moves a stopped thread out of a patch area; nothing is recorded. `registers` are those from r8 to the
+/// flags, and stay as they are if that cannot be done.
+pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
+    let mut context = [0; WORDS];
+    context[R8..=FLAGS].copy_from_slice(registers);
+    // SAFETY: the thread is stopped, in an area: no vector register is asked for.
+    let is_out = unsafe {
+        Context(&mut context).leave_area(core::ptr::null_mut(), &(0..0))
+            && module::of_area(context[RIP]).is_null()
+    };
+    if is_out {
+        registers.copy_from_slice(&context[R8..=FLAGS]);
+    }
+    is_out
+}
+
 /// The next signal frame from `from` on: where its return address lies, which is a restorer's, and its context.
-unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
+pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
     let restorers = handlers::restorers();
     let mut words = [0u64; 128];
     let mut at = from;
@@ -124,7 +140,7 @@ unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an
 /// earlier signal may be left where nothing has been stored since.
-unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
+pub unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
     let mut c = [0u64; WORDS];
     // SAFETY: as in find.
     if unsafe { sys::read_own(at as usize + 8, c.as_mut_ptr().cast(), WORDS * 8) } != WORDS * 8 {
@@ -459,7 +475,12 @@ impl Context<'_> {
             // SAFETY: the call has pushed its return address.
             let pushed = unsafe { (self.0[RSP] as *const u64).read_volatile() };
             self.0[RSP] += 8;
-            self.0[RIP] = pushed - 5;
+            // Its filling begins there; what stood there before may be another instruction than the call.
+            self.0[RIP] = if place.text != 0 {
+                place.text
+            } else {
+                pushed - 5
+            };
             return true;
         }
         self.0[RIP] = place.text;

@@ -189,6 +189,18 @@ pub struct Process {
     pub heartbeat: AtomicU32,
     /// TSC of the last change of the heartbeat.
     pub heartbeat_tsc: AtomicU64,
+    /// A command runs while all other threads are stopped outside of the agent: see [`crate::attach`].
+    pub all_stopped: u32,
+    /// Modules are made known, and nothing is patched yet.
+    pub preparing: u32,
+    /// Where stopped threads go on, sorted: no patch may cover what lies there.
+    pub pcs: *const u64,
+    /// Number of them.
+    pub pc_count: u32,
+    /// Bytes of padding under springboards: see [`crate::detach`]; null: not kept.
+    pub padding: *mut crate::detach::Padding,
+    /// Number of them.
+    pub padding_count: u32,
 }
 
 /// What a fork child must not inherit.
@@ -237,6 +249,12 @@ pub(crate) static mut PROCESS: Process = Process {
     table_used: 0,
     heartbeat: AtomicU32::new(0),
     heartbeat_tsc: AtomicU64::new(0),
+    all_stopped: 0,
+    preparing: 0,
+    pcs: core::ptr::null(),
+    pc_count: 0,
+    padding: core::ptr::null_mut(),
+    padding_count: 0,
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

@@ -113,6 +113,13 @@ pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
     r as usize == to
 }
 
+/// The same anywhere; 0 on error.
+pub unsafe fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
+    // SAFETY: MREMAP_MAYMOVE: a fresh mapping.
+    let r = unsafe { call(MREMAP, [from, 0, bytes, 1, 0, 0]) };
+    if failed(r) { 0 } else { r as usize }
+}
+
 /// Moves a mapping over another, which it replaces at once (mremap(2), MREMAP_FIXED).
 pub unsafe fn move_over(from: usize, bytes: usize, to: usize) -> bool {
     // SAFETY: the caller owns both.

@@ -107,7 +107,7 @@ impl Batch {
         unsafe {
             let writes = (&raw mut WRITES).cast::<Write>();
             let mut i = 0;
-            let alone = self.count > 0 && sys::alone();
+            let alone = self.count > 0 && ((*process()).all_stopped != 0 || sys::alone());
             while i < self.count {
                 let start = ((*writes.add(i)).at - (*writes.add(i)).nops as u64) & !(PAGE - 1);
                 let mut n = 1;

@@ -126,9 +126,46 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
     }
 }
 
+/// A block with a stream for another thread, which is stopped and has none; null if that is impossible.
+pub unsafe fn adopt(fs: u64, pid: u32, tid: u32) -> *mut Hot {
+    // SAFETY: all other threads are stopped outside of the agent.
+    unsafe {
+        let hot = make_block();
+        if hot.is_null() {
+            return hot;
+        }
+        (*hot).next = (*process()).blocks as u64;
+        (*process()).blocks = hot;
+        if !begin_stream(hot, fs, pid, tid, NONE, 0) {
+            (*hot).tid = 0;
+            return core::ptr::null_mut();
+        }
+        hot
+    }
+}
+
 /// Gives the block a stream and makes it this thread's.
 unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_pid: u32) -> bool {
     // SAFETY: the block is this thread's alone.
+    unsafe {
+        let begun = begin_stream(hot, fs, pid, tid, parent, parent_pid);
+        if begun {
+            sys::set_gs_base(hot as u64 - HOT as u64);
+        }
+        begun
+    }
+}
+
+/// Gives the block a stream, and the thread's key.
+unsafe fn begin_stream(
+    hot: *mut Hot,
+    fs: u64,
+    pid: u32,
+    tid: u32,
+    parent: u32,
+    parent_pid: u32,
+) -> bool {
+    // SAFETY: the block is nobody else's.
     unsafe {
         let Some(stream) = take_stream() else {
             return false;
@@ -160,7 +197,6 @@ unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_
         (*s).state.store(STREAM_LIVE, Ordering::Release);
         let block = hot as u64 - HOT as u64;
         (block as *mut u64).write(fs);
-        sys::set_gs_base(block);
         true
     }
 }

@@ -192,9 +192,10 @@ pub unsafe fn give_back_one(hot: *mut Hot, at: u64) {
         }
         // Entry-only frames that have ended may lie above.
         slow::settle(hot, at + 8, false);
+        // Whether or not its frame is known: the callee may keep what it reads (setjmp).
+        word.write_volatile(original);
         let frame = slow::top(hot);
         if (*frame).rsp == at + 8 {
-            word.write_volatile(original);
             (*frame).id |= FRAME_OPEN;
         }
     }

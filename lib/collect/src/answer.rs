@@ -130,6 +130,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         known.area_bytes,
         known.plan_offset,
     );
+    let key = known.area_key;
     let Some(bias) = bias(maps, m, base_svma) else {
         return leave_out("its first page is not mapped");
     };
@@ -138,11 +139,14 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         return leave_out("code outside of the sections for code");
     }
     let taken = c.process(pid).areas.ranges();
-    let Some(at) = placement::place(maps, &taken, start, end, area_bytes) else {
+    let base = base_svma.wrapping_add(bias);
+    let left = placement::left_area(pid, maps, &taken, (key, base), area_bytes);
+    let Some(at) = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes)) else {
         return leave_out("no place for its patch area within reach");
     };
     let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
-    let found = FOUND | if wide { ANSWER_WIDE } else { 0 };
+    let wide = if wide { ANSWER_WIDE } else { 0 };
+    let found = FOUND | wide | if left.is_some() { ANSWER_LEFT } else { 0 };
     let unwinder = unknown_unwinder(maps, c.process(pid));
     [found, plan_offset, bias, at, area_bytes, unwinder]
 }
@@ -215,7 +219,7 @@ fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
 }
 
 /// Load bias: the file's first page lies at the plan's base.
-fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
+pub fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
     let first = maps
         .iter()
         .rev()
@@ -224,7 +228,7 @@ fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
 }
 
 /// Path by which we can open what the process has mapped, even from another mount namespace.
-fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
+pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
     let same = |p: &Path| std::fs::metadata(p).is_ok_and(|meta| meta.ino() == m.file.1);
     let direct = PathBuf::from(path);

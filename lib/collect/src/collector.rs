@@ -615,7 +615,9 @@ impl<W: Write> Collector<W> {
                     } else {
                         self.site_callee(state.pid, frame as u32)
                     };
-                    if frame & record::FRAME_OPEN != 0 {
+                    if frame == record::FRAME_OPEN {
+                        state.encoder.enter_earlier(tsc, callee);
+                    } else if frame & record::FRAME_OPEN != 0 {
                         state.encoder.enter_open(tsc, callee);
                     } else {
                         state.encoder.enter(tsc, callee);

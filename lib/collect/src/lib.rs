@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`answer`] (questions), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`attach`] and [`stacks`] (programs that run already), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
@@ -10,6 +10,7 @@
 
 pub mod alive;
 pub mod answer;
+pub mod attach;
 pub mod clock;
 pub mod collector;
 pub mod disk;
@@ -23,5 +24,6 @@ pub mod placement;
 pub mod process;
 pub mod react;
 pub mod session;
+pub mod stacks;
 
 pub use session::{Options, Session};

@@ -103,6 +103,8 @@ pub struct Module {
     pub text: (u64, u64),
     /// Bytes of a patch area.
     pub area_bytes: u64,
+    /// What an area with this plan's slots is known by.
+    pub area_key: u64,
 }
 
 impl Module {
@@ -130,6 +132,7 @@ impl Module {
             plt: (base + u64::from(h.plt_start), base + u64::from(h.plt_end)),
             text: (base + u64::from(h.text_start), base + u64::from(h.text_end)),
             area_bytes: u64::from(h.area_bytes),
+            area_key: h.area_key(),
         })
     }
 

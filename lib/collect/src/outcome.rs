@@ -8,7 +8,7 @@ use sptrace_trace::{MEMORY, RING, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 20] = [
+const HOLES: [(usize, &str); 21] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -52,6 +52,10 @@ const HOLES: [(usize, &str); 20] = [
     (
         hole::TEXT_WRITTEN,
         "functions left alone where the program writes to its code",
+    ),
+    (
+        hole::IN_FLIGHT,
+        "sites where a thread was when it was attached to",
     ),
 ];
 

@@ -1,7 +1,12 @@
 //! Where a patch area goes: within reach of a rel32 from every byte of the module, and so that the
 //! low halves of addresses stay unique within the process (they are the records' ids).
 
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+
 use sptrace_tracee::maps::{self, Mapping};
+use sptrace_wire::plan::{AREA_MAGIC, AreaHeader};
 use sptrace_wire::record::CONTROL_IDS;
 
 /// A jump reaches 2 GiB; keep away from the edge.
@@ -37,6 +42,37 @@ pub fn place(
         .chain(above)
         .map(|at| at & !0xffff)
         .find(|at| fits(*at))
+}
+
+/// The area of `bytes` that an agent has left behind in a process it was detached from, if it holds the slots
+/// of the same plan for the same module: `wanted` is the plan's key and the module's base.
+pub fn left_area(
+    pid: u32,
+    maps: &[Mapping],
+    taken: &[(u64, u64)],
+    wanted: (u64, u64),
+    bytes: u64,
+) -> Option<u64> {
+    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    let is_it = |m: &&Mapping| {
+        let mut header = [0u8; size_of::<AreaHeader>()];
+        let word = |header: &[u8], at: usize| {
+            let bytes = header.get(at..at + 8).and_then(|b| b.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        m.is_shared
+            && m.access == [true, false, true]
+            && m.end - m.start == (bytes + 4095) & !4095
+            && ids_are_free(taken, m.start, bytes)
+            && memory.read_exact_at(&mut header, m.start).is_ok()
+            && word(&header, offset_of!(AreaHeader, magic)) == AREA_MAGIC
+            && word(&header, offset_of!(AreaHeader, used)) != 0
+            && (
+                word(&header, offset_of!(AreaHeader, key)),
+                word(&header, offset_of!(AreaHeader, base)),
+            ) == wanted
+    };
+    maps.iter().find(is_it).map(|m| m.start)
 }
 
 fn ids_are_free(taken: &[(u64, u64)], at: u64, bytes: u64) -> bool {

@@ -2,9 +2,11 @@
 //!
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
+use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::{HOST_STOPPED, hole};
+use sptrace_wire::plan::PlanHeader;
 
 use crate::alive::is_alive;
 use crate::answer;
@@ -87,8 +90,10 @@ pub struct Shared {
     collector: Mutex<Collector<Output>>,
     commands: Mutex<Sender<Command>>,
     wake: i32,
-    ended: AtomicBool,
+    pub(crate) ended: AtomicBool,
     filters: Filters,
+    /// Of the agent's image.
+    agent_hash: u64,
     disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
@@ -147,11 +152,24 @@ impl Shared {
             .ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
         let plan = plan.ok_or("no plan could be made")?;
-        let plan = self.filters.plan(&cached, plan, &file);
+        let mut plan = self.filters.plan(&cached, plan, &file);
+        self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
             .ok_or("no plan could be made")
+    }
+
+    /// Says in a plan what tells its patch area from those of other plans and other agents.
+    fn sign(&self, plan: &mut [u8]) {
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write_u64(self.agent_hash);
+        hasher.write(plan);
+        let hash = (hasher.finish() as u32).to_le_bytes();
+        let at = std::mem::offset_of!(PlanHeader, hash);
+        if let Some(field) = plan.get_mut(at..at + hash.len()) {
+            field.copy_from_slice(&hash);
+        }
     }
 
     /// `run -F`: must the agent know this file before control comes there?
@@ -300,14 +318,16 @@ pub struct Finished {
 
 /// A recording of one command and what it starts.
 pub struct Session {
-    shared: Arc<Shared>,
-    image: AgentImage,
-    sources: Vec<Box<dyn Source>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) image: AgentImage,
+    pub(crate) sources: Vec<Box<dyn Source>>,
     /// The descriptor that tells of them, and the mask for the command.
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
-    releasing: Vec<(u32, Sender<bool>)>,
-    remarks: Vec<String>,
+    releasing: RefCell<Vec<(u32, Sender<bool>)>>,
+    pub(crate) remarks: Vec<String>,
+    /// Processes that were attached to and could not be let go as they were.
+    pub(crate) kept: Vec<u32>,
 }
 
 impl Session {
@@ -353,6 +373,11 @@ impl Session {
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
+            agent_hash: {
+                let mut hasher = std::hash::DefaultHasher::new();
+                hasher.write(agent);
+                hasher.finish()
+            },
             filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
             options,
             collector: Mutex::new(collector),
@@ -371,8 +396,9 @@ impl Session {
             sources,
             signals,
             commands,
-            releasing: Vec::new(),
+            releasing: RefCell::default(),
             remarks: Vec::new(),
+            kept: Vec::new(),
         })
     }
 
@@ -415,14 +441,14 @@ impl Session {
     }
 
     /// What no thread of the program will hand over any more.
-    fn collect_rest(&self) {
+    pub(crate) fn collect_rest(&self) {
         let mut c = self.shared.lock();
         c.end_dead_streams(&self.shared.arena, &|_| false);
         c.drain(&self.shared.arena);
         react::collected(&self.shared, &mut c);
     }
 
-    fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
+    pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         let outcome = shared.outcome(&shared.lock());
         let summary = shared.summary(&outcome);
@@ -467,24 +493,50 @@ impl Session {
         }
     }
 
+    /// Handles stops and commands that are there; gives how `child` ended, if it has.
+    fn serve_and_reap(&mut self, child: u32) -> Option<ExitStatus> {
+        let mut status = None;
+        while let Some((pid, s)) = wait_any() {
+            if libc::WIFSTOPPED(s) {
+                self.stopped(pid, s);
+                continue;
+            }
+            let how = exit_status(s);
+            self.shared.lock().exited(pid, how);
+            if pid == child {
+                react::ended(&self.shared, pid, how);
+                status = Some(how);
+            }
+        }
+        self.obey_all();
+        status
+    }
+
+    /// Does what the other threads of ours have asked for.
+    pub(crate) fn obey_all(&self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+    }
+
+    /// Handles stops and commands that are there.
+    pub(crate) fn serve(&mut self) {
+        self.serve_and_reap(0);
+    }
+
+    /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
+    pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> bool {
+        let mut is_asked = false;
+        wait_for_something(self.signals.0, &self.shared, at_most, |signal, _| {
+            is_asked |= signal != libc::SIGCHLD && HANDLED.contains(&signal);
+        });
+        is_asked || self.shared.stopped.get().is_some()
+    }
+
     fn wait_for_all(&mut self, child: u32, signals: i32) -> ExitStatus {
         let mut status = None;
         loop {
-            while let Some((pid, s)) = wait_any() {
-                if libc::WIFSTOPPED(s) {
-                    self.stopped(pid, s);
-                    continue;
-                }
-                let how = exit_status(s);
-                self.shared.lock().exited(pid, how);
-                if pid == child {
-                    react::ended(&self.shared, pid, how);
-                    status = Some(how);
-                }
-            }
-            while let Ok(command) = self.commands.try_recv() {
-                self.obey(command);
-            }
+            status = self.serve_and_reap(child).or(status);
             if let Some(status) = status {
                 let mut c = self.shared.lock();
                 let alive = c.end_dead_streams(&self.shared.arena, &is_alive);
@@ -493,7 +545,15 @@ impl Session {
                     return status;
                 }
             }
-            wait_for_something(signals, &self.shared, child);
+            let slice = Duration::from_millis(100);
+            wait_for_something(signals, &self.shared, slice, |signal, code| {
+                // One from the terminal has reached the command already, and one that is only an event is
+                // not meant for it.
+                if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
+                    // SAFETY: our own child.
+                    unsafe { libc::kill(child as i32, signal) };
+                }
+            });
         }
     }
 
@@ -504,23 +564,30 @@ impl Session {
             self.exec_stop(pid);
             return;
         }
-        if let Some(i) = self.releasing.iter().position(|r| r.0 == pid) {
-            let (_, reply) = self.releasing.swap_remove(i);
+        let mut releasing = self.releasing.borrow_mut();
+        if let Some(i) = releasing.iter().position(|r| r.0 == pid) {
+            let (_, reply) = releasing.swap_remove(i);
             let pass = if event == 0 { signal } else { 0 };
             let _ = reply.send(ptrace::detach(pid, pass).is_ok());
             return;
         }
-        let _ = ptrace::resume(pid, if event == 0 { signal } else { 0 });
+        let pass = if event == 0 { signal } else { 0 };
+        if event == libc::PTRACE_EVENT_STOP && signal == libc::SIGTRAP {
+            // It could not be stopped in time when it was attached to, or let go.
+            let _ = ptrace::detach(pid, 0);
+        } else {
+            let _ = ptrace::resume(pid, pass);
+        }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&self, command: Command) {
         match command {
             Command::Seize(tid, reply) => {
                 let _ = reply.send(ptrace::seize(tid).is_ok());
             }
             Command::Release(tid, reply) => {
                 if ptrace::interrupt(tid).is_ok() {
-                    self.releasing.push((tid, reply));
+                    self.releasing.borrow_mut().push((tid, reply));
                 } else {
                     let _ = reply.send(false);
                 }
@@ -529,7 +596,11 @@ impl Session {
     }
 }
 
-fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
+pub(crate) fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> std::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -538,7 +609,7 @@ fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::Jo
 }
 
 /// Drains, beats, and finds threads that are gone.
-fn drain_loop(shared: &Shared) {
+pub(crate) fn drain_loop(shared: &Shared) {
     let _alive = Liveness::register(&shared.arena);
     let control = shared.arena.control();
     let mut last_look = std::time::Instant::now();
@@ -571,7 +642,7 @@ fn drain_loop(shared: &Shared) {
     control.host_state.store(HOST_STOPPED, Ordering::Release);
 }
 
-fn answer_loop(shared: &Shared) {
+pub(crate) fn answer_loop(shared: &Shared) {
     let control = shared.arena.control();
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
@@ -621,9 +692,13 @@ fn block_signals(of_events: &[i32]) -> (i32, libc::sigset_t) {
     }
 }
 
-/// Waits for a signal or a command. A signal that a process sent to us goes on to the command; one
-/// from the terminal has reached it already, and one that is only an event is not meant for it.
-fn wait_for_something(signals: i32, shared: &Shared, child: u32) {
+/// Waits for a signal or a command, at most so long. `met` is given each signal and where it came from.
+fn wait_for_something(
+    signals: i32,
+    shared: &Shared,
+    at_most: Duration,
+    mut met: impl FnMut(i32, i32),
+) {
     let wake = shared.wake;
     let poll = |fd| libc::pollfd {
         fd,
@@ -632,7 +707,13 @@ fn wait_for_something(signals: i32, shared: &Shared, child: u32) {
     };
     let mut fds = [poll(signals), poll(wake)];
     // SAFETY: two descriptors of ours.
-    unsafe { libc::poll(fds.as_mut_ptr(), 2, 100) };
+    unsafe {
+        libc::poll(
+            fds.as_mut_ptr(),
+            2,
+            at_most.as_millis().clamp(1, 100) as i32,
+        )
+    };
     let mut count = 0u64;
     // SAFETY: eight bytes.
     unsafe { libc::read(wake, (&raw mut count).cast(), 8) };
@@ -644,10 +725,7 @@ fn wait_for_something(signals: i32, shared: &Shared, child: u32) {
         let (signal, code) = unsafe { ((*info.as_ptr()).ssi_signo, (*info.as_ptr()).ssi_code) };
         let signal = signal as i32;
         react::signalled(shared, signal);
-        if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
-            // SAFETY: our own child.
-            unsafe { libc::kill(child as i32, signal) };
-        }
+        met(signal, code);
     }
 }
 

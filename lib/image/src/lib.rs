@@ -15,6 +15,7 @@ mod runtime;
 mod sections;
 mod space;
 mod symbols;
+mod tables;
 mod unwind;
 
 pub use debug_file::debug_symbols;
@@ -24,4 +25,5 @@ pub use plt::PltStub;
 pub use relocations::CodePointer;
 pub use space::{CodeRange, Segment, Space};
 pub use symbols::{Symbol, SymbolKind};
+pub use tables::{Table, UnwindTables};
 pub use unwind::{Fde, LandingPad, Unwind};

@@ -8,7 +8,7 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{
     EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, ET_CORE, ET_DYN, ET_EXEC, ET_REL,
 };
-use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_INTERP, PT_NOTE};
+use goblin::elf::program_header::{PT_INTERP, PT_NOTE};
 use goblin::elf::{Elf, Header, ProgramHeader};
 use sptrace_addr::Svma;
 
@@ -20,6 +20,7 @@ use crate::runtime::keeps_stack_maps;
 use crate::sections::{Section, read_sections, string_at};
 use crate::space::{CodeRange, Space};
 use crate::symbols::{Symbol, read_symbols};
+use crate::tables::eh_frame;
 use crate::unwind::Unwind;
 
 /// How the image may be loaded.
@@ -85,7 +86,9 @@ impl<'data> Object<'data> {
         let relocations = read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
         let plt_stubs = find_stubs(&code_ranges, &relocations.slots, &symbols);
         let slot_names = relocations.slot_names();
-        let unwind = read_unwind(&sections, &headers, &space, &is_code);
+        let (svma, eh_frame) = eh_frame(&sections, &headers, &space)
+            .map_or((Svma(0), &[][..]), |table| (table.start, table.bytes));
+        let unwind = Unwind::read(eh_frame, svma, &space, &is_code);
         let start_functions = start_functions(&dynamic, &sections, &space, &is_code);
         let keeps_stack_maps = keeps_stack_maps(&sections, &symbols);
         Ok(Self {
@@ -183,7 +186,7 @@ pub(crate) fn read_header(bytes: &[u8]) -> Result<(Header, ObjectKind), ImageErr
     Ok((header, kind))
 }
 
-fn read_program_headers(
+pub(crate) fn read_program_headers(
     bytes: &[u8],
     header: &Header,
     ctx: Ctx,
@@ -244,30 +247,6 @@ pub(crate) fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
             .unwrap_or(&[]);
     }
     None
-}
-
-fn read_unwind<'data>(
-    sections: &[Section<'data>],
-    headers: &[ProgramHeader],
-    space: &Space<'data>,
-    is_code: &dyn Fn(Svma) -> bool,
-) -> Unwind<'data> {
-    let by_section = sections
-        .iter()
-        .find(|s| s.name == ".eh_frame" && s.is_loaded() && !s.bytes.is_empty())
-        .map(|s| (s.svma, s.bytes));
-    let by_header = || {
-        let header = headers.iter().find(|h| h.p_type == PT_GNU_EH_FRAME)?;
-        let bytes = space.bytes_from(Svma(header.p_vaddr))?;
-        let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr);
-        let parsed = gimli::EhFrameHdr::new(bytes, gimli::LittleEndian)
-            .parse(&bases, 8)
-            .ok()?;
-        let svma = Svma(parsed.eh_frame_ptr().pointer());
-        Some((svma, space.bytes_from(svma)?))
-    };
-    let (svma, bytes) = by_section.or_else(by_header).unwrap_or((Svma(0), &[]));
-    Unwind::read(bytes, svma, space, is_code)
 }
 
 /// In a fixed image the arrays hold addresses that no relocation states.

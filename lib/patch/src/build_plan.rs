@@ -481,7 +481,7 @@ impl PlanBuilder<'_> {
             },
             plt_start: plt_offset(plt_start),
             plt_end: plt_offset(plt_end),
-            reserved: 0,
+            hash: 0,
         };
         let mut out = std::mem::take(&mut self.out);
         out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));

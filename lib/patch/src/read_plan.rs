@@ -28,7 +28,7 @@ pub fn header_bytes(h: &PlanHeader) -> Vec<u8> {
         h.entry,
         h.plt_start,
         h.plt_end,
-        h.reserved,
+        h.hash,
     ] {
         out.extend(v.to_le_bytes());
     }
@@ -103,7 +103,7 @@ impl<'a> PlanReader<'a> {
             entry: v(72),
             plt_start: v(76),
             plt_end: v(80),
-            reserved: v(84),
+            hash: v(84),
         }
     }
 

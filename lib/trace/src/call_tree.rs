@@ -231,10 +231,11 @@ impl Stream {
         self.totals.events += 1;
         match event {
             Event::Enter { tsc, callee, entry } => {
-                if entry != Entry::Call {
+                if matches!(entry, Entry::Tail | Entry::Open) {
                     self.bound_chain(id, visitor);
                 }
-                self.enter(id, tsc, callee, entry, false, visitor);
+                let begin_unseen = entry == Entry::Earlier;
+                self.enter(id, tsc, callee, entry, begin_unseen, visitor);
             }
             Event::Exit { tsc } => {
                 if !self.leave_call(id, |_| {}, visitor) {
@@ -315,7 +316,7 @@ impl Stream {
         };
         let frame = &mut open.frame;
         set(&mut frame.flags);
-        frame.flags.end_unseen |= frame.entry == Entry::Open;
+        frame.flags.end_unseen |= matches!(frame.entry, Entry::Open | Entry::Earlier);
         frame.end_tsc = self.totals.last_tsc;
         frame.total_ticks = self.now() - open.start_ticks;
         frame.self_ticks = frame.total_ticks - open.children_ticks;
@@ -338,7 +339,9 @@ impl Stream {
         set: impl Fn(&mut FrameFlags),
         visitor: &mut impl Visitor,
     ) -> bool {
-        while let Some(open) = self.open.last() {
+        while let Some(open) = self.open.last()
+            && open.frame.entry != Entry::Earlier
+        {
             let is_call = open.frame.entry == Entry::Call;
             self.leave(id, &set, visitor);
             if is_call {
@@ -369,7 +372,7 @@ impl Stream {
     fn bound_chain(&mut self, id: StreamId, visitor: &mut impl Visitor) {
         let above_call = self.open.iter().rev().take(MAX_CHAIN);
         let chain = above_call
-            .take_while(|open| open.frame.entry != Entry::Call)
+            .take_while(|open| matches!(open.frame.entry, Entry::Tail | Entry::Open))
             .count();
         if chain == MAX_CHAIN {
             self.leave(id, |_| {}, visitor);

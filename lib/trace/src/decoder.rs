@@ -80,9 +80,6 @@ impl Block {
         }
         for _ in 0..carried {
             let frame = Frame(from.v32()?);
-            if frame.entry().is_none() {
-                return Err(Malformed("a block carries a frame of no kind"));
-            }
             self.carried.push(frame);
         }
         let length = |from: &mut Cursor<'_>| {
@@ -114,7 +111,7 @@ impl Block {
     pub fn opening(&self) -> impl Iterator<Item = OpenFrame> + '_ {
         self.carried.iter().map(|frame| OpenFrame {
             function: frame.function(),
-            entry: frame.entry().unwrap_or(Entry::Call),
+            entry: frame.entry(),
         })
     }
 
@@ -230,6 +227,7 @@ impl EventIter<'_> {
             operation::TAIL => self.named(Entry::Tail),
             operation::TAIL_PREDICTED => self.predicted(Entry::Tail),
             operation::OPEN => self.named(Entry::Open),
+            operation::EARLIER => self.named(Entry::Earlier),
             operation::CLOSE_OPEN => {
                 let frames = self.operands.v32()?;
                 self.mirror.close_open(frames);

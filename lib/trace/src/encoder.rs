@@ -39,6 +39,7 @@ pub(crate) mod operation {
     pub const RESUMED: u8 = 5;
     pub const LOST: u8 = 6;
     pub const BLOCKED: u8 = 7;
+    pub const EARLIER: u8 = 8;
 }
 
 /// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
@@ -121,6 +122,14 @@ impl StreamEncoder {
         let function = callee.0.min(FUNCTION_LIMIT - 1);
         self.mirror.enter(function, Entry::Open);
         self.other(tsc, operation::OPEN, u64::from(function));
+    }
+
+    /// A call that began before the recording, inside those named so before. Ends like one of
+    /// [`Self::enter_open`].
+    pub fn enter_earlier(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.mirror.enter(function, Entry::Earlier);
+        self.other(tsc, operation::EARLIER, u64::from(function));
     }
 
     /// The running function jumps to `callee`, which ends together with it.

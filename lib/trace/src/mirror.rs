@@ -34,19 +34,24 @@ impl Frame {
     pub fn function(self) -> FunctionId {
         FunctionId(self.0 >> 2)
     }
-    /// How it was opened; `None` for bits that mean nothing.
+    /// How it was opened.
     #[inline]
-    pub fn entry(self) -> Option<Entry> {
-        Some(match self.0 & 3 {
+    pub fn entry(self) -> Entry {
+        match self.0 & 3 {
             0 => Entry::Call,
             1 => Entry::Tail,
             2 => Entry::Open,
-            _ => return None,
-        })
+            _ => Entry::Earlier,
+        }
     }
     #[inline]
     fn is(self, entry: Entry) -> bool {
         self.0 & 3 == entry as u32
+    }
+    /// A chain of tail and open frames ends here.
+    #[inline]
+    fn ends_chain(self) -> bool {
+        self.is(Entry::Call) || self.is(Entry::Earlier)
     }
 }
 
@@ -109,7 +114,7 @@ impl Mirror {
         let slot = self.slot();
         let hit = self.table[slot] == function;
         self.table[slot] = function;
-        if entry != Entry::Call {
+        if matches!(entry, Entry::Tail | Entry::Open) {
             self.bound_chain();
         }
         self.frames.push(Frame::new(function, entry));
@@ -120,31 +125,27 @@ impl Mirror {
 
     fn bound_chain(&mut self) {
         let above_call = self.frames.iter().rev().take(MAX_CHAIN);
-        if above_call
-            .take_while(|frame| !frame.is(Entry::Call))
-            .count()
-            == MAX_CHAIN
-        {
+        if above_call.take_while(|frame| !frame.ends_chain()).count() == MAX_CHAIN {
             self.frames.pop();
             self.floor = self.floor.min(self.frames.len());
         }
     }
 
-    /// How many of the outermost frames a block leaves unnamed. The first named one is a call
-    /// frame, so that both sides agree on what an exit or a closing ends.
+    /// How many of the outermost frames a block leaves unnamed. The first named one is no
+    /// tail or open frame, so that both sides agree on what an exit or a closing ends.
     pub fn hidden(&self) -> usize {
         let mut hidden = self.frames.len().saturating_sub(MAX_CARRIED - MAX_CHAIN);
-        while hidden > 0 && !self.frames[hidden].is(Entry::Call) {
+        while hidden > 0 && !self.frames[hidden].ends_chain() {
             hidden -= 1;
         }
         hidden
     }
 
-    /// Ends the innermost call frame and what is above it.
+    /// Ends the innermost call frame and what is above it, but none of before the recording.
     #[inline]
     pub fn exit(&mut self) {
         let mut left = NONE;
-        while let Some(frame) = self.frames.pop() {
+        while let Some(frame) = self.frames.pop_if(|frame| !frame.is(Entry::Earlier)) {
             if frame.is(Entry::Call) {
                 left = frame.function().0;
                 break;

@@ -101,6 +101,8 @@ pub enum Entry {
     Tail,
     /// By a call whose exit is not seen.
     Open,
+    /// Before the recording began; its exit is not seen either.
+    Earlier,
 }
 
 /// One event of a stream; `tsc` never decreases within a stream.

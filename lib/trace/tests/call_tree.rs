@@ -171,6 +171,35 @@ fn a_loop_of_tails_does_not_grow_the_stack() {
 }
 
 #[test]
+fn frames_of_before_the_recording_nest_as_deep_as_they_are_and_are_marked() {
+    let log = log(
+        |encoder| {
+            for _ in 0..100 {
+                encoder.enter_earlier(0, A);
+            }
+            encoder.enter(10, B);
+            encoder.exit(20);
+            encoder.close_open(30, 60);
+            // No call is open that this could end.
+            encoder.exit(35);
+            encoder.close_open(40, 40);
+        },
+        &[],
+    );
+    let depths: Vec<u32> = log.frames.iter().map(|frame| frame.depth).collect();
+    assert_eq!(depths, (0..=100).rev().collect::<Vec<u32>>());
+    let earlier = &log.frames[1..];
+    assert!(
+        earlier
+            .iter()
+            .all(|f| f.flags.begin_unseen && f.flags.end_unseen)
+    );
+    assert!(earlier[..60].iter().all(|f| f.end_tsc == 30));
+    assert!(earlier[60..].iter().all(|f| f.end_tsc == 40));
+    assert!(!log.frames[0].flags.begin_unseen);
+}
+
+#[test]
 fn open_frames_end_with_their_caller_or_when_told() {
     let log = log(
         |encoder| {

@@ -72,6 +72,11 @@ fn random_events(seed: u64, count: usize, deep: u64) -> Vec<Event> {
                 callee,
                 entry: Entry::Open,
             },
+            7 => Event::Enter {
+                tsc,
+                callee,
+                entry: Entry::Earlier,
+            },
             2 => Event::CloseOpen {
                 tsc,
                 frames: random.below(3) as u32,
@@ -128,6 +133,11 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
             callee,
             entry: Entry::Open,
         } => encoder.enter_open(tsc, callee),
+        Event::Enter {
+            tsc,
+            callee,
+            entry: Entry::Earlier,
+        } => encoder.enter_earlier(tsc, callee),
         Event::Exit { tsc } => encoder.exit(tsc),
         Event::CloseOpen { tsc, frames } => encoder.close_open(tsc, frames),
         Event::Unwound { tsc, frames } => encoder.unwound(tsc, frames),

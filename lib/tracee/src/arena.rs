@@ -5,6 +5,7 @@
 //! once and checked.
 
 use crate::error::TraceeError;
+use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::control::*;
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -240,6 +241,30 @@ impl Arena {
             self.base
                 .add(offset as usize)
                 .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
+    /// The command at `offset`, which [`crate::command`] has put there.
+    pub fn attach_block(&self, offset: u64) -> &AttachBlock {
+        assert!(offset.is_multiple_of(4096) && offset + 4096 <= ARENA_BYTES);
+        // SAFETY: within the arena, aligned; what the agent writes are atomics.
+        unsafe { &*self.base.add(offset as usize).cast::<AttachBlock>() }
+    }
+
+    /// The word at `offset`.
+    pub fn word(&self, offset: u64) -> u64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= ARENA_BYTES);
+        // SAFETY: within the arena, aligned.
+        unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() }.load(Ordering::Acquire)
+    }
+
+    /// Its number among files.
+    pub fn inode(&self) -> u64 {
+        // SAFETY: the kernel fills the structure.
+        unsafe {
+            let mut stat = std::mem::zeroed::<libc::stat>();
+            libc::fstat(self.fd.as_raw_fd(), &raw mut stat);
+            stat.st_ino
         }
     }
 

@@ -23,6 +23,12 @@ pub enum TraceeError {
     /// The process ended meanwhile.
     #[error("the process ended")]
     Gone,
+    /// A thread waits for something that no signal interrupts.
+    #[error("thread {0} cannot be stopped: it waits for a vfork child or for a disk")]
+    Unstoppable(u32),
+    /// ptrace is refused; why, and what would permit it.
+    #[error("{0}")]
+    NotPermitted(String),
     /// A signal ended the process before its program began.
     #[error("killed by signal {0}")]
     Killed(i32),

@@ -28,6 +28,8 @@ pub struct AgentImage {
     pub segments: [Segment; 3],
     /// Address of `sptrace_start`.
     pub start_avma: u64,
+    /// Address of `sptrace_command`.
+    pub command_avma: u64,
 }
 
 fn u16_at(b: &[u8], at: usize) -> Option<u64> {
@@ -103,15 +105,19 @@ fn load_checked(arena: &Arena, elf: &[u8]) -> Option<AgentImage> {
         memory.get_mut(offset..offset + 8)?.copy_from_slice(&value);
     }
     let symbols = u32_at(&memory, hash + 4)? as usize;
-    let start = (0..symbols).find_map(|i| {
-        let s = symtab + i * 24;
-        let name = strtab + u32_at(&memory, s)? as usize;
-        let found = memory.get(name..)?.starts_with(b"sptrace_start\0");
-        found.then(|| u64_at(&memory, s + 8)).flatten()
-    })?;
+    let find = |wanted: &[u8]| {
+        (0..symbols).find_map(|i| {
+            let s = symtab + i * 24;
+            let name = strtab + u32_at(&memory, s)? as usize;
+            let found = memory.get(name..)?.starts_with(wanted);
+            found.then(|| u64_at(&memory, s + 8)).flatten()
+        })
+    };
+    let (start, command) = (find(b"sptrace_start\0")?, find(b"sptrace_command\0")?);
     arena.write(IMAGE_OFFSET, &memory);
     Some(AgentImage {
         segments: segments.try_into().ok()?,
         start_avma: IMAGE_AVMA + start,
+        command_avma: IMAGE_AVMA + command,
     })
 }

@@ -11,6 +11,8 @@ pub struct Mapping {
     pub end: u64,
     /// Readable, writable, executable.
     pub access: [bool; 3],
+    /// Seen by other processes, or by the process at another place.
+    pub is_shared: bool,
     /// Offset in the file.
     pub offset: u64,
     /// (device, inode); inode 0 is anonymous.
@@ -29,10 +31,37 @@ pub fn read(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
             what: "reading /proc/PID/maps",
             source,
         })?;
-    Ok(String::from_utf8_lossy(&text)
+    let mut maps: Vec<Mapping> = String::from_utf8_lossy(&text)
         .lines()
         .filter_map(parse)
-        .collect())
+        .collect();
+    name_patched(&mut maps);
+    Ok(maps)
+}
+
+/// Pages of text that were patched while threads ran are anonymous: they lie in the middle of their file's
+/// mappings, and get its name back here.
+fn name_patched(maps: &mut [Mapping]) {
+    let is_code = |m: &Mapping| m.access == [true, false, true] && !m.is_shared;
+    let is_patched = |m: &Mapping| is_code(m) && m.file.1 == 0 && m.path.is_empty();
+    for i in 1..maps.len() {
+        let Some([before, m, after @ ..]) = maps.get_mut(i - 1..) else {
+            return;
+        };
+        if !is_patched(m) || before.end != m.start || before.access[1] || before.file.1 == 0 {
+            continue;
+        }
+        let mut end = m.end;
+        let next = after.iter().find(|n| {
+            let is_one = is_patched(n) && n.start == end;
+            end = if is_one { n.end } else { end };
+            !is_one
+        });
+        let offset = before.offset + (m.start - before.start);
+        if next.is_some_and(|n| n.start == end && n.file == before.file && n.offset > offset) {
+            (m.file, m.path, m.offset) = (before.file.clone(), before.path.clone(), offset);
+        }
+    }
 }
 
 /// True if these are the mappings of a process that an arena is mapped into.
@@ -57,6 +86,7 @@ fn parse(line: &str) -> Option<Mapping> {
             access.get(1)? == &b'w',
             access.get(2)? == &b'x',
         ],
+        is_shared: access.get(3)? == &b's',
         offset: u64::from_str_radix(offset, 16).ok()?,
         file: (device.to_owned(), inode.parse().ok()?),
         path: path.to_owned(),

@@ -110,3 +110,38 @@ pub fn signal_mask(pid: u32) -> Result<u64, TraceeError> {
     })?;
     Ok(mask)
 }
+
+/// Takes hold of a thread without stopping it, and without being told of anything.
+///
+/// # Errors
+/// Not permitted, traced by another, or gone.
+pub fn seize_thread(tid: u32) -> Result<(), TraceeError> {
+    // SAFETY: no memory of ours is written.
+    request("ptrace(SEIZE)", || unsafe {
+        libc::ptrace(libc::PTRACE_SEIZE, tid, null_mut::<u8>(), null_mut::<u8>())
+    })
+}
+
+/// Sets the signal mask of a stopped thread.
+///
+/// # Errors
+/// Gone.
+pub fn set_signal_mask(tid: u32, mask: u64) -> Result<(), TraceeError> {
+    const SETSIGMASK: libc::c_uint = 0x420b;
+    // SAFETY: eight bytes are read.
+    request("ptrace(SETSIGMASK)", || unsafe {
+        libc::ptrace(SETSIGMASK, tid, 8usize, &raw const mask)
+    })
+}
+
+/// Sets the gs base of a stopped thread.
+///
+/// # Errors
+/// Gone.
+pub fn set_gs_base(tid: u32, to: u64) -> Result<(), TraceeError> {
+    const GS_BASE: usize = std::mem::offset_of!(libc::user_regs_struct, gs_base);
+    // SAFETY: no memory of ours is written.
+    request("ptrace(POKEUSER)", || unsafe {
+        libc::ptrace(libc::PTRACE_POKEUSER, tid, GS_BASE, to as usize)
+    })
+}

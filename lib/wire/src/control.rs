@@ -42,6 +42,10 @@ pub const HOST_RECORDING: u32 = 1;
 /// The host asked for an end: record nothing more, patch nothing more.
 pub const HOST_STOPPED: u32 = 2;
 
+/// The host takes the agents out of their processes: nobody waits for a chunk any more, and nothing that finds
+/// no room counts as lost.
+pub const HOST_DETACHING: u32 = 3;
+
 /// The first page of the arena.
 #[repr(C)]
 pub struct Control {
@@ -49,7 +53,7 @@ pub struct Control {
     pub magic: u64,
     /// Host, before injection: [`crate::VERSION`].
     pub version: u32,
-    /// Host: [`HOST_RECORDING`] or [`HOST_STOPPED`].
+    /// Host: [`HOST_RECORDING`], [`HOST_DETACHING`] or [`HOST_STOPPED`].
     pub host_state: AtomicU32,
     /// Host: a robust futex held by the drain thread. The kernel sets `FUTEX_OWNER_DIED`
     /// (futex(2)) when that thread ends in whatever way: death is visible without a system call.
@@ -136,6 +140,8 @@ pub mod hole {
     pub const GS: usize = 18;
     /// Functions put back and left alone, since the program was about to write to its own code.
     pub const TEXT_WRITTEN: usize = 19;
+    /// Sites, or hooks, where a thread was at the moment of attaching.
+    pub const IN_FLIGHT: usize = 20;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.
@@ -226,11 +232,13 @@ pub const QUESTION_ABANDONED: u32 = 5;
 /// Which module lies at `argument`? answer\[0\]: 1 found, 0 none (JIT), 2 refused; \[1\] arena
 /// offset of the plan; \[2\] bias; \[3\] where to map the patch area (avma); \[4\] bytes of the
 /// area; \[5\] an address in a module that should be asked for next, or 0. Otherwise \[2\] and \[5\]
-/// are the range that was meant. [`ANSWER_WIDE`] may be added to \[0\].
+/// are the range that was meant. [`ANSWER_WIDE`] and [`ANSWER_LEFT`] may be added to \[0\].
 pub const ASK_MODULE: u32 = 1;
 /// In an answer to [`ASK_MODULE`]: the low halves of addresses in the range do not tell it from
 /// another one; calls through pointers into it are recorded with full addresses.
 pub const ANSWER_WIDE: u64 = 1 << 8;
+/// The same: the area that is to be used lies there already, left by an agent that is gone.
+pub const ANSWER_LEFT: u64 = 1 << 9;
 /// This process is about to exec the path at `argument` (an address in it): seize it, if that
 /// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
 pub const ASK_EXEC: u32 = 2;

@@ -2,7 +2,7 @@
 //!
 //! One arena per exec image: a sparse memfd, mapped shared by both. It holds, in this order, the
 //! control block ([`control`]), the stream table, the question slots, the chunk table, the plans
-//! ([`plan`]) and the chunks of records ([`record`]). All integers are little-endian, all
+//! ([`plan`]; among them the commands of [`attach`]) and the chunks of records ([`record`]). All integers are little-endian, all
 //! structures `repr(C)` without padding that carries meaning.
 //!
 //! Whoever changes a byte here raises [`VERSION`] in the same commit: the agent refuses an arena
@@ -13,12 +13,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod attach;
 pub mod control;
 pub mod plan;
 pub mod record;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 6;
 
 /// First eight bytes of an arena: `sptrace` and the version's low byte.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

@@ -67,9 +67,39 @@ pub struct PlanHeader {
     pub plt_start: u32,
     /// PLT stubs: end svma offset.
     pub plt_end: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Host: of all the plan's bytes and the agent that will apply it; see [`PlanHeader::area_key`].
+    pub hash: u32,
 }
+
+impl PlanHeader {
+    /// What tells the areas of two plans apart.
+    pub const fn area_key(&self) -> u64 {
+        self.hash as u64 | (self.total_bytes as u64) << 32
+    }
+}
+
+/// First bytes of a patch area. One that an agent has left behind is known by it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AreaHeader {
+    /// Agent: where the slow path begins.
+    pub door: u64,
+    /// Agent: wirings done in this area.
+    pub wirings: u64,
+    /// Agent: [`AREA_MAGIC`].
+    pub magic: u64,
+    /// Agent: [`PlanHeader::area_key`] of the plan whose slots it holds.
+    pub key: u64,
+    /// Agent: where the module lies: avma of the plan's `base_svma`.
+    pub base: u64,
+    /// Agent, when it goes: bytes that have been written; 0 before.
+    pub used: u64,
+    /// Agent, when it goes: the table of return addresses that hooks have replaced, or 0.
+    pub originals: u64,
+}
+
+/// [`AreaHeader::magic`].
+pub const AREA_MAGIC: u64 = 0x6165_7261_7274_7073;
 
 /// One function.
 #[repr(C)]

@@ -1,6 +1,8 @@
 //! One file for each subcommand.
 pub mod analyze;
+pub mod attach;
 pub mod ctl;
 pub mod executable;
+pub mod record;
 pub mod report;
 pub mod run;

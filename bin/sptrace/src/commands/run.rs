@@ -5,33 +5,17 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use sptrace_collect::event::Event;
-use sptrace_collect::react::{OnEvents, Prepared, keep_old};
-use sptrace_collect::session::{Finished, Stopped};
-use sptrace_collect::{Options, Session, clock};
-use sptrace_trace::ring::LEAST_RING_BYTES;
-use sptrace_trace::{ExitStatus, Header, TraceError};
+use clap::Args;
+use sptrace_collect::session::Finished;
+use sptrace_trace::ExitStatus;
 use sptrace_tracee::TraceeError;
 
 use crate::commands::executable::{self, Refused};
+use crate::commands::record::{self, RecordArgs};
 use crate::exit_code;
 use crate::talk::say;
-
-static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
-
-/// What happens to events when no buffer is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnFull {
-    /// The program waits; the time is recorded and taken out of durations. A thread that has waited
-    /// two seconds goes on all the same; its events are then lost and counted
-    Block,
-    /// Events are lost, counted, and visible as gaps
-    Drop,
-}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,21 +28,8 @@ Examples:
                                                 nothing on disk until one of these happens
   sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
-
-Events:
-  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m)
-  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); INT, TERM, HUP and QUIT go on
-                        to the command all the same
-  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
-                        is another: sptrace takes what is typed, without echo, while it waits
-  ctl:WORD              `sptrace ctl WORD` from another terminal
-  call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
-  slow:GLOB>DURATION    a call of such a function has taken longer
-  crash                 the command or a process that it started is killed by a signal
-  exit                  the command ends
-Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
-full; a process other than the command that lives for less than some 50 ms may crash unnoticed.
-
+";
+const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
 126: the command cannot be executed; 127: it is not found; 2: wrong usage.
 
@@ -66,103 +37,24 @@ Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, 
 
 /// Start a command under trace and write sptrace.data
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n{}\n{STATUS}", record::EVENTS))]
 pub struct RunArgs {
-    /// Trace file; a former one is kept as FILE.old
-    #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
-    output: PathBuf,
-    /// Say nothing but errors and an early end of the recording
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    record: RecordArgs,
     /// Record ld.so's start-up work too
     #[arg(long)]
     loader: bool,
-    /// When the program calls faster than the trace can be written
-    #[arg(long, value_enum, default_value_t = OnFull::Block)]
-    on_full: OnFull,
-    /// Buffer memory for all threads together (64K to 256M)
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
-    buffer: u64,
-    /// End the recording, not the command, when the trace file has this size
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_size: Option<u64>,
-    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
-    /// dropped is counted
-    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
-    ring: Option<u64>,
-    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the command goes on
-    /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
-    #[arg(long, value_name = "EVENT", requires = "ring")]
-    dump_on: Vec<Event>,
-    /// Each event of --dump-on does so N times
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "dump_on", value_parser = clap::value_parser!(u64).range(1..))]
-    times: u64,
-    /// End the recording, not the command, when EVENT happens (repeatable, see below)
-    #[arg(long, value_name = "EVENT")]
-    stop_on: Vec<Event>,
-    /// Patch nothing that is first reached below this depth
-    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    depth: Option<u32>,
-    /// Record only functions matching GLOB and what they call, on the thread that does so; nothing
-    /// else is patched before the first of them is entered (repeatable; raw or demangled name)
-    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
-    within: Vec<String>,
-    /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
-    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
-    without: Vec<String>,
-    /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
-    #[arg(short = 'l', long, value_name = "GLOB")]
-    module: Vec<String>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
 }
 
-/// `64K`, `1M`, `2G`, or bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
-        _ => (text, 'B'),
-    };
-    let factor = match unit {
-        'B' => 1,
-        'K' => 1 << 10,
-        'M' => 1 << 20,
-        'G' => 1 << 30,
-        _ => return Err("a size ends in K, M or G".to_owned()),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "not a number with K, M or G".to_owned())?;
-    number
-        .checked_mul(factor)
-        .filter(|n| *n > 0)
-        .ok_or_else(|| "out of range".to_owned())
-}
-
-fn parse_ring(text: &str) -> Result<u64, String> {
-    let size_bytes = parse_size(text)?;
-    if size_bytes < LEAST_RING_BYTES {
-        return Err("less than 2M".to_owned());
-    }
-    Ok(size_bytes)
-}
-
-fn parse_buffer(text: &str) -> Result<u64, String> {
-    let size_bytes = parse_size(text)?;
-    if !(64 << 10..=256 << 20).contains(&size_bytes) {
-        return Err("not between 64K and 256M".to_owned());
-    }
-    Ok(size_bytes)
-}
-
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
 pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
-    let quiet = args.quiet;
-    let output = args.output.clone();
+    let (quiet, output) = (args.record.quiet, args.record.output.clone());
     match record(args, sigpipe) {
         Ok(finished) => {
-            report_end(&finished, &output, quiet);
+            record::report_end(&finished, &output, quiet, "the command");
             end_as(finished.status)
         }
         Err(Failure::Killed(signal)) => end_as(ExitStatus::Signaled(signal)),
@@ -170,48 +62,6 @@ pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
             say(&message);
             ExitCode::from(code)
         }
-    }
-}
-
-/// What is said at the end: an early end of the recording always, the rest unless `quiet`.
-fn report_end(finished: &Finished, output: &Path, quiet: bool) {
-    let output = output.display();
-    if let Some(e) = &finished.output_error {
-        say(&format!(
-            "recording ended early: cannot write {output}: {} (the command was not disturbed; \
-             free some space or choose another place with -o)",
-            cause(e)
-        ));
-    } else if let Some(stopped) = &finished.stopped {
-        let why = match stopped {
-            Stopped::AtSize => format!("{output} has reached --max-size"),
-            Stopped::DiskLow => format!("the disk of {output} runs low"),
-            asked @ Stopped::AtEvent(_) => asked.why(),
-        };
-        say(&format!(
-            "recording ended early: {why} (the command was not disturbed)"
-        ));
-    }
-    if !quiet {
-        for remark in &finished.remarks {
-            say(remark);
-        }
-        say(&finished.outcome.coverage_line());
-        say(&format!(
-            "{}{}",
-            finished.outcome.loss_line(),
-            dumps_text(finished.dumps)
-        ));
-    }
-}
-
-/// What is said of dumps; nothing if there were to be none.
-fn dumps_text(dumps: Option<u64>) -> String {
-    match dumps {
-        None => String::new(),
-        Some(0) => ", none written: no event of --dump-on happened".to_owned(),
-        Some(1) => ", 1 dump written".to_owned(),
-        Some(n) => format!(", {n} dumps written"),
     }
 }
 
@@ -236,60 +86,20 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         .map(|a| CString::new(a.clone().into_vec()))
         .collect::<Result<_, _>>()
         .map_err(|_| own_failure("an argument holds a NUL byte".to_owned()))?;
-    check_processor()?;
-    let header = header(&args);
-    let options = Options {
-        output: args.output.clone(),
-        chunks: (args.buffer >> 16).clamp(2, 4096) as u32,
-        drop_when_full: args.on_full == OnFull::Drop,
-        loader: args.loader,
-        depth_limit: args.depth.unwrap_or(0),
-        max_bytes: args.max_size.unwrap_or(0),
-        ring_bytes: args.ring.unwrap_or(0),
-        cache_dir: cache_dir(),
-        modules: args.module,
-        within: args.within,
-        without: args.without,
-        sigpipe,
-    };
     let name = args.command[0].to_string_lossy().into_owned();
     executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
-    check_output(&args.output)?;
-    if args.ring.is_some() && args.output.exists() && !args.output.is_file() {
-        return Err(no_output(&args.output, "--ring needs a regular file"));
-    }
-    // Where there are only dumps, no file is begun, and what has the name stays until the first.
-    let has_file = args.dump_on.is_empty();
-    let remove_begun = || {
-        if has_file {
-            remove_unless_special(&args.output);
-        }
-    };
-    let asked = OnEvents {
-        dump_on: args.dump_on,
-        stop_on: args.stop_on,
-        times: args.times,
-        say: if args.quiet { |_| {} } else { say },
-        warn: say,
-    };
-    let events = Prepared::new(asked, &args.output, &header)
-        .map_err(|e| own_failure(format!("cannot wait for {e}")))?;
-    if has_file {
-        keep_old(&args.output);
-    }
-    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
-    let session = session.map_err(|e| {
-        remove_begun();
-        match &e {
-            TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
-                own_failure(format!("cannot record: {}; raise `ulimit -f`", plain(&e)))
-            }
-            _ => no_output(&args.output, &plain(&e)),
-        }
-    })?;
+    let command = args
+        .command
+        .iter()
+        .map(|a| a.to_string_lossy().into_owned());
+    let begun = args.record.begun();
+    let session = args
+        .record
+        .prepare(command.collect(), args.loader, sigpipe)
+        .map_err(own_failure)?;
     session.run(&argv).map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
-        remove_begun();
+        record::remove_begun(begun.as_deref());
         match e {
             TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
                 cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
@@ -310,17 +120,6 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
     })
 }
 
-/// Runs `action` so that a file size limit (ulimit -f) gives errors, not our end by SIGXFSZ; the
-/// command shall inherit the disposition that we had.
-fn with_file_size_errors<T>(action: impl FnOnce() -> T) -> T {
-    // SAFETY: a disposition of our own process; no other thread exists yet.
-    let former = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let result = action();
-    // SAFETY: puts back what signal(2) gave.
-    unsafe { libc::signal(libc::SIGXFSZ, former) };
-    result
-}
-
 fn cannot_run(name: &str, refused: Refused) -> Failure {
     let (code, why) = match refused {
         Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
@@ -329,102 +128,6 @@ fn cannot_run(name: &str, refused: Refused) -> Failure {
     Failure::Said {
         code,
         message: format!("cannot run {name}: {why}"),
-    }
-}
-
-fn no_output(output: &Path, why: &str) -> Failure {
-    own_failure(format!(
-        "cannot record to {}: {why}; choose another place with -o FILE",
-        output.display()
-    ))
-}
-
-/// What the system said, without the trace writer's words around it: ours name the file already.
-fn cause(error: &std::io::Error) -> String {
-    let inner = error.get_ref().and_then(|e| e.downcast_ref::<TraceError>());
-    match inner {
-        Some(TraceError::Write(e)) => e.to_string(),
-        _ => error.to_string(),
-    }
-}
-
-fn plain(error: &TraceeError) -> String {
-    match error {
-        TraceeError::System { source, .. } => cause(source),
-        other => other.to_string(),
-    }
-}
-
-/// Finds what is wrong with the output's place before a former trace is moved out of the way.
-fn check_output(output: &Path) -> Result<(), Failure> {
-    if output.is_dir() {
-        return Err(no_output(output, "it is a directory"));
-    }
-    match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(no_output(output, "its folder does not exist"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Removes a trace that never began; a device or pipe that the user named stays.
-fn remove_unless_special(output: &Path) {
-    if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
-        let _ = std::fs::remove_file(output);
-    }
-}
-
-/// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).
-fn check_processor() -> Result<(), Failure> {
-    // SAFETY: reads our own auxiliary vector.
-    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
-    if hwcap2 & 2 == 0 {
-        return Err(own_failure(
-            "this kernel or processor lacks FSGSBASE (Linux 5.9 or later, any x86-64 since 2012)"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-fn cache_dir() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute())
-        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
-    Some(base.join("sptrace"))
-}
-
-fn header(args: &RunArgs) -> Header {
-    let read = |path: &str| {
-        std::fs::read_to_string(path)
-            .map(|s| s.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let cpu = read("/proc/cpuinfo");
-    let cpu = cpu
-        .lines()
-        .find_map(|l| l.strip_prefix("model name"))
-        .unwrap_or("");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let tsc_hz = clock::calibrate(10);
-    Header {
-        command: args
-            .command
-            .iter()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect(),
-        cwd: std::env::current_dir()
-            .map(|d| d.display().to_string())
-            .unwrap_or_default(),
-        host: read("/proc/sys/kernel/hostname"),
-        kernel: read("/proc/sys/kernel/osrelease"),
-        cpu: cpu.trim_start_matches([' ', '\t', ':']).to_owned(),
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        start_unix_ns: now.map_or(0, |d| d.as_nanos() as u64),
-        tsc_hz,
-        start_tsc: clock::tsc(),
     }
 }
 

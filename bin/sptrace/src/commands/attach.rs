@@ -1,0 +1,143 @@
+//! `sptrace attach`: records processes that run already, and lets them go as they were.
+//!
+//! What sptrace says goes to stderr with a prefix, and `-q` silences it but for errors.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sptrace_collect::attach::Until;
+use sptrace_tracee::eligible;
+
+use crate::commands::record::{self, RecordArgs};
+use crate::exit_code;
+use crate::talk::say;
+
+const EXAMPLES: &str = "\
+Examples:
+  sptrace attach -p 1234 --for 5s               five seconds of process 1234, then: sptrace report
+  sptrace attach -p $(pidof -s nginx)           until Ctrl-C, or until it ends
+  sptrace attach -q -p 12,34 -F 'handle_*' -o both.data
+  sptrace attach -p 1234 --ring 64M --dump-on 'slow:handle_*>50ms' --stop-on ctl:end
+
+The recording begins inside of what runs: the calls that are open at that moment, main and below, are
+found by unwind tables. `report tree` says of them `began earlier` and `end not seen`; their times count
+from the moment of attaching and are lower bounds. Detaching puts every byte of the programs'
+code back. Processes that they start meanwhile are followed, and let go, too.
+";
+const STATUS: &str = "\
+Exit status: 0; 1 if nothing could be attached to, or no trace be written; 2: wrong usage.
+
+Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, in sptrace/.";
+
+/// Record running processes, and let them go as they were
+#[derive(Args, Debug)]
+#[command(after_help = format!("{EXAMPLES}\n{}\n{STATUS}", record::EVENTS))]
+pub struct AttachArgs {
+    /// The processes (repeatable, or separated by commas)
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID",
+        required = true,
+        value_delimiter = ','
+    )]
+    pids: Vec<u32>,
+    /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or
+    /// SIGHUP, or when all have ended
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    record: RecordArgs,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[number.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a duration ends in us, ms, s, m or h".to_owned()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "not a number with us, ms, s, m or h".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds)
+        .ok()
+        .filter(|d| !d.is_zero())
+        .ok_or_else(|| "out of range".to_owned())
+}
+
+/// Attaches, records, detaches.
+pub fn run(args: AttachArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+    match record(args, sigpipe) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            if let Some(message) = message {
+                say(&message);
+            }
+            ExitCode::from(exit_code::FAILURE)
+        }
+    }
+}
+
+fn cannot(pid: u32, why: &str) {
+    say(&format!("cannot attach to {pid}: {why}"));
+}
+
+/// The error is a line for the user, unless all has been said.
+fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Option<String>> {
+    let mut seen = std::collections::BTreeSet::new();
+    args.pids.retain(|pid| seen.insert(*pid));
+    args.pids.retain(|&pid| match eligible::check(pid) {
+        Ok(()) => true,
+        Err(e) => {
+            cannot(pid, &e.to_string());
+            false
+        }
+    });
+    if args.pids.is_empty() {
+        return Err(None);
+    }
+    let (quiet, output) = (args.record.quiet, args.record.output.clone());
+    let begun = args.record.begun();
+    let session = args
+        .record
+        .prepare(command_of(args.pids[0]), false, sigpipe)?;
+    let until = Until {
+        duration: args.duration,
+    };
+    let tell = |pid: u32| {
+        if !quiet {
+            say(&format!("attached to {pid}"));
+        }
+    };
+    match session.attach(&args.pids, &until, &tell) {
+        Ok(attached) => {
+            for refused in &attached.refused {
+                cannot(refused.pid, &refused.why);
+            }
+            record::report_end(&attached.finished, &output, quiet, "the program");
+            Ok(())
+        }
+        Err(refused) => {
+            for refused in &refused {
+                cannot(refused.pid, &refused.why);
+            }
+            record::remove_begun(begun.as_deref());
+            Err(None)
+        }
+    }
+}
+
+/// The arguments with which a process was started.
+fn command_of(pid: u32) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes
+        .split(|b| *b == 0)
+        .filter(|a| !a.is_empty())
+        .map(|a| String::from_utf8_lossy(a).into_owned())
+        .collect()
+}

@@ -1,0 +1,351 @@
+//! What `run` and `attach` have in common: the options of a recording, its file, and what is said at its end.
+//!
+//! Given the options; gives a prepared [`Session`], or one line that says why there is none. A former trace
+//! is moved out of the way only when nothing else can fail any more.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use sptrace_collect::event::Event;
+use sptrace_collect::react::{OnEvents, Prepared, keep_old};
+use sptrace_collect::session::{Finished, Stopped};
+use sptrace_collect::{Options, Session, clock};
+use sptrace_trace::ring::LEAST_RING_BYTES;
+use sptrace_trace::{Header, TraceError};
+use sptrace_tracee::TraceeError;
+
+use crate::talk::say;
+
+static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
+
+/// What happens to events when no buffer is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnFull {
+    /// The program waits; the time is recorded and taken out of durations. A thread that has waited
+    /// two seconds goes on all the same; its events are then lost and counted
+    Block,
+    /// Events are lost, counted, and visible as gaps
+    Drop,
+}
+
+/// For the help texts.
+pub const EVENTS: &str = "\
+Events:
+  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m)
+  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
+                        without an event, they do all the same
+  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
+                        is another: sptrace takes what is typed, without echo, while it waits
+  ctl:WORD              `sptrace ctl WORD` from another terminal
+  call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
+  slow:GLOB>DURATION    a call of such a function has taken longer
+  crash                 the command or a process that it started is killed by a signal
+  exit                  the command ends
+Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
+full; a process other than the command that lives for less than some 50 ms may crash unnoticed.
+";
+
+/// Options of every recording.
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    /// Trace file; a former one is kept as FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
+    pub output: PathBuf,
+    /// Say nothing but errors and an early end of the recording
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// When the program calls faster than the trace can be written
+    #[arg(long, value_enum, default_value_t = OnFull::Block)]
+    on_full: OnFull,
+    /// Buffer memory for all threads together (64K to 256M)
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
+    buffer: u64,
+    /// End the recording, not the program, when the trace file has this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
+    /// dropped is counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
+    ring: Option<u64>,
+    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on
+    /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
+    #[arg(long, value_name = "EVENT", requires = "ring")]
+    dump_on: Vec<Event>,
+    /// Each event of --dump-on does so N times
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "dump_on", value_parser = clap::value_parser!(u64).range(1..))]
+    times: u64,
+    /// End the recording, not the program, when EVENT happens (repeatable, see below)
+    #[arg(long, value_name = "EVENT")]
+    stop_on: Vec<Event>,
+    /// Patch nothing that is first reached below this depth
+    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    depth: Option<u32>,
+    /// Record only functions matching GLOB and what they call, on the thread that does so; nothing
+    /// else is patched before the first of them is entered (repeatable; raw or demangled name)
+    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    within: Vec<String>,
+    /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
+    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
+    without: Vec<String>,
+    /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
+    #[arg(short = 'l', long, value_name = "GLOB")]
+    module: Vec<String>,
+}
+
+/// `64K`, `1M`, `2G`, or bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
+        _ => (text, 'B'),
+    };
+    let factor = match unit {
+        'B' => 1,
+        'K' => 1 << 10,
+        'M' => 1 << 20,
+        'G' => 1 << 30,
+        _ => return Err("a size ends in K, M or G".to_owned()),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "not a number with K, M or G".to_owned())?;
+    number
+        .checked_mul(factor)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "out of range".to_owned())
+}
+
+fn parse_ring(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if size_bytes < LEAST_RING_BYTES {
+        return Err("less than 2M".to_owned());
+    }
+    Ok(size_bytes)
+}
+
+fn parse_buffer(text: &str) -> Result<u64, String> {
+    let size_bytes = parse_size(text)?;
+    if !(64 << 10..=256 << 20).contains(&size_bytes) {
+        return Err("not between 64K and 256M".to_owned());
+    }
+    Ok(size_bytes)
+}
+
+impl RecordArgs {
+    /// Where the trace will be, if one is begun before an event.
+    pub fn begun(&self) -> Option<PathBuf> {
+        self.dump_on.is_empty().then(|| self.output.clone())
+    }
+
+    /// Prepares the recording of `command`.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn prepare(
+        self,
+        command: Vec<String>,
+        loader: bool,
+        sigpipe: libc::sighandler_t,
+    ) -> Result<Session, String> {
+        check_processor()?;
+        let header = header(command);
+        check_output(&self.output)?;
+        if self.ring.is_some() && self.output.exists() && !self.output.is_file() {
+            return Err(no_output(&self.output, "--ring needs a regular file"));
+        }
+        let output = self.output.clone();
+        let options = Options {
+            output: self.output,
+            chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
+            drop_when_full: self.on_full == OnFull::Drop,
+            loader,
+            depth_limit: self.depth.unwrap_or(0),
+            max_bytes: self.max_size.unwrap_or(0),
+            ring_bytes: self.ring.unwrap_or(0),
+            cache_dir: cache_dir(),
+            modules: self.module,
+            within: self.within,
+            without: self.without,
+            sigpipe,
+        };
+        // Where there are only dumps, no file is begun, and what has the name stays until the first.
+        let has_file = self.dump_on.is_empty();
+        let asked = OnEvents {
+            dump_on: self.dump_on,
+            stop_on: self.stop_on,
+            times: self.times,
+            say: if self.quiet { |_| {} } else { say },
+            warn: say,
+        };
+        let events =
+            Prepared::new(asked, &output, &header).map_err(|e| format!("cannot wait for {e}"))?;
+        if has_file {
+            keep_old(&output);
+        }
+        let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
+        session.map_err(|e| {
+            if has_file {
+                remove_unless_special(&output);
+            }
+            match &e {
+                TraceeError::System { source, .. }
+                    if source.raw_os_error() == Some(libc::EFBIG) =>
+                {
+                    format!("cannot record: {}; raise `ulimit -f`", plain(&e))
+                }
+                _ => no_output(&output, &plain(&e)),
+            }
+        })
+    }
+}
+
+/// What is said at the end: an early end of the recording always, the rest unless `quiet`. `who` ran.
+pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
+    let output = output.display();
+    if let Some(e) = &finished.output_error {
+        say(&format!(
+            "recording ended early: cannot write {output}: {} ({who} was not disturbed; \
+             free some space or choose another place with -o)",
+            cause(e)
+        ));
+    } else if let Some(stopped) = &finished.stopped {
+        let why = match stopped {
+            Stopped::AtSize => format!("{output} has reached --max-size"),
+            Stopped::DiskLow => format!("the disk of {output} runs low"),
+            asked @ Stopped::AtEvent(_) => asked.why(),
+        };
+        say(&format!(
+            "recording ended early: {why} ({who} was not disturbed)"
+        ));
+    }
+    if !quiet {
+        for remark in &finished.remarks {
+            say(remark);
+        }
+        say(&finished.outcome.coverage_line());
+        say(&format!(
+            "{}{}",
+            finished.outcome.loss_line(),
+            dumps_text(finished.dumps)
+        ));
+    }
+}
+
+/// What is said of dumps; nothing if there were to be none.
+fn dumps_text(dumps: Option<u64>) -> String {
+    match dumps {
+        None => String::new(),
+        Some(0) => ", none written: no event of --dump-on happened".to_owned(),
+        Some(1) => ", 1 dump written".to_owned(),
+        Some(n) => format!(", {n} dumps written"),
+    }
+}
+
+/// Runs `action` so that a file size limit (ulimit -f) gives errors, not our end by SIGXFSZ; the
+/// command shall inherit the disposition that we had.
+fn with_file_size_errors<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: a disposition of our own process; no other thread exists yet.
+    let former = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let result = action();
+    // SAFETY: puts back what signal(2) gave.
+    unsafe { libc::signal(libc::SIGXFSZ, former) };
+    result
+}
+
+fn no_output(output: &Path, why: &str) -> String {
+    format!(
+        "cannot record to {}: {why}; choose another place with -o FILE",
+        output.display()
+    )
+}
+
+/// What the system said, without the trace writer's words around it: ours name the file already.
+fn cause(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|e| e.downcast_ref::<TraceError>());
+    match inner {
+        Some(TraceError::Write(e)) => e.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+fn plain(error: &TraceeError) -> String {
+    match error {
+        TraceeError::System { source, .. } => cause(source),
+        other => other.to_string(),
+    }
+}
+
+/// Finds what is wrong with the output's place before a former trace is moved out of the way.
+fn check_output(output: &Path) -> Result<(), String> {
+    if output.is_dir() {
+        return Err(no_output(output, "it is a directory"));
+    }
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(no_output(output, "its folder does not exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a trace that never began, if a file was made for it.
+pub fn remove_begun(begun: Option<&Path>) {
+    if let Some(output) = begun {
+        remove_unless_special(output);
+    }
+}
+
+/// Removes it; a device or pipe that the user named stays.
+fn remove_unless_special(output: &Path) {
+    if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
+        let _ = std::fs::remove_file(output);
+    }
+}
+
+/// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).
+fn check_processor() -> Result<(), String> {
+    // SAFETY: reads our own auxiliary vector.
+    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
+    if hwcap2 & 2 == 0 {
+        return Err(
+            "this kernel or processor lacks FSGSBASE (Linux 5.9 or later, any x86-64 since 2012)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn cache_dir() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
+    Some(base.join("sptrace"))
+}
+
+fn header(command: Vec<String>) -> Header {
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .map(|s| s.trim().to_owned())
+            .unwrap_or_default()
+    };
+    let cpu = read("/proc/cpuinfo");
+    let cpu = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .unwrap_or("");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let tsc_hz = clock::calibrate(10);
+    Header {
+        command,
+        cwd: std::env::current_dir()
+            .map(|d| d.display().to_string())
+            .unwrap_or_default(),
+        host: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        cpu: cpu.trim_start_matches([' ', '\t', ':']).to_owned(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        start_unix_ns: now.map_or(0, |d| d.as_nanos() as u64),
+        tsc_hz,
+        start_tsc: clock::tsc(),
+    }
+}

@@ -1,0 +1,259 @@
+//! Commands of the host to the agent of a running process, carried out on the agent's own stack by a thread
+//! that the host leads here ([`sptrace_wire::attach`]).
+//!
+//! *Prepare* maps what will be needed, beside the program. *Activate* finds all other threads stopped, and
+//! outside of the agent: it patches the functions that are on their stacks, as if those had been reached by a
+//! call, intercepts the special functions, and gives every thread its block, with a shadow frame for each
+//! call that is open. These frames are entry-only, since their return addresses stay what they are.
+//! *Detach*: [`crate::detach`].
+//!
+//! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
+
+use crate::state::*;
+use crate::{chunk, common, detach, hook, module, propagate, slow, sys, thread};
+use core::sync::atomic::Ordering;
+use sptrace_wire::attach::*;
+use sptrace_wire::control::{Control, hole};
+use sptrace_wire::plan::*;
+use sptrace_wire::record::{self, FRAME_OPEN};
+
+/// Carries out the command in `block`.
+///
+/// # Safety
+/// The arena is mapped as `sptrace-wire` says; signals are blocked; one command at a time.
+pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
+    // SAFETY: the host wrote the block and waits.
+    unsafe {
+        let b = &*block;
+        let result = match b.command {
+            COMMAND_PREPARE => prepare(arena, b),
+            COMMAND_ACTIVATE => with_all_stopped(b, activate),
+            COMMAND_SILENCE => detach::silence(),
+            COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
+            _ => RESULT_FAILED,
+        };
+        b.result.store(result, Ordering::Relaxed);
+        b.done.store(1, Ordering::Release);
+        sys::futex_wake(b.done.as_ptr(), 1);
+    }
+}
+
+/// A table of the block.
+pub unsafe fn table<T>(b: &AttachBlock, at: u64) -> *mut T {
+    (b as *const AttachBlock as u64 + at) as *mut T
+}
+
+unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
+    // SAFETY: nobody else uses the agent yet.
+    unsafe {
+        let c = &*(arena as *const Control);
+        if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
+            return RESULT_FAILED;
+        }
+        let p = process();
+        (*p).arena = arena;
+        (*p).pid = sys::pid();
+        (*p).stack_top = b.stack_top;
+        let fork_page = sys::map_private(4096) as *mut ForkPage;
+        let entries = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
+        if fork_page.is_null() || entries.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
+            return RESULT_FAILED;
+        }
+        (*fork_page).mark = 1;
+        (*p).fork_page = fork_page;
+        (*p).table = entries;
+        (*p).preparing = 1;
+        let addresses: *const u64 = table(b, b.modules_at);
+        for i in 0..b.modules as usize {
+            module::find(addresses.add(i).read());
+        }
+        (*p).preparing = 0;
+        if c.roots_only != 0 && (*p).originals.is_null() {
+            (*p).originals = hook::make_table();
+        }
+        RESULT_DONE
+    }
+}
+
+/// Runs a command that writes text in place. Modules that the host has found unmapped are not touched.
+unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32) -> u32 {
+    // SAFETY: all other threads are stopped, outside of the agent.
+    unsafe {
+        let p = process();
+        let gone: *const u64 = table(b, b.modules_at);
+        for i in 0..b.modules as usize {
+            let m = module::known(gone.add(i).read());
+            if !m.is_null() {
+                (*m).gone = 1;
+            }
+        }
+        (*p).pcs = table(b, b.pcs_at);
+        (*p).pc_count = b.pcs;
+        (*p).all_stopped = 1;
+        let result = run(b);
+        (*p).all_stopped = 0;
+        (*p).pcs = core::ptr::null();
+        (*p).pc_count = 0;
+        result
+    }
+}
+
+/// True if a stopped thread stands, or will return to, between the two: bytes from `start` on must not change.
+pub unsafe fn is_in_flight(start: u64, end: u64) -> bool {
+    // SAFETY: the host wrote so many.
+    unsafe {
+        let p = process();
+        if (*p).pc_count == 0 {
+            return false;
+        }
+        let pcs = core::slice::from_raw_parts((*p).pcs, (*p).pc_count as usize);
+        let next = pcs.partition_point(|pc| *pc <= start);
+        pcs.get(next).is_some_and(|pc| *pc < end)
+    }
+}
+
+unsafe fn activate(b: &AttachBlock) -> u32 {
+    // SAFETY: as in with_all_stopped.
+    unsafe {
+        let p = process();
+        let count = (*p).module_count as usize;
+        let first = (&raw mut (*p).modules).cast::<Module>();
+        let modules = || (0..count).map(|i| first.add(i));
+        let planned = |m: &*mut Module| !(**m).plan.is_null() && (**m).gone == 0;
+        if modules().filter(planned).any(|m| specials_in_flight(m)) {
+            return RESULT_AGAIN;
+        }
+        let threads: *mut AttachThread = table(b, b.threads_at);
+        for i in 0..b.threads as usize {
+            if !begin_thread(b, &mut *threads.add(i)) {
+                return RESULT_FAILED;
+            }
+        }
+        for m in modules().filter(|m| !(**m).plan.is_null()) {
+            common::wake((*m).area_rw as *mut u8);
+        }
+        for m in modules().filter(planned) {
+            propagate::install_specials(m);
+            if (*m).base == b.loader {
+                (*p).loader = b.loader;
+                propagate::instrument_resolvers(m);
+            }
+        }
+        if control().roots_only == 0 {
+            let pcs: *const u64 = table(b, b.pcs_at);
+            for i in 0..b.pcs as usize {
+                instrument_around(pcs.add(i).read());
+            }
+        }
+        (*p).may_propagate = 1;
+        control().agent_state.store(1, Ordering::Release);
+        RESULT_DONE
+    }
+}
+
+/// A walker or another special function must not go unseen because somebody stands at its very entry.
+unsafe fn specials_in_flight(m: *const Module) -> bool {
+    // SAFETY: reads the plan.
+    unsafe {
+        let h = propagate::header(m);
+        let specials = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+        (0..h.specials as usize)
+            .map(|i| specials.add(i).read())
+            .filter(|s| s.kind < SPECIAL_ROOT)
+            .any(|s| {
+                let at = (*m).base + s.start as u64;
+                is_in_flight(at, at + s.span as u64)
+            })
+    }
+}
+
+/// A stopped thread gets its block, with the calls that are open on its stack. False: that is impossible.
+unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
+    // SAFETY: as in with_all_stopped.
+    unsafe {
+        t.gs_base = 0;
+        let hot = thread::adopt(t.fs_base, (*process()).pid, t.tid);
+        if hot.is_null() {
+            count_hole(hole::TABLE_FULL);
+            return false;
+        }
+        t.gs_base = hot as u64 - HOT as u64;
+        if t.tid == sys::tid() {
+            // The carrier; the host sets the others'.
+            sys::set_gs_base(t.gs_base);
+        }
+        (*hot).stack_top = t.rsp;
+        if control().roots_only != 0 {
+            return true;
+        }
+        let frames: *const AttachFrame = table(b, b.frames_at);
+        let first = t.first_frame.min(b.frames);
+        let end = t.first_frame.saturating_add(t.frames).min(b.frames);
+        for i in first..end {
+            let frame = frames.add(i as usize).read();
+            // Those of a handler on a stack above: its next event raises a barrier.
+            if frame.rsp >= (*slow::top(hot)).rsp || (*hot).ssp >= (*hot).ssp_end {
+                break;
+            }
+            let callee = match entry_around(frame.pc) {
+                0 => frame.pc,
+                entry => entry,
+            };
+            (*hot).stack_top = (*hot).stack_top.max(frame.rsp);
+            chunk::put(hot, record::INHERITED, FRAME_OPEN);
+            chunk::put(hot, record::INHERITED, callee);
+            slow::push(hot, frame.rsp, FRAME_OPEN, callee);
+        }
+        true
+    }
+}
+
+/// The function whose code `address` probably lies in: the last that begins at or before it.
+unsafe fn function_around(m: *const Module, address: u64) -> Option<usize> {
+    // SAFETY: binary search within the count.
+    unsafe {
+        let want = address.wrapping_sub((*m).base) as u32;
+        let table = propagate::functions(m);
+        let (mut low, mut high) = (0usize, propagate::header(m).functions as usize);
+        while low < high {
+            let middle = (low + high) / 2;
+            if (*table.add(middle)).entry <= want {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low.checked_sub(1)
+    }
+}
+
+/// The entry of the function around `address`, 0 if that is unknown.
+unsafe fn entry_around(address: u64) -> u64 {
+    // SAFETY: the module table is complete up to its count.
+    unsafe {
+        let m = module::known(address);
+        if m.is_null() || (*m).plan.is_null() {
+            return 0;
+        }
+        let found = function_around(m, address);
+        found.map_or(0, |i| {
+            (*m).base + (*propagate::functions(m).add(i)).entry as u64
+        })
+    }
+}
+
+/// Patches the function around `address`, in which a stopped thread is.
+unsafe fn instrument_around(address: u64) {
+    // SAFETY: all other threads are stopped.
+    unsafe {
+        let m = module::known(address);
+        if m.is_null() || (*m).plan.is_null() {
+            return;
+        }
+        if let Some(i) = function_around(m, address)
+            && *(*m).functions.add(i) != INSTRUMENTED
+        {
+            propagate::instrument(m, i);
+        }
+    }
+}

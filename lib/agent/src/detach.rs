@@ -1,0 +1,547 @@
+//! The process as it was before it was attached to: text, stacks, contexts.
+//!
+//! Given a process whose threads are all stopped outside of the agent; writes in place. A place is put back
+//! if what stands there is ours; so are kept calls, springboards and the room made for them, unless somebody
+//! stands between their bytes: then the host lets it run on and asks again.
+//!
+//! The patch areas stay for the life of the process, with routines that need no agent
+//! ([`common::retire`]): a return address, a jmp_buf, a context or a coroutine's stack that leads into one,
+//! and was not found here, leads back to the program from there. A later attach takes them back
+//! ([`module`]). Everything else is listed for the host to unmap.
+
+use crate::attach::{is_in_flight, table};
+use crate::propagate::{self, blob, header};
+use crate::state::*;
+use crate::{attach, common, dormant, handlers, hook, module, sigframe, sys, unblocked};
+use core::sync::atomic::Ordering;
+use sptrace_wire::attach::*;
+use sptrace_wire::plan::*;
+
+const PAGE: u64 = 4096;
+/// Springboards in padding: one call site in a thousand.
+const PADDINGS: usize = 1 << 16;
+
+/// What stood where a springboard was put.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Padding {
+    at: u64,
+    bytes: [u8; 8],
+}
+
+/// Keeps the five bytes at `at`, under the propagation lock. False: no room.
+pub unsafe fn keep_padding(at: u64) -> bool {
+    // SAFETY: text of a module; the table is changed under the lock only.
+    unsafe {
+        let p = process();
+        if (*p).padding.is_null() {
+            (*p).padding = sys::map_private(PADDINGS * size_of::<Padding>()) as *mut Padding;
+        }
+        let count = (*p).padding_count as usize;
+        if (*p).padding.is_null() || count >= PADDINGS {
+            return false;
+        }
+        let mut bytes = [0; 8];
+        core::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), 5);
+        (*p).padding.add(count).write(Padding { at, bytes });
+        (*p).padding_count += 1;
+        true
+    }
+}
+
+/// Pages of text being written: contiguous ones that all hold something to write.
+struct Writer {
+    start: u64,
+    end: u64,
+    failed: bool,
+}
+
+impl Writer {
+    unsafe fn write(&mut self, at: u64, bytes: &[u8]) {
+        let first = at & !(PAGE - 1);
+        let end = (at + bytes.len() as u64 + PAGE - 1) & !(PAGE - 1);
+        // SAFETY: text pages that hold patches of ours; nobody executes there.
+        unsafe {
+            if first < self.start || first > self.end || self.start == self.end {
+                self.close();
+                (self.start, self.end) = (first, first);
+            }
+            if end > self.end {
+                let more = (end - self.end) as usize;
+                if !sys::protect(self.end as usize, more, sys::PROT_RW) {
+                    self.failed = true;
+                    return;
+                }
+                self.end = end;
+            }
+            for (k, byte) in bytes.iter().enumerate() {
+                ((at as usize + k) as *mut u8).write_volatile(*byte);
+            }
+        }
+    }
+
+    unsafe fn close(&mut self) {
+        // SAFETY: what write has opened.
+        unsafe {
+            let (start, bytes) = (self.start as usize, (self.end - self.start) as usize);
+            if bytes > 0
+                && !sys::protect(start, bytes, sys::PROT_RX)
+                && !sys::protect(start, bytes, sys::PROT_RX)
+            {
+                self.failed = true;
+            }
+            (self.start, self.end) = (0, 0);
+        }
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum There {
+    Ours,
+    Original,
+    Foreign,
+}
+
+unsafe fn there(at: u64, ours: &[u8], original: &[u8]) -> There {
+    // SAFETY: text of a module that is mapped.
+    let is = |expected: &[u8]| unsafe {
+        (0..expected.len()).all(|k| *((at as usize + k) as *const u8) == expected[k])
+    };
+    if is(ours) {
+        There::Ours
+    } else if is(original) {
+        There::Original
+    } else {
+        There::Foreign
+    }
+}
+
+fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
+    let rel = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
+    [opcode, rel[0], rel[1], rel[2], rel[3]]
+}
+
+/// Nothing is recorded from here on; text and stacks stay as they are.
+pub unsafe fn silence() -> u32 {
+    // SAFETY: the areas are mapped; one store for each routine.
+    unsafe {
+        let p = process();
+        (*p).may_propagate = 0;
+        (*p).dormant.fetch_or(DORMANT | TEXT_BACK, Ordering::AcqRel);
+        for i in 0..(*p).module_count as usize {
+            let m: *const Module = &raw const (*p).modules[i];
+            if (*m).area_rw != 0 {
+                common::silence((*m).area_rw as *mut u8);
+            }
+        }
+        RESULT_DONE
+    }
+}
+
+/// Puts all back that can be put back now.
+pub unsafe fn detach(b: &AttachBlock) -> u32 {
+    // SAFETY: all other threads are stopped outside of the agent.
+    unsafe {
+        let p = process();
+        if (*(*p).fork_page).mark == 0 && !module::own_areas() {
+            // What the parent goes on with must not change.
+            return RESULT_FAILED;
+        }
+        silence();
+        let mut undo = Undo {
+            writer: Writer {
+                start: 0,
+                end: 0,
+                failed: false,
+            },
+            contexts: Contexts {
+                rips: [0; CONTEXTS],
+                count: 0,
+            },
+            foreign: 0,
+            busy: 0,
+        };
+        let inside = give_back(b, &mut undo.contexts);
+        let first = (&raw const (*p).modules).cast::<Module>();
+        let areas = (0..(*p).module_count as usize)
+            .map(|i| first.add(i))
+            .filter(|m| !(**m).plan.is_null() && (**m).area_rw != 0);
+        let mapped = || areas.clone().filter(|m| (**m).gone == 0);
+        mapped().for_each(|m| undo.sites(m));
+        if !inside {
+            // While somebody is, he may leave a return address of ours behind, and walkers must be served.
+            mapped().for_each(|m| undo.specials(m));
+        }
+        undo.writer.close();
+        b.foreign.store(undo.foreign, Ordering::Relaxed);
+        if undo.writer.failed {
+            return RESULT_NOT_WRITABLE;
+        }
+        if inside || undo.busy > 0 {
+            return RESULT_AGAIN;
+        }
+        for m in areas {
+            let rw = (*m).area_rw as *mut u8;
+            common::retire(rw);
+            let h = &mut *(rw as *mut AreaHeader);
+            (h.used, h.originals) = ((*m).area_used, (*p).originals as u64);
+        }
+        list_ranges(b);
+        RESULT_DONE
+    }
+}
+
+/// Contexts of interrupted code at most; with more of them nothing is certain.
+const CONTEXTS: usize = 512;
+
+/// Where interrupted code in the text goes on.
+struct Contexts {
+    rips: [u64; CONTEXTS],
+    count: usize,
+}
+
+impl Contexts {
+    fn add(&mut self, rip: u64) -> bool {
+        if let Some(free) = self.rips.get_mut(self.count) {
+            *free = rip;
+            self.count += 1;
+        }
+        self.count < CONTEXTS
+    }
+
+    fn any_within(&self, start: u64, end: u64) -> bool {
+        let rips = self.rips.get(..self.count).unwrap_or(&[]);
+        rips.iter().any(|rip| *rip > start && *rip < end)
+    }
+}
+
+/// True if code that goes on at `rip` must do so before the agent goes: in the agent, and in the routines,
+/// which use a thread block. A slot is left in whatever way it likes, except that the callee of one would
+/// have a return address of ours, which is avoided unless it is `anyway`.
+unsafe fn must_leave(rip: u64, anyway: bool) -> bool {
+    // SAFETY: reads the module table.
+    unsafe {
+        let m = module::of_area(rip);
+        if m.is_null() {
+            return unblocked::is_agent(rip);
+        }
+        !anyway || rip - (*m).area < SLOTS_START as u64
+    }
+}
+
+/// Gives all stacks their return addresses back; true if somebody is still on the way through an area.
+unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
+    // SAFETY: as in detach.
+    unsafe {
+        let anyway = b.command == COMMAND_DETACH_ANYWAY;
+        dormant::give_back_all();
+        hook::give_back_all();
+        give_back_dropped();
+        let threads: *mut AttachThread = table(b, b.threads_at);
+        let mut inside = false;
+        for i in 0..b.threads as usize {
+            let t = &mut *threads.add(i);
+            if !module::of_area(t.rip).is_null() {
+                // Not left to run on: the callee's return address would be ours.
+                if sigframe::move_thread(&mut t.registers) {
+                    t.moved = 1;
+                    (t.rsp, t.rip) = (t.registers[15], t.registers[16]);
+                } else {
+                    inside |= must_leave(t.rip, anyway);
+                }
+            }
+            dormant::scan(t.rsp & !7, t.stack_end);
+            // Also those of handlers that do not block their signal.
+            let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, u64::MAX);
+            for start in interrupted.into_iter().filter(|s| *s != 0) {
+                dormant::scan(start & !7, start + INTERRUPTED_BYTES);
+            }
+            inside |= look_at_contexts(t.rsp, t.mask, anyway, contexts);
+        }
+        inside
+    }
+}
+
+/// Further apart than this they were not dropped from one stack.
+const DROPPED_BYTES: u64 = 16 << 20;
+
+/// The same for frames that were given up: they may be alive, on a stack that no thread is on now.
+unsafe fn give_back_dropped() {
+    // SAFETY: blocks stay mapped; memory is read through the kernel.
+    unsafe {
+        let mut hot = (*process()).blocks;
+        while !hot.is_null() {
+            let [low, high] = (*hot).dropped;
+            if high != 0 && high - low < DROPPED_BYTES {
+                dormant::scan(low & !7, high);
+            }
+            hot = (*hot).next as *mut Hot;
+        }
+    }
+}
+
+/// Of the stack that a handler interrupted, looked through at most.
+const INTERRUPTED_BYTES: u64 = 1 << 20;
+
+/// Notes where the contexts of signal frames above `above` go on; true if that is where they must leave.
+unsafe fn look_at_contexts(above: u64, mask: u64, anyway: bool, contexts: &mut Contexts) -> bool {
+    // SAFETY: memory is read through the kernel.
+    unsafe {
+        if !handlers::learn() {
+            return false;
+        }
+        let mut inside = false;
+        // Handlers that do not block their signal cannot be told from what an earlier signal has left:
+        // between bytes that change nobody may stand, but nobody is waited for.
+        for (mask, is_certain) in [(mask, true), (u64::MAX, false)] {
+            let handled = handlers::handled_in(mask);
+            let mut from = above & !7;
+            for _ in 0..if handled == 0 { 0 } else { sigframe::NESTED } {
+                let Some((_, context)) = sigframe::find(from, handled) else {
+                    break;
+                };
+                let rip = context[sigframe::RIP];
+                inside |= is_certain && must_leave(rip, anyway) || !contexts.add(rip);
+                from = context[sigframe::RSP] & !7;
+            }
+        }
+        inside
+    }
+}
+
+struct Undo {
+    writer: Writer,
+    contexts: Contexts,
+    foreign: u64,
+    busy: u64,
+}
+
+impl Undo {
+    unsafe fn specials(&mut self, m: *const Module) {
+        // SAFETY: the plan's offsets and counts are the host's.
+        unsafe {
+            let h = header(m);
+            let specials = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
+            for k in 0..h.specials as usize {
+                self.special(m, &specials.add(k).read());
+            }
+        }
+    }
+
+    unsafe fn sites(&mut self, m: *const Module) {
+        // SAFETY: the plan's offsets and counts are the host's.
+        unsafe {
+            let h = header(m);
+            let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
+            for i in 0..h.functions as usize {
+                if *(*m).functions.add(i) != INSTRUMENTED {
+                    continue;
+                }
+                let f = &*propagate::functions(m).add(i);
+                let end = f.first_site.saturating_add(f.site_count as u32);
+                for k in f.first_site..end.min(h.sites) {
+                    self.site(m, &*sites.add(k as usize));
+                }
+            }
+        }
+    }
+
+    unsafe fn special(&mut self, m: *const Module, s: &PlanSpecial) {
+        // SAFETY: the host wrote whole templates.
+        unsafe {
+            let Some(original) = original(m, s.argument) else {
+                return;
+            };
+            let at = (*m).base + s.start as u64;
+            let ours = jump(0xe9, at, propagate::entry_of(m, s));
+            if let Some(bytes) = original.get(..5) {
+                self.put_back(at, &ours, bytes);
+            }
+        }
+    }
+
+    unsafe fn site(&mut self, m: *const Module, s: &PlanSite) {
+        // SAFETY: as above.
+        unsafe {
+            if s.flags & SITE_IN_HOOK != 0 {
+                return;
+            }
+            let at = (*m).base + s.start as u64;
+            let slot = (*m).area + s.slot as u64;
+            if s.form == FORM_DIRECT {
+                let original = jump(0xe8, at, (*m).base + s.argument as u64);
+                self.put_back(at, &jump(0xe9, at, slot + DIRECT_ENTRY as u64), &original);
+                return;
+            }
+            if s.form != FORM_TEMPLATE {
+                return;
+            }
+            let Some(original) = original(m, s.argument) else {
+                return;
+            };
+            if s.flags & SITE_SPRINGBOARD != 0 {
+                self.springboard(m, s, at, slot, original);
+            } else if s.flags & SITE_KEEP_CALL != 0 {
+                self.kept_call(at, slot, original);
+            } else if let Some(bytes) = original.get(..5) {
+                let opcode = match s.flags & SITE_KEEP_OPCODE {
+                    0 => 0xe9,
+                    _ => bytes[0],
+                };
+                self.put_back(at, &jump(opcode, at, slot), bytes);
+            }
+        }
+    }
+
+    /// Nops, and the call to the slot.
+    unsafe fn kept_call(&mut self, at: u64, slot: u64, original: &[u8]) {
+        let mut ours = [0x90u8; 32];
+        let Some(nops) = original
+            .len()
+            .checked_sub(5)
+            .filter(|n| n + 5 <= ours.len())
+        else {
+            return;
+        };
+        let call = jump(0xe8, at + nops as u64, slot);
+        ours[nops..nops + 5].copy_from_slice(&call);
+        // SAFETY: text.
+        unsafe { self.put_back(at, &ours[..nops + 5], original) };
+    }
+
+    unsafe fn springboard(
+        &mut self,
+        m: *const Module,
+        s: &PlanSite,
+        at: u64,
+        slot: u64,
+        original: &[u8],
+    ) {
+        // SAFETY: the host wrote whole templates.
+        unsafe {
+            let Some(b) = blob(m, s.argument) else { return };
+            let t = (b as *const Template).read();
+            let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
+            let Some(short) = original.get(..2) else {
+                return;
+            };
+            let opcode = match s.flags & SITE_KEEP_OPCODE {
+                0 => 0xeb,
+                _ => short[0],
+            };
+            if there(at, &[opcode, t.springboard as u8], short) != There::Ours {
+                return;
+            }
+            // Somebody may stand at the long jump, which only we know of.
+            if self.is_busy(spring.wrapping_sub(1), spring + 5) {
+                return;
+            }
+            self.put_back(at, &[opcode, t.springboard as u8], short);
+            let long = jump(0xe9, spring, slot);
+            if t.room_to == 0 {
+                if let Some(padding) = padding(spring) {
+                    self.put_back(spring, &long, &padding[..5]);
+                }
+                return;
+            }
+            let room = b.add(8 + t.original_bytes as usize);
+            let (back, bytes) = (*room as u64, *room.add(1) as usize);
+            let whole = core::slice::from_raw_parts(room.add(2), bytes);
+            let start = spring - back;
+            let entry = jump(0xe9, start, slot + t.room_to as u64);
+            if self.is_busy(start, start + bytes as u64) || there(spring, &long, &[]) != There::Ours
+            {
+                return;
+            }
+            if there(start, &entry, whole) == There::Ours {
+                self.writer.write(start, whole);
+            } else {
+                self.foreign += 1;
+            }
+        }
+    }
+
+    unsafe fn put_back(&mut self, at: u64, ours: &[u8], original: &[u8]) {
+        // SAFETY: text of a module that is mapped.
+        unsafe {
+            match there(at, ours, original) {
+                There::Ours if !self.is_busy(at, at + original.len() as u64) => {
+                    self.writer.write(at, original);
+                }
+                There::Foreign => self.foreign += 1,
+                _ => {}
+            }
+        }
+    }
+
+    unsafe fn is_busy(&mut self, start: u64, end: u64) -> bool {
+        // SAFETY: reads the host's list.
+        let busy = unsafe { is_in_flight(start, end) } || self.contexts.any_within(start, end);
+        self.busy += u64::from(busy);
+        busy
+    }
+}
+
+/// The original bytes of the template at `argument`.
+unsafe fn original(m: *const Module, argument: u32) -> Option<&'static [u8]> {
+    // SAFETY: the host wrote whole templates, which stay in the arena.
+    unsafe {
+        let b = blob(m, argument)?;
+        let bytes = (b as *const Template).read().original_bytes;
+        Some(core::slice::from_raw_parts(b.add(8), bytes as usize))
+    }
+}
+
+unsafe fn padding(at: u64) -> Option<[u8; 8]> {
+    // SAFETY: entries up to the count are complete.
+    unsafe {
+        let p = process();
+        (0..(*p).padding_count as usize)
+            .map(|i| (*p).padding.add(i).read())
+            .find(|padding| padding.at == at)
+            .map(|padding| padding.bytes)
+    }
+}
+
+/// Writes down what may be unmapped now: all but the areas and what hooks have replaced.
+unsafe fn list_ranges(b: &AttachBlock) {
+    // SAFETY: as in detach; the last pair is kept for the end.
+    unsafe {
+        let p = process();
+        let list: *mut [u64; 2] = attach::table(b, b.ranges_at);
+        let mut count = 0;
+        let mut add = |start: u64, bytes: u64| {
+            if start != 0 && bytes != 0 && count + 1 < b.ranges as usize {
+                list.add(count)
+                    .write([start, (bytes + PAGE - 1) & !(PAGE - 1)]);
+                count += 1;
+            }
+        };
+        for i in 0..(*p).module_count as usize {
+            let m = &(*p).modules[i];
+            if m.plan.is_null() {
+                continue;
+            }
+            if m.gone != 0 {
+                // There is nothing that its slots could lead back to.
+                add(m.area, m.area_bytes);
+            }
+            add(m.area_rw, m.area_bytes);
+            add(m.functions as u64, module::function_bytes(m.plan));
+        }
+        add((*p).fork_page as u64, PAGE);
+        add((*p).table as u64, ((1u64 << TABLE_BITS) + 512) * 8);
+        add(
+            (*p).padding as u64,
+            (PADDINGS * size_of::<Padding>()) as u64,
+        );
+        let mut hot = (*p).blocks;
+        while !hot.is_null() {
+            add(hot as u64 - HOT as u64, BLOCK_BYTES as u64);
+            hot = (*hot).next as *mut Hot;
+        }
+        add((*p).nobody, BLOCK_BYTES as u64);
+        list.add(count).write([0; 2]);
+    }
+}

@@ -1,0 +1,160 @@
+//! The routines of a patch area without an agent: what comes back to a slot finds the way to the program, with
+//! all registers and flags.
+//!
+//! An area is made as the agent makes it, and retired; slots are written by hand. No agent is started.
+#![allow(
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
+              pages are its own"
+)]
+
+use sptrace_agent::{common, hook};
+use sptrace_wire::plan::{AreaHeader, SLOTS_START, common as routine};
+use std::arch::asm;
+
+const AREA_BYTES: usize = 0x3000;
+const SLOT: usize = SLOTS_START as usize;
+/// The program's text, for the test.
+const TEXT: usize = 0x2000;
+
+struct Area(*mut u8);
+
+impl Area {
+    fn new() -> Self {
+        unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                AREA_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            common::install(at.cast());
+            Self(at.cast())
+        }
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) -> usize {
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.add(at), bytes.len()) };
+        at + bytes.len()
+    }
+
+    /// `opcode rel32`.
+    fn put_jump(&self, at: usize, opcode: u8, to: usize) -> usize {
+        let rel = (to as i32 - (at as i32 + 5)).to_le_bytes();
+        self.put(at, &[opcode, rel[0], rel[1], rel[2], rel[3]])
+    }
+
+    fn put_call_of(&self, at: usize, number: i32) -> usize {
+        self.put_jump(at, 0xe8, common::offset(number) as usize)
+    }
+
+    fn address(&self, at: usize) -> u64 {
+        self.0 as u64 + at as u64
+    }
+}
+
+/// Calls `at` with known registers; all but rax must be kept, and the flags that `at` has set. Gives rax.
+fn call(at: u64, rdi: u64) -> u64 {
+    let (rax, rcx, rdx, rsi, flags): (u64, u64, u64, u64, u64);
+    unsafe {
+        asm!(
+            "call {at}", "pushfq", "pop {flags}",
+            at = in(reg) at, flags = lateout(reg) flags, inlateout("rdi") rdi => _, lateout("rax") rax,
+            inlateout("rcx") 0x11u64 => rcx, inlateout("rdx") 0x22u64 => rdx, inlateout("rsi") 0x33u64 => rsi,
+            lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _,
+        );
+    }
+    assert_eq!((rcx, rdx, rsi), (0x11, 0x22, 0x33));
+    // What is called ends by stc; ret.
+    assert_eq!(flags & 0x801, 1, "{flags:#x}");
+    rax
+}
+
+/// `call ENTRY; call CALLEE; call EXIT; jmp back` behind three bytes of filling. Gives where its exit begins.
+fn put_direct_slot(area: &Area, callee: usize, back: usize) -> usize {
+    let at = area.put_call_of(SLOT + 3, routine::ENTRY);
+    let exit = area.put_jump(at, 0xe8, callee);
+    let at = area.put_call_of(exit, routine::EXIT);
+    area.put_jump(at, 0xe9, back);
+    exit
+}
+
+#[test]
+fn a_call_leaves_the_programs_own_return_address() {
+    let area = Area::new();
+    // The site: jmp slot; stc; ret. The callee gives its return address.
+    let callee = TEXT + 0x100;
+    let back = area.put_jump(TEXT, 0xe9, SLOT + 3);
+    area.put(back, &[0xf9, 0xc3]);
+    area.put(callee, &[0x48, 0x8b, 0x04, 0x24, 0xc3]);
+    put_direct_slot(&area, callee, back);
+    unsafe { common::retire(area.0) };
+    assert_eq!(call(area.address(TEXT), 0), area.address(back));
+}
+
+#[test]
+fn an_old_return_address_leads_through_the_slot_to_the_program() {
+    let area = Area::new();
+    let back = TEXT + 0x80;
+    area.put(back, &[0xc3]);
+    let exit = put_direct_slot(&area, TEXT + 0x100, back);
+    // push rdi; mov eax, 7; stc; ret
+    area.put(TEXT, &[0x57, 0xb8, 7, 0, 0, 0, 0xf9, 0xc3]);
+    unsafe { common::retire(area.0) };
+    assert_eq!(call(area.address(TEXT), area.address(exit)), 7);
+}
+
+#[test]
+fn a_hooked_function_returns_by_the_table() {
+    let area = Area::new();
+    let mut table = vec![[0u64; 2]; hook::ORIGINALS];
+    // lea rsp, [rsp-8]; call HOOK_EXIT; ret
+    let at = area.put(SLOT, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
+    let at = area.put_call_of(at, routine::HOOK_EXIT);
+    area.put(at, &[0xc3]);
+    unsafe {
+        common::retire(area.0);
+        (*area.0.cast::<AreaHeader>()).originals = table.as_mut_ptr() as u64;
+    }
+    // Where its return address lies is known by running it once: mov rax, rsp; stc; ret
+    area.put(TEXT, &[0x48, 0x89, 0xe0, 0xf9, 0xc3]);
+    // The hooked function: mov rax, [rsp]; mov [rsp], rdi; stc; ret. And one that gives what it returns to.
+    area.put(
+        TEXT + 0x40,
+        &[0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x3c, 0x24, 0xf9, 0xc3],
+    );
+    area.put(TEXT + 0x80, &[0x48, 0x8b, 0x04, 0x24, 0xf9, 0xc3]);
+    for taken in 0..3 {
+        let mut results = Vec::new();
+        for (round, code) in [TEXT, TEXT + 0x80, TEXT + 0x40].into_iter().enumerate() {
+            if round == 2 {
+                // Both from this very loop: the same place and the same return address.
+                let (place, address): (u64, u64) = (results[0], results[1]);
+                let hash = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> hook::SHIFT;
+                table.fill([0; 2]);
+                for k in 0..taken {
+                    table[(hash + k) % hook::ORIGINALS] = [place + 8 + k as u64 * 8, 1];
+                }
+                table[(hash + taken) % hook::ORIGINALS] = [place, address];
+            }
+            results.push(call(area.address(code), area.address(SLOT)));
+        }
+        assert_eq!(results[2], results[1]);
+    }
+}
+
+#[test]
+fn an_area_that_is_woken_is_as_it_was() {
+    let area = Area::new();
+    let bytes =
+        |area: &Area| unsafe { std::slice::from_raw_parts(area.0, common::bytes()).to_vec() };
+    let before = bytes(&area);
+    unsafe { common::retire(area.0) };
+    assert_ne!(bytes(&area), before);
+    unsafe { common::wake(area.0) };
+    assert_eq!(bytes(&area), before);
+}

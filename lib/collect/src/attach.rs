@@ -1,0 +1,560 @@
+//! Recording of processes that run already: from attaching to the last of them being as it was.
+//!
+//! Given their pids; the rest is a recording like any other ([`crate::session`]). What takes long happens
+//! while nothing stands still: modules are analysed, their plans made, unwind tables opened, patch areas
+//! mapped. One thread is stopped for that once, and then all of them until the functions on their stacks are
+//! patched. Detaching stops all again, as often as a thread is found inside the agent or a slot.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use sptrace_trace::ExitStatus;
+use sptrace_tracee::carrier::{Carrier, Errand};
+use sptrace_tracee::command::{Command, Sent};
+use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::threads::{Thread, Threads};
+use sptrace_tracee::{TraceeError, eligible};
+use sptrace_walk::{Cache, Unwinder};
+use sptrace_wire::attach::*;
+use sptrace_wire::control::HOST_DETACHING;
+
+use crate::answer;
+use crate::react::EventsThread;
+use crate::session::{Finished, Session, answer_loop, drain_loop, spawn};
+use crate::stacks::{Files, Stacks};
+
+/// Attempts to stop all threads at a moment that suits.
+const ATTEMPTS: u32 = 400;
+/// Of these, in which a thread must be out of all slots to be let go.
+const PATIENCE: u32 = 40;
+/// So often a thread may not be stopped in time (2 seconds).
+const UNSTOPPABLE: u32 = 15;
+/// Between them.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Pairs that the agent may leave: areas, tables and thread blocks.
+const RANGES: u32 = 16 << 10;
+/// Of a stack whose end is not known, looked at.
+const STACK_BYTES: u64 = 1 << 20;
+
+/// When recording ends, if the processes do not end before.
+pub struct Until {
+    /// After so long.
+    pub duration: Option<Duration>,
+}
+
+/// What became of one process.
+pub struct Refused {
+    /// The process.
+    pub pid: u32,
+    /// Why it is not traced.
+    pub why: String,
+}
+
+/// A recording that has ended.
+pub struct Attached {
+    /// As of a command, but that there is no command.
+    pub finished: Finished,
+    /// Processes that could not be attached to.
+    pub refused: Vec<Refused>,
+}
+
+/// What is known of a process before it is stopped.
+struct Prepared<'a> {
+    pid: u32,
+    maps: Vec<Mapping>,
+    memory: File,
+    unwinder: &'a Unwinder<'a>,
+    cache: Cache,
+    loader: u64,
+}
+
+impl Session {
+    /// Attaches, records, detaches. `tell` is given each process that is attached to.
+    ///
+    /// # Errors
+    /// None could be attached to, each with the reason.
+    pub fn attach(
+        mut self,
+        pids: &[u32],
+        until: &Until,
+        tell: &dyn Fn(u32),
+    ) -> Result<Attached, Vec<Refused>> {
+        // SAFETY: a disposition of our own process: a file size limit shall end the recording, not us.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let drainer = spawn("drain", &self.shared, drain_loop);
+        let answerer = spawn("answer", &self.shared, answer_loop);
+        let alive = &self.shared.arena.control().host_alive;
+        while alive.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        let (mut attached, mut refused) = (Vec::new(), Vec::new());
+        for &pid in pids {
+            match self.attach_to(pid) {
+                Ok(()) => {
+                    tell(pid);
+                    attached.push(pid);
+                }
+                Err(e) => refused.push(Refused {
+                    pid,
+                    why: explained(pid, e).to_string(),
+                }),
+            }
+        }
+        let sources = std::mem::take(&mut self.sources);
+        // Time counts from here.
+        let events = (!attached.is_empty()).then(|| EventsThread::spawn(&self.shared, sources, 0));
+        if !attached.is_empty() {
+            self.record_until(&attached, until);
+            self.detach_all();
+        }
+        self.shared.ended.store(true, Ordering::Release);
+        let _ = drainer.join();
+        let _ = answerer.join();
+        self.collect_rest();
+        if let Some(events) = events {
+            events.end(&self.shared);
+        }
+        if attached.is_empty() {
+            return Err(refused);
+        }
+        match self.finish(ExitStatus::Exited(0)) {
+            Ok(finished) => Ok(Attached { finished, refused }),
+            Err(e) => Err(vec![Refused {
+                pid: 0,
+                why: e.to_string(),
+            }]),
+        }
+    }
+
+    fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
+        let maps = maps::read(pid)?;
+        if maps::is_traced(&maps) {
+            return Err(TraceeError::NoRoom(
+                "an sptrace that ended has left its memory in it",
+            ));
+        }
+        let files = Files::open(pid, &maps);
+        let unwinder = files.unwinder();
+        let code: Vec<&Mapping> = maps
+            .iter()
+            .filter(|m| m.access[2] && !m.access[1] && m.file.1 != 0)
+            .collect();
+        // Into the cache, and into the recording, before the agent asks.
+        let modules = code
+            .iter()
+            .filter_map(|m| self.text_of(pid, &maps, m))
+            .collect();
+        let memory = open_memory(pid)?;
+        let loader = loader_of(pid);
+        let stack_top = maps
+            .iter()
+            .find(|m| m.path == "[stack]")
+            .map_or(0, |m| m.end);
+        let command = Command {
+            command: COMMAND_PREPARE,
+            modules,
+            stack_top,
+            loader,
+            ..Command::default()
+        };
+        let sent = command.send(&self.shared.arena)?;
+        self.prepare_agent(pid, &maps, sent)?;
+        let mut prepared = Prepared {
+            pid,
+            maps: maps::read(pid)?,
+            memory,
+            unwinder: &unwinder,
+            cache: Cache::default(),
+            loader,
+        };
+        let activated = self.activate(&mut prepared);
+        if activated.is_err() {
+            self.detach(pid);
+        }
+        activated
+    }
+
+    /// An address in the code of the module at `m`, which is analysed.
+    fn text_of(&self, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
+        if self.shared.options.leaves_out(&m.path) {
+            return Some(m.start);
+        }
+        // Why not is said when the agent asks.
+        let Ok(index) = self.shared.module(pid, m) else {
+            return Some(m.start);
+        };
+        let c = self.shared.lock();
+        let known = c.modules.get(index)?;
+        let bias = answer::bias(maps, m, known.base_svma)?;
+        Some(known.text.0.wrapping_add(bias).max(m.start))
+    }
+
+    /// Maps arena, agent and patch areas, while the program runs but for one thread.
+    fn prepare_agent(&self, pid: u32, maps: &[Mapping], sent: Sent) -> Result<(), TraceeError> {
+        let arena = &self.shared.arena;
+        let carrier = Carrier::new(pid, arena, &self.image, maps)?;
+        let mut threads = Threads::stop_one(pid)?;
+        let Some(thread) = threads.all().next().copied() else {
+            return Err(TraceeError::Gone);
+        };
+        let errand = Errand::MapAndCall { block: sent.block };
+        let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
+        threads.release();
+        led?;
+        match sent.result(arena) {
+            RESULT_DONE => Ok(()),
+            0 => Err(TraceeError::NoRoom(
+                "it cannot open or map the arena (no /proc, or a memory limit)",
+            )),
+            _ => Err(TraceeError::NoRoom("no memory for the agent")),
+        }
+    }
+
+    /// Stops all threads and patches what is on their stacks.
+    fn activate(&self, prepared: &mut Prepared<'_>) -> Result<(), TraceeError> {
+        let arena = &self.shared.arena;
+        let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
+        for _ in 0..ATTEMPTS {
+            let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
+            let result = self.activate_stopped(prepared, &carrier, &mut threads);
+            threads.release();
+            match result? {
+                RESULT_AGAIN => std::thread::sleep(PAUSE),
+                RESULT_DONE => return Ok(()),
+                _ => return Err(TraceeError::NoRoom("the agent could not patch it")),
+            }
+        }
+        Err(TraceeError::NoRoom(
+            "its threads stand where patches must be",
+        ))
+    }
+
+    fn activate_stopped(
+        &self,
+        prepared: &mut Prepared<'_>,
+        carrier: &Carrier<'_>,
+        threads: &mut Threads,
+    ) -> Result<u32, TraceeError> {
+        let arena = &self.shared.arena;
+        if threads.all().any(|t| t.regs.gs_base != 0) {
+            return Err(TraceeError::NoRoom("it uses the gs register for itself"));
+        }
+        let stopped: Vec<Thread> = threads.all().copied().collect();
+        let (code, gone) = self.modules_of(prepared.pid, &prepared.memory);
+        let mut command = Command {
+            command: COMMAND_ACTIVATE,
+            modules: gone,
+            loader: prepared.loader,
+            ..Command::default()
+        };
+        let mut stacks = Stacks::new(
+            prepared.unwinder,
+            &mut prepared.cache,
+            &prepared.memory,
+            &code,
+        );
+        for t in &stopped {
+            let mut entry = entry_of(t, &prepared.maps);
+            let stack = stacks.of(&t.regs, entry.stack_end);
+            entry.first_frame = command.frames.len() as u32;
+            entry.frames = stack.frames.len() as u32;
+            command.frames.extend(stack.frames);
+            command.pcs.extend(stack.pcs);
+            command.threads.push(entry);
+        }
+        let sent = command.send(arena)?;
+        let leading = stopped[0];
+        let errand = Errand::Call { block: sent.block };
+        carrier.lead(threads, leading, errand, &|| sent.is_done(arena))?;
+        let result = sent.result(arena);
+        if result == RESULT_DONE {
+            // The carrier has set its own.
+            for (i, t) in stopped.iter().enumerate().skip(1) {
+                let gs_base = sent.gs_base(arena, i);
+                if gs_base != 0 {
+                    threads.set_gs_base(t.tid, gs_base)?;
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// Code of the modules that the process has mapped still, sorted; and an address in each of the others.
+    fn modules_of(&self, pid: u32, memory: &File) -> (Vec<(u64, u64)>, Vec<u64>) {
+        let is_there = |at: u64| memory.read_exact_at(&mut [0u8; 1], at).is_ok();
+        let mut c = self.shared.lock();
+        let loaded = c.process(pid).loaded.iter().map(|l| (l.start, l.end));
+        let (mut there, mut gone) = (Vec::new(), Vec::new());
+        for (start, end) in loaded {
+            match is_there(start) && is_there(end - 1) {
+                true => there.push((start, end)),
+                false => gone.push(start),
+            }
+        }
+        there.sort_unstable();
+        (there, gone)
+    }
+
+    /// Waits for the end: of the time, of the processes, or by a signal to us.
+    fn record_until(&mut self, attached: &[u32], until: &Until) {
+        let end = until.duration.map(|d| Instant::now() + d);
+        let mut last_look = Instant::now();
+        loop {
+            self.serve();
+            let left = end.map(|e| e.saturating_duration_since(Instant::now()));
+            let wait = left
+                .unwrap_or(Duration::MAX)
+                .min(Duration::from_millis(100));
+            if wait.is_zero() || self.wait_for_end(wait) {
+                return;
+            }
+            if last_look.elapsed() >= Duration::from_millis(100) {
+                last_look = Instant::now();
+                let runs = |pid: &u32| eligible::holds(*pid, &self.shared.arena);
+                if !attached.iter().any(runs) && eligible::holders(&self.shared.arena).is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn detach_all(&mut self) {
+        // What they start meanwhile is found the next time.
+        for _ in 0..16 {
+            let holders = eligible::holders(&self.shared.arena);
+            let remaining: Vec<u32> = holders
+                .into_iter()
+                .filter(|pid| !self.kept.contains(pid) && !eligible::is_vfork_child(*pid))
+                .collect();
+            if remaining.is_empty() {
+                return;
+            }
+            for pid in remaining {
+                self.detach(pid);
+            }
+        }
+    }
+
+    /// Lets a process go, as it was.
+    fn detach(&mut self, pid: u32) {
+        let result = self.try_detach(pid);
+        let why = match result {
+            Ok(None) => return,
+            Ok(Some(why)) => why.to_owned(),
+            Err(_) if !eligible::holds(pid, &self.shared.arena) => return,
+            Err(e) => e.to_string(),
+        };
+        self.kept.push(pid);
+        self.remarks.push(format!(
+            "pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)"
+        ));
+    }
+
+    fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {
+        let maps = maps::read(pid)?;
+        let memory = open_memory(pid)?;
+        let mut unstoppable = 0;
+        if eligible::is_sandboxed(pid) {
+            return Ok(Some("it has entered a seccomp sandbox meanwhile"));
+        }
+        for attempt in 0..ATTEMPTS {
+            self.serve();
+            let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
+            let mut threads = match Threads::stop_all(pid, &|| self.obey_all()) {
+                Ok(threads) => threads,
+                // One that was late is ours still, and let go when it stops.
+                Err(e) if unstoppable == UNSTOPPABLE || eligible::has_ended(pid) => return Err(e),
+                Err(_) => {
+                    unstoppable += 1;
+                    std::thread::sleep(PAUSE * 100);
+                    continue;
+                }
+            };
+            let command = match attempt {
+                ..PATIENCE => COMMAND_DETACH,
+                _ => COMMAND_DETACH_ANYWAY,
+            };
+            let result = self.detach_stopped(command, &carrier, &maps, &memory, &mut threads);
+            threads.release();
+            match result? {
+                RESULT_AGAIN => std::thread::sleep(PAUSE),
+                RESULT_DONE => return Ok(None),
+                RESULT_NOT_WRITABLE => return Ok(Some("its text could not be written")),
+                _ => return Ok(Some("no memory for patch areas of its own")),
+            }
+        }
+        Ok(Some("a thread or a signal handler stays inside it"))
+    }
+
+    fn detach_stopped(
+        &self,
+        command: u32,
+        carrier: &Carrier<'_>,
+        maps: &[Mapping],
+        memory: &File,
+        threads: &mut Threads,
+    ) -> Result<u32, TraceeError> {
+        let arena = &self.shared.arena;
+        let stopped: Vec<Thread> = threads.all().copied().collect();
+        let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
+        if stopped.iter().any(|t| is_inside(&t)) {
+            if let Some(leading) = stopped.iter().find(|t| !is_inside(t)) {
+                let command = Command {
+                    command: COMMAND_SILENCE,
+                    ..Command::default()
+                };
+                let sent = command.send(arena)?;
+                let errand = Errand::Call { block: sent.block };
+                carrier.lead(threads, *leading, errand, &|| sent.is_done(arena))?;
+            }
+            let state = &arena.control().host_state;
+            state.store(HOST_DETACHING, Ordering::Release);
+            if !let_out(carrier, threads, &|| self.obey_all())? {
+                return Ok(RESULT_AGAIN);
+            }
+        }
+        let stopped: Vec<Thread> = threads.all().copied().collect();
+        let command = Command {
+            command,
+            threads: stopped.iter().map(|t| entry_of(t, maps)).collect(),
+            pcs: stopped.iter().map(|t| t.regs.rip).collect(),
+            modules: self.modules_of(threads.pid, memory).1,
+            ranges: RANGES,
+            ..Command::default()
+        };
+        let sent = command.send(arena)?;
+        let tid = stopped[0].tid;
+        let errand = Errand::Call { block: sent.block };
+        carrier.lead(threads, stopped[0], errand, &|| sent.is_done(arena))?;
+        for (i, t) in stopped.iter().enumerate() {
+            let Some(registers) = sent.moved(arena, i) else {
+                continue;
+            };
+            let now = threads.stop_again(t.tid)?;
+            if now.regs.rip == t.regs.rip {
+                threads.put(t.tid, &with_registers(now.regs, registers), t.mask)?;
+            }
+        }
+        let result = sent.result(arena);
+        if result != RESULT_DONE {
+            return Ok(result);
+        }
+        for t in &stopped {
+            // A program that uses gs by now keeps what it has set.
+            let gs_base = threads.stop_again(t.tid)?.regs.gs_base;
+            if gs_base != 0 && sent.is_listed(arena, gs_base) {
+                threads.set_gs_base(t.tid, 0)?;
+            }
+        }
+        let leading = threads.stop_again(tid)?;
+        let errand = Errand::Unmap {
+            ranges: sent.ranges_at,
+        };
+        carrier.lead(threads, leading, errand, &|| true)?;
+        Ok(result)
+    }
+}
+
+/// Lets those threads run that are inside the agent, until each is out of it; the others stay where they are.
+/// False: one does not come out.
+fn let_out(
+    carrier: &Carrier<'_>,
+    threads: &mut Threads,
+    idle: &dyn Fn(),
+) -> Result<bool, TraceeError> {
+    for _ in 0..ATTEMPTS {
+        let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
+        let inside: Vec<u32> = inside.map(|t| t.tid).collect();
+        if inside.is_empty() {
+            return Ok(true);
+        }
+        for tid in &inside {
+            threads.run(*tid)?;
+        }
+        std::thread::sleep(Duration::from_micros(30));
+        // One that is out again may have made another.
+        threads.stop(idle)?;
+    }
+    Ok(false)
+}
+
+fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
+    let above = maps.iter().find(|m| m.end > t.regs.rsp);
+    let stack = above.filter(|m| m.start <= t.regs.rsp || m.path == "[stack]");
+    // A thread's control block lies at the end of its stack.
+    let end = stack.map_or(t.regs.rsp, |m| match t.regs.fs_base {
+        fs if fs > t.regs.rsp && fs < m.end => fs,
+        _ => m.end,
+    });
+    let is_first = stack.is_some_and(|m| m.path == "[stack]");
+    AttachThread {
+        tid: t.tid,
+        fs_base: t.regs.fs_base,
+        rsp: t.regs.rsp,
+        stack_end: if is_first {
+            end
+        } else {
+            end.min(t.regs.rsp + STACK_BYTES)
+        },
+        mask: t.mask,
+        rip: t.regs.rip,
+        registers: registers_of(&t.regs),
+        ..AttachThread::default()
+    }
+}
+
+/// In the order of [`AttachThread::registers`].
+fn registers_of(r: &libc::user_regs_struct) -> [u64; 18] {
+    [
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
+        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ]
+}
+
+fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_regs_struct {
+    [
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
+        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
+    ] = to;
+    r
+}
+
+fn open_memory(pid: u32) -> Result<File, TraceeError> {
+    File::open(format!("/proc/{pid}/mem")).map_err(|source| TraceeError::System {
+        what: "opening /proc/PID/mem",
+        source,
+    })
+}
+
+/// Where ld.so lies, from the auxiliary vector; 0 without.
+fn loader_of(pid: u32) -> u64 {
+    const AT_BASE: u64 = 7;
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let words: Vec<u64> = auxv
+        .chunks_exact(8)
+        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)))
+        .collect();
+    let pairs = words.chunks_exact(2);
+    pairs
+        .into_iter()
+        .find(|p| p[0] == AT_BASE)
+        .map_or(0, |p| p[1])
+}
+
+/// What the system's answer means, if it is that the process is gone, or that we may not: then with what
+/// would permit it.
+fn explained(pid: u32, e: TraceeError) -> TraceeError {
+    let TraceeError::System { source, .. } = &e else {
+        return e;
+    };
+    match source.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => TraceeError::Gone,
+        _ if eligible::has_ended(pid) => TraceeError::Gone,
+        Some(libc::EPERM | libc::EACCES) => {
+            TraceeError::NotPermitted(eligible::why_not_permitted(pid, true))
+        }
+        _ => e,
+    }
+}

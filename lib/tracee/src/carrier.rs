@@ -1,0 +1,382 @@
+//! Leading one thread of a running process, the *carrier*, through code of ours and back.
+//!
+//! Given a stopped thread and what it shall do: map arena and agent, call the agent, unmap them. The code
+//! lies in the unused end of the vdso's last page, with all that it needs, and uses no stack but the agent's.
+//! When it is through it waits to be relieved: the thread gets its registers and its mask back where it was,
+//! and the place is zeros again. Should we be gone it goes on there by itself. It does not end by
+//! rt_sigreturn, after which a system call with a timeout could not be begun again (kernel: `restart_block`).
+//!
+//! Must not know what the agent is called for.
+
+use crate::arena::{ARENA_AVMA, Arena};
+use crate::error::TraceeError;
+use crate::image::{AgentImage, IMAGE_AVMA};
+use crate::kill_point;
+use crate::maps::{self, Mapping};
+use crate::ptrace;
+use crate::threads::{Thread, Threads, restarted};
+use sptrace_wire::control::{ARENA_BYTES, IMAGE_OFFSET};
+use std::arch::global_asm;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+global_asm!(
+    r#"
+    .section .rodata.sptrace_carrier,"a",@progbits
+    .globl sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end, sptrace_carrier_parked, sptrace_carrier_leaves
+    .hidden sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end, sptrace_carrier_parked, sptrace_carrier_leaves
+    .p2align 4
+sptrace_carrier_start:
+    lea rsi, [rip+sptrace_carrier_data]         /* all signals wait */
+    mov edi, 2
+    xor edx, edx
+    mov r10d, 8
+    mov eax, 14
+    syscall
+    test dword ptr [rip+sptrace_carrier_data+8], 1
+    jz 20f
+    lea rdi, [rip+sptrace_carrier_end]          /* the path of the arena follows */
+    mov esi, 0x80002
+    xor edx, edx
+    mov eax, 2
+    syscall
+    test eax, eax
+    js 50f
+    mov r15d, eax
+    xor r14d, r14d
+    xor r13d, r13d
+    mov rdi, [rip+sptrace_carrier_data+48]
+    mov rsi, [rip+sptrace_carrier_data+56]
+    mov edx, 3
+    mov r10d, 0x104001
+    mov r8d, r15d
+    xor r9d, r9d
+    mov eax, 9
+    syscall
+    cmp rax, [rip+sptrace_carrier_data+48]
+    jne 12f
+    inc r13d
+    lea rbx, [rip+sptrace_carrier_data+64]
+    mov ebp, 3
+11: mov rdi, [rbx]
+    mov rsi, [rbx+8]
+    mov rdx, [rbx+16]
+    mov r9, [rbx+24]
+    mov r10d, 0x100002
+    mov r8d, r15d
+    mov eax, 9
+    syscall
+    cmp rax, [rbx]
+    jne 12f
+    add rbx, 32
+    dec ebp
+    jnz 11b
+    inc r14d
+12: mov edi, r15d
+    mov eax, 3
+    syscall
+    test r13d, r13d
+    jz 50f
+    test r14d, r14d
+    jz 40f
+20: test dword ptr [rip+sptrace_carrier_data+8], 2
+    jz 30f
+    lea r14, [rip+30f]
+    mov rdi, [rip+sptrace_carrier_data+48]
+    mov rsi, [rip+sptrace_carrier_data+24]
+    jmp [rip+sptrace_carrier_data+16]
+30: test dword ptr [rip+sptrace_carrier_data+8], 4
+    jz 50f
+    mov rbx, [rip+sptrace_carrier_data+32]
+31: mov rdi, [rbx]
+    test rdi, rdi
+    jz 40f
+    mov rsi, [rbx+8]
+    mov eax, 11
+    syscall
+    add rbx, 16
+    jmp 31b
+40: lea rbx, [rip+sptrace_carrier_data+64]      /* what was mapped, and the arena last */
+    mov ebp, 3
+41: mov rdi, [rbx]
+    mov rsi, [rbx+8]
+    mov eax, 11
+    syscall
+    add rbx, 32
+    dec ebp
+    jnz 41b
+    mov rdi, [rip+sptrace_carrier_data+48]
+    mov rsi, [rip+sptrace_carrier_data+56]
+    mov eax, 11
+    syscall
+50: mov ebx, 1 << 20
+sptrace_carrier_parked:
+    mov eax, 24
+    syscall
+    dec ebx
+    jnz sptrace_carrier_parked
+sptrace_carrier_leaves:
+    mov rbx, [rip+sptrace_carrier_data+160]
+    mov rbp, [rip+sptrace_carrier_data+168]
+    mov r8, [rip+sptrace_carrier_data+176]
+    mov r9, [rip+sptrace_carrier_data+184]
+    mov r12, [rip+sptrace_carrier_data+192]
+    mov r13, [rip+sptrace_carrier_data+200]
+    mov r14, [rip+sptrace_carrier_data+208]
+    mov r15, [rip+sptrace_carrier_data+216]
+    lea rsp, [rip+sptrace_carrier_data+224]     /* read only: nothing is pushed here */
+    popfq
+    mov rsp, [rip+sptrace_carrier_data+232]
+    lea rsi, [rip+sptrace_carrier_data+240]     /* signals come from here on; no flag is changed any more */
+    mov edi, 2
+    mov edx, 0
+    mov r10d, 8
+    mov eax, 14
+    syscall
+    mov rax, [rip+sptrace_carrier_data+248]
+    mov rdi, [rip+sptrace_carrier_data+256]
+    mov rsi, [rip+sptrace_carrier_data+264]
+    mov rdx, [rip+sptrace_carrier_data+272]
+    mov r10, [rip+sptrace_carrier_data+280]
+    mov rcx, [rip+sptrace_carrier_data+288]
+    mov r11, [rip+sptrace_carrier_data+296]
+    jmp [rip+sptrace_carrier_data+304]
+    .p2align 4
+sptrace_carrier_data:
+    .fill 39, 8, 0
+sptrace_carrier_end:
+    .text
+    "#
+);
+
+unsafe extern "C" {
+    static sptrace_carrier_start: u8;
+    static sptrace_carrier_data: u8;
+    static sptrace_carrier_parked: u8;
+    static sptrace_carrier_leaves: u8;
+    static sptrace_carrier_end: u8;
+}
+
+const DATA_WORDS: usize = 39;
+const MAP: u64 = 1;
+const CALL: u64 = 2;
+const UNMAP: u64 = 4;
+/// What the agent does beside the program may take long: it asks, and the host analyses.
+const CALL_LIMIT: Duration = Duration::from_secs(120);
+/// Mapping takes less.
+const MAP_LIMIT: Duration = Duration::from_millis(20);
+/// So does what the code does after the agent.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What the carrier shall do.
+#[derive(Clone, Copy)]
+pub enum Errand {
+    /// Map arena and image and call the agent; `block` is the arena offset of the command.
+    MapAndCall {
+        /// Arena offset of the command.
+        block: u64,
+    },
+    /// Call the agent.
+    Call {
+        /// Arena offset of the command.
+        block: u64,
+    },
+    /// Unmap the ranges listed at this arena offset, the image and the arena.
+    Unmap {
+        /// Arena offset of the list.
+        ranges: u64,
+    },
+}
+
+/// What makes up a call of the agent.
+pub struct Carrier<'a> {
+    /// The arena.
+    pub arena: &'a Arena,
+    /// The agent.
+    pub image: &'a AgentImage,
+    /// Where the code goes.
+    place: Place,
+}
+
+/// The unused end of the vdso.
+struct Place {
+    memory: std::fs::File,
+    start: u64,
+    end: u64,
+}
+
+fn failed(what: &'static str) -> impl Fn(std::io::Error) -> TraceeError {
+    move |source| TraceeError::System { what, source }
+}
+
+impl<'a> Carrier<'a> {
+    /// Finds the place. In a process that holds the arena already, it may still hold what led there.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(
+        pid: u32,
+        arena: &'a Arena,
+        image: &'a AgentImage,
+        maps: &[Mapping],
+    ) -> Result<Self, TraceeError> {
+        let mut how = std::fs::OpenOptions::new();
+        how.read(true).write(true);
+        let memory = kill_point::around("opening memory", || how.open(format!("/proc/{pid}/mem")));
+        let memory = memory.map_err(failed("opening /proc/PID/mem"))?;
+        let vdso = maps.iter().find(|m| m.path == "[vdso]");
+        let end = vdso.ok_or(TraceeError::NoRoom("no vdso"))?.end;
+        let bytes = (code().len() + DATA_WORDS * 8 + arena.path().len() + 1) as u64;
+        let start = (end - bytes) & !15;
+        let place = Place { memory, start, end };
+        let mut there = vec![0u8; (end - start) as usize];
+        place
+            .memory
+            .read_exact_at(&mut there, start)
+            .map_err(failed("reading the vdso"))?;
+        let is_left_over = maps::is_traced(maps);
+        if !is_left_over && there.iter().any(|b| *b != 0) {
+            return Err(TraceeError::NoRoom(
+                "its vdso is in use: a former sptrace was killed while it traced it",
+            ));
+        }
+        Ok(Self {
+            arena,
+            image,
+            place,
+        })
+    }
+
+    /// Leads a stopped thread through the errand. The thread is stopped again afterwards, where it was,
+    /// and its place is clean. `is_done` tells of the errand's end.
+    ///
+    /// # Errors
+    /// The process is gone, or does not come back in time.
+    pub fn lead(
+        &self,
+        threads: &mut Threads,
+        thread: Thread,
+        errand: Errand,
+        is_done: &dyn Fn() -> bool,
+    ) -> Result<(), TraceeError> {
+        let tid = thread.tid;
+        let after = restarted(&thread, threads.pid);
+        let stub = self.stub(&after, thread.mask, errand);
+        let write = |bytes: &[u8]| {
+            kill_point::around("writing memory", || {
+                self.place.memory.write_all_at(bytes, self.place.start)
+            })
+            .map_err(failed("writing the process's memory"))
+        };
+        write(&stub)?;
+        let mut there = thread.regs;
+        there.rip = self.place.start;
+        there.orig_rax = u64::MAX;
+        ptrace::set_registers(tid, &there)?;
+        // Also at the first instructions no handler shall run: it would find no stack to unwind.
+        ptrace::set_signal_mask(tid, u64::MAX)?;
+        threads.run(tid)?;
+        let start = Instant::now();
+        let mut looked = false;
+        while !is_done() {
+            threads.keep_running(tid)?;
+            if start.elapsed() > CALL_LIMIT {
+                return Err(TraceeError::NoRoom("its agent does not answer"));
+            }
+            let is_late = start.elapsed() > MAP_LIMIT && !looked;
+            looked |= is_late;
+            if is_late && !maps::is_traced(&maps::read(threads.pid)?) {
+                // It could not be mapped.
+                break;
+            }
+            let pause = if start.elapsed() < 10 * MAP_LIMIT {
+                10
+            } else {
+                500
+            };
+            std::thread::sleep(Duration::from_micros(pause));
+        }
+        let start = Instant::now();
+        loop {
+            let now = threads.stop_again(tid)?;
+            if self.is_parked(now.regs.rip) {
+                let mut regs = thread.regs;
+                regs.gs_base = now.regs.gs_base;
+                threads.put(tid, &regs, thread.mask)?;
+                return write(&vec![0; stub.len()]);
+            }
+            if !self.is_inside(now.regs.rip) {
+                // It has waited for us in vain and gone on; a handler may still come back to its last
+                // instructions.
+                return Ok(());
+            }
+            if start.elapsed() > LEAVE_LIMIT {
+                return Err(TraceeError::NoRoom("its agent does not come back"));
+            }
+            threads.run(tid)?;
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// True where the code waits to be relieved.
+    fn is_parked(&self, rip: u64) -> bool {
+        let offset = |label: *const u8| label as u64 - &raw const sptrace_carrier_start as u64;
+        let start = self.place.start + offset(&raw const sptrace_carrier_parked);
+        let end = self.place.start + offset(&raw const sptrace_carrier_leaves);
+        (start..end).contains(&rip)
+    }
+
+    fn stub(&self, after: &libc::user_regs_struct, mask: u64, errand: Errand) -> Vec<u8> {
+        let (flags, block, ranges) = match errand {
+            Errand::MapAndCall { block } => (MAP | CALL, block, 0),
+            Errand::Call { block } => (CALL, block, 0),
+            Errand::Unmap { ranges } => (UNMAP, 0, ranges),
+        };
+        let arena = |offset: u64| ARENA_AVMA + offset;
+        let entry = self.image.command_avma;
+        let mut words = vec![u64::MAX, flags, entry, arena(block), arena(ranges), 0];
+        words.extend([ARENA_AVMA, sptrace_wire::control::ARENA_BYTES]);
+        for s in &self.image.segments {
+            words.extend([
+                IMAGE_AVMA + s.offset,
+                s.bytes,
+                s.prot,
+                IMAGE_OFFSET + s.offset,
+            ]);
+        }
+        let r = after;
+        words.extend([r.rbx, r.rbp, r.r8, r.r9, r.r12, r.r13, r.r14, r.r15]);
+        words.extend([
+            r.eflags, r.rsp, mask, r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.rcx, r.r11, r.rip,
+        ]);
+        debug_assert!(words.len() == DATA_WORDS && ARENA_BYTES > 0);
+        let mut bytes = code().to_vec();
+        bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        bytes.extend(self.arena.path().as_bytes());
+        bytes.push(0);
+        bytes
+    }
+}
+
+impl Carrier<'_> {
+    /// True if `rip` lies in the agent's image or on the way there.
+    pub fn is_inside(&self, rip: u64) -> bool {
+        (self.place.start..self.place.end).contains(&rip) || is_image(rip)
+    }
+}
+
+/// True if `rip` lies where the agent's image is mapped.
+fn is_image(rip: u64) -> bool {
+    (IMAGE_AVMA..ARENA_AVMA).contains(&rip)
+}
+
+fn code() -> &'static [u8] {
+    let start = &raw const sptrace_carrier_start;
+    let (data, end) = (
+        &raw const sptrace_carrier_data,
+        &raw const sptrace_carrier_end,
+    );
+    debug_assert!(end as usize - data as usize == DATA_WORDS * 8);
+    // SAFETY: the symbols delimit bytes of our own image.
+    unsafe { std::slice::from_raw_parts(start, data as usize - start as usize) }
+}

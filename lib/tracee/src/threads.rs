@@ -1,0 +1,402 @@
+//! Stopping all threads of a running process, and letting them go on as if nothing had been.
+//!
+//! Given a pid; gives each thread's registers and signal mask while it is stopped. Threads are taken by
+//! PTRACE_SEIZE before the first of them is stopped. Signals that come on the way are delivered; a process
+//! that a signal has stopped (SIGSTOP) is so again afterwards (kernel/ptrace.c, `__ptrace_unlink`). What
+//! system calls were waiting for goes on: the kernel begins most of them again by itself, and those that
+//! give EINTR for a stop as they do for a signal (signal(7)) are begun again here.
+//!
+//! Must not know why the process is stopped.
+
+use crate::error::TraceeError;
+use crate::ptrace;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A stop is waited for so long: a thread that waits for a vfork child or a disk cannot stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// While threads are made as fast as they are stopped.
+const ROUNDS: usize = 64;
+
+const ERESTARTSYS: i64 = -512;
+const ERESTARTNOINTR: i64 = -513;
+const ERESTARTNOHAND: i64 = -514;
+const ERESTART_RESTARTBLOCK: i64 = -516;
+
+/// System calls that end with EINTR when their thread is stopped, and may be begun again: nothing has
+/// happened yet.
+const BEGUN_AGAIN: [i64; 15] = [
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+];
+
+/// A thread that is held by us.
+#[derive(Clone, Copy)]
+pub struct Thread {
+    /// Thread id.
+    pub tid: u32,
+    /// Its registers, while it is stopped.
+    pub regs: libc::user_regs_struct,
+    /// Its signal mask, likewise.
+    pub mask: u64,
+    is_stopped: bool,
+}
+
+/// The threads of a process, held by us.
+pub struct Threads {
+    /// The process.
+    pub pid: u32,
+    held: BTreeMap<u32, Thread>,
+}
+
+/// What waiting for a thread gave.
+enum Seen {
+    Stopped,
+    Gone,
+    Nothing,
+}
+
+impl Threads {
+    /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any.
+    ///
+    /// # Errors
+    /// Not permitted, gone, or none could be stopped.
+    pub fn stop_one(pid: u32) -> Result<Self, TraceeError> {
+        let mut tids = threads_of(pid)?;
+        // The first thread is waited for by others most rarely; running ones stop later than sleeping ones.
+        tids.sort_by_key(|t| (matches!(state(pid, *t), Some('D')), *t));
+        let mut failure = TraceeError::Gone;
+        for (k, tid) in tids.iter().enumerate() {
+            let limit = if k == 0 {
+                STOP_LIMIT / 4
+            } else {
+                STOP_LIMIT / 10
+            };
+            let mut threads = Self {
+                pid,
+                held: BTreeMap::new(),
+            };
+            match threads
+                .seize(*tid)
+                .and_then(|()| threads.stop_held(limit, &|| ()))
+            {
+                Ok(()) if threads.held.is_empty() => {}
+                Ok(()) => return Ok(threads),
+                Err(e) => failure = e,
+            }
+            threads.release();
+        }
+        Err(failure)
+    }
+
+    /// Takes hold of all threads and stops them. `idle` is called while one does not stop: it may wait for
+    /// somebody who waits for us.
+    ///
+    /// # Errors
+    /// Gone, or one cannot be stopped: then all others go on.
+    pub fn stop_all(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
+        let mut threads = Self {
+            pid,
+            held: BTreeMap::new(),
+        };
+        match threads.stop(idle) {
+            Ok(()) => Ok(threads),
+            Err(e) => {
+                threads.release();
+                Err(e)
+            }
+        }
+    }
+
+    /// Stops all threads that run, new ones included.
+    ///
+    /// # Errors
+    /// As for [`Self::stop_all`].
+    pub fn stop(&mut self, idle: &dyn Fn()) -> Result<(), TraceeError> {
+        // Before anything stands still.
+        while self.seize_new()? {}
+        for _ in 0..ROUNDS {
+            self.stop_held(STOP_LIMIT, idle)?;
+            if self.held.is_empty() {
+                return Err(TraceeError::Gone);
+            }
+            if !self.seize_new()? {
+                return Ok(());
+            }
+        }
+        Err(TraceeError::NoRoom(
+            "it makes threads faster than they can be stopped",
+        ))
+    }
+
+    /// True if there were threads that we did not hold.
+    fn seize_new(&mut self) -> Result<bool, TraceeError> {
+        let mut any = false;
+        for tid in threads_of(self.pid)? {
+            if !self.held.contains_key(&tid) {
+                self.seize(tid)?;
+                any |= self.held.contains_key(&tid);
+            }
+        }
+        Ok(any)
+    }
+
+    fn seize(&mut self, tid: u32) -> Result<(), TraceeError> {
+        if let Err(e) = ptrace::seize_thread(tid) {
+            // One that is ending is no thread any more.
+            return match state(self.pid, tid) {
+                None | Some('Z' | 'X') => Ok(()),
+                _ => Err(e),
+            };
+        }
+        // SAFETY: plain numbers.
+        let regs = unsafe { std::mem::zeroed() };
+        let thread = Thread {
+            tid,
+            regs,
+            mask: 0,
+            is_stopped: false,
+        };
+        self.held.insert(tid, thread);
+        Ok(())
+    }
+
+    /// Stops all threads that are held.
+    fn stop_held(&mut self, limit: Duration, idle: &dyn Fn()) -> Result<(), TraceeError> {
+        let running = |t: &&mut Thread| !t.is_stopped;
+        for t in self.held.values_mut().filter(running) {
+            // One that is gone is found below.
+            let _ = ptrace::interrupt(t.tid);
+        }
+        let until = Instant::now() + limit;
+        let tids: Vec<u32> = self.held.keys().copied().collect();
+        for tid in tids {
+            self.wait_for_stop(tid, until, idle)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_stop(
+        &mut self,
+        tid: u32,
+        until: Instant,
+        idle: &dyn Fn(),
+    ) -> Result<(), TraceeError> {
+        let mut waited = 0u32;
+        while self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
+            match look(tid, true)? {
+                Seen::Gone => {
+                    self.held.remove(&tid);
+                }
+                Seen::Stopped => {
+                    let (regs, mask) = (ptrace::registers(tid)?, ptrace::signal_mask(tid)?);
+                    if let Some(t) = self.held.get_mut(&tid) {
+                        (t.regs, t.mask, t.is_stopped) = (regs, mask, true);
+                    }
+                }
+                Seen::Nothing if Instant::now() > until => {
+                    return Err(TraceeError::Unstoppable(tid));
+                }
+                Seen::Nothing if waited < 64 => std::thread::yield_now(),
+                Seen::Nothing => {
+                    idle();
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+            }
+            waited += 1;
+        }
+        Ok(())
+    }
+
+    /// The stopped threads.
+    pub fn all(&self) -> impl Iterator<Item = &Thread> {
+        self.held.values()
+    }
+
+    /// Lets one stopped thread run on, still held.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn run(&mut self, tid: u32) -> Result<(), TraceeError> {
+        if let Some(t) = self.held.get_mut(&tid)
+            && t.is_stopped
+        {
+            t.is_stopped = false;
+            ptrace::resume(tid, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a stopped thread these registers and this mask.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn put(
+        &mut self,
+        tid: u32,
+        regs: &libc::user_regs_struct,
+        mask: u64,
+    ) -> Result<(), TraceeError> {
+        let thread = self.held.get_mut(&tid).ok_or(TraceeError::Gone)?;
+        (thread.regs, thread.mask) = (*regs, mask);
+        ptrace::set_registers(tid, regs)?;
+        ptrace::set_signal_mask(tid, mask)
+    }
+
+    /// Sets the gs base of a stopped thread.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn set_gs_base(&mut self, tid: u32, to: u64) -> Result<(), TraceeError> {
+        let thread = self.held.get_mut(&tid).ok_or(TraceeError::Gone)?;
+        thread.regs.gs_base = to;
+        ptrace::set_gs_base(tid, to)
+    }
+
+    /// What a thread that runs has met: delivers its signals, and lets it run on if something has stopped it.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn keep_running(&mut self, tid: u32) -> Result<(), TraceeError> {
+        match look(tid, false)? {
+            Seen::Nothing => Ok(()),
+            Seen::Stopped => ptrace::resume(tid, 0),
+            Seen::Gone => {
+                self.held.remove(&tid);
+                Err(TraceeError::Gone)
+            }
+        }
+    }
+
+    /// Stops one thread again.
+    ///
+    /// # Errors
+    /// Gone, or it cannot be stopped.
+    pub fn stop_again(&mut self, tid: u32) -> Result<Thread, TraceeError> {
+        if self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
+            ptrace::interrupt(tid)?;
+            self.wait_for_stop(tid, Instant::now() + STOP_LIMIT, &|| ())?;
+        }
+        self.held.get(&tid).copied().ok_or(TraceeError::Gone)
+    }
+
+    /// Lets all threads go.
+    pub fn release(mut self) {
+        for t in std::mem::take(&mut self.held).into_values() {
+            if !t.is_stopped {
+                // It cannot be let go before it stops: whoever waits for our children does that.
+                let _ = ptrace::interrupt(t.tid);
+                continue;
+            }
+            let again = begun_again(&t, self.pid);
+            if again.rip != t.regs.rip {
+                let _ = ptrace::set_registers(t.tid, &again);
+            }
+            let _ = ptrace::detach(t.tid, 0);
+        }
+    }
+}
+
+/// The registers with which a thread that a stop has brought out of a system call goes on with that
+/// call, by itself: not as the kernel would begin it again, which sees to that when it lets the thread go.
+pub fn restarted(t: &Thread, pid: u32) -> libc::user_regs_struct {
+    let mut regs = begun_again(t, pid);
+    if (regs.orig_rax as i64) < 0 {
+        return regs;
+    }
+    match regs.rax as i64 {
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => {
+            regs.rax = regs.orig_rax;
+            regs.rip -= 2;
+        }
+        ERESTART_RESTARTBLOCK => {
+            regs.rax = libc::SYS_restart_syscall as u64;
+            regs.rip -= 2;
+        }
+        _ => {}
+    }
+    regs.orig_rax = u64::MAX;
+    regs
+}
+
+/// The same for what the kernel does not begin again.
+fn begun_again(t: &Thread, pid: u32) -> libc::user_regs_struct {
+    let mut regs = t.regs;
+    let interrupted = regs.rax as i64 == -i64::from(libc::EINTR);
+    if interrupted && BEGUN_AGAIN.contains(&(regs.orig_rax as i64)) && !has_signal(pid, t) {
+        regs.rax = regs.orig_rax;
+        regs.rip -= 2;
+        regs.orig_rax = u64::MAX;
+    }
+    regs
+}
+
+/// A signal is about to be delivered to the thread: the system call was interrupted for it.
+fn has_signal(pid: u32, t: &Thread) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/task/{}/status", t.tid)) else {
+        return true;
+    };
+    let pending = status
+        .lines()
+        .filter_map(|l| {
+            l.strip_prefix("SigPnd:")
+                .or_else(|| l.strip_prefix("ShdPnd:"))
+        })
+        .filter_map(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    pending.fold(0, |all, bits| all | bits) & !t.mask != 0
+}
+
+/// The thread ids of a process.
+///
+/// # Errors
+/// It is gone.
+pub fn threads_of(pid: u32) -> Result<Vec<u32>, TraceeError> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| TraceeError::Gone)?;
+    Ok(entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// The state of a thread, a letter (proc_pid_stat(5)).
+pub fn state(pid: u32, tid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// What has happened to a thread that is held. Signals are handed on; each takes a pending stop with it
+/// (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
+fn look(tid: u32, shall_stop: bool) -> Result<Seen, TraceeError> {
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is ours.
+        let got =
+            unsafe { libc::waitpid(tid as i32, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        if got == 0 {
+            return Ok(Seen::Nothing);
+        }
+        if got < 0 || !libc::WIFSTOPPED(status) {
+            return Ok(Seen::Gone);
+        }
+        if status >> 16 != 0 {
+            return Ok(Seen::Stopped);
+        }
+        if shall_stop {
+            let _ = ptrace::interrupt(tid);
+        }
+        ptrace::resume(tid, libc::WSTOPSIG(status))?;
+    }
+}

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Attaches to running programs and detaches again, at random moments, and looks whether they noticed.
+
+usage: tests/attach.py [--full] [--only GLOB]... [--list] [--seconds S] [--seed N] [--programs DIR]
+
+Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), tests/programs (attachee above all), and the
+programs of the machine; a case whose program is not installed is skipped by name.
+Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
+A case passes if the program's output and status are what they are without sptrace, and if after each detach every byte
+of its code is that of its file, nobody traces it, and neither arena nor agent is mapped in it.
+  --full       all variants of the programs, for 20 seconds each, not for 2
+Must not know: how sptrace works, but for the names of its mappings.
+"""
+import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class Failed(Exception):
+    pass
+
+
+class NoCycle(Exception):
+    pass
+
+
+def maps(pid):
+    with open(f"/proc/{pid}/maps") as f:
+        for line in f:
+            fields = line.split(None, 5)
+            start, end = (int(x, 16) for x in fields[0].split("-"))
+            yield start, end, fields[1], int(fields[2], 16), fields[5].strip() if len(fields) > 5 else ""
+
+
+def code_of(pid):
+    """(start, end, offset, path) of what is mapped executable from files."""
+    return [(s, e, o, p) for s, e, access, o, p in maps(pid) if "x" in access and p.startswith("/") and not p.endswith("(deleted)")]
+
+
+def differing_bytes(pid, code):
+    """Bytes of `code` that are not those of the files."""
+    differing = 0
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for start, end, offset, path in code:
+            try:
+                with open(f"/proc/{pid}/root{path}", "rb") as f:
+                    f.seek(offset)
+                    expected = f.read(end - start)
+            except OSError:
+                continue
+            memory.seek(start)
+            got = memory.read(end - start)[:len(expected)]
+            if got != expected:
+                differing += sum(a != b for a, b in zip(got, expected))
+    return differing
+
+
+def status_field(pid, name):
+    with open(f"/proc/{pid}/status") as f:
+        for line in f:
+            if line.startswith(name + ":"): return line.split(None, 1)[1].strip()
+    return ""
+
+
+def is_running(pid):
+    try: return status_field(pid, "State")[:1] not in ("Z", "X", "")
+    except (OSError, ProcessLookupError): return False
+
+
+class Attacher:
+    def __init__(self, sptrace, folder, rng):
+        self.sptrace, self.folder, self.rng = sptrace, folder, rng
+
+    def cycle(self, pids, seconds, options=(), how="for"):
+        """One attach and detach. Gives what sptrace said, or raises."""
+        trace = os.path.join(self.folder, "trace")
+        command = [self.sptrace, "attach", "-o", trace, "-p", ",".join(map(str, pids)), *options]
+        if how == "event": command += ["--stop-on", f"time:{max(1, int(seconds * 1000))}ms"]
+        if how == "for": command += ["--for", f"{max(1, int(seconds * 1000))}ms"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            if isinstance(how, signal.Signals):
+                time.sleep(seconds)
+                process.send_signal(how)
+            said = process.communicate(timeout=90)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Failed("sptrace does not end: " + (process.communicate()[1] or ""))
+        if process.returncode in (-signal.SIGINT, -signal.SIGTERM) and isinstance(how, signal.Signals) and "attached" not in said:
+            return None, said  # asked to end before it had begun
+        if process.returncode < 0: raise Failed(f"sptrace died by signal {-process.returncode}: {said}")
+        return process.returncode, said
+
+    def events(self):
+        """Lines of the tree of the last trace."""
+        r = subprocess.run([self.sptrace, "report", "functions", "-i", os.path.join(self.folder, "trace"), "--format", "csv"], capture_output=True, text=True, timeout=120)
+        if r.returncode != 0: raise Failed("the trace cannot be read: " + r.stderr.strip())
+        return len(r.stdout.splitlines()) - 1
+
+    def began_earlier(self):
+        """Names of the functions that the last trace says were open when it began, outermost first, of each thread."""
+        r = subprocess.run([self.sptrace, "report", "tree", "-i", os.path.join(self.folder, "trace"), "--limit", "2000"], capture_output=True, text=True, timeout=120)
+        found = {}
+        for line in r.stdout.splitlines():
+            if "/* began earlier" not in line: continue
+            tid, _, rest = line.partition("[")[2].partition("]")
+            found.setdefault(int(tid), []).append(rest.partition("|")[2].partition("(")[0].strip())
+        return found
+
+    def check(self, pid, code, said):
+        """After a detach: the program as it was."""
+        if not is_running(pid): return
+        try:
+            differing = differing_bytes(pid, code)
+            if differing: raise Failed(f"{differing} bytes of code differ from the files: {said}")
+            if status_field(pid, "TracerPid") != "0": raise Failed("it is still traced")
+            left = [p for _, _, _, _, p in maps(pid) if "memfd:sptrace" in p]
+            if left: raise Failed(f"{len(left)} mappings of sptrace are left: {said}")
+        except (OSError, ProcessLookupError, ValueError):
+            time.sleep(0.5)  # it may be about to end
+            if is_running(pid): raise
+
+
+class Case:
+    """A program that runs for a while. `stdin` is None or a function that is given the pipe."""
+    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12, open_at_start=()):
+        self.name, self.argv, self.seconds, self.expected, self.status = name, argv, seconds, expected, status
+        self.open_at_start, self.options, self.need, self.must_record, self.longest = list(open_at_start), options, need, must_record, longest
+
+    def check_begin(self, attacher):
+        """The trace begins with what was open: main and what it had called."""
+        if not self.open_at_start: return
+        stacks = attacher.began_earlier().values()
+        if not any(stack[:len(self.open_at_start)] == self.open_at_start for stack in (list(s)[list(s).index("main"):] if "main" in s else [] for s in stacks)):
+            raise Failed(f"open at the start should be {self.open_at_start}: {[s[:6] for s in stacks]}")
+
+    def run(self, attacher):
+        argv = [str(a) for a in self.argv]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+        cycles, recorded = 0, 0
+        try:
+            time.sleep(0.25)
+            code = code_of(process.pid) if is_running(process.pid) else []
+            while process.poll() is None:
+                how = attacher.rng.choice(["for", "event", signal.SIGINT, signal.SIGTERM])
+                rc, said = attacher.cycle([process.pid], attacher.rng.uniform(0.001, self.longest), self.options, how)
+                if process.poll() is not None: break
+                if rc is None: continue
+                if rc != 0:
+                    if not isinstance(how, signal.Signals) and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
+                    continue
+                cycles += 1
+                attacher.check(process.pid, code, said)
+                if cycles % 5 == 1: self.check_begin(attacher)
+                if cycles % 5 == 1: recorded = max(recorded, attacher.events())
+                time.sleep(attacher.rng.uniform(0, 0.03))
+            out = process.communicate(timeout=60)[0]
+        finally:
+            if process.poll() is None: process.kill()
+        if process.returncode != self.status or self.expected is not None and out != self.expected:
+            raise Failed(f"status {process.returncode}, output {out[-300:]!r} after {cycles} cycles")
+        if cycles == 0: raise NoCycle("the program had ended before it was attached to")
+        if self.must_record and recorded == 0: raise Failed("nothing was recorded")
+        return f"{cycles} cycles"
+
+
+MODES = ("waits", "busy", "crowd", "comings", "timer", "suspends", "throws", "jumps", "switches", "children", "deep")
+# Of these it is known what is open at any moment; of `deep` at the least.
+OPEN = {"deep": ("main", "deep", "deep_one", "deep_one"), "busy": ("main",)}
+QUICK = {"O2": MODES, "static": ("waits", "crowd", "throws", "jumps", "children")}
+
+
+def program_cases(programs, seconds, full):
+    cases = []
+    for name in sorted(os.listdir(programs)) if programs else []:
+        base, _, variant = name.partition(".")
+        if base != "attachee": continue
+        for mode in MODES if full else QUICK.get(variant, ()):
+            cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
+                              seconds=seconds, open_at_start=OPEN.get(mode, ()) if variant == "O2" else ()))
+        for mode in ("busy", "throws", "timer") if full or variant == "O2" else ():
+            cases.append(Case(f"attachee/{mode}.{variant} -F", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
+                              seconds=seconds, must_record=mode == "busy", options=("-F", "tree*", "-F", "calculate*", "-F", "over*")))
+    return cases
+
+
+PYTHON = """
+import time, threading, json, hashlib
+end = time.time() + %s
+def work():
+    while time.time() < end:
+        s = json.dumps({str(i): [i] * 5 for i in range(200)})
+        assert len(json.loads(s)) == 200
+        assert hashlib.md5(s.encode()).hexdigest() == EXPECTED
+s = json.dumps({str(i): [i] * 5 for i in range(200)}); EXPECTED = hashlib.md5(s.encode()).hexdigest()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print("ok")
+"""
+PERL = "my $e = time + %d; my $n = 0; while (time < $e) { my %%h = map { $_ => $_ * 2 } 1..500; my $s = 0; $s += $h{$_} for keys %%h; die unless $s == 250500; eval { die 'x' }; $n++ } print qq(ok\\n)"
+NODE = "const e = Date.now() + %d; let n = 0; function f(x) { return x < 2 ? x : f(x-1) + f(x-2) } const t = setInterval(() => { if (f(15) !== 610) throw 1; if (Date.now() > e) { clearInterval(t); console.log('ok') } }, 1)"
+GO = """package main
+import ("fmt"; "time"; "sync")
+func fib(n int) int { if n < 2 { return n }; return fib(n-1) + fib(n-2) }
+func main() {
+	end := time.Now().Add(%d * time.Millisecond)
+	var wg sync.WaitGroup
+	for i := 0; i < 20; i++ { wg.Add(1); go func() { defer wg.Done(); for time.Now().Before(end) { if fib(15) != 610 { panic(1) }; time.Sleep(time.Millisecond) } }() }
+	wg.Wait(); fmt.Println("ok")
+}
+"""
+
+
+def real_cases(folder, seconds):
+    cases = []
+    python = shutil.which("python3")
+    cases.append(Case("python3", [python, "-c", PYTHON % seconds], expected="ok\n", seconds=seconds))
+    if shutil.which("perl"): cases.append(Case("perl", [shutil.which("perl"), "-e", PERL % seconds], expected="ok\n", seconds=seconds))
+    if shutil.which("node"): cases.append(Case("node", [shutil.which("node"), "-e", NODE % (seconds * 1000)], expected="ok\n", seconds=seconds, must_record=False))
+    if shutil.which("go"):
+        source = os.path.join(folder, "go.go")
+        with open(source, "w") as f: f.write(GO % (seconds * 1000))
+        built = subprocess.run(["go", "build", "-o", os.path.join(folder, "go"), source], capture_output=True, env={**os.environ, "GOFLAGS": "", "GO111MODULE": "off", "GOCACHE": os.path.join(folder, "gocache")})
+        if built.returncode == 0: cases.append(Case("go", [os.path.join(folder, "go")], expected="ok\n", seconds=seconds, must_record=False))
+    return cases
+
+
+def all_cases(folder, programs, full, seconds):
+    return program_cases(programs, seconds, full) + real_cases(folder, seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
+    parser.add_argument("--programs", default=os.environ.get("PROGRAMS", "/tmp/sptrace-test-programs"))
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    seconds = args.seconds or (20 if args.full else 2)
+    with tempfile.TemporaryDirectory() as folder:
+        attacher = Attacher(args.sptrace, folder, rng)
+        programs = args.programs if os.path.isdir(args.programs) else None
+        cases = all_cases(folder, programs, args.full, seconds)
+        wanted = [c for c in cases if not args.only or any(fnmatch.fnmatch(c.name, g) for g in args.only)]
+        passed = failed = 0
+        for case in wanted:
+            if args.list:
+                print(case.name)
+                continue
+            try:
+                # Where modules are analysed for the first time, or the machine has much to do, it takes longer.
+                for more in (1, 4, 16):
+                    again = {c.name: c for c in all_cases(folder, programs, args.full, seconds * more)}
+                    try: outcome = again[case.name].run(attacher)
+                    except NoCycle as e: outcome = e
+                    else: break
+                if isinstance(outcome, NoCycle): raise Failed(outcome)
+                print(f"ok      {case.name}: {outcome}", flush=True)
+                passed += 1
+            except (Failed, subprocess.TimeoutExpired) as e:
+                print(f"FAILED  {case.name}: {e}", flush=True)
+                failed += 1
+    if args.list: return 0
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Attaches to servers under load and detaches again, over and over; looks whether anybody noticed.
+
+usage: tests/attach_servers.py [--cycles N] [--kill N] [--only NAME]... [--seed N] [--sptrace PATH]
+
+Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace); redis-server with redis-benchmark, nginx with ab
+(apache2-utils); what is not installed is skipped by name.
+Gives: one line a server, then `N passed, N failed` alone on the last line; status 1 if anything failed.
+Checked: every request of a load that never pauses succeeds; after each detach every byte of the servers' code is that of
+its file, nobody traces them, and neither arena nor agent is mapped in them; what stays (patch areas) does not grow, and the
+resident memory is at most 1.5 times the patch areas of one attach above what it was; the log has no error; the server ends
+as ever.
+  --cycles N   attach and detach so often, for 5 to 200 ms each (default: 100)
+  --kill N     instead, SIGKILL to sptrace N times while it is attached, each time to a fresh server: it must go on, and the
+               next attach must either work or say in one line why not
+Must not know: how sptrace works, but for the names of its mappings.
+"""
+import argparse, os, random, shutil, signal, subprocess, sys, tempfile, threading, time
+
+from attach import Attacher, Failed, code_of, is_running, maps, status_field
+from servers import Nginx, Redis, listens, load, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class SteadyRedis(Redis):
+    """Without the commands that make its data grow."""
+    def load(self, requests):
+        status, out = load(["redis-benchmark", "-p", str(self.port), "-n", str(requests), "-c", "20", "-t", "set,get,incr,zadd,mset", "-P", "4", "--csv"])
+        return [] if status == 0 and out.count("\n") >= 5 and "rror" not in out else [f"redis-benchmark: status {status}: {out[-200:]!r}"]
+
+    def pids(self, server): return [server]
+
+
+class SteadyNginx(Nginx):
+    def pids(self, server):
+        out = subprocess.run(["pgrep", "-P", str(server), "-x", "nginx"], stdout=subprocess.PIPE, text=True).stdout.split()
+        return [int(p) for p in out]
+
+
+def areas_bytes(pid):
+    """What an agent that is gone has left: shared, executable, of no file."""
+    return sum(end - start for start, end, access, _, path in maps(pid) if access == "r-xs" and "zero" in path)
+
+
+def resident_bytes(pid):
+    """Not counted: pages of files, which our own comparison of the code brings in."""
+    return sum(int(status_field(pid, field).split()[0]) for field in ("RssAnon", "RssShmem")) * 1024
+
+
+class Load:
+    """Requests from a second process that never pause."""
+    def __init__(self, server, requests):
+        self.server, self.requests, self.found, self.rounds, self.ended = server, requests, [], 0, False
+        self.thread = threading.Thread(target=self.go)
+        self.thread.start()
+
+    def go(self):
+        n = 0
+        while not self.ended and not self.found:
+            try:
+                self.found += self.server.load(self.requests)
+                self.server.check(n)
+            except Exception as e: self.found.append(f"a request failed: {e!r}")
+            self.rounds += 1
+            n += 1
+
+    def end(self):
+        self.ended = True
+        self.thread.join()
+        return self.found
+
+
+def start(kind, folder):
+    server = kind(folder)
+    process = subprocess.Popen(server.argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not wait_until(lambda: listens(server.port)): raise Failed("it does not listen")
+    time.sleep(0.3)
+    return server, process
+
+
+def finish(server, process):
+    process.send_signal(server.stop)
+    try: status = process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Failed("it does not end")
+    if status != 0: raise Failed(f"it ended with {status}")
+    errors = server.log_errors()
+    if errors: raise Failed(f"its log: {errors}")
+
+
+def cycles(kind, args, rng):
+    folder = tempfile.mkdtemp(prefix="sptrace-attach-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    server, process = start(kind, folder)
+    try:
+        attacher = Attacher(args.sptrace, folder, rng)
+        server.load(2000)
+        pids = server.pids(process.pid)
+        code = {pid: code_of(pid) for pid in pids}
+        before = {pid: resident_bytes(pid) for pid in pids}
+        requests = Load(server, 3000)
+        first, recorded, highest = {}, 0, 0
+        try:
+            for k in range(args.cycles):
+                status, said = attacher.cycle(pids, rng.uniform(0.005, 0.2), ("--max-size", "200M"))
+                if status != 0: raise Failed(f"cycle {k}: status {status}: {said.strip()}")
+                if requests.found: raise Failed(f"cycle {k}: {requests.found}")
+                for pid in pids:
+                    attacher.check(pid, code[pid], said)
+                    if not is_running(pid): raise Failed(f"cycle {k}: {pid} is gone")
+                    # New modules may be reached at first.
+                    if k < 5: first[pid] = areas_bytes(pid)
+                    if areas_bytes(pid) > 1.5 * first[pid]: raise Failed(f"cycle {k}: patch areas grew from {first[pid]} to {areas_bytes(pid)} bytes")
+                    more = resident_bytes(pid) - before[pid]
+                    highest = max(highest, more)
+                    if more > 1.5 * first[pid]: raise Failed(f"cycle {k}: {more} bytes more are resident, the areas have {first[pid]}")
+                if k % 10 == 0: recorded = max(recorded, attacher.events())
+                time.sleep(rng.uniform(0, 0.02))
+        finally: found = requests.end()
+        if found: raise Failed(str(found))
+        if recorded == 0: raise Failed("nothing was recorded")
+        finish(server, process)
+        return f"{args.cycles} cycles, {requests.rounds} rounds of requests, areas {sum(first.values()) >> 10} KiB, at most {highest >> 10} KiB more resident"
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def killed(kind, args, rng):
+    again = 0
+    for k in range(args.kill):
+        folder = tempfile.mkdtemp(prefix="sptrace-attach-", dir="/var/tmp")
+        os.chmod(folder, 0o755)
+        server, process = start(kind, folder)
+        try:
+            pids = server.pids(process.pid)
+            requests = Load(server, 3000)
+            tracer = subprocess.Popen([args.sptrace, "attach", "-q", "-o", os.path.join(folder, "trace"), "-p", ",".join(map(str, pids))], stderr=subprocess.DEVNULL)
+            time.sleep(rng.uniform(0.02, 1.0))
+            tracer.kill()
+            tracer.wait()
+            time.sleep(0.5)
+            if requests.found: raise Failed(f"kill {k}: {requests.found}")
+            if not all(map(is_running, pids)): raise Failed(f"kill {k}: it is gone")
+            attacher = Attacher(args.sptrace, folder, rng)
+            status, said = attacher.cycle(pids, 0.1)
+            lines = said.strip().splitlines()
+            if status == 0: again += 1
+            elif status != 1 or not lines or not all("cannot attach to" in line for line in lines): raise Failed(f"kill {k}: the next attach: status {status}: {said!r}")
+            time.sleep(0.3)
+            found = requests.end()
+            if found: raise Failed(f"kill {k}: {found}")
+            finish(server, process)
+        finally:
+            if "requests" in locals(): requests.end()
+            process.kill()
+            process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+    return f"{args.kill} times killed, {again} times attached to again"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
+    parser.add_argument("--cycles", type=int, default=100)
+    parser.add_argument("--kill", type=int, default=0)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    passed = failed = 0
+    for name, kind in (("redis-server", SteadyRedis), ("nginx", SteadyNginx)):
+        if args.only and name not in args.only: continue
+        missing = [n for n in kind.needs if not shutil.which(n) and not os.path.exists("/usr/sbin/" + n)]
+        if missing:
+            print(f"skipped {name}: {', '.join(missing)} not installed")
+            continue
+        try:
+            print(f"ok      {name}: {(killed if args.kill else cycles)(kind, args, rng)}", flush=True)
+            passed += 1
+        except (Failed, subprocess.TimeoutExpired) as e:
+            print(f"FAILED  {name}: {e}", flush=True)
+            failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
