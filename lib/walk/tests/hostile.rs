@@ -214,9 +214,10 @@ fn signal_frame_that_leads_to_itself() {
     let mut frame = [0u64; 64];
     (frame[5 + 15], frame[5 + 16], frame[5 + 18]) = (STACK, restorer, 0x33);
     let mut memory = |avma: u64, into: &mut [u8]| {
-        let Some(offset) = avma.checked_sub(STACK) else {
+        let offset = avma.wrapping_sub(STACK);
+        if offset >= size_of_val(&frame) as u64 {
             return process.read(avma, into);
-        };
+        }
         let bytes: Vec<u8> = frame.iter().flat_map(|w| w.to_le_bytes()).collect();
         let found = bytes.get(offset as usize..offset as usize + into.len());
         into.copy_from_slice(found.ok_or(Unreadable)?);
