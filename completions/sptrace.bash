@@ -383,7 +383,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --loader --help"
+            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --notrace --module --loader --start-on --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -454,6 +454,10 @@ _sptrace() {
                     return 0
                     ;;
                 -l)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --start-on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

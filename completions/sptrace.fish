@@ -45,6 +45,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'P
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below; not what only a recording shows). After --stop-on it runs by itself again' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'

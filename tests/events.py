@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Events and the flight recorder: `run --ring --dump-on EVENT`, `run --stop-on EVENT`, `sptrace ctl`.
+"""Events and the flight recorder: `run --ring --dump-on EVENT`, `run --start-on EVENT`, `run --stop-on EVENT`, `sptrace ctl`.
 
 usage: tests/events.py [--sptrace PATH] [--programs DIR] [--only GLOB]... [--list] [--repeat N]
 
@@ -213,6 +213,67 @@ def stop_after_a_time(b):
     assert "recording ended early: --stop-on time:500ms" in b.report()
     calls = b.report("tree").count("f_outer() {")
     assert 3 <= calls <= 11, calls
+
+
+def child_of(process):
+    return int(open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()[0])
+
+
+def has_agent(pid): return "sptrace" in open(f"/proc/{pid}/maps").read()
+
+
+def is_native(pid): return not has_agent(pid) and "TracerPid:\t0\n" in open(f"/proc/{pid}/status").read()
+
+
+@case
+def start_and_stop_after_a_time(b):
+    status, out, err = b.run(["--start-on", "time:200ms", "--stop-on", "time:300ms"], [b.recorder, "doze"])
+    assert (status, out) == (0, "done\n"), (status, out)
+    assert "recording ended early: --stop-on time:300ms" in err and " 0 lost" in err, err
+    tree = b.report("tree")
+    assert re.search(r"\] \|  *main\(\) \{ /\* began earlier \*/", tree), tree[:500]
+    calls = tree.count("f_outer() {")
+    assert 1 <= calls <= 8, calls
+
+
+@case
+def native_before_the_start_and_after_the_stop(b):
+    process = b.start(["-q", "--start-on", "ctl:go", "--start-on", "signal:USR1", "--stop-on", "ctl:end"], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    pid = child_of(process)
+    assert is_native(pid)
+    assert b.sptrace_says("ctl", "go") == (0, "the recording begins\n", "")
+    assert wait_for(lambda: has_agent(pid))
+    assert b.sptrace_says("ctl", "go")[1] == "it has happened as often as it counts\n"
+    time.sleep(0.2)
+    assert b.sptrace_says("ctl", "end") == (0, "the recording has ended\n", "")
+    assert wait_for(lambda: is_native(pid))
+    status, out, err = finish(process)
+    assert (status, out) == (0, "done\n") and "--stop-on ctl:end" in err, (status, out, err)
+    tree = b.report("tree")
+    assert "main() { /* began earlier */" in tree and "f_mark" not in tree, tree
+
+
+@case
+def killed_after_the_start(b):
+    process = b.start(["-q", "--start-on", "signal:USR1"], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    pid = child_of(process)
+    process.send_signal(signal.SIGUSR1)
+    assert wait_for(lambda: has_agent(pid))
+    time.sleep(0.2)
+    os.kill(pid, signal.SIGSEGV)
+    status, out, err = finish(process)
+    assert (status, out, err) == (-signal.SIGSEGV, "", ""), (status, out, err)
+    assert "main() { /* began earlier, end not seen */" in b.report("tree") or "/* main, end not seen */" in b.report("tree"), b.report("tree")
+
+
+@case
+def never_started(b):
+    status, out, err = b.run(["--start-on", "ctl:go"], ["sh", "-c", "echo out; exit 7"])
+    assert (status, out) == (7, "out\n") and "nothing was recorded: no event of --start-on happened" in err, (status, out, err)
+    b.fails(125, "call:main cannot begin a recording", "run", "--start-on", "call:main", "--", "ls")
+    b.fails(2, "--loader", "run", "--loader", "--start-on", "ctl:go", "--", "ls")
 
 
 @case

@@ -105,6 +105,7 @@ impl Session {
         let sources = std::mem::take(&mut self.sources);
         // Time counts from here.
         let events = (!attached.is_empty()).then(|| EventsThread::spawn(&self.shared, sources, 0));
+        self.shared.reactor.begin();
         if !attached.is_empty() {
             self.record_until(&attached, until);
             self.detach_all();
@@ -128,7 +129,7 @@ impl Session {
         }
     }
 
-    fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
+    pub(crate) fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
         let maps = maps::read(pid)?;
         if maps::is_traced(&maps) {
             return Err(TraceeError::NoRoom(
@@ -320,7 +321,7 @@ impl Session {
         }
     }
 
-    fn detach_all(&mut self) {
+    pub(crate) fn detach_all(&mut self) {
         // What they start meanwhile is found the next time.
         for _ in 0..16 {
             let holders = eligible::holders(&self.shared.arena);
@@ -545,7 +546,7 @@ fn loader_of(pid: u32) -> u64 {
 
 /// What the system's answer means, if it is that the process is gone, or that we may not: then with what
 /// would permit it.
-fn explained(pid: u32, e: TraceeError) -> TraceeError {
+pub(crate) fn explained(pid: u32, e: TraceeError) -> TraceeError {
     let TraceeError::System { source, .. } = &e else {
         return e;
     };

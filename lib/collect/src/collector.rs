@@ -93,7 +93,7 @@ pub struct Collector<W: Write> {
     unknown: HashMap<u64, FunctionId>,
     calls: Option<Calls>,
     /// What happened later is left out.
-    until_tsc: u64,
+    pub(crate) until_tsc: u64,
     /// Events written.
     pub events: u64,
     /// Bytes of records, holes included.
@@ -331,13 +331,12 @@ impl<W: Write> Collector<W> {
         });
     }
 
-    /// A process has ended.
+    /// A process has ended, which is told unless the recording has ended before.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
-        self.note(&Note::ProcessExit {
-            pid,
-            tsc: crate::clock::tsc(),
-            status,
-        });
+        let tsc = crate::clock::tsc();
+        if tsc <= self.until_tsc {
+            self.note(&Note::ProcessExit { pid, tsc, status });
+        }
     }
 
     /// Writes the summary and gives back the output.

@@ -40,7 +40,8 @@ pub struct Event {
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// Each time that so much time has passed since the recording's start.
+    /// Each time that so much time has passed since the recording's start; of what begins it, since the
+    /// command's.
     Time(Duration),
     /// sptrace receives a signal.
     Signal(i32),
@@ -63,6 +64,8 @@ pub enum What {
 /// What an event shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
+    /// Begin the recording.
+    Start,
     /// Write out the ring.
     Dump,
     /// End the recording.
@@ -109,18 +112,20 @@ struct ArmedEvent {
 }
 
 impl Armed {
-    /// Each of `dump_on` dumps `times` times; each of `stop_on` ends the recording.
-    pub fn new(dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
+    /// Each of `dump_on` dumps `times` times; one of `start_on` begins the recording, each of `stop_on`
+    /// ends it.
+    pub fn new(start_on: &[Event], dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
         let arm = |event: &Event, reaction, times| ArmedEvent {
             event: event.clone(),
             reaction,
             seen: AtomicU64::new(0),
             left: AtomicU64::new(times),
         };
+        let starts = start_on.iter().map(|e| arm(e, Reaction::Start, 1));
         let dumps = dump_on.iter().map(|e| arm(e, Reaction::Dump, times));
         let stops = stop_on.iter().map(|e| arm(e, Reaction::Stop, 1));
         Self {
-            events: dumps.chain(stops).collect(),
+            events: starts.chain(dumps).chain(stops).collect(),
         }
     }
 
@@ -132,6 +137,11 @@ impl Armed {
     /// Index and event of each.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Event)> {
         self.events.iter().map(|armed| &armed.event).enumerate()
+    }
+
+    /// What an event is for.
+    pub fn reaction(&self, event: usize) -> Option<Reaction> {
+        self.events.get(event).map(|e| e.reaction)
     }
 
     /// The indexes of the events that are `what`.
@@ -200,7 +210,12 @@ mod tests {
 
     #[test]
     fn each_event_reacts_so_many_times_at_every_nth_occurrence() {
-        let armed = Armed::new(&[event("ctl:a#3"), event("exit")], &[event("crash")], 2);
+        let armed = Armed::new(
+            &[],
+            &[event("ctl:a#3"), event("exit")],
+            &[event("crash")],
+            2,
+        );
         let verdicts: Vec<_> = (0..7).map(|_| armed.count(0)).collect();
         use Verdict::{Missing, React, UsedUp};
         let dump = React(Reaction::Dump);

@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`attach`] and [`stacks`] (programs that run already), [`answer`] (questions), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`attach`] and [`stacks`] (programs that run already), [`later`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
@@ -17,6 +17,7 @@ pub mod disk;
 pub mod event;
 pub mod filters;
 pub mod hole;
+pub mod later;
 pub mod module;
 pub mod outcome;
 pub mod output;

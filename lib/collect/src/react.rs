@@ -13,7 +13,7 @@ use std::io::BufWriter;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -39,6 +39,8 @@ const WAITING: usize = 2;
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub struct OnEvents {
+    /// Begin the recording at the first of these; none: at the command's start.
+    pub start_on: Vec<Event>,
     /// Write the ring out at these.
     pub dump_on: Vec<Event>,
     /// End the recording at these.
@@ -64,6 +66,10 @@ pub struct Reactor {
     written: AtomicU64,
     wake: OwnedFd,
     ended: AtomicBool,
+    /// An event of `start_on` has happened.
+    started: AtomicBool,
+    /// When the recording began.
+    begun: Arc<OnceLock<Instant>>,
 }
 
 /// A copy of the ring, to be written.
@@ -89,7 +95,15 @@ impl Prepared {
     /// # Errors
     /// An event cannot be waited for.
     pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
-        let armed = Armed::new(&asked.dump_on, &asked.stop_on, asked.times);
+        let unseen = |e: &&Event| {
+            use What::{Call, Crash, Exit, Return, Slow};
+            matches!(e.what, Call(_) | Return(_) | Slow(..) | Crash | Exit)
+        };
+        if let Some(event) = asked.start_on.iter().find(unseen) {
+            return Err(EventError::SeenInRecording(event.text.clone()));
+        }
+        let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
+        let armed = Armed::new(starts, dumps, stops, asked.times);
         let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
         // SAFETY: gives a fresh descriptor or an error.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -120,6 +134,8 @@ impl Prepared {
             written: AtomicU64::new(0),
             wake,
             ended: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            begun: Arc::default(),
         };
         Ok(Self {
             reactor,
@@ -156,6 +172,17 @@ impl Reactor {
     pub fn dumps(&self) -> Option<u64> {
         self.ring.as_ref()?;
         Some(self.written.load(Ordering::Acquire))
+    }
+
+    /// Has an event of `start_on` happened?
+    pub fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// The recording begins now: time counts from here.
+    pub fn begin(&self) {
+        let _ = self.begun.set(Instant::now());
+        self.wake();
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Dump>> {
@@ -250,7 +277,8 @@ impl EventsThread {
         if armed.is_empty() {
             return Self(None);
         }
-        sources.push(Box::new(Moments::new(armed, Instant::now())));
+        let begun = Arc::clone(&shared.reactor.begun);
+        sources.push(Box::new(Moments::new(armed, Instant::now(), begun)));
         let crashes = armed.all(&What::Crash);
         if !crashes.is_empty() {
             let shared = Arc::clone(shared);
@@ -369,6 +397,11 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
         detail => format!("{event} ({detail})"),
     };
     match reaction {
+        Reaction::Start => {
+            reactor.started.store(true, Ordering::Release);
+            shared.wake_main();
+            "the recording begins".to_owned()
+        }
         Reaction::Dump => dump(shared, c, occurrence, text),
         Reaction::Stop => {
             c.record_until(occurrence.tsc);

@@ -98,6 +98,8 @@ pub struct Shared {
     /// Events that the ring has overwritten.
     overwritten: Arc<AtomicU64>,
     stopped: OnceLock<Stopped>,
+    /// Nothing that is later is in the trace (TSC); `u64::MAX`: it goes on to the command's end.
+    end_tsc: AtomicU64,
     /// What events lead to.
     pub reactor: Reactor,
     /// Modules that are not traced, and why.
@@ -211,6 +213,9 @@ impl Shared {
     /// Ends recording, not the program. Only the first time counts.
     pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
         let text = format!("recording ended early: {}", why.why());
+        if matches!(why, Stopped::AtEvent(_)) {
+            self.end_tsc.fetch_min(c.until_tsc, Ordering::AcqRel);
+        }
         if self.stopped.set(why).is_ok() {
             c.note(&Note::Text {
                 pid: 0,
@@ -240,11 +245,19 @@ impl Shared {
 
     /// The same for the trace.
     pub fn summary(&self, outcome: &Outcome) -> Summary {
-        let mut summary = outcome.summary(clock::tsc());
+        let end_tsc = clock::tsc().min(self.end_tsc.load(Ordering::Acquire));
+        let mut summary = outcome.summary(end_tsc);
         if let Some(stopped) = self.stopped.get() {
             summary.row(ENDED_EARLY, &stopped.why(), 1);
         }
         summary
+    }
+
+    /// There is something for the session to look at.
+    pub fn wake_main(&self) {
+        let one = 1u64;
+        // SAFETY: an eventfd takes eight bytes.
+        unsafe { libc::write(self.wake, (&raw const one).cast(), 8) };
     }
 
     fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
@@ -253,9 +266,7 @@ impl Shared {
             .commands
             .lock()
             .is_ok_and(|c| c.send(command(reply)).is_ok());
-        let one = 1u64;
-        // SAFETY: an eventfd takes eight bytes.
-        unsafe { libc::write(self.wake, (&raw const one).cast(), 8) };
+        self.wake_main();
         sent && answer.recv_timeout(Duration::from_secs(2)).unwrap_or(false)
     }
 }
@@ -387,6 +398,7 @@ impl Session {
             disk: Mutex::new(opened.disk),
             overwritten: opened.overwritten,
             stopped: OnceLock::new(),
+            end_tsc: AtomicU64::new(u64::MAX),
             reactor,
             left_out: Mutex::default(),
         });
@@ -407,19 +419,12 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
-        let (signals, former) = self.signals;
-        let inherited = launch::Inherited {
-            sigpipe: self.shared.options.sigpipe,
-            mask: former,
-        };
-        let child = launch::start(argv, &inherited)?;
-        // A file size limit shall end the recording, not us; the command keeps its own disposition.
-        // SAFETY: a disposition of our own process.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let child = self.launch(argv)?;
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         let sources = std::mem::take(&mut self.sources);
         let events = EventsThread::spawn(&self.shared, sources, child);
+        self.shared.reactor.begin();
         while self
             .shared
             .arena
@@ -431,13 +436,26 @@ impl Session {
             std::thread::yield_now();
         }
         self.exec_stop(child);
-        let status = self.wait_for_all(child, signals);
+        let status = self.wait_for_all(child);
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();
         events.end(&self.shared);
         self.finish(status)
+    }
+
+    /// Starts the command, which stands at its exec stop then.
+    pub(crate) fn launch(&self, argv: &[CString]) -> Result<u32, TraceeError> {
+        let inherited = launch::Inherited {
+            sigpipe: self.shared.options.sigpipe,
+            mask: self.signals.1,
+        };
+        let child = launch::start(argv, &inherited)?;
+        // A file size limit shall end the recording, not us; the command keeps its own disposition.
+        // SAFETY: a disposition of our own process.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        Ok(child)
     }
 
     /// What no thread of the program will hand over any more.
@@ -494,7 +512,7 @@ impl Session {
     }
 
     /// Handles stops and commands that are there; gives how `child` ended, if it has.
-    fn serve_and_reap(&mut self, child: u32) -> Option<ExitStatus> {
+    pub(crate) fn serve_and_reap(&mut self, child: u32) -> Option<ExitStatus> {
         let mut status = None;
         while let Some((pid, s)) = wait_any() {
             if libc::WIFSTOPPED(s) {
@@ -533,7 +551,7 @@ impl Session {
         is_asked || self.shared.stopped.get().is_some()
     }
 
-    fn wait_for_all(&mut self, child: u32, signals: i32) -> ExitStatus {
+    fn wait_for_all(&mut self, child: u32) -> ExitStatus {
         let mut status = None;
         loop {
             status = self.serve_and_reap(child).or(status);
@@ -545,16 +563,26 @@ impl Session {
                     return status;
                 }
             }
-            let slice = Duration::from_millis(100);
-            wait_for_something(signals, &self.shared, slice, |signal, code| {
-                // One from the terminal has reached the command already, and one that is only an event is
-                // not meant for it.
-                if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
-                    // SAFETY: our own child.
-                    unsafe { libc::kill(child as i32, signal) };
-                }
-            });
+            self.wait_and_forward(child);
         }
+    }
+
+    /// Waits for something to serve, for 100 ms at most; hands signals that are meant for the command on.
+    pub(crate) fn wait_and_forward(&self, child: u32) {
+        let slice = Duration::from_millis(100);
+        wait_for_something(self.signals.0, &self.shared, slice, |signal, code| {
+            // One from the terminal has reached the command already, and one that is only an event is
+            // not meant for it.
+            if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
+                // SAFETY: our own child.
+                unsafe { libc::kill(child as i32, signal) };
+            }
+        });
+    }
+
+    /// Has the recording been ended, by an event or for want of room?
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.stopped.get().is_some()
     }
 
     fn stopped(&mut self, pid: u32, status: i32) {

@@ -60,6 +60,8 @@ pub struct Threads {
     /// The process.
     pub pid: u32,
     held: BTreeMap<u32, Thread>,
+    /// Of ours: others wait for its end.
+    is_child: bool,
 }
 
 /// What waiting for a thread gave.
@@ -70,6 +72,19 @@ enum Seen {
 }
 
 impl Threads {
+    fn none(pid: u32) -> Self {
+        let own = std::process::id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat
+            .rsplit_once(") ")
+            .and_then(|r| r.1.split(' ').nth(1)?.parse::<u32>().ok());
+        Self {
+            pid,
+            held: BTreeMap::new(),
+            is_child: parent == Some(own),
+        }
+    }
+
     /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any.
     ///
     /// # Errors
@@ -85,10 +100,7 @@ impl Threads {
             } else {
                 STOP_LIMIT / 10
             };
-            let mut threads = Self {
-                pid,
-                held: BTreeMap::new(),
-            };
+            let mut threads = Self::none(pid);
             match threads
                 .seize(*tid)
                 .and_then(|()| threads.stop_held(limit, &|| ()))
@@ -108,10 +120,7 @@ impl Threads {
     /// # Errors
     /// Gone, or one cannot be stopped: then all others go on.
     pub fn stop_all(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
-        let mut threads = Self {
-            pid,
-            held: BTreeMap::new(),
-        };
+        let mut threads = Self::none(pid);
         match threads.stop(idle) {
             Ok(()) => Ok(threads),
             Err(e) => {
@@ -197,7 +206,7 @@ impl Threads {
     ) -> Result<(), TraceeError> {
         let mut waited = 0u32;
         while self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
-            match look(tid, true)? {
+            match self.look(tid, true)? {
                 Seen::Gone => {
                     self.held.remove(&tid);
                 }
@@ -219,6 +228,25 @@ impl Threads {
             waited += 1;
         }
         Ok(())
+    }
+
+    /// What has happened to a thread that is held. Signals are handed on; each takes a pending stop with it
+    /// (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
+    fn look(&self, tid: u32, shall_stop: bool) -> Result<Seen, TraceeError> {
+        loop {
+            let status = match stop_of(tid, self.is_child && tid == self.pid) {
+                Ok(Some(status)) => status,
+                Ok(None) => return Ok(Seen::Nothing),
+                Err(_) => return Ok(Seen::Gone),
+            };
+            if status >> 16 != 0 {
+                return Ok(Seen::Stopped);
+            }
+            if shall_stop {
+                let _ = ptrace::interrupt(tid);
+            }
+            ptrace::resume(tid, libc::WSTOPSIG(status))?;
+        }
     }
 
     /// The stopped threads.
@@ -271,7 +299,7 @@ impl Threads {
     /// # Errors
     /// Gone.
     pub fn keep_running(&mut self, tid: u32) -> Result<(), TraceeError> {
-        match look(tid, false)? {
+        match self.look(tid, false)? {
             Seen::Nothing => Ok(()),
             Seen::Stopped => ptrace::resume(tid, 0),
             Seen::Gone => {
@@ -377,26 +405,35 @@ pub fn state(pid: u32, tid: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// What has happened to a thread that is held. Signals are handed on; each takes a pending stop with it
-/// (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
-fn look(tid: u32, shall_stop: bool) -> Result<Seen, TraceeError> {
-    loop {
-        let mut status = 0;
-        // SAFETY: the status is ours.
-        let got =
-            unsafe { libc::waitpid(tid as i32, &raw mut status, libc::__WALL | libc::WNOHANG) };
-        if got == 0 {
-            return Ok(Seen::Nothing);
+/// What a thread that is held has met: `Some` status of a stop.
+///
+/// # Errors
+/// It is gone. The end of a process that is a child of ours stays to be waited for.
+fn stop_of(tid: u32, is_child: bool) -> Result<Option<i32>, TraceeError> {
+    let options = libc::__WALL | libc::WNOHANG;
+    let mut status = 0;
+    if is_child {
+        // SAFETY: plain numbers.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | options;
+        // SAFETY: the information is ours.
+        if unsafe { libc::waitid(libc::P_PID, tid, &raw mut info, look) } != 0 {
+            return Err(TraceeError::Gone);
         }
-        if got < 0 || !libc::WIFSTOPPED(status) {
-            return Ok(Seen::Gone);
+        let has_ended = matches!(
+            info.si_code,
+            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+        );
+        // SAFETY: of SIGCHLD, or zeros.
+        if has_ended && unsafe { info.si_pid() } != 0 {
+            return Err(TraceeError::Gone);
         }
-        if status >> 16 != 0 {
-            return Ok(Seen::Stopped);
-        }
-        if shall_stop {
-            let _ = ptrace::interrupt(tid);
-        }
-        ptrace::resume(tid, libc::WSTOPSIG(status))?;
+    }
+    // SAFETY: the status is ours.
+    let got = unsafe { libc::waitpid(tid as i32, &raw mut status, options) };
+    match got {
+        0 => Ok(None),
+        _ if got < 0 || !libc::WIFSTOPPED(status) => Err(TraceeError::Gone),
+        _ => Ok(Some(status)),
     }
 }

@@ -105,7 +105,7 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
     let begun = args.record.begun();
     let session = args
         .record
-        .prepare(command_of(args.pids[0]), false, sigpipe)?;
+        .prepare(command_of(args.pids[0]), false, Vec::new(), sigpipe)?;
     let until = Until {
         duration: args.duration,
     };

@@ -31,7 +31,8 @@ pub enum OnFull {
 /// For the help texts.
 pub const EVENTS: &str = "\
 Events:
-  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m)
+  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m); of
+                        --start-on: after the command's
   signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
                         without an event, they do all the same
   key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
@@ -136,7 +137,7 @@ impl RecordArgs {
         self.dump_on.is_empty().then(|| self.output.clone())
     }
 
-    /// Prepares the recording of `command`.
+    /// Prepares the recording of `command`, which begins at one of `start_on`, if there are any.
     ///
     /// # Errors
     /// One line for the user.
@@ -144,6 +145,7 @@ impl RecordArgs {
         self,
         command: Vec<String>,
         loader: bool,
+        start_on: Vec<Event>,
         sigpipe: libc::sighandler_t,
     ) -> Result<Session, String> {
         check_processor()?;
@@ -170,6 +172,7 @@ impl RecordArgs {
         // Where there are only dumps, no file is begun, and what has the name stays until the first.
         let has_file = self.dump_on.is_empty();
         let asked = OnEvents {
+            start_on,
             dump_on: self.dump_on,
             stop_on: self.stop_on,
             times: self.times,

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use clap::Args;
+use sptrace_collect::event::Event;
 use sptrace_collect::session::Finished;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::TraceeError;
@@ -28,6 +29,8 @@ Examples:
                                                 nothing on disk until one of these happens
   sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
+  sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
+                                                200 ms of it, ten seconds after its start
 ";
 const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
@@ -42,8 +45,12 @@ pub struct RunArgs {
     #[command(flatten)]
     record: RecordArgs,
     /// Record ld.so's start-up work too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "start_on")]
     loader: bool,
+    /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
+    /// (repeatable, see below; not what only a recording shows). After --stop-on it runs by itself again
+    #[arg(long, value_name = "EVENT")]
+    start_on: Vec<Event>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -92,12 +99,16 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         .command
         .iter()
         .map(|a| a.to_string_lossy().into_owned());
-    let begun = args.record.begun();
+    let (begun, is_later) = (args.record.begun(), !args.start_on.is_empty());
     let session = args
         .record
-        .prepare(command.collect(), args.loader, sigpipe)
+        .prepare(command.collect(), args.loader, args.start_on, sigpipe)
         .map_err(own_failure)?;
-    session.run(&argv).map_err(|e| {
+    let result = match is_later {
+        true => session.run_later(&argv),
+        false => session.run(&argv),
+    };
+    result.map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
         record::remove_begun(begun.as_deref());
         match e {

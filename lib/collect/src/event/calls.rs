@@ -179,7 +179,7 @@ mod tests {
         let clock = Clock::of(&Header::default());
         let events = ["call:ns::f", "return:g*", "slow:sub_*>100ns"];
         let events = events.map(|text| text.parse().expect("an event"));
-        let armed = Armed::new(&events, &[], 1);
+        let armed = Armed::new(&[], &events, &[], 1);
         Calls::new(&armed, clock)
             .expect("not too many")
             .expect("some")

@@ -49,6 +49,11 @@ pub enum EventError {
     /// The socket for `sptrace ctl`.
     #[error("ctl: cannot listen at {0}: {1}")]
     Socket(String, std::io::Error),
+    /// Nothing is recorded yet.
+    #[error(
+        "{0} cannot begin a recording: it is seen in one; -F GLOB records from a function's call on"
+    )]
+    SeenInRecording(String),
     /// Too many functions are watched.
     #[error("more than 64 call, return and slow events")]
     TooMany,
