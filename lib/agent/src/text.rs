@@ -14,8 +14,6 @@ use sptrace_wire::plan::common;
 
 const BATCH: usize = 128;
 const PAGE: u64 = 4096;
-/// Sites further apart than this get a window of their own.
-const WINDOW_BYTES: u64 = 16 * PAGE;
 
 #[derive(Clone, Copy)]
 struct Write {
@@ -114,12 +112,8 @@ impl Batch {
                 let mut end = (*writes.add(i)).at + 5;
                 while i + n < self.count {
                     let at = (*writes.add(i + n)).at;
-                    // A copy shall hold only pages that change.
-                    let limit = if alone {
-                        start + WINDOW_BYTES
-                    } else {
-                        (end | (PAGE - 1)) + PAGE
-                    };
+                    // Only pages that change: others may not be there, between two segments.
+                    let limit = ((end - 1) | (PAGE - 1)) + PAGE;
                     if at < start || at + 5 > limit {
                         break;
                     }
@@ -158,6 +152,8 @@ unsafe fn in_place(writes: *const Write, n: usize, start: usize, bytes: usize) -
     // SAFETY: nobody executes there, signals are blocked.
     unsafe {
         if !sys::protect(start, bytes, sys::PROT_RW) {
+            // What comes before the page that refused has changed.
+            sys::protect(start, bytes, sys::PROT_RX);
             return false;
         }
         for k in 0..n {
