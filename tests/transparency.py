@@ -48,7 +48,7 @@ def program_cases(programs):
         "threads": ([], True), "procs": ([], True), "cancel": ([], True), "exceptions": ([], True), "panic": ([], True),
         "callforms": ([], False), "signals": ([], True), "jit": ([], True), "unwind": ([], True), "sigprof": (["1"], False), "manythreads": ([], True),
     }
-    quick = ("O2", "static", "musl", "stripped", "cfi", "release", "nopie", "O1", "static-pie")
+    quick = ("O2", "static", "musl", "stripped", "cfi", "release", "nopie", "O1", "static-pie", "gap")
     cases = []
     names = sorted(n for n in os.listdir(programs) if "." not in n or n.rsplit(".", 1)[1] not in ("so", "new")) if programs else []
     for name in names:
