@@ -39,6 +39,7 @@ for turn in 1 2 3 4 5; do
     part "truth.$turn" python3 tests/truth.py --programs "$programs"
     part "servers.$turn" python3 tests/servers.py
     part "servers.kill.$turn" python3 tests/servers.py --kill
+    part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
     part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
 done
 part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"
