@@ -219,7 +219,7 @@ def child_of(process):
     return int(open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()[0])
 
 
-def has_agent(pid): return "sptrace" in open(f"/proc/{pid}/maps").read()
+def has_agent(pid): return "memfd:sptrace" in open(f"/proc/{pid}/maps").read()
 
 
 def is_native(pid): return not has_agent(pid) and "TracerPid:\t0\n" in open(f"/proc/{pid}/status").read()
