@@ -6,6 +6,7 @@
 
 mod callees;
 mod peek;
+mod run;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -67,6 +68,13 @@ enum Target {
     Function(FunctionId),
     /// A PLT stub: module and svma.
     Stub(usize, u64),
+}
+
+impl Recent {
+    #[inline]
+    fn slot(target: u64) -> usize {
+        (target ^ target >> 12) as usize % RECENT
+    }
 }
 
 impl Default for Target {
@@ -452,6 +460,9 @@ impl<W: Write> Collector<W> {
         let mut at = 0;
         let mut wide_callee = None;
         while at < used {
+            if wide_callee.is_none() {
+                at = self.run(&areas, halves, at, state);
+            }
             let (stamp, id) = (half(at), half(at + 1));
             if stamp == 0 {
                 let next = hole::after(halves, at, &|id| length_of(&areas, id));
@@ -540,7 +551,6 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    #[inline]
     fn enter(&mut self, state: &mut StreamState, kind: u8, tsc: u64, callee: FunctionId) {
         if kind & PLACE_TAIL != 0 {
             state.encoder.tail(tsc, callee);
@@ -555,7 +565,6 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    #[inline]
     fn exit(&mut self, state: &mut StreamState, tsc: u64) {
         if let Some(calls) = &mut self.calls {
             calls.exit(&mut state.watched, state.encoder.depth(), tsc, state.pid);

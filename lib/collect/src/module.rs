@@ -37,6 +37,37 @@ impl Place {
         Self(callee.0 << KIND_BITS | NAMED | u32::from(self.kind()))
     }
 
+    /// The same with the callee of an indirect one; None if that has too large a number.
+    #[inline]
+    pub fn resolved(self, callee: FunctionId) -> Option<Self> {
+        let kind = u32::from(self.kind() & !PLACE_INDIRECT);
+        let place = Self(callee.0 << KIND_BITS | NAMED | kind);
+        (callee.0 < 1 << (32 - KIND_BITS)).then_some(place)
+    }
+
+    /// A call of, or a tail jump to, a known function, or an exit.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        const fn named(kind: u8) -> u64 {
+            1 << (NAMED | kind as u32)
+        }
+        // One decision: which of these it is nobody could foretell.
+        const PLAIN: u64 = named(PLACE_ENTRY) | named(PLACE_ENTRY | PLACE_TAIL) | 1 << PLACE_EXIT;
+        PLAIN >> (self.0 % (1 << KIND_BITS)) & 1 != 0
+    }
+
+    /// Of a plain one: whether a function is entered, and which; otherwise any.
+    #[inline]
+    pub fn entered(self) -> (bool, FunctionId) {
+        (self.0 & NAMED != 0, FunctionId(self.0 >> KIND_BITS))
+    }
+
+    /// A tail jump.
+    #[inline]
+    pub fn is_tail(self) -> bool {
+        self.0 & u32::from(PLACE_TAIL) != 0
+    }
+
     /// `PLACE_*` bits.
     #[inline]
     pub fn kind(self) -> u8 {
@@ -51,7 +82,7 @@ impl Place {
 }
 
 /// The places of a patch area, by 8 bytes of it. Shared by all processes that have one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Places(Arc<[AtomicU32]>);
 
 impl Places {

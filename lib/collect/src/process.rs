@@ -53,15 +53,17 @@ pub struct Area {
 pub struct Areas {
     /// Newest last.
     all: Vec<Area>,
-    /// By the high byte of an id: which areas it may lie in.
+    /// By the high byte of an id: the area it must lie in, if there is one only.
     cells: Vec<Cell>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cell {
-    Empty,
-    One(u32),
-    Several,
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    /// Low half of the area's first avma.
+    start: u32,
+    areas: u32,
+    /// Of the only area; otherwise none.
+    places: Places,
 }
 
 /// Ids with the same high byte share a [`Cell`]: areas lie farther from each other than that, mostly.
@@ -70,13 +72,19 @@ const CELL_SHIFT: u32 = 24;
 impl Areas {
     /// Adds an area, which is the one meant from here on where it meets others.
     pub fn push(&mut self, area: Area) {
-        self.cells.resize(1 << (32 - CELL_SHIFT), Cell::Empty);
+        self.cells.resize(1 << (32 - CELL_SHIFT), Cell::default());
         let last = area.start + area.bytes.saturating_sub(1);
         for cell in area.start >> CELL_SHIFT..=last >> CELL_SHIFT {
             let cell = &mut self.cells[cell as usize % (1 << (32 - CELL_SHIFT))];
-            *cell = match *cell {
-                Cell::Empty => Cell::One(self.all.len() as u32),
-                _ => Cell::Several,
+            let is_only = cell.areas == 0;
+            *cell = Cell {
+                start: area.start as u32,
+                areas: cell.areas + 1,
+                places: if is_only {
+                    area.places.clone()
+                } else {
+                    Places::default()
+                },
             };
         }
         self.all.push(area);
@@ -88,20 +96,21 @@ impl Areas {
     }
 
     /// The area that an id lies in, and the offset there.
-    #[inline]
     pub fn find(&self, id: u32) -> Option<(&Area, u32)> {
         let offset = |area: &Area| id.wrapping_sub(area.start as u32);
         let inside = |area: &Area| u64::from(offset(area)) < area.bytes;
-        let area = match self.cells.get((id >> CELL_SHIFT) as usize)? {
-            Cell::One(index) => self.all.get(*index as usize).filter(|a| inside(a)),
-            Cell::Several => self.all.iter().rev().find(|a| inside(a)),
-            Cell::Empty => None,
-        }?;
+        let area = self.all.iter().rev().find(|a| inside(a))?;
         Some((area, offset(area)))
     }
 
-    /// What an id stands for, in which area and where there.
+    /// What an id stands for, if that can be said at once.
     #[inline]
+    pub fn quick(&self, id: u32) -> Option<Place> {
+        let cell = self.cells.get((id >> CELL_SHIFT) as usize)?;
+        cell.places.at(id.wrapping_sub(cell.start))
+    }
+
+    /// What an id stands for, in which area and where there.
     pub fn place(&self, id: u32) -> Option<(Place, &Area, u32)> {
         let (area, offset) = self.find(id)?;
         Some((area.places.at(offset)?, area, offset))

@@ -3,13 +3,18 @@
 //! Two bits say what an event is, one to three bytes when it was, and nothing at all which
 //! function it concerns, unless the prediction (see [`crate::mirror`]) fails. Three arrays are
 //! filled side by side and packed every [`BLOCK_EVENTS`] events; packed blocks wait in the encoder
-//! until the writer takes them, so no lock is held while events are encoded or compressed.
+//! until the writer takes them, so no lock is held while events are encoded or compressed. What is
+//! done for each event stands in [`burst`].
+
+mod burst;
 
 use crate::error::TraceError;
 use crate::format::{MAX_RAW_BYTES, SectionKind, put_section, put_v};
 use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
 use crate::model::{Entry, FunctionId, StreamId};
 use crate::step::Step;
+
+pub use burst::Burst;
 
 /// Events after which a block is packed.
 const BLOCK_EVENTS: usize = 32 << 10;
@@ -56,7 +61,9 @@ pub struct StreamEncoder {
     kinds: Box<[u64; BLOCK_EVENTS / 32]>,
     times: Box<[u8; TIMES_BYTES]>,
     times_length: usize,
+    /// Longer than what is in use.
     operands: Vec<u8>,
+    operands_length: usize,
     raw: Vec<u8>,
     packed: Vec<u8>,
     sections: Vec<u8>,
@@ -84,6 +91,7 @@ impl StreamEncoder {
             times: Box::new([0; TIMES_BYTES]),
             times_length: 0,
             operands: Vec::new(),
+            operands_length: 0,
             raw: Vec::new(),
             packed: Vec::new(),
             sections: Vec::new(),
@@ -103,17 +111,17 @@ impl StreamEncoder {
         self.stream
     }
 
-    /// A call begins.
+    /// For several events in a row.
     #[inline]
+    pub fn burst(&mut self) -> Burst<'_> {
+        Burst::new(self)
+    }
+
+    /// A call begins.
     pub fn enter(&mut self, tsc: u64, callee: FunctionId) {
-        let function = callee.0.min(FUNCTION_LIMIT - 1);
-        self.calls_open += 1;
-        if self.mirror.enter(function, Entry::Call) {
-            self.event(tsc, KIND_PREDICTED);
-        } else {
-            put_v(&mut self.operands, u64::from(function));
-            self.event(tsc, KIND_NAMED);
-        }
+        let mut burst = self.burst();
+        burst.enter(tsc, callee);
+        burst.finish();
     }
 
     /// A call begins whose exit will not be seen. The frame ends with the call frame below it, or
@@ -133,24 +141,18 @@ impl StreamEncoder {
     }
 
     /// The running function jumps to `callee`, which ends together with it.
-    #[inline]
     pub fn tail(&mut self, tsc: u64, callee: FunctionId) {
-        let function = callee.0.min(FUNCTION_LIMIT - 1);
-        if self.mirror.enter(function, Entry::Tail) {
-            self.operands.push(operation::TAIL_PREDICTED);
-            self.event(tsc, KIND_OTHER);
-        } else {
-            self.other(tsc, operation::TAIL, u64::from(function));
-        }
+        let mut burst = self.burst();
+        burst.tail(tsc, callee);
+        burst.finish();
     }
 
     /// The innermost frame opened by [`Self::enter`] ends, with all tails and open ones above it.
     /// With no such frame it is the end of one that was opened before the trace.
-    #[inline]
     pub fn exit(&mut self, tsc: u64) {
-        self.calls_open = self.calls_open.saturating_sub(1);
-        self.mirror.exit();
-        self.event(tsc, KIND_EXIT);
+        let mut burst = self.burst();
+        burst.exit(tsc);
+        burst.finish();
     }
 
     /// The innermost `frames` open frames have ended: an event of the function below them was
@@ -201,50 +203,9 @@ impl StreamEncoder {
     }
 
     fn other(&mut self, tsc: u64, operation: u8, field: u64) {
-        self.operands.push(operation);
-        put_v(&mut self.operands, field);
-        self.event(tsc, KIND_OTHER);
-    }
-
-    #[inline]
-    fn event(&mut self, tsc: u64, kind: u64) {
-        let index = self.events;
-        self.kinds[(index / 32) % (BLOCK_EVENTS / 32)] |= kind << (index % 32 * 2);
-        self.events = index + 1;
-        // Stamps of one thread can step back by a migration between processors; time cannot.
-        let ticks = tsc.saturating_sub(self.last_tsc);
-        self.last_tsc += ticks;
-        let at = self.times_length;
-        let steps = self.step.count(ticks);
-        if steps < SHORT_TIMES {
-            self.times[at % TIMES_BYTES] = steps as u8;
-            self.times_length = at + 1;
-        } else if steps - SHORT_TIMES < TWO_BYTE_TIMES {
-            let rest = steps - SHORT_TIMES;
-            self.times[at % TIMES_BYTES] = (SHORT_TIMES + (rest >> 8)) as u8;
-            self.times[(at + 1) % TIMES_BYTES] = rest as u8;
-            self.times_length = at + 2;
-        } else {
-            self.long_time(ticks);
-        }
-        if self.events >= BLOCK_EVENTS || self.times_length > TIMES_BYTES - MAX_TIME_BYTES {
-            self.pack();
-        }
-    }
-
-    #[cold]
-    fn long_time(&mut self, ticks: u64) {
-        self.times[self.times_length] = LONG_TIME;
-        let mut end = self.times_length + 1;
-        let mut rest = ticks;
-        while rest >= 0x80 {
-            self.times[end] = rest as u8 | 0x80;
-            end += 1;
-            rest >>= 7;
-        }
-        self.times[end] = rest as u8;
-        end += 1;
-        self.times_length = end;
+        let mut burst = self.burst();
+        burst.other(tsc, operation, field);
+        burst.finish();
     }
 
     /// Takes the blocks that are packed.
@@ -298,12 +259,12 @@ impl StreamEncoder {
             put_v(raw, u64::from(frame.0));
         }
         put_v(raw, self.times_length as u64);
-        put_v(raw, self.operands.len() as u64);
+        put_v(raw, self.operands_length as u64);
         for word in &self.kinds[..self.events.div_ceil(32)] {
             raw.extend_from_slice(&word.to_le_bytes());
         }
         raw.extend_from_slice(&self.times[..self.times_length]);
-        raw.extend_from_slice(&self.operands);
+        raw.extend_from_slice(&self.operands[..self.operands_length]);
         debug_assert!(raw.len() <= MAX_RAW_BYTES);
     }
 
@@ -319,7 +280,7 @@ impl StreamEncoder {
         self.kinds[..self.events.div_ceil(32)].fill(0);
         self.events = 0;
         self.times_length = 0;
-        self.operands.clear();
+        self.operands_length = 0;
     }
 }
 

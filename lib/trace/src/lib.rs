@@ -23,7 +23,7 @@ mod writer;
 
 pub use call_tree::{CallTree, Frame, FrameFlags, Mark, StreamTotals, Visitor};
 pub use decoder::{Block, EventIter, OpenFrame};
-pub use encoder::StreamEncoder;
+pub use encoder::{Burst, StreamEncoder};
 pub use error::{Malformed, TraceError};
 pub use filter::{Filter, Selection};
 pub use model::{

@@ -8,6 +8,8 @@ use sptrace_trace::{
 };
 
 const FUNCTIONS: u32 = 300;
+/// So many that their numbers take up to three bytes; for traces that are not read thousands of times.
+const MANY_FUNCTIONS: u32 = 20_000;
 
 struct XorShift(u64);
 
@@ -20,7 +22,7 @@ impl XorShift {
     }
 }
 
-fn writer(out: Vec<u8>) -> TraceWriter<Vec<u8>> {
+fn writer(out: Vec<u8>, functions: u32) -> TraceWriter<Vec<u8>> {
     let header = Header {
         command: vec!["prog".into(), "-x".into()],
         host: "host".into(),
@@ -35,7 +37,7 @@ fn writer(out: Vec<u8>) -> TraceWriter<Vec<u8>> {
         svma: Svma(0)..Svma(0x10000),
     };
     let module = writer.module(&module).unwrap();
-    for n in 0..FUNCTIONS {
+    for n in 0..functions {
         let function = Function {
             module,
             svma: Svma(u64::from(n) * 16),
@@ -48,7 +50,7 @@ fn writer(out: Vec<u8>) -> TraceWriter<Vec<u8>> {
 }
 
 /// A random walk over calls with every other kind of event mixed in.
-fn random_events(seed: u64, count: usize, deep: u64) -> Vec<Event> {
+fn random_events(seed: u64, count: usize, deep: u64, functions: u32) -> Vec<Event> {
     let mut random = XorShift(seed);
     let mut tsc = 5000;
     let mut depth = 0u64;
@@ -58,9 +60,13 @@ fn random_events(seed: u64, count: usize, deep: u64) -> Vec<Event> {
             0 => 0,
             1 => random.below(1 << 40),
             2 => 1 + random.below(90_000),
+            // About the longest of one byte, and of two.
+            3 => 26 * (214 + random.below(20)),
+            4 => 26 * (224 + (31 << 8) - 10 + random.below(20)),
             _ => 26 * (1 + random.below(90)),
         };
-        let callee = FunctionId(random.below(u64::from(FUNCTIONS)) as u32);
+        let functions = [FUNCTIONS, FUNCTIONS, FUNCTIONS, functions][random.below(4) as usize];
+        let callee = FunctionId(random.below(u64::from(functions)) as u32);
         let event = match random.below(60) {
             0 => Event::Enter {
                 tsc,
@@ -148,7 +154,12 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
 }
 
 fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
-    let mut writer = writer(Vec::new());
+    let many = |event: &Event| matches!(event, Event::Enter { callee, .. } | Event::Resumed { callee, .. } if callee.0 >= FUNCTIONS);
+    let functions = match events.iter().any(many) {
+        true => MANY_FUNCTIONS,
+        false => FUNCTIONS,
+    };
+    let mut writer = writer(Vec::new(), functions);
     let stream = writer.stream(&StreamInfo {
         pid: 7,
         tid: 7,
@@ -199,7 +210,7 @@ fn random_streams_survive() {
         (3, 5_000, 3, 1),
         (4, 90_000, 700, 5000),
     ] {
-        let events = random_events(seed, count, deep);
+        let events = random_events(seed, count, deep, MANY_FUNCTIONS);
         let bytes = write(&events, flush_every);
         let (read, ending) = read(&bytes).unwrap();
         assert_eq!(read.len(), events.len());
@@ -212,7 +223,7 @@ fn random_streams_survive() {
 
 #[test]
 fn every_block_is_readable_alone() {
-    let events = random_events(11, 150_000, 1500);
+    let events = random_events(11, 150_000, 1500, MANY_FUNCTIONS);
     let bytes = write(&events, 1000);
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
     let mut at = 0;
@@ -228,7 +239,7 @@ fn every_block_is_readable_alone() {
 
 #[test]
 fn a_file_cut_at_any_byte_reads_up_to_there() {
-    let events = random_events(5, 300, 10);
+    let events = random_events(5, 300, 10, FUNCTIONS);
     let bytes = write(&events, 50);
     let mut longest = 0;
     for cut in 0..bytes.len() {
@@ -247,7 +258,7 @@ fn a_file_cut_at_any_byte_reads_up_to_there() {
 
 #[test]
 fn a_changed_byte_is_an_error_or_harmless_but_never_a_panic() {
-    let events = random_events(6, 300, 10);
+    let events = random_events(6, 300, 10, FUNCTIONS);
     let bytes = write(&events, 100);
     let mut errors = 0;
     for at in 16..bytes.len() {
@@ -267,7 +278,7 @@ fn a_changed_byte_is_an_error_or_harmless_but_never_a_panic() {
 /// Checksums keep accidents out, not hostile files: blocks with right checksums and wrong content.
 #[test]
 fn hostile_content_behind_right_checksums_is_survived() {
-    let events = random_events(8, 400, 10);
+    let events = random_events(8, 400, 10, FUNCTIONS);
     let bytes = write(&events, 100);
     let mut random = XorShift(77);
     let (mut errors, mut read_anyway) = (0, 0);
@@ -315,7 +326,7 @@ fn foreign_files_are_named() {
 
 #[test]
 fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
-    let events = random_events(9, 3000, 10);
+    let events = random_events(9, 3000, 10, FUNCTIONS);
     let bytes = write(&events, 500);
     let mut reader = TraceReader::new(std::io::Cursor::new(&bytes)).unwrap();
     let survey = reader.survey().unwrap();
@@ -333,7 +344,7 @@ fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
 
 #[test]
 fn a_fork_child_inherits_the_open_frames() {
-    let mut writer = writer(Vec::new());
+    let mut writer = writer(Vec::new(), FUNCTIONS);
     let parent = writer.stream(&StreamInfo::default()).unwrap();
     let mut encoder = writer.encoder(parent);
     encoder.enter(1, FunctionId(3));

@@ -3,7 +3,7 @@
 //! Part of the [`Collector`]: given what a record says and what is known of its process; names functions
 //! in the trace as they are met.
 
-use super::{Collector, LOW_HALF, RECENT, Recent, Target};
+use super::{Collector, LOW_HALF, Recent, Target};
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module as TraceModule, ModuleId};
 use std::io::Write;
@@ -13,7 +13,7 @@ impl<W: Write> Collector<W> {
     /// What lies at the target of a call through a pointer.
     #[inline]
     pub(super) fn resolve(&mut self, pid: u32, target: u64) -> Target {
-        let slot = (target ^ target >> 12) as usize % RECENT;
+        let slot = Recent::slot(target);
         let recent = self.recent[slot];
         if recent.target == target && recent.pid == pid {
             return recent.callee;
