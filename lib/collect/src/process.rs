@@ -53,8 +53,11 @@ pub struct Area {
 pub struct Areas {
     /// Newest last.
     all: Vec<Area>,
-    /// By the high byte of an id: the area it must lie in, if there is one only.
+    /// By the high byte of an id: the area, where there is one only. Large modules have such cells for
+    /// themselves.
     cells: Vec<Cell>,
+    /// By the page of an id: one more than the index of the newest area there, 0 for none.
+    pages: Vec<u16>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,25 +69,26 @@ struct Cell {
     places: Places,
 }
 
-/// Ids with the same high byte share a [`Cell`]: areas lie farther from each other than that, mostly.
 const CELL_SHIFT: u32 = 24;
+/// Ids in the same page are of the same area: areas begin and end at pages.
+const PAGE_SHIFT: u32 = 12;
 
 impl Areas {
     /// Adds an area, which is the one meant from here on where it meets others.
     pub fn push(&mut self, area: Area) {
-        self.cells.resize(1 << (32 - CELL_SHIFT), Cell::default());
+        self.pages.resize(1 << (32 - PAGE_SHIFT), 0);
         let last = area.start + area.bytes.saturating_sub(1);
+        for page in area.start >> PAGE_SHIFT..=last >> PAGE_SHIFT {
+            let page = page as usize % self.pages.len();
+            self.pages[page] = u16::try_from(self.all.len() + 1).unwrap_or(0);
+        }
+        self.cells.resize(1 << (32 - CELL_SHIFT), Cell::default());
         for cell in area.start >> CELL_SHIFT..=last >> CELL_SHIFT {
             let cell = &mut self.cells[cell as usize % (1 << (32 - CELL_SHIFT))];
-            let is_only = cell.areas == 0;
-            *cell = Cell {
-                start: area.start as u32,
-                areas: cell.areas + 1,
-                places: if is_only {
-                    area.places.clone()
-                } else {
-                    Places::default()
-                },
+            cell.areas += 1;
+            (cell.start, cell.places) = match cell.areas {
+                1 => (area.start as u32, area.places.clone()),
+                _ => (0, Places::default()),
             };
         }
         self.all.push(area);
@@ -107,7 +111,13 @@ impl Areas {
     #[inline]
     pub fn quick(&self, id: u32) -> Option<Place> {
         let cell = self.cells.get((id >> CELL_SHIFT) as usize)?;
-        cell.places.at(id.wrapping_sub(cell.start))
+        let place = cell.places.at(id.wrapping_sub(cell.start));
+        if place.is_some() {
+            return place;
+        }
+        let page = *self.pages.get((id >> PAGE_SHIFT) as usize)?;
+        let area = self.all.get(usize::from(page).wrapping_sub(1))?;
+        area.places.at(id.wrapping_sub(area.start as u32))
     }
 
     /// What an id stands for, in which area and where there.
