@@ -1,5 +1,9 @@
 //! /proc/PID/maps: what lies where in a process, and where there is room.
 
+mod query;
+
+use std::fs::File;
+
 use crate::error::TraceeError;
 
 /// One mapping.
@@ -26,17 +30,26 @@ pub struct Mapping {
 /// # Errors
 /// /proc/PID/maps cannot be read.
 pub fn read(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
-    let text =
-        std::fs::read(format!("/proc/{pid}/maps")).map_err(|source| TraceeError::System {
-            what: "reading /proc/PID/maps",
-            source,
-        })?;
-    let mut maps: Vec<Mapping> = String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(parse)
-        .collect();
+    let file = File::open(format!("/proc/{pid}/maps")).map_err(unreadable)?;
+    let mut maps = match query::all(&file) {
+        Some(maps) => maps,
+        None => from_text(pid)?,
+    };
     name_patched(&mut maps);
     Ok(maps)
+}
+
+fn unreadable(source: std::io::Error) -> TraceeError {
+    TraceeError::System {
+        what: "reading /proc/PID/maps",
+        source,
+    }
+}
+
+fn from_text(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(unreadable)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().filter_map(parse).collect())
 }
 
 /// Pages of text that were patched while threads ran are anonymous: they lie in the middle of their file's

@@ -1,0 +1,151 @@
+//! Mappings one by one from the kernel, without the text of /proc/PID/maps.
+//!
+//! Given the open file, gives what [`super::read`] would read from it. Linux 6.11 and newer answer the
+//! request PROCMAP_QUERY (include/uapi/linux/fs.h); of a program whose text is patched in thousands of
+//! places the text is long, and most of its cost are the paths, which are asked for once a file here.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use super::Mapping;
+
+/// The kernel's struct procmap_query.
+#[repr(C)]
+#[derive(Default)]
+pub struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    major: u32,
+    minor: u32,
+    name_size: u32,
+    build_id_size: u32,
+    name_address: u64,
+    build_id_address: u64,
+}
+
+nix::ioctl_readwrite!(procmap_query, b'f', 17, Query);
+
+const READABLE: u64 = 1;
+const WRITABLE: u64 = 2;
+const EXECUTABLE: u64 = 4;
+const SHARED: u64 = 8;
+const COVERING_OR_NEXT: u64 = 16;
+
+/// A path and its end; longer ones are cut short by the text, too.
+const NAME_BYTES: usize = 4097;
+
+/// All mappings in ascending order. None: the kernel does not answer, or not as it should.
+pub fn all(maps: &File) -> Option<Vec<Mapping>> {
+    let mut found: Vec<Mapping> = Vec::new();
+    let mut paths = HashMap::new();
+    let mut at = 0;
+    while let Some(query) = ask(maps, at, &mut [])? {
+        at = query.end;
+        let has = |flag: u64| query.vma_flags & flag != 0;
+        let device = (query.major, query.minor);
+        // What has no file is named by what it is.
+        let key = (device, query.inode);
+        let path = match paths.get(&key).filter(|_| query.inode != 0) {
+            Some(path) => String::clone(path),
+            None => {
+                let path = path(maps, query.start)?;
+                paths.insert(key, path.clone());
+                path
+            }
+        };
+        found.push(Mapping {
+            start: query.start,
+            end: query.end,
+            access: [has(READABLE), has(WRITABLE), has(EXECUTABLE)],
+            is_shared: has(SHARED),
+            offset: query.offset,
+            file: (format!("{:02x}:{:02x}", device.0, device.1), query.inode),
+            path,
+        });
+    }
+    if found.is_empty() {
+        return None;
+    }
+    found.push(vsyscall());
+    Some(found)
+}
+
+/// In every process, at a place of its own, and of no use to the request. (A kernel can be told to do
+/// without it; then nothing is called there.)
+fn vsyscall() -> Mapping {
+    Mapping {
+        start: 0xffff_ffff_ff60_0000,
+        end: 0xffff_ffff_ff60_1000,
+        access: [false, false, true],
+        is_shared: false,
+        offset: 0,
+        file: ("00:00".to_owned(), 0),
+        path: "[vsyscall]".to_owned(),
+    }
+}
+
+/// Name of the mapping at an address; empty if it has none, or is gone since.
+fn path(maps: &File, address: u64) -> Option<String> {
+    let mut name = [0u8; NAME_BYTES];
+    let Some(query) = ask(maps, address, &mut name)? else {
+        return Some(String::new());
+    };
+    let length = (query.name_size as usize).saturating_sub(1);
+    // The text writes a line end in a path like this.
+    let name = String::from_utf8_lossy(name.get(..length)?).replace('\n', "\\012");
+    Some(name)
+}
+
+/// The mapping at or after an address; the inner None: there is none. The name goes to `name`.
+fn ask(maps: &File, address: u64, name: &mut [u8]) -> Option<Option<Query>> {
+    let mut query = Query {
+        size: size_of::<Query>() as u64,
+        flags: COVERING_OR_NEXT,
+        address,
+        name_size: name.len() as u32,
+        name_address: match name.is_empty() {
+            true => 0,
+            false => name.as_mut_ptr() as u64,
+        },
+        ..Query::default()
+    };
+    // SAFETY: the kernel writes the query, and at most `name_size` bytes at `name_address`.
+    match unsafe { procmap_query(maps.as_raw_fd(), &raw mut query) } {
+        Ok(_) => Some(Some(query)),
+        Err(nix::errno::Errno::ENOENT) => Some(None),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps;
+
+    #[test]
+    fn the_kernel_answers_what_the_text_says() {
+        let me = std::process::id();
+        let file = File::open(format!("/proc/{me}/maps")).expect("it can be opened");
+        // The heap may grow in between.
+        for _ in 0..100 {
+            let Some(asked) = all(&file) else {
+                return; // before Linux 6.11
+            };
+            let text = maps::from_text(me).expect("it can be read");
+            let lines =
+                |maps: &[Mapping]| maps.iter().map(|m| format!("{m:?}")).collect::<Vec<_>>();
+            if lines(&asked) == lines(&text) {
+                return;
+            }
+        }
+        panic!("never the same");
+    }
+}
