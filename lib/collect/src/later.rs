@@ -15,8 +15,7 @@ use sptrace_tracee::{TraceeError, eligible, maps, ptrace};
 
 use crate::alive::is_alive;
 use crate::attach::explained;
-use crate::react::EventsThread;
-use crate::session::{Finished, Session, Shared, answer_loop, drain_loop, spawn};
+use crate::session::{Finished, Session, Shared};
 
 /// How often the command's modules are looked at while nothing is recorded.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -26,30 +25,12 @@ impl Session {
     ///
     /// # Errors
     /// The command could not be started.
-    pub fn run_later(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
+    pub fn run_later(self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
-        let drainer = spawn("drain", &self.shared, drain_loop);
-        let answerer = spawn("answer", &self.shared, answer_loop);
-        while self
-            .shared
-            .arena
-            .control()
-            .host_alive
-            .load(Ordering::Acquire)
-            == 0
-        {
-            std::thread::yield_now();
-        }
-        let sources = std::mem::take(&mut self.sources);
-        let events = EventsThread::spawn(&self.shared, sources, child);
-        ptrace::detach(child, 0)?;
-        let status = self.live(child);
-        self.shared.ended.store(true, Ordering::Release);
-        let _ = drainer.join();
-        let _ = answerer.join();
-        self.collect_rest();
-        events.end(&self.shared);
-        self.finish(status)
+        self.record(child, |session| {
+            ptrace::detach(child, 0)?;
+            Ok(session.live(child))
+        })
     }
 
     /// From the command's start to its end.

@@ -418,25 +418,30 @@ impl Session {
     ///
     /// # Errors
     /// The command could not be started.
-    pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
+    pub fn run(self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
+        self.record(child, |session| {
+            session.shared.reactor.begin();
+            session.exec_stop(child);
+            Ok(session.wait_for_all(child))
+        })
+    }
+
+    /// Records while `live` runs, which gives how the command ended.
+    pub(crate) fn record(
+        mut self,
+        child: u32,
+        live: impl FnOnce(&mut Self) -> Result<ExitStatus, TraceeError>,
+    ) -> Result<Finished, TraceeError> {
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         let sources = std::mem::take(&mut self.sources);
         let events = EventsThread::spawn(&self.shared, sources, child);
-        self.shared.reactor.begin();
-        while self
-            .shared
-            .arena
-            .control()
-            .host_alive
-            .load(Ordering::Acquire)
-            == 0
-        {
+        let alive = &self.shared.arena.control().host_alive;
+        while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        self.exec_stop(child);
-        let status = self.wait_for_all(child);
+        let status = live(&mut self)?;
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();

@@ -411,24 +411,23 @@ pub fn state(pid: u32, tid: u32) -> Option<char> {
 /// It is gone. The end of a process that is a child of ours stays to be waited for.
 fn stop_of(tid: u32, is_child: bool) -> Result<Option<i32>, TraceeError> {
     let options = libc::__WALL | libc::WNOHANG;
-    let mut status = 0;
     if is_child {
-        // SAFETY: plain numbers.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | options;
-        // SAFETY: the information is ours.
-        if unsafe { libc::waitid(libc::P_PID, tid, &raw mut info, look) } != 0 {
-            return Err(TraceeError::Gone);
+        // Stops alone are taken: it may end between two looks.
+        let stop = child_event(tid, libc::WSTOPPED | options)?;
+        if let Some((_, status)) = stop {
+            // As waitpid(2) gives it.
+            return Ok(Some(status << 8 | 0x7f));
         }
-        let has_ended = matches!(
-            info.si_code,
-            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
-        );
-        // SAFETY: of SIGCHLD, or zeros.
-        if has_ended && unsafe { info.si_pid() } != 0 {
-            return Err(TraceeError::Gone);
-        }
+        // The stop of a traced child is seen here, too (kernel/exit.c, `wait_task_stopped`).
+        let seen = child_event(tid, libc::WEXITED | libc::WNOWAIT | options)?;
+        return match seen {
+            Some((libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED, _)) => {
+                Err(TraceeError::Gone)
+            }
+            _ => Ok(None),
+        };
     }
+    let mut status = 0;
     // SAFETY: the status is ours.
     let got = unsafe { libc::waitpid(tid as i32, &raw mut status, options) };
     match got {
@@ -436,4 +435,17 @@ fn stop_of(tid: u32, is_child: bool) -> Result<Option<i32>, TraceeError> {
         _ if got < 0 || !libc::WIFSTOPPED(status) => Err(TraceeError::Gone),
         _ => Ok(Some(status)),
     }
+}
+
+/// What waitid(2) with these options says of a child: how (CLD_...), and its status.
+fn child_event(tid: u32, options: i32) -> Result<Option<(i32, i32)>, TraceeError> {
+    // SAFETY: plain numbers.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the information is ours.
+    if unsafe { libc::waitid(libc::P_PID, tid, &raw mut info, options) } != 0 {
+        return Err(TraceeError::Gone);
+    }
+    // SAFETY: of SIGCHLD, or zeros.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok((pid != 0).then_some((info.si_code, status)))
 }

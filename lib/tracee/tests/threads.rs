@@ -1,0 +1,112 @@
+//! A child of ours that ends while its threads are being stopped keeps its end for who waits for it; one that
+//! does not end is stopped.
+//!
+//! Given no input. Thousands of children end by themselves at another moment around the stop each; the moments
+//! close in on where half of them end before it. How many there are, and what each ends with, is fixed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
+              processes and the page are its own"
+)]
+
+use sptrace_tracee::{ptrace, threads::Threads};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const CHILDREN: u32 = 1500;
+/// One step of the moment of a child's end, in spins.
+const STEP: u32 = 64;
+
+/// A word that is shared with children.
+fn shared_word() -> &'static AtomicU32 {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            access,
+            kind | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast()
+    }
+}
+
+/// A process that ends so many spins after the word is set.
+fn child(go: &AtomicU32, spins: u32, status: i32) -> u32 {
+    go.store(0, Ordering::SeqCst);
+    match unsafe { libc::fork() } {
+        0 => {
+            // The test's failure shall not leave it behind.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            go.store(1, Ordering::SeqCst);
+            while go.load(Ordering::SeqCst) == 1 {
+                std::hint::spin_loop();
+            }
+            for _ in 0..spins {
+                std::hint::spin_loop();
+            }
+            unsafe { libc::_exit(status) }
+        }
+        pid => {
+            while go.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            u32::try_from(pid).unwrap()
+        }
+    }
+}
+
+/// What a process has ended with; a thread that was late to stop is let go on the way.
+fn end_of(pid: u32) -> Result<i32, std::io::Error> {
+    loop {
+        let mut status = 0;
+        if unsafe { libc::waitpid(pid as i32, &raw mut status, libc::__WALL) } < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        if libc::WIFEXITED(status) {
+            return Ok(libc::WEXITSTATUS(status));
+        }
+        let _ = ptrace::detach(pid, 0);
+    }
+}
+
+#[test]
+fn the_end_of_a_child_is_not_taken() {
+    let go = shared_word();
+    let (mut spins, mut stopped) = (0u32, 0);
+    for n in 0..CHILDREN {
+        let status = (n % 100) as i32;
+        let pid = child(go, spins, status);
+        go.store(2, Ordering::SeqCst);
+        match Threads::stop_all(pid, &|| ()) {
+            Ok(threads) => {
+                threads.release();
+                stopped += 1;
+                spins = spins.saturating_sub(STEP);
+            }
+            Err(_) => spins += STEP,
+        }
+        assert_eq!(end_of(pid).unwrap(), status, "child {n}");
+    }
+    // Neither all in time nor all too late.
+    assert!(
+        (100..CHILDREN - 100).contains(&stopped),
+        "{stopped} stopped"
+    );
+}
+
+#[test]
+fn a_child_that_runs_is_stopped() {
+    let go = shared_word();
+    let pid = child(go, 0, 3);
+    for n in 0..CHILDREN {
+        let threads = Threads::stop_all(pid, &|| ());
+        assert!(threads.is_ok(), "stop {n}: {:?}", threads.err());
+        threads.unwrap().release();
+    }
+    go.store(2, Ordering::SeqCst);
+    assert_eq!(end_of(pid).unwrap(), 3);
+}
