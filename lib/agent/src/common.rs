@@ -460,7 +460,8 @@ sptrace_silent_hook_exit:
     add rsi, rdx
     push rdi
     lea rdi, [rsp+56]
-    cmp [rsi], rdi
+    xor rdi, [rsi]
+    and rdi, {not_asked}
     pop rdi
     je 79f
     inc eax
@@ -676,6 +677,7 @@ sptrace_silent_offsets:
     originals = const crate::hook::ORIGINALS,
     originals_shift = const crate::hook::SHIFT,
     probes = const crate::hook::PROBES,
+    not_asked = const !(crate::hook::ASKED as i64),
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );

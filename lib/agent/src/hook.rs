@@ -31,8 +31,8 @@ pub const SHIFT: u32 = 13;
 /// `lea rsp, [rsp-8]; call`.
 const RETURN_CODE: [u8; 6] = [0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8];
 
-/// In an entry's place: somebody finds out whether it is in use.
-const ASKED: u64 = 1;
+/// In an entry's place: somebody finds out whether it is in use. A fork may leave it so.
+pub const ASKED: u64 = 1;
 /// How long that is waited for.
 const ASKED_SPINS: usize = 1 << 16;
 

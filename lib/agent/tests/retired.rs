@@ -128,7 +128,8 @@ fn a_hooked_function_returns_by_the_table() {
         &[0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x3c, 0x24, 0xf9, 0xc3],
     );
     area.put(TEXT + 0x80, &[0x48, 0x8b, 0x04, 0x24, 0xf9, 0xc3]);
-    for taken in 0..3 {
+    // Also where a thread was just asking about the entry at the fork that this process comes from.
+    for (taken, asked) in (0..3).flat_map(|t| [(t, 0), (t, hook::ASKED)]) {
         let mut results = Vec::new();
         for (round, code) in [TEXT, TEXT + 0x80, TEXT + 0x40].into_iter().enumerate() {
             if round == 2 {
@@ -139,7 +140,7 @@ fn a_hooked_function_returns_by_the_table() {
                 for k in 0..taken {
                     table[(hash + k) % hook::ORIGINALS] = [place + 8 + k as u64 * 8, 1];
                 }
-                table[(hash + taken) % hook::ORIGINALS] = [place, address];
+                table[(hash + taken) % hook::ORIGINALS] = [place | asked, address];
             }
             results.push(call(area.address(code), area.address(SLOT)));
         }
