@@ -5,7 +5,7 @@
 //! beyond the limit stays zero, and zeros are no record.
 
 use crate::state::{DORMANT, Hot, Module, TRASH, TRASH_END, control, process};
-use crate::{common, module, sys};
+use crate::{module, silent, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -342,7 +342,7 @@ pub unsafe fn fall_silent() {
         for i in 0..(*p).module_count as usize {
             let m: *const Module = &raw const (*p).modules[i];
             if (*m).area_rw != 0 {
-                common::silence((*m).area_rw as *mut u8);
+                silent::silence((*m).area_rw as *mut u8);
             }
         }
         crate::dormant::give_back_all();

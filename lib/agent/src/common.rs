@@ -23,7 +23,11 @@
 //!
 //! A frame is pushed by writing it above the top, moving the top in one instruction, and writing it
 //! again: a handler that ran in between has used the same place.
+//!
+//! Assembled together with [`crate::silent`] (what they become when nothing is recorded any more),
+//! [`crate::door`] (where SLOW leads) and [`crate::marks`] (MARK).
 
+use crate::door;
 use core::arch::global_asm;
 
 global_asm!(
@@ -46,35 +50,9 @@ global_asm!(
     .set UNBLOCKED, 0x10c8
     .set XMM_BYTES, 256
     .set KEPT_BYTES, 320
-
-    /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
-       stands DEPTH bytes above rsp. Costs no instruction. */
-    .pushsection .rodata.sptrace_marks,"a",@progbits
-    .globl sptrace_marks, sptrace_marks_end
-    .hidden sptrace_marks, sptrace_marks_end
-    .p2align 2
-sptrace_marks:
-    .popsection
-    .macro MARK phase, depth, from=sptrace_common_start
-.Lmark\@:
-    .pushsection .rodata.sptrace_marks,"a",@progbits
-    .long .Lmark\@ - \from, \phase, \depth
-    .popsection
-    .endm
-    .set SAVING, 0
-    .set CHECKING, 1
-    .set RESERVED, 2
-    .set COMMITTED, 3
-    .set PUSHED, 4
-    .set DONE, 5
-    .set SILENT, 6
-    .set SILENT_DONE, 7
-    .set DOOR_SAVING, 8
-    .set DOOR_BEFORE, 9
-    .set DOOR_INSIDE, 10
-    .set DOOR_AFTER, 11
-    .set DOOR_KEPT, 12
-
+    "#,
+    crate::marks::marks!(),
+    r#"
     .macro SAVE
     MARK SAVING, 0
     push rax
@@ -101,54 +79,11 @@ sptrace_marks:
     pop rax
     MARK \phase, 0, \from
     .endm
-    /* Below the id: a word for where to go, then three registers. */
-    .macro SAVE_SILENT
-    MARK SAVING, 0
-    push rax
-    MARK SAVING, 8
-    push rax
-    MARK SAVING, 16
-    push rcx
-    MARK SILENT, 24
-    push rdx
-    MARK SILENT, 32
-    .endm
-    /* 32 bits at rdx + at, sign-extended, by bytes: the program may have set AC. Changes no flag. */
-    .macro LOAD_ODD to, at
-    mov al, [rdx+\at+3]
-    mov ah, [rdx+\at+2]
-    bswap eax
-    mov al, [rdx+\at]
-    mov ah, [rdx+\at+1]
-    movsxd \to, eax
-    .endm
-    .macro RESTORE_SILENT
-    MARK SILENT_DONE, 32
-    pop rdx
-    MARK SILENT_DONE, 24
-    pop rcx
-    MARK SILENT_DONE, 16
-    pop rax
-    MARK SILENT_DONE, 8
-    .endm
     .macro SLOW number
     MARK CHECKING, 32
     push \number
     MARK CHECKING, 40
     jmp [rip+sptrace_common_start]
-    .endm
-    /* The agent is compiled for SSE2: it changes no other register than the general ones and these. */
-    .macro SAVE_XMM bytes=XMM_BYTES
-    sub rsp, \bytes
-    and rsp, -64
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-    movaps [rsp + 16 * \n], xmm\n
-    .endr
-    .endm
-    .macro RESTORE_XMM
-    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-    movaps xmm\n, [rsp + 16 * \n]
-    .endr
     .endm
     .macro CHECK_THREAD slow
     rdfsbase rcx
@@ -190,7 +125,9 @@ sptrace_marks:
     jne \slow
 70:
     .endm
-
+    "#,
+    crate::silent::silent!(),
+    r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
     .quad 0                     /* wirings done in this area: see fork */
@@ -198,24 +135,7 @@ sptrace_common_start:
 sptrace_originals:
     .quad 0                     /* addresses that hooks have replaced, when the agent is gone */
 
-    /* What the routines of calls become when nothing is recorded any more: the callee gets the
-       program's own return address (the way back in the slot: see `unwind::original_return`) and is
-       jumped to. Reached by a jump over the routine's first instruction. At the entry, whose first
-       one has one byte, its displacement must be the byte that stands behind it, lahf: -97. */
-    .p2align 6
-    .skip 33
-sptrace_silent_entry:
-    SAVE_SILENT
-    mov rdx, [rsp+32]
-    LOAD_ODD rcx, 11
-    lea rcx, [rdx+rcx+15]
-    LOAD_ODD rax, 1
-    lea rax, [rdx+rax+5]
-    mov [rsp+24], rax
-    mov [rsp+32], rcx
-    RESTORE_SILENT
-    ret
-    .skip 95 - (. - sptrace_silent_entry)
+    SILENT_ENTRY
 sptrace_entry:
     SAVE
     CHECK_THREAD sptrace_slow_0
@@ -265,17 +185,7 @@ sptrace_void_1:
 sptrace_slow_1:
     SLOW 1
 
-sptrace_silent_indirect:
-    SAVE_SILENT
-    mov rdx, [rsp+32]
-    LOAD_ODD rcx, 10
-    lea rcx, [rdx+rcx+14]
-    mov rax, [rsp+40]
-    mov [rsp+24], rax
-    mov [rsp+40], rcx
-    RESTORE_SILENT
-    ret 8
-
+    SILENT_INDIRECT
     .p2align 6
 sptrace_indirect:
     MARK SAVING, 0
@@ -362,9 +272,7 @@ sptrace_void_4:
 sptrace_slow_4:
     SLOW 4
 
-sptrace_silent_first:
-    MARK SAVING, 0
-    jmp sptrace_silent_entry
+    SILENT_FIRST
     .p2align 4
 sptrace_first:
     MARK SAVING, 0
@@ -436,212 +344,12 @@ sptrace_hook_exit:
     SAVE
     SLOW 11
 
-    /* The return of a hooked function when the agent is gone: fills the word above the id from the table
-       of replaced addresses, by its place (see `hook`). */
-sptrace_silent_hook_exit:
-    MARK SILENT, 0
-    push rax
-    push rcx
-    push rdx
-    push rsi
-    pushfq
-    lea rax, [rsp+48]
-    mov ecx, eax
-    shr rax, 3
-    imul eax, eax, 0x9E3779B1
-    shr eax, {originals_shift}
-    mov rdx, [rip+sptrace_originals]
-    test rdx, rdx
-    jz 78f
-    mov ecx, {probes}
-77: and eax, {originals} - 1
-    mov rsi, rax
-    shl rsi, 4
-    add rsi, rdx
-    push rdi
-    lea rdi, [rsp+56]
-    xor rdi, [rsi]
-    and rdi, {not_asked}
-    pop rdi
-    je 79f
-    inc eax
-    dec ecx
-    jnz 77b
-78: ud2
-79: mov rsi, [rsi+8]
-    mov [rsp+48], rsi
-    popfq
-    pop rsi
-    pop rdx
-    pop rcx
-    pop rax
-    ret
+    SILENT_HOOK_EXIT
 sptrace_common_end:
-
-    /* The slow path's door. Above what SAVE pushed stands the routine's number. Saves the rest,
-       xmm included (SSE2 instructions leave x87 and the upper halves of ymm and zmm alone), clears DF,
-       AC and TF, and returns by `ret` or `ret 8` as the agent says. */
-    .text
-    .globl sptrace_slow_door, sptrace_slow_door_end
-    .hidden sptrace_slow_door, sptrace_slow_door_end
-    .p2align 4
-sptrace_slow_door:
-    MARK DOOR_SAVING, 40, sptrace_slow_door
-    push rsi
-    MARK DOOR_SAVING, 48, sptrace_slow_door
-    push rdi
-    MARK DOOR_SAVING, 56, sptrace_slow_door
-    push r8
-    MARK DOOR_SAVING, 64, sptrace_slow_door
-    push r9
-    MARK DOOR_SAVING, 72, sptrace_slow_door
-    push r10
-    MARK DOOR_SAVING, 80, sptrace_slow_door
-    push r11
-    MARK DOOR_SAVING, 88, sptrace_slow_door
-    pushfq
-    MARK DOOR_SAVING, 96, sptrace_slow_door
-    push 2
-    MARK DOOR_SAVING, 104, sptrace_slow_door
-    popfq
-    MARK DOOR_SAVING, 96, sptrace_slow_door
-    push rbp
-    MARK DOOR_SAVING, 104, sptrace_slow_door
-    push rbx
-    MARK DOOR_SAVING, 112, sptrace_slow_door
-    lea rbp, [rsp+8]
-    MARK DOOR_BEFORE, 112, sptrace_slow_door
-    /* Signals are blocked before the stack is changed and let in after it is changed back: a handler
-       runs where it would run without us. A dormant process makes no system call but for a walker's
-       entry outside of a sandbox. */
-    push 0
-    MARK DOOR_BEFORE, 120, sptrace_slow_door
-    push -1
-    MARK DOOR_BEFORE, 128, sptrace_slow_door
-    cmp dword ptr [rip+{process}+{dormant}], 0
-    jne 83f
-    /* Around a walk of the stack that may be unnecessary: see `unblocked`. */
-    rdgsbase rax
-    test rax, rax
-    jz 86f
-    rdfsbase rcx
-    cmp rcx, gs:[KEY]
-    jne 86f
-    cmp dword ptr [rbp+64], 7
-    je 87f
-    cmp qword ptr gs:[REARM], 0
-    je 86f
-    /* Rust code keeps r12 to r15, but a context in the middle of it needs them, too. */
-87: SAVE_XMM KEPT_BYTES
-    mov [rsp+XMM_BYTES], r12
-    mov [rsp+XMM_BYTES+8], r13
-    mov [rsp+XMM_BYTES+16], r14
-    mov [rsp+XMM_BYTES+24], r15
-    MARK DOOR_KEPT, 128, sptrace_slow_door
-    /* A handler that interrupts may come here, too. */
-    mov rax, gs:[UNBLOCKED]
-    mov [rbp-24], rax
-    mov gs:[UNBLOCKED], rbp
-    mov rdi, rbp
-    call {unblocked}
-    mov rcx, [rbp-24]
-    mov gs:[UNBLOCKED], rcx
-    mov qword ptr [rbp-24], -1
-    RESTORE_XMM
-    MARK DOOR_BEFORE, 128, sptrace_slow_door
-    lea rsp, [rbp-24]
-    sub eax, 1
-    jb 86f
-    /* Done, or the routine is called again: its call has 5 bytes. */
-    mov qword ptr [rbp+64], 0
-    lea rax, [rax+rax*4]
-    sub [rbp+104], rax
-    MARK DOOR_AFTER, 128, sptrace_slow_door
-    jmp 85f
-    MARK DOOR_BEFORE, 128, sptrace_slow_door
-86: mov eax, 14
-    mov edi, 2
-    lea rsi, [rbp-24]
-    lea rdx, [rbp-16]
-    mov r10d, 8
-    syscall
-    jmp 84f
-83: cmp dword ptr [rbp+64], 7
-    jne 88f
-    cmp dword ptr [rip+{process}+{sandboxed}], 0
-    jne 88f
-    cmp dword ptr [rip+{process}+{sees_sandbox}], 0
-    jne 86b
-88: mov qword ptr [rbp-24], 0
-    /* The program's stack may be a small one: use the thread block's, unless this is no thread of
-       ours yet or a signal handler that interrupted a dormant agent. */
-84: MARK DOOR_INSIDE, 0, sptrace_slow_door
-    xor ebx, ebx
-    test dword ptr [rip+{process}+{dormant}], {gs_taken}
-    jnz 81f
-    rdgsbase rax
-    test rax, rax
-    jz 81f
-    rdfsbase rcx
-    cmp rcx, gs:[KEY]
-    jne 81f
-    xchg gs:[AGENTSTACK], rbx
-    test rbx, rbx
-    jz 81f
-    mov rsp, rbx
-81: SAVE_XMM
-    mov rdi, rbp
-    mov rsi, [rbp-16]
-    mov rdx, [rbp-24]
-    call {slow}
-    RESTORE_XMM
-    test rbx, rbx
-    jz 82f
-    mov gs:[AGENTSTACK], rbx
-82: lea rsp, [rbp-24]
-    mov [rbp+64], rax
-    MARK DOOR_AFTER, 128, sptrace_slow_door
-    cmp qword ptr [rbp-24], 0
-    je 85f
-    mov eax, 14
-    mov edi, 2
-    lea rsi, [rbp-16]
-    xor edx, edx
-    mov r10d, 8
-    syscall
-85: mov rbx, [rbp-8]
-    mov rsp, rbp
-    MARK DOOR_AFTER, 104, sptrace_slow_door
-    pop rbp
-    MARK DOOR_AFTER, 96, sptrace_slow_door
-    popfq
-    MARK DOOR_AFTER, 88, sptrace_slow_door
-    pop r11
-    MARK DOOR_AFTER, 80, sptrace_slow_door
-    pop r10
-    MARK DOOR_AFTER, 72, sptrace_slow_door
-    pop r9
-    MARK DOOR_AFTER, 64, sptrace_slow_door
-    pop r8
-    MARK DOOR_AFTER, 56, sptrace_slow_door
-    pop rdi
-    MARK DOOR_AFTER, 48, sptrace_slow_door
-    pop rsi
-    MARK DOOR_AFTER, 40, sptrace_slow_door
-    cmp qword ptr [rsp], 0
-    lea rsp, [rsp+8]
-    MARK DOOR_AFTER, 32, sptrace_slow_door
-    jne 80f
-    RESTORE DOOR_AFTER, sptrace_slow_door
-    ret
-80: RESTORE DOOR_AFTER, sptrace_slow_door
-    ret 8
-sptrace_slow_door_end:
-
-    .pushsection .rodata.sptrace_marks,"a",@progbits
-sptrace_marks_end:
-    .popsection
-
+    "#,
+    crate::door::door!(),
+    crate::marks::marks_end!(),
+    r#"
     .section .rodata.sptrace_common,"a",@progbits
     .globl sptrace_common_offsets
     .hidden sptrace_common_offsets
@@ -659,12 +367,6 @@ sptrace_common_offsets:
     .long sptrace_entry_only_first - sptrace_common_start
     .long sptrace_hook - sptrace_common_start
     .long sptrace_hook_exit - sptrace_common_start
-    .globl sptrace_silent_offsets
-    .hidden sptrace_silent_offsets
-sptrace_silent_offsets:
-    .long sptrace_silent_first - sptrace_common_start
-    .long sptrace_silent_indirect - sptrace_common_start
-    .long sptrace_silent_hook_exit - sptrace_common_start
     .text
     "#,
     slow = sym crate::slow::slow,
@@ -682,54 +384,10 @@ sptrace_silent_offsets:
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );
 
-/// Where a signal interrupted a routine or the door.
-#[repr(u32)]
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Registers are being pushed; the program's are unchanged but for rax.
-    Saving = 0,
-    /// Nothing has happened yet.
-    Checking = 1,
-    /// A record is reserved, at rcx, and not complete.
-    Reserved = 2,
-    /// The record is written, the shadow stack is not.
-    Committed = 3,
-    /// The shadow frame is pushed; rdx is the frame below.
-    Pushed = 4,
-    /// All is done.
-    Done = 5,
-    /// Nothing has happened yet and nothing will be recorded; rax, rcx and rdx are being pushed.
-    Silent = 6,
-    /// The same, when the return address is in its place, and below the id stands where to go.
-    SilentDone = 7,
-    /// As `Saving`, in the slow path's door.
-    DoorSaving = 8,
-    /// Nothing has happened yet; all registers are saved.
-    DoorBefore = 9,
-    /// On the way to the agent's stack or back: nothing is certain.
-    DoorInside = 10,
-    /// The slow path is over; all registers are still saved.
-    DoorAfter = 11,
-    /// As `DoorBefore`, and the vector registers, which may be the agent's, are saved, too.
-    DoorKept = 12,
-}
-
-#[repr(C)]
-struct Mark {
-    offset: u32,
-    phase: Phase,
-    depth: u32,
-}
-
 unsafe extern "C" {
-    static sptrace_marks: Mark;
-    static sptrace_marks_end: Mark;
-    static sptrace_slow_door_end: u8;
     static sptrace_common_start: u8;
     static sptrace_common_end: u8;
     static sptrace_common_offsets: [u32; sptrace_wire::plan::common::COUNT];
-    static sptrace_silent_offsets: [u32; 3];
-    fn sptrace_slow_door();
 }
 
 /// Copies the routines to the start of an area's write view and wires the slow path.
@@ -737,12 +395,10 @@ unsafe extern "C" {
 /// # Safety
 /// `area_rw` is a fresh area of at least `SLOTS_START` bytes.
 pub unsafe fn install(area_rw: *mut u8) {
-    let start = &raw const sptrace_common_start;
-    let bytes = &raw const sptrace_common_end as usize - start as usize;
     // SAFETY: the routines are smaller than SLOTS_START (checked by a test).
     unsafe {
-        core::ptr::copy_nonoverlapping(start, area_rw, bytes);
-        (area_rw as *mut u64).write(sptrace_slow_door as *const () as u64);
+        core::ptr::copy_nonoverlapping(image(), area_rw, bytes());
+        (area_rw as *mut u64).write(door::address());
     }
 }
 
@@ -753,132 +409,12 @@ pub fn offset(number: i32) -> u32 {
     table.get(number as usize).copied().unwrap_or(0)
 }
 
+/// The routines in the agent's image.
+pub fn image() -> *const u8 {
+    &raw const sptrace_common_start
+}
+
 /// Bytes of the routines.
 pub fn bytes() -> usize {
-    &raw const sptrace_common_end as usize - &raw const sptrace_common_start as usize
-}
-
-/// What `rip` is in the middle of, as (phase, bytes from rsp up to the id); `area` is that of its
-/// patch area, or 0 outside of all.
-pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
-    let door = sptrace_slow_door as *const () as u64;
-    let (start, bytes) = if area != 0 {
-        (area, bytes() as u64)
-    } else {
-        (door, &raw const sptrace_slow_door_end as u64 - door)
-    };
-    let offset = rip.wrapping_sub(start);
-    if offset >= bytes {
-        return None;
-    }
-    let (first, end) = (&raw const sptrace_marks, &raw const sptrace_marks_end);
-    let mut found = None;
-    let mut best = 0;
-    let mut mark = first;
-    while mark < end {
-        // SAFETY: an immutable table of the image.
-        let m = unsafe { &*mark };
-        let of_door = m.phase as u32 >= Phase::DoorSaving as u32;
-        if of_door == (area == 0) && m.offset as u64 <= offset && m.offset >= best {
-            best = m.offset;
-            found = Some((m.phase, m.depth as u64));
-        }
-        mark = mark.wrapping_add(1);
-    }
-    found
-}
-
-/// Turns the routines of one area into what they are when nothing is recorded any more: those of calls
-/// leave the program's own return address, the others only return. The special routine stays: an
-/// unwinder must still be served. So does the return of hooked functions, whose return address is not
-/// on the stack. May be done again.
-///
-/// # Safety
-/// `area_rw` is the write view of an installed area.
-pub unsafe fn silence(area_rw: *mut u8) {
-    use sptrace_wire::plan::common::*;
-    // SAFETY: an immutable table of the image.
-    let [first, indirect, _] = unsafe { sptrace_silent_offsets };
-    let routines = [
-        (ENTRY, (0xff, 0xeb)),
-        (EXIT, RET),
-        (TAIL, RET),
-        (FIRST, jump(FIRST, first)),
-        (ENTRY_ONLY, RET),
-        (ENTRY_ONLY_FIRST, RET),
-        (HOOK, RET),
-        (INDIRECT, jump(INDIRECT, indirect)),
-        (TAIL_INDIRECT, RET_8),
-    ];
-    // SAFETY: the caller's.
-    unsafe { replace_first(area_rw, &routines) };
-}
-
-/// Silences an area for good: nothing in it needs the agent any more, which may be unmapped. What may still
-/// come back to a slot finds the way to the program.
-///
-/// # Safety
-/// As for `silence`. No thread is inside a routine that was not silent.
-pub unsafe fn retire(area_rw: *mut u8) {
-    use sptrace_wire::plan::common::*;
-    // SAFETY: an immutable table of the image.
-    let [_, _, hook_exit] = unsafe { sptrace_silent_offsets };
-    // SAFETY: the caller's.
-    unsafe {
-        silence(area_rw);
-        let rest = [
-            (SPECIAL, RET),
-            (TAIL_FIRST, RET),
-            (HOOK_EXIT, jump(HOOK_EXIT, hook_exit)),
-        ];
-        replace_first(area_rw, &rest);
-    }
-}
-
-/// Makes a silent area record again.
-///
-/// # Safety
-/// As for `silence`. All other threads are stopped.
-pub unsafe fn wake(area_rw: *mut u8) {
-    // SAFETY: the same routines were copied there by `install`: only first instructions differ.
-    unsafe {
-        for routine in 0..sptrace_wire::plan::common::COUNT {
-            let at = offset(routine as i32) as usize;
-            let image = (&raw const sptrace_common_start).add(at) as *const u64;
-            (area_rw.add(at) as *mut u64).write_volatile(image.read());
-        }
-        (area_rw as *mut u64).write(sptrace_slow_door as *const () as u64);
-    }
-}
-
-const RET: (u64, u64) = (0xff, 0xc3);
-const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
-
-unsafe fn replace_first(area_rw: *mut u8, routines: &[(i32, (u64, u64))]) {
-    for (routine, (covered, bytes)) in routines {
-        // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
-        // by threads that execute it. Exactly the first instruction is replaced, of one byte or three.
-        unsafe {
-            let at = area_rw.add(offset(*routine) as usize) as *mut u64;
-            at.write_volatile(at.read_volatile() & !covered | bytes);
-        }
-    }
-}
-
-/// The bytes that replace the 3-byte first instruction of `routine` by a short jump to `to`.
-fn jump(routine: i32, to: u32) -> (u64, u64) {
-    let displacement = to.wrapping_sub(offset(routine) + 2) as u8;
-    (0xff_ffff, 0xeb | u64::from(displacement) << 8)
-}
-
-/// True once `silence` was done on the area.
-///
-/// # Safety
-/// As for `silence`.
-pub unsafe fn is_silent(area_rw: *mut u8) -> bool {
-    // SAFETY: the last routine that is replaced, so that all are.
-    unsafe {
-        let routine = offset(sptrace_wire::plan::common::TAIL_INDIRECT);
-        *area_rw.add(routine as usize) == 0xc2
-    }
+    &raw const sptrace_common_end as usize - image() as usize
 }

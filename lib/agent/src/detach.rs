@@ -5,14 +5,14 @@
 //! stands between their bytes: then the host lets it run on and asks again.
 //!
 //! The patch areas stay for the life of the process, with routines that need no agent
-//! ([`common::retire`]): a return address, a jmp_buf, a context or a coroutine's stack that leads into one,
+//! ([`silent::retire`]): a return address, a jmp_buf, a context or a coroutine's stack that leads into one,
 //! and was not found here, leads back to the program from there. A later attach takes them back
 //! ([`module`]). Everything else is listed for the host to unmap.
 
 use crate::attach::{is_in_flight, table};
 use crate::propagate::{self, blob, header};
 use crate::state::*;
-use crate::{attach, common, dormant, handlers, hook, module, sigframe, sys, unblocked};
+use crate::{attach, dormant, handlers, hook, module, sigframe, silent, sys, unblocked};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
@@ -132,7 +132,7 @@ pub unsafe fn silence() -> u32 {
         for i in 0..(*p).module_count as usize {
             let m: *const Module = &raw const (*p).modules[i];
             if (*m).area_rw != 0 {
-                common::silence((*m).area_rw as *mut u8);
+                silent::silence((*m).area_rw as *mut u8);
             }
         }
         RESULT_DONE
@@ -183,7 +183,7 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         }
         for m in areas {
             let rw = (*m).area_rw as *mut u8;
-            common::retire(rw);
+            silent::retire(rw);
             let h = &mut *(rw as *mut AreaHeader);
             (h.used, h.originals) = ((*m).area_used, (*p).originals as u64);
         }

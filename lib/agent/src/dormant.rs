@@ -1,17 +1,16 @@
 //! A process in which nothing is recorded any more: the host is gone, or a sandbox forbids the clock.
 //!
 //! No shadow stack is kept then, so all stacks get the program's own return addresses back at once, and
-//! calls leave no others (see `common::silence`). What may remain are those of a call that another
+//! calls leave no others (see `silent::silence`). What may remain are those of a call that another
 //! thread was in the middle of, and of stacks that the shadow stack did not tell: for these a stack
 //! walker is served by scanning the stacks that it will see, the one it runs on and those that signals
 //! interrupted. No system call otherwise, and none at all in a sandbox.
 
-use crate::common as routines;
 use crate::slow::{self, Frame};
 use crate::state::{DORMANT, Hot, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{
-    handlers, module, process as events, propagate, sigframe, stacks, sys, thread, unpatch,
+    handlers, module, process as events, propagate, sigframe, silent, stacks, sys, thread, unpatch,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
@@ -77,8 +76,8 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
             return None;
         }
         let area = (*m).area_rw as *mut u8;
-        if !routines::is_silent(area) {
-            routines::silence(area);
+        if !silent::is_silent(area) {
+            silent::silence(area);
         }
         f.id -= 5;
     }

@@ -5,8 +5,8 @@
 //! patched call sites and records. It decodes no instruction: what it cannot look up in a plan it
 //! leaves alone and counts.
 //!
-//! By phase: [`start`] (injection), [`common`] (the hot path), [`slow`] (everything the hot path
-//! cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
+//! By phase: [`start`] (injection), [`common`] (the hot path), [`silent`] (the same when nothing is recorded any
+//! more), [`door`] and [`slow`] (everything the hot path cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
 //! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
 //! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
@@ -27,15 +27,18 @@ pub mod attach;
 pub mod chunk;
 pub mod common;
 pub mod detach;
+pub mod door;
 pub mod dormant;
 pub mod handlers;
 pub mod hook;
+pub mod marks;
 pub mod module;
 pub mod moved;
 pub mod place;
 pub mod process;
 pub mod propagate;
 pub mod sigframe;
+pub mod silent;
 pub mod slow;
 pub mod stacks;
 pub mod start;

@@ -5,7 +5,7 @@
 //! readable and writable elsewhere. No page of it is ever both.
 
 use crate::state::*;
-use crate::{common, propagate, sys};
+use crate::{common, propagate, silent, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -150,7 +150,7 @@ unsafe fn ask(address: u64) -> Asked {
         (*p).module_count += 1;
         if (*p).preparing == 0 {
             if left {
-                common::wake(rw);
+                silent::wake(rw);
             }
             propagate::install_specials(m);
         }
@@ -187,7 +187,7 @@ unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
     }
 }
 
-/// A patch area that an agent has left behind, silent; stays so until [`common::wake`]. The memory may be shared
+/// A patch area that an agent has left behind, silent; stays so until [`silent::wake`]. The memory may be shared
 /// with children, who go on with what there is: it becomes our own. Null: it is another one.
 unsafe fn take_back(at: u64, bytes: usize, key: u64, base: u64) -> *mut u8 {
     // SAFETY: the host has found it in the process's maps; nobody writes there.

@@ -13,11 +13,11 @@
 //! struct sigcontext (Linux, arch/x86/include/uapi/asm/sigcontext.h).
 
 use crate::chunk::END_BYTES;
-use crate::common::Phase;
+use crate::marks::Phase;
 use crate::place::{Place, place};
 use crate::state::*;
 use crate::unblocked::{self, XMM_BYTES};
-use crate::{common, handlers, hook, module, moved, slow, stacks, sys, unwind};
+use crate::{handlers, hook, marks, module, moved, slow, stacks, sys, unwind};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{self, FRAME_OPEN};
@@ -214,7 +214,7 @@ impl Context<'_> {
                 return self.out_of_slot(hot, &place);
             }
             let area = if m.is_null() { 0 } else { (*m).area };
-            let Some((phase, depth)) = common::interrupted(rip, area) else {
+            let Some((phase, depth)) = marks::interrupted(rip, area) else {
                 return self.out_of_unblocked(hot, handler);
             };
             self.out_of_routine(hot, phase, depth, handler)

@@ -9,7 +9,7 @@
               pages are its own"
 )]
 
-use sptrace_agent::{common, hook};
+use sptrace_agent::{common, hook, silent};
 use sptrace_wire::plan::{AreaHeader, SLOTS_START, common as routine};
 use std::arch::asm;
 
@@ -92,7 +92,7 @@ fn a_call_leaves_the_programs_own_return_address() {
     area.put(back, &[0xf9, 0xc3]);
     area.put(callee, &[0x48, 0x8b, 0x04, 0x24, 0xc3]);
     put_direct_slot(&area, callee, back);
-    unsafe { common::retire(area.0) };
+    unsafe { silent::retire(area.0) };
     assert_eq!(call(area.address(TEXT), 0), area.address(back));
 }
 
@@ -104,7 +104,7 @@ fn an_old_return_address_leads_through_the_slot_to_the_program() {
     let exit = put_direct_slot(&area, TEXT + 0x100, back);
     // push rdi; mov eax, 7; stc; ret
     area.put(TEXT, &[0x57, 0xb8, 7, 0, 0, 0, 0xf9, 0xc3]);
-    unsafe { common::retire(area.0) };
+    unsafe { silent::retire(area.0) };
     assert_eq!(call(area.address(TEXT), area.address(exit)), 7);
 }
 
@@ -117,7 +117,7 @@ fn a_hooked_function_returns_by_the_table() {
     let at = area.put_call_of(at, routine::HOOK_EXIT);
     area.put(at, &[0xc3]);
     unsafe {
-        common::retire(area.0);
+        silent::retire(area.0);
         (*area.0.cast::<AreaHeader>()).originals = table.as_mut_ptr() as u64;
     }
     // Where its return address lies is known by running it once: mov rax, rsp; stc; ret
@@ -154,8 +154,8 @@ fn an_area_that_is_woken_is_as_it_was() {
     let bytes =
         |area: &Area| unsafe { std::slice::from_raw_parts(area.0, common::bytes()).to_vec() };
     let before = bytes(&area);
-    unsafe { common::retire(area.0) };
+    unsafe { silent::retire(area.0) };
     assert_ne!(bytes(&area), before);
-    unsafe { common::wake(area.0) };
+    unsafe { silent::wake(area.0) };
     assert_eq!(bytes(&area), before);
 }
