@@ -10,7 +10,7 @@
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
 
 use crate::state::*;
-use crate::{chunk, detach, hook, module, propagate, silent, slow, sys, thread};
+use crate::{chunk, detach, hook, module, propagate, silent, slow, special, sys, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::{Control, hole};
@@ -133,7 +133,7 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
             silent::wake((*m).area_rw as *mut u8);
         }
         for m in modules().filter(planned) {
-            propagate::install_specials(m);
+            special::install_specials(m);
             if (*m).base == b.loader {
                 (*p).loader = b.loader;
                 propagate::instrument_resolvers(m);

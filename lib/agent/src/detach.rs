@@ -10,9 +10,12 @@
 //! ([`module`]). Everything else is listed for the host to unmap.
 
 use crate::attach::{is_in_flight, table};
-use crate::propagate::{self, blob, header};
+use crate::propagate::{self, header};
+use crate::site::blob;
 use crate::state::*;
-use crate::{attach, dormant, handlers, hook, module, sigframe, silent, sys, unblocked};
+use crate::{
+    attach, context, dormant, handlers, hook, module, sigframe, silent, special, sys, unblocked,
+};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
@@ -244,7 +247,7 @@ unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
             let t = &mut *threads.add(i);
             if !module::of_area(t.rip).is_null() {
                 // Not left to run on: the callee's return address would be ours.
-                if sigframe::move_thread(&mut t.registers) {
+                if context::move_thread(&mut t.registers) {
                     t.moved = 1;
                     (t.rsp, t.rip) = (t.registers[15], t.registers[16]);
                 } else {
@@ -253,7 +256,7 @@ unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
             }
             dormant::scan(t.rsp & !7, t.stack_end);
             // Also those of handlers that do not block their signal.
-            let interrupted = sigframe::move_contexts(core::ptr::null_mut(), t.rsp, u64::MAX);
+            let interrupted = context::move_contexts(core::ptr::null_mut(), t.rsp, u64::MAX);
             for start in interrupted.into_iter().filter(|s| *s != 0) {
                 dormant::scan(start & !7, start + INTERRUPTED_BYTES);
             }
@@ -354,7 +357,7 @@ impl Undo {
                 return;
             };
             let at = (*m).base + s.start as u64;
-            let ours = jump(0xe9, at, propagate::entry_of(m, s));
+            let ours = jump(0xe9, at, special::entry_of(m, s));
             if let Some(bytes) = original.get(..5) {
                 self.put_back(at, &ours, bytes);
             }

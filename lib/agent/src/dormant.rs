@@ -10,7 +10,7 @@ use crate::slow::{self, Frame};
 use crate::state::{DORMANT, Hot, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{
-    handlers, module, process as events, propagate, sigframe, silent, stacks, sys, thread, unpatch,
+    context, handlers, module, process as events, silent, special, stacks, sys, thread, unpatch,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
@@ -91,13 +91,13 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
 pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, _)) = propagate::special_of(f.id) else {
+        let Some((kind, _)) = special::special_of(f.id) else {
             return;
         };
         match kind {
             SPECIAL_UNWIND | SPECIAL_WALK if events::may_be_sandboxed() => scan_mapped(above & !7),
             SPECIAL_UNWIND | SPECIAL_WALK => {
-                let interrupted = sigframe::move_contexts(core::ptr::null_mut(), above, mask);
+                let interrupted = context::move_contexts(core::ptr::null_mut(), above, mask);
                 for start in core::iter::once(above).chain(interrupted) {
                     if start != 0 {
                         scan(start & !7, end_of_stack(start));

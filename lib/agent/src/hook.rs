@@ -15,7 +15,7 @@
 
 use crate::slow::{FRAME_DONE, push, settle, top};
 use crate::state::*;
-use crate::{chunk, common, module, propagate, sys, unwind};
+use crate::{chunk, common, module, propagate, special, sys, unwind};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use propagate::Reach;
 use sptrace_wire::control::{ASK_MAPPED, hole};
@@ -229,7 +229,7 @@ pub unsafe fn fill_return(word: u64) {
 pub unsafe fn enter(hot: *mut Hot, above: u64, id: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        match propagate::special_of(id) {
+        match special::special_of(id) {
             Some((SPECIAL_MAPPED, _)) => look_for_modules(hot),
             Some((SPECIAL_ROOT, entry)) => enter_root(hot, above, id, entry, true),
             Some((SPECIAL_ROOT_OPEN, entry)) => enter_root(hot, above, id, entry, false),

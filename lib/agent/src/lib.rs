@@ -7,11 +7,11 @@
 //!
 //! By phase: [`start`] (injection), [`common`] (the hot path), [`silent`] (the same when nothing is recorded any
 //! more), [`door`] and [`slow`] (everything the hot path cannot do), [`thread`] (thread blocks, fork), [`chunk`] (records and back-pressure),
-//! [`module`] (plans, questions to the host), [`propagate`] (instrumenting a callee),
+//! [`module`] (plans, questions to the host), [`propagate`], [`site`] and [`special`] (instrumenting a callee),
 //! [`text`] (writing live code), [`unwind`] (return addresses given back to a stack walker),
 //! [`dormant`] (the same when nothing is recorded any more), [`unpatch`] (the text as it was, then), [`stacks`] (handlers on an alternate stack),
 //! [`unblocked`] (what is done around a walk without blocking signals), [`handlers`] (which signals have handlers),
-//! [`sigframe`] (contexts that a signal interrupted), [`moved`] (executing moved instructions for it),
+//! [`sigframe`], [`context`] and [`interrupted`] (what a signal interrupted), [`moved`] (executing moved instructions for it),
 //! [`place`] (what slot an address lies in),
 //! [`process`] (exec, modules that go away), [`attach`] and [`detach`] (a running process).
 //!
@@ -26,11 +26,13 @@
 pub mod attach;
 pub mod chunk;
 pub mod common;
+pub mod context;
 pub mod detach;
 pub mod door;
 pub mod dormant;
 pub mod handlers;
 pub mod hook;
+pub mod interrupted;
 pub mod marks;
 pub mod module;
 pub mod moved;
@@ -39,7 +41,9 @@ pub mod process;
 pub mod propagate;
 pub mod sigframe;
 pub mod silent;
+pub mod site;
 pub mod slow;
+pub mod special;
 pub mod stacks;
 pub mod start;
 pub mod state;

@@ -10,7 +10,7 @@ use crate::{common, door};
 macro_rules! marks {
     () => {
         r#"
-    /* Where a signal may interrupt, for `sigframe`: from here on the phase is PHASE, and the id
+    /* Where a signal may interrupt, for `context`: from here on the phase is PHASE, and the id
        stands DEPTH bytes above rsp. Costs no instruction. */
     .pushsection .rodata.sptrace_marks,"a",@progbits
     .globl sptrace_marks, sptrace_marks_end

@@ -5,7 +5,7 @@
 //! readable and writable elsewhere. No page of it is ever both.
 
 use crate::state::*;
-use crate::{common, propagate, silent, sys};
+use crate::{common, silent, site, special, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -152,7 +152,7 @@ unsafe fn ask(address: u64) -> Asked {
             if left {
                 silent::wake(rw);
             }
-            propagate::install_specials(m);
+            special::install_specials(m);
         }
         Asked::Module(m, end)
     }
@@ -254,7 +254,7 @@ pub unsafe fn own_areas() -> bool {
             sys::unmap(old, bytes);
             (*m).area_rw = new as u64;
             if (*(new as *const u64).add(1)) != (*m).wirings {
-                propagate::unwire(m);
+                site::unwire(m);
             }
         }
     }

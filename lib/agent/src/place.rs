@@ -3,7 +3,8 @@
 //! Given an address in an area; gives a [`Place`] from the module's plan. Slow (it looks through all
 //! sites): for contexts that a signal interrupted, not for events.
 
-use crate::propagate::{blob, header};
+use crate::propagate::header;
+use crate::site::blob;
 use crate::state::Module;
 use sptrace_wire::plan::*;
 

@@ -3,7 +3,7 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{handlers, module, propagate, sys, thread, unpatch, unwind};
+use crate::{handlers, module, propagate, special, sys, thread, unpatch, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -149,7 +149,7 @@ pub unsafe fn gs_is_taken(hot: *mut Hot) {
 pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, entry)) = propagate::special_of(f.id) else {
+        let Some((kind, entry)) = special::special_of(f.id) else {
             return;
         };
         match kind {
@@ -237,7 +237,7 @@ unsafe fn forget_patches(m: *mut Module) {
         for k in 0..h.functions as usize {
             *(*m).functions.add(k) = UNTOUCHED;
         }
-        propagate::install_specials(m);
+        special::install_specials(m);
     }
 }
 
@@ -251,10 +251,10 @@ pub unsafe fn check_module(m: *mut Module) {
             (*m).gone = 1;
             return;
         }
-        match propagate::first_hook(m) {
-            Some(propagate::HookText::Patched) => return,
-            Some(propagate::HookText::Original) => return forget_patches(m),
-            Some(propagate::HookText::Foreign) => {
+        match special::first_hook(m) {
+            Some(special::HookText::Patched) => return,
+            Some(special::HookText::Original) => return forget_patches(m),
+            Some(special::HookText::Foreign) => {
                 (*m).gone = 1;
                 return;
             }

@@ -52,7 +52,7 @@ pub struct Frame {
 pub const RET: u64 = 0;
 const RET_8: u64 = 1;
 
-/// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `sigframe`); the next
+/// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the next
 /// event tells its end.
 pub const FRAME_DONE: u64 = 1 << 62;
 

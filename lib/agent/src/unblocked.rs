@@ -3,12 +3,12 @@
 //!
 //! Runs on the program's stack, before the door blocks signals. A handler may interrupt at any point:
 //! what is done can be done again from the start, shared words are changed by one instruction, and
-//! `sigframe` moves the interrupted context back to before the event. A handler that walks, throws or
+//! `context` moves the interrupted context back to before the event. A handler that walks, throws or
 //! jumps away finds a shadow stack that is whole. Every case that is not plain is left to the slow path.
 
 use crate::slow::{Frame, SAME_STACK_BYTES, top};
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
-use crate::{chunk, handlers, propagate, stacks, sys, thread, unwind};
+use crate::{chunk, handlers, special, stacks, sys, thread, unwind};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sptrace_wire::plan::{SPECIAL_UNWIND, SPECIAL_WALK, common};
 use sptrace_wire::record::{self, FRAME_OPEN};
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
 unsafe fn give_back(hot: *mut Hot, id: u64, above: u64) -> u64 {
     // SAFETY: as there. Frames that a handler pushes lie above `frame`.
     unsafe {
-        let looks = match propagate::special_of(id) {
+        let looks = match special::special_of(id) {
             Some((SPECIAL_UNWIND, _)) => 0,
             Some((SPECIAL_WALK, _)) => 1,
             _ => return NO,

@@ -10,9 +10,10 @@
 //! that were kept (filling before them; whoever writes another displacement there changes a call), springboards and the room made for them. So does what does not
 //! look like our jump, and the entries of special functions, whose callers must still be served.
 
-use crate::propagate::{self, blob, header};
+use crate::propagate::{self, header};
+use crate::site::blob;
 use crate::state::*;
-use crate::{process as events, sys, text};
+use crate::{process as events, special, sys, text};
 use core::ops::Range;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
@@ -134,7 +135,7 @@ unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
         for k in 0..h.specials as usize {
             let s = table.add(k).read();
             let at = (*m).base + s.start as u64;
-            let ours = jump(0xe9, at, propagate::entry_of(m, &s));
+            let ours = jump(0xe9, at, special::entry_of(m, &s));
             if s.kind >= SPECIAL_ROOT
                 && let Some(original) = original(m, s.argument)
                 && now.is(at, &ours)

@@ -8,7 +8,7 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{dormant, hook, module, sigframe, stacks};
+use crate::{context, dormant, hook, module, stacks};
 use sptrace_wire::plan::HOOK_EXIT_ID;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
@@ -101,7 +101,7 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
         if (*slow::top(hot)).rsp < above {
             stacks::switched(hot, above);
         }
-        sigframe::move_contexts(hot, above, mask);
+        context::move_contexts(hot, above, mask);
         let mut frame = slow::top(hot);
         let mut interrupted = false;
         while frame > stacks::bottom(hot) {
