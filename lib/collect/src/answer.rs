@@ -18,7 +18,7 @@ use sptrace_wire::plan::PLAN_VERSION;
 
 use crate::placement;
 use crate::process::Process;
-use crate::session::Shared;
+use crate::shared::Shared;
 
 /// Serves all questions asked; true if there was one.
 pub fn serve(shared: &Shared) -> bool {

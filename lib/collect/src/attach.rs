@@ -21,8 +21,9 @@ use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use crate::answer;
+use crate::loops::{answer_loop, drain_loop, spawn};
 use crate::react::EventsThread;
-use crate::session::{Finished, Session, answer_loop, drain_loop, spawn};
+use crate::session::{Finished, Session};
 use crate::stacks::{Files, Stacks};
 
 /// Attempts to stop all threads at a moment that suits.

@@ -15,7 +15,8 @@ use sptrace_tracee::{TraceeError, eligible, maps, ptrace};
 
 use crate::alive::is_alive;
 use crate::attach::explained;
-use crate::session::{Finished, Session, Shared};
+use crate::session::{Finished, Session};
+use crate::shared::Shared;
 
 /// How often the command's modules are looked at while nothing is recorded.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

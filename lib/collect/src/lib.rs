@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`attach`] and [`stacks`] (programs that run already), [`later`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`] and [`stacks`] (programs that run already), [`later`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
@@ -18,13 +18,18 @@ pub mod event;
 pub mod filters;
 pub mod hole;
 pub mod later;
+pub mod loops;
 pub mod module;
 pub mod outcome;
 pub mod output;
 pub mod placement;
+pub mod privilege;
 pub mod process;
 pub mod react;
 pub mod session;
+pub mod shared;
+pub mod signals;
 pub mod stacks;
 
-pub use session::{Options, Session};
+pub use session::Session;
+pub use shared::{Options, Stopped};

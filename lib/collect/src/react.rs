@@ -31,7 +31,7 @@ use crate::event::{
     Armed, Event, EventError, Occurrence, Reaction, Source, Verdict, What, wait::once,
 };
 use crate::output::{self, Output};
-use crate::session::{Shared, Stopped};
+use crate::shared::{Shared, Stopped};
 
 /// Copies that wait for being written; more would take the memory of as many rings.
 const WAITING: usize = 2;

@@ -1,0 +1,70 @@
+//! The threads of a recording beside the session: one drains, one answers.
+//!
+//! Given what they share; they run until the recording has ended. Analysis, which may take seconds, is done by
+//! the one that answers, so that nobody waits for it to drain.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sptrace_tracee::arena::{Liveness, futex_wait};
+use sptrace_wire::control::HOST_STOPPED;
+
+use crate::alive::is_alive;
+use crate::answer;
+use crate::react;
+use crate::shared::Shared;
+
+/// Starts one of them.
+pub fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || body(&shared))
+        .expect("a thread can be started")
+}
+
+/// Drains, beats, and finds threads that are gone.
+pub fn drain_loop(shared: &Shared) {
+    let _alive = Liveness::register(&shared.arena);
+    let control = shared.arena.control();
+    let mut last_look = std::time::Instant::now();
+    while !shared.ended.load(Ordering::Acquire) {
+        let bell = control.doorbell.load(Ordering::Acquire);
+        control.heartbeat.fetch_add(1, Ordering::Relaxed);
+        let mut c = shared.lock();
+        let drained = c.drain(&shared.arena);
+        react::collected(shared, &mut c);
+        if let Some(why) = shared.shall_stop(c.written_bytes()) {
+            shared.stop(&mut c, why);
+        }
+        if c.failed.is_some() {
+            control.host_state.store(HOST_STOPPED, Ordering::Release);
+        }
+        if last_look.elapsed() > Duration::from_millis(100) {
+            c.end_dead_streams(&shared.arena, &is_alive);
+            last_look = std::time::Instant::now();
+        }
+        drop(c);
+        if drained == 0 && !shared.options.drop_when_full {
+            // Nothing to drain and nothing free: every chunk is some thread's current one.
+            shared.arena.grow();
+        }
+        if drained == 0 {
+            futex_wait(&control.doorbell, bell, 50);
+        }
+    }
+    // Leaving for good: nobody shall wait for us.
+    control.host_state.store(HOST_STOPPED, Ordering::Release);
+}
+
+/// Answers the agents' questions.
+pub fn answer_loop(shared: &Shared) {
+    let control = shared.arena.control();
+    while !shared.ended.load(Ordering::Acquire) {
+        let bell = control.doorbell.load(Ordering::Acquire);
+        if !answer::serve(shared) {
+            futex_wait(&control.doorbell, bell, 50);
+        }
+    }
+}

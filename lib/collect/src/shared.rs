@@ -1,0 +1,267 @@
+//! What the threads of a recording share: what the user asked for, the arena, the collector, and how it ends.
+//!
+//! Made by the session ([`crate::session`]). Gives modules by their mappings, and takes what the other threads
+//! want of the session, which alone uses ptrace. Locks are never poisoned for good.
+
+use std::collections::BTreeSet;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use sptrace_patch::columns::from_columns;
+use sptrace_trace::{ENDED_EARLY, Note, Summary};
+use sptrace_tracee::arena::Arena;
+use sptrace_tracee::maps::Mapping;
+use sptrace_wire::control::HOST_STOPPED;
+use sptrace_wire::plan::PlanHeader;
+
+use crate::answer;
+use crate::clock;
+use crate::collector::Collector;
+use crate::disk::DiskWatch;
+use crate::filters::Filters;
+use crate::outcome::Outcome;
+use crate::output::Output;
+use crate::privilege::is_privileged;
+use crate::react::Reactor;
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The trace file.
+    pub output: PathBuf,
+    /// Chunks of 64 KiB to record into.
+    pub chunks: u32,
+    /// Lose events rather than wait when all are full.
+    pub drop_when_full: bool,
+    /// Record ld.so's start-up work.
+    pub loader: bool,
+    /// Depth below which nothing is instrumented; 0: none.
+    pub depth_limit: u32,
+    /// End recording when the file has this many bytes; 0: never.
+    pub max_bytes: u64,
+    /// Keep about so many bytes of the end of the recording; 0: all of it.
+    pub ring_bytes: u64,
+    /// Where analyses are kept; None: nowhere.
+    pub cache_dir: Option<PathBuf>,
+    /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
+    pub modules: Vec<String>,
+    /// Globs of functions at which recording begins; empty: at the program's start.
+    pub within: Vec<String>,
+    /// Globs of functions that are not recorded, nor anything that only they call.
+    pub without: Vec<String>,
+    /// SIGPIPE's disposition as sptrace found it.
+    pub sigpipe: libc::sighandler_t,
+}
+
+impl Options {
+    /// True if the user's choice of modules leaves this file out.
+    pub fn leaves_out(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
+    }
+}
+
+/// A glob with `*` only.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && matches(tail, &rest[i..]))
+        }),
+    }
+}
+
+/// What the threads of a session share.
+pub struct Shared {
+    /// The arena.
+    pub arena: Arena,
+    /// What the user asked for.
+    pub options: Options,
+    pub(crate) collector: Mutex<Collector<Output>>,
+    pub(crate) commands: Mutex<Sender<Command>>,
+    pub(crate) wake: i32,
+    pub(crate) ended: AtomicBool,
+    pub(crate) filters: Filters,
+    /// Of the agent's image.
+    pub(crate) agent_hash: u64,
+    pub(crate) disk: Mutex<DiskWatch>,
+    /// Events that the ring has overwritten.
+    pub(crate) overwritten: Arc<AtomicU64>,
+    pub(crate) stopped: OnceLock<Stopped>,
+    /// Nothing that is later is in the trace (TSC); `u64::MAX`: it goes on to the command's end.
+    pub(crate) end_tsc: AtomicU64,
+    /// What events lead to.
+    pub reactor: Reactor,
+    /// Modules that are not traced, and why.
+    pub(crate) left_out: Mutex<BTreeSet<(String, &'static str)>>,
+}
+
+/// Why recording ended before the command did, though the trace could be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The file has [`Options::max_bytes`].
+    AtSize,
+    /// Its volume runs low ([`crate::disk`]).
+    DiskLow,
+    /// An event that the user had named.
+    AtEvent(String),
+}
+
+impl Stopped {
+    /// For the trace.
+    pub fn why(&self) -> String {
+        match self {
+            Self::AtSize => "the file had reached --max-size".to_owned(),
+            Self::DiskLow => "the disk was running low".to_owned(),
+            Self::AtEvent(event) => format!("--stop-on {event}"),
+        }
+    }
+}
+
+/// What other threads want of the session.
+pub(crate) enum Command {
+    Seize(u32, Sender<bool>),
+    Release(u32, Sender<bool>),
+}
+
+impl Shared {
+    /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
+    /// trace.
+    pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
+        self.collector
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The module of a mapping, analysed and given to the agents if it is new.
+    ///
+    /// # Errors
+    /// Why it is left out.
+    pub fn module(&self, pid: u32, m: &Mapping) -> Result<usize, &'static str> {
+        if let Some(known) = self.lock().module_of(&m.file) {
+            return Ok(known);
+        }
+        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)
+            .ok_or("its file cannot be read or analysed")?;
+        let plan = cached.plan().and_then(from_columns);
+        let plan = plan.ok_or("no plan could be made")?;
+        let mut plan = self.filters.plan(&cached, plan, &file);
+        self.sign(&mut plan);
+        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
+        self.lock()
+            .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
+            .ok_or("no plan could be made")
+    }
+
+    /// Says in a plan what tells its patch area from those of other plans and other agents.
+    fn sign(&self, plan: &mut [u8]) {
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write_u64(self.agent_hash);
+        hasher.write(plan);
+        let hash = (hasher.finish() as u32).to_le_bytes();
+        let at = std::mem::offset_of!(PlanHeader, hash);
+        if let Some(field) = plan.get_mut(at..at + hash.len()) {
+            field.copy_from_slice(&hash);
+        }
+    }
+
+    /// `run -F`: must the agent know this file before control comes there?
+    pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
+        self.filters.must_be_known(&m.file, file)
+    }
+
+    /// Notes that a module is left out, and why.
+    pub fn leave_out(&self, path: &str, why: &'static str) {
+        self.left_out
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert((path.to_owned(), why));
+    }
+
+    /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
+    /// unless that would take privileges from the program.
+    pub fn may_seize(&self, pid: u32, tid: u32, path: u64) -> bool {
+        if is_privileged(pid, path) {
+            return false;
+        }
+        self.ask_main(|reply| Command::Seize(tid, reply))
+    }
+
+    /// Lets go of a process whose exec failed.
+    pub fn release(&self, tid: u32) {
+        self.ask_main(|reply| Command::Release(tid, reply));
+    }
+
+    /// Must recording end, now that the trace has so many bytes?
+    pub(crate) fn shall_stop(&self, written_bytes: u64) -> Option<Stopped> {
+        if self.options.max_bytes > 0 && written_bytes >= self.options.max_bytes {
+            return Some(Stopped::AtSize);
+        }
+        let mut disk = self.disk.lock().ok()?;
+        disk.is_low(written_bytes).then_some(Stopped::DiskLow)
+    }
+
+    /// Ends recording, not the program. Only the first time counts.
+    pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
+        let text = format!("recording ended early: {}", why.why());
+        if matches!(why, Stopped::AtEvent(_)) {
+            self.end_tsc.fetch_min(c.until_tsc, Ordering::AcqRel);
+        }
+        if self.stopped.set(why).is_ok() {
+            c.note(&Note::Text {
+                pid: 0,
+                tsc: clock::tsc(),
+                text,
+            });
+        }
+        let state = &self.arena.control().host_state;
+        state.store(HOST_STOPPED, Ordering::Release);
+    }
+
+    /// Coverage and loss as of now.
+    pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
+        let mut outcome = Outcome::read(self.arena.control());
+        outcome.events = c.events;
+        outcome.record_bytes = c.record_bytes;
+        outcome.torn = c.torn;
+        outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
+        let left_out = self.left_out.lock();
+        outcome.left_out = left_out
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect();
+        outcome
+    }
+
+    /// The same for the trace.
+    pub fn summary(&self, outcome: &Outcome) -> Summary {
+        let end_tsc = clock::tsc().min(self.end_tsc.load(Ordering::Acquire));
+        let mut summary = outcome.summary(end_tsc);
+        if let Some(stopped) = self.stopped.get() {
+            summary.row(ENDED_EARLY, &stopped.why(), 1);
+        }
+        summary
+    }
+
+    /// There is something for the session to look at.
+    pub fn wake_main(&self) {
+        let one = 1u64;
+        // SAFETY: an eventfd takes eight bytes.
+        unsafe { libc::write(self.wake, (&raw const one).cast(), 8) };
+    }
+
+    fn ask_main(&self, command: impl FnOnce(Sender<bool>) -> Command) -> bool {
+        let (reply, answer) = channel();
+        let sent = self
+            .commands
+            .lock()
+            .is_ok_and(|c| c.send(command(reply)).is_ok());
+        self.wake_main();
+        sent && answer.recv_timeout(Duration::from_secs(2)).unwrap_or(false)
+    }
+}
