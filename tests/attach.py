@@ -25,6 +25,26 @@ class NoCycle(Exception):
     pass
 
 
+class Skip(Exception):
+    """A case that cannot be tried here."""
+
+
+def run_cases(cases):
+    """Tries (name, function) one by one; a line for each, then the counts. Gives the status."""
+    passed = failed = 0
+    for name, case in cases:
+        try:
+            said = case()
+            print(f"ok      {name}{f': {said}' if said else ''}", flush=True)
+            passed += 1
+        except Skip as why: print(f"skipped {name}: {why}", flush=True)
+        except (Failed, AssertionError, OSError, subprocess.TimeoutExpired) as e:
+            print(f"FAILED  {name}: {e if isinstance(e, Failed) else repr(e)}", flush=True)
+            failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
 def maps(pid):
     with open(f"/proc/{pid}/maps") as f:
         for line in f:
@@ -247,27 +267,18 @@ def main():
         programs = args.programs if os.path.isdir(args.programs) else None
         cases = all_cases(folder, programs, args.full, seconds)
         wanted = [c for c in cases if not args.only or any(fnmatch.fnmatch(c.name, g) for g in args.only)]
-        passed = failed = 0
-        for case in wanted:
-            if args.list:
-                print(case.name)
-                continue
-            try:
-                # Where modules are analysed for the first time, or the machine has much to do, it takes longer.
-                for more in (1, 4, 16):
-                    again = {c.name: c for c in all_cases(folder, programs, args.full, seconds * more)}
-                    try: outcome = again[case.name].run(attacher)
-                    except NoCycle as e: outcome = e
-                    else: break
-                if isinstance(outcome, NoCycle): raise Failed(outcome)
-                print(f"ok      {case.name}: {outcome}", flush=True)
-                passed += 1
-            except (Failed, subprocess.TimeoutExpired) as e:
-                print(f"FAILED  {case.name}: {e}", flush=True)
-                failed += 1
-    if args.list: return 0
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+        def tried(case):
+            # Where modules are analysed for the first time, or the machine has much to do, it takes longer.
+            for more in (1, 4, 16):
+                again = {c.name: c for c in all_cases(folder, programs, args.full, seconds * more)}
+                try: return again[case.name].run(attacher)
+                except NoCycle as e: why = str(e)
+            raise Failed(why)
+
+        if args.list:
+            print("\n".join(c.name for c in wanted))
+            return 0
+        return run_cases((c.name, lambda c=c: tried(c)) for c in wanted)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,10 @@ Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, fnmatch, os, random, shutil, subprocess, sys, tempfile, time
 
-from attach import is_running, maps, status_field
+from attach import Skip, is_running, maps, run_cases, status_field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-
-
-class Skip(Exception):
-    pass
 
 
 def need(*programs, root=False):
@@ -223,22 +219,14 @@ def main():
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
     parser.add_argument("--only", action="append", default=[])
     args = parser.parse_args()
-    passed = failed = 0
     names = [n for n, f in vars(Tests).items() if callable(f) and n not in ("__init__", "attach")]
-    for name in names:
-        if args.only and not any(fnmatch.fnmatch(name, g) for g in args.only): continue
+
+    def tried(name):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             os.chmod(folder, 0o777)
-            try:
-                getattr(Tests(os.path.abspath(args.sptrace), folder), name)()
-                print(f"ok      {name}", flush=True)
-                passed += 1
-            except Skip as why: print(f"skipped {name}: {why}", flush=True)
-            except (AssertionError, OSError, subprocess.TimeoutExpired) as e:
-                print(f"FAILED  {name}: {e!r}", flush=True)
-                failed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+            getattr(Tests(os.path.abspath(args.sptrace), folder), name)()
+
+    return run_cases((n, lambda n=n: tried(n)) for n in names if not args.only or any(fnmatch.fnmatch(n, g) for g in args.only))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, os, random, shutil, signal, subprocess, sys, tempfile, threading, time
 
-from attach import Attacher, Failed, code_of, is_running, maps, status_field
+from attach import Attacher, Failed, Skip, code_of, is_running, maps, run_cases, status_field
 from servers import Nginx, Redis, listens, load, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -171,21 +171,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    passed = failed = 0
-    for name, kind in (("redis-server", SteadyRedis), ("nginx", SteadyNginx)):
-        if args.only and name not in args.only: continue
+
+    def tried(kind):
         missing = [n for n in kind.needs if not shutil.which(n) and not os.path.exists("/usr/sbin/" + n)]
-        if missing:
-            print(f"skipped {name}: {', '.join(missing)} not installed")
-            continue
-        try:
-            print(f"ok      {name}: {(killed if args.kill else cycles)(kind, args, rng)}", flush=True)
-            passed += 1
-        except (Failed, subprocess.TimeoutExpired) as e:
-            print(f"FAILED  {name}: {e}", flush=True)
-            failed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+        if missing: raise Skip(f"{', '.join(missing)} not installed")
+        return (killed if args.kill else cycles)(kind, args, rng)
+
+    kinds = (("redis-server", SteadyRedis), ("nginx", SteadyNginx))
+    return run_cases((name, lambda kind=kind: tried(kind)) for name, kind in kinds if not args.only or name in args.only)
 
 
 if __name__ == "__main__":
