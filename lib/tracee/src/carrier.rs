@@ -1,7 +1,7 @@
 //! Leading one thread of a running process, the *carrier*, through code of ours and back.
 //!
 //! Given a stopped thread and what it shall do: map arena and agent, call the agent, unmap them. The code
-//! lies in the unused end of the vdso's last page, with all that it needs, and uses no stack but the agent's.
+//! lies in the vdso ([`crate::inside`]), with all that it needs, and uses no stack but the agent's.
 //! When it is through it waits to be relieved: the thread gets its registers and its mask back where it was,
 //! and the place is zeros again. Should we be gone it goes on there by itself. It does not end by
 //! rt_sigreturn, after which a system call with a timeout could not be begun again (kernel: `restart_block`).
@@ -11,16 +11,16 @@
 use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
-use crate::kill_point;
+use crate::inside::{self, Place, map_inside, open_memory};
 use crate::maps::{self, Mapping};
 use crate::ptrace;
 use crate::threads::{Thread, Threads, restarted};
-use sptrace_wire::control::{ARENA_BYTES, IMAGE_OFFSET};
 use std::arch::global_asm;
-use std::os::unix::fs::FileExt;
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 global_asm!(
+    map_inside!(),
     r#"
     .section .rodata.sptrace_carrier,"a",@progbits
     .globl sptrace_carrier_start, sptrace_carrier_data, sptrace_carrier_end, sptrace_carrier_parked, sptrace_carrier_leaves
@@ -35,50 +35,10 @@ sptrace_carrier_start:
     syscall
     test dword ptr [rip+sptrace_carrier_data+8], 1
     jz 20f
-    lea rdi, [rip+sptrace_carrier_end]          /* the path of the arena follows */
-    mov esi, 0x80002
-    xor edx, edx
-    mov eax, 2
-    syscall
-    test eax, eax
-    js 50f
-    mov r15d, eax
-    xor r14d, r14d
-    xor r13d, r13d
-    mov rdi, [rip+sptrace_carrier_data+48]
-    mov rsi, [rip+sptrace_carrier_data+56]
-    mov edx, 3
-    mov r10d, 0x104001
-    mov r8d, r15d
-    xor r9d, r9d
-    mov eax, 9
-    syscall
-    cmp rax, [rip+sptrace_carrier_data+48]
-    jne 12f
-    inc r13d
-    lea rbx, [rip+sptrace_carrier_data+64]
-    mov ebp, 3
-11: mov rdi, [rbx]
-    mov rsi, [rbx+8]
-    mov rdx, [rbx+16]
-    mov r9, [rbx+24]
-    mov r10d, 0x100002
-    mov r8d, r15d
-    mov eax, 9
-    syscall
-    cmp rax, [rbx]
-    jne 12f
-    add rbx, 32
-    dec ebp
-    jnz 11b
-    inc r14d
-12: mov edi, r15d
-    mov eax, 3
-    syscall
-    test r13d, r13d
-    jz 50f
-    test r14d, r14d
-    jz 40f
+    MAP_INSIDE sptrace_carrier_end, sptrace_carrier_data+48
+    cmp r14d, 1
+    jb 50f
+    je 40f
 20: test dword ptr [rip+sptrace_carrier_data+8], 2
     jz 30f
     lea r14, [rip+30f]
@@ -146,6 +106,7 @@ sptrace_carrier_data:
     .fill 39, 8, 0
 sptrace_carrier_end:
     .text
+    .purgem MAP_INSIDE
     "#
 );
 
@@ -194,19 +155,9 @@ pub struct Carrier<'a> {
     pub arena: &'a Arena,
     /// The agent.
     pub image: &'a AgentImage,
+    memory: File,
     /// Where the code goes.
     place: Place,
-}
-
-/// The unused end of the vdso.
-struct Place {
-    memory: std::fs::File,
-    start: u64,
-    end: u64,
-}
-
-fn failed(what: &'static str) -> impl Fn(std::io::Error) -> TraceeError {
-    move |source| TraceeError::System { what, source }
 }
 
 impl<'a> Carrier<'a> {
@@ -220,22 +171,11 @@ impl<'a> Carrier<'a> {
         image: &'a AgentImage,
         maps: &[Mapping],
     ) -> Result<Self, TraceeError> {
-        let mut how = std::fs::OpenOptions::new();
-        how.read(true).write(true);
-        let memory = kill_point::around("opening memory", || how.open(format!("/proc/{pid}/mem")));
-        let memory = memory.map_err(failed("opening /proc/PID/mem"))?;
-        let vdso = maps.iter().find(|m| m.path == "[vdso]");
-        let end = vdso.ok_or(TraceeError::NoRoom("no vdso"))?.end;
-        let bytes = (code().len() + DATA_WORDS * 8 + arena.path().len() + 1) as u64;
-        let start = (end - bytes) & !15;
-        let place = Place { memory, start, end };
-        let mut there = vec![0u8; (end - start) as usize];
-        place
-            .memory
-            .read_exact_at(&mut there, start)
-            .map_err(failed("reading the vdso"))?;
+        let memory = open_memory(pid)?;
+        let bytes = code().len() + DATA_WORDS * 8 + arena.path().len() + 1;
+        let place = Place::find(&memory, maps, bytes)?;
         let is_left_over = maps::is_traced(maps);
-        if !is_left_over && there.iter().any(|b| *b != 0) {
+        if !is_left_over && !place.is_unused {
             return Err(TraceeError::NoRoom(
                 "its vdso is in use: a former sptrace was killed while it traced it",
             ));
@@ -243,6 +183,7 @@ impl<'a> Carrier<'a> {
         Ok(Self {
             arena,
             image,
+            memory,
             place,
         })
     }
@@ -262,12 +203,7 @@ impl<'a> Carrier<'a> {
         let tid = thread.tid;
         let after = restarted(&thread, threads.pid);
         let stub = self.stub(&after, thread.mask, errand);
-        let write = |bytes: &[u8]| {
-            kill_point::around("writing memory", || {
-                self.place.memory.write_all_at(bytes, self.place.start)
-            })
-            .map_err(failed("writing the process's memory"))
-        };
+        let write = |bytes: &[u8]| inside::write(&self.memory, bytes, self.place.start);
         write(&stub)?;
         let mut there = thread.regs;
         there.rip = self.place.start;
@@ -335,21 +271,13 @@ impl<'a> Carrier<'a> {
         let arena = |offset: u64| ARENA_AVMA + offset;
         let entry = self.image.command_avma;
         let mut words = vec![u64::MAX, flags, entry, arena(block), arena(ranges), 0];
-        words.extend([ARENA_AVMA, sptrace_wire::control::ARENA_BYTES]);
-        for s in &self.image.segments {
-            words.extend([
-                IMAGE_AVMA + s.offset,
-                s.bytes,
-                s.prot,
-                IMAGE_OFFSET + s.offset,
-            ]);
-        }
+        words.extend(inside::words(self.image));
         let r = after;
         words.extend([r.rbx, r.rbp, r.r8, r.r9, r.r12, r.r13, r.r14, r.r15]);
         words.extend([
             r.eflags, r.rsp, mask, r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.rcx, r.r11, r.rip,
         ]);
-        debug_assert!(words.len() == DATA_WORDS && ARENA_BYTES > 0);
+        debug_assert!(words.len() == DATA_WORDS);
         let mut bytes = code().to_vec();
         bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
         bytes.extend(self.arena.path().as_bytes());

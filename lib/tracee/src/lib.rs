@@ -13,6 +13,7 @@ pub mod eligible;
 pub mod error;
 pub mod image;
 pub mod inject;
+pub mod inside;
 pub mod kill_point;
 pub mod launch;
 pub mod maps;
