@@ -48,7 +48,7 @@ pub unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
 }
 
 /// The innermost frame at `rsp` that is not over: a hooked function's lies at that of its call.
-pub unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
+unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
     // SAFETY: the sentinel ends the search.
     unsafe {
         let mut frame = slow::top(hot);
