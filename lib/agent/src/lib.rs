@@ -33,6 +33,7 @@ pub mod dormant;
 pub mod handlers;
 pub mod hook;
 pub mod interrupted;
+pub mod mappings;
 pub mod marks;
 pub mod module;
 pub mod moved;

@@ -5,7 +5,7 @@
 //! readable and writable elsewhere. No page of it is ever both.
 
 use crate::state::*;
-use crate::{common, silent, site, special, sys};
+use crate::{common, mappings, silent, site, special, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -142,6 +142,11 @@ unsafe fn ask(address: u64) -> Asked {
             doubtful: 0,
             gone: 0,
             wide,
+            joined: if left {
+                mappings::SPLIT
+            } else {
+                mappings::UNTRIED
+            },
             area_used: h.used.max(SLOTS_START as u64),
             wirings: h.wirings,
         };
@@ -399,7 +404,9 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
     // SAFETY: the slot is ours while its state says so.
     unsafe {
         let answer = take_slot().and_then(|slot| ask_in(slot, kind, argument));
-        if answer.is_none() && (host_is_dead() || matches!(kind, ASK_MODULE | ASK_MAPPED)) {
+        let goes_on = kind == ASK_TEXT;
+        let needs_it = matches!(kind, ASK_MODULE | ASK_MAPPED);
+        if answer.is_none() && (needs_it || host_is_dead() && !goes_on) {
             crate::chunk::fall_silent();
         }
         answer
@@ -411,7 +418,7 @@ unsafe fn ask_in(slot: *mut Question, kind: u32, argument: u64) -> Option<[u64; 
     unsafe {
         (*slot).kind = kind;
         // A vfork child asks about memory that is its parent's.
-        (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED) {
+        (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED | ASK_TEXT) {
             (*process()).pid
         } else {
             sys::pid()

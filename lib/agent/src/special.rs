@@ -16,7 +16,7 @@ pub unsafe fn install_specials(m: *mut Module) {
     unsafe {
         let h = header(m);
         let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
-        let mut batch = text::Batch::take();
+        let mut batch = text::Batch::of(m);
         // The slots that hooks lead to, before anything can get there.
         let has_hooks = h.specials > 0 && table.read().kind >= SPECIAL_ROOT;
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;

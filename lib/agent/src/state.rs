@@ -122,6 +122,8 @@ pub struct Module {
     pub gone: u32,
     /// 1: calls through pointers into it are recorded with the callee's full address, by the slow path.
     pub wide: u32,
+    /// Its text and its neighbours can be one mapping: see [`crate::mappings`].
+    pub joined: u32,
     /// Bytes of the area that have been written.
     pub area_used: u64,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
@@ -224,6 +226,7 @@ const NO_MODULE: Module = Module {
     doubtful: 0,
     gone: 0,
     wide: 0,
+    joined: 0,
     area_used: 0,
     wirings: 0,
 };

@@ -8,7 +8,7 @@
 //! its own without the file's name.
 
 use crate::state::*;
-use crate::sys;
+use crate::{mappings, sys};
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
 
@@ -34,12 +34,19 @@ static mut WRITES: [Write; BATCH] = [EMPTY; BATCH];
 /// Writes waiting; one batch at a time, under the propagation lock.
 pub struct Batch {
     count: usize,
+    module: *mut Module,
 }
 
 impl Batch {
     /// The batch. The lock must be held.
     pub unsafe fn take() -> Self {
-        Self { count: 0 }
+        let module = core::ptr::null_mut();
+        Self { count: 0, module }
+    }
+
+    /// The same for the patches of one module.
+    pub unsafe fn of(module: *mut Module) -> Self {
+        Self { count: 0, module }
     }
 
     /// Adds `opcode rel32` to `target` at `at`, with `nops` bytes of nop before it.
@@ -106,6 +113,9 @@ impl Batch {
             let writes = (&raw mut WRITES).cast::<Write>();
             let mut i = 0;
             let alone = self.count > 0 && ((*process()).all_stopped != 0 || sys::alone());
+            if self.count > 0 && !self.module.is_null() {
+                mappings::prepare(self.module, alone);
+            }
             while i < self.count {
                 let start = ((*writes.add(i)).at - (*writes.add(i)).nops as u64) & !(PAGE - 1);
                 let mut n = 1;

@@ -16,6 +16,7 @@ use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
+use crate::mappings;
 use crate::placement;
 use crate::process::Process;
 use crate::shared::Shared;
@@ -76,6 +77,10 @@ fn answer(shared: &Shared, q: &Question) {
             [1, 0, 0, 0, 0, 0]
         }
         ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
+        ASK_TEXT => {
+            let (start, end) = mappings::text(&maps, q.pid, q.argument).unwrap_or_default();
+            [start, end, 0, 0, 0, 0]
+        }
         _ => [0; 6],
     };
     for (slot, value) in q.answer.iter().zip(answer) {

@@ -19,6 +19,7 @@ pub mod filters;
 pub mod hole;
 pub mod later;
 pub mod loops;
+mod mappings;
 pub mod module;
 pub mod outcome;
 pub mod output;

@@ -246,6 +246,10 @@ pub const ASK_EXEC: u32 = 2;
 pub const ASK_EXEC_FAILED: u32 = 3;
 /// answer\[0\]: an address in a module that is mapped and was not asked for yet, or 0.
 pub const ASK_MAPPED: u32 = 4;
+/// Which mapping of a file's code, private and not writable, ends after `argument`? answer\[0\]: its
+/// start, \[1\]: its end; 0 if there is none, or if making it writable for a moment costs the program
+/// memory that is counted or locked.
+pub const ASK_TEXT: u32 = 5;
 
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {
