@@ -233,8 +233,7 @@ unsafe fn unload() {
 unsafe fn forget_patches(m: *mut Module) {
     // SAFETY: the lock is held.
     unsafe {
-        let h = &*((*m).plan as *const PlanHeader);
-        for k in 0..h.functions as usize {
+        for k in 0..module::function_bytes((*m).plan) as usize {
             *(*m).functions.add(k) = UNTOUCHED;
         }
         (*m).joined = mappings::UNTRIED;
