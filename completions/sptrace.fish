@@ -48,6 +48,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below; not what only a recording shows). After --stop-on it runs by itself again' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l shadow -d 'Follow the command from its start, and write nothing before the event of --start-on: that costs as much as recording. Calls and returns can begin the recording then, and stacks that cannot be walked are whole'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s p -l pid -d 'The processes (repeatable, or separated by commas)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r

@@ -222,7 +222,28 @@ def child_of(process):
 def has_agent(pid): return "memfd:sptrace" in open(f"/proc/{pid}/maps").read()
 
 
-def is_native(pid): return not has_agent(pid) and "TracerPid:\t0\n" in open(f"/proc/{pid}/status").read()
+def is_untraced(pid): return "TracerPid:\t0\n" in open(f"/proc/{pid}/status").read()
+
+
+def is_native(pid): return not has_agent(pid) and is_untraced(pid)
+
+
+def changed_text(pid):
+    """Code of files that is not as in the file."""
+    changed = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            place, access, offset, _, inode, *path = line.split()
+            if access != "r-xp" or inode == "0" or "memfd:" in line: continue
+            start, end = (int(w, 16) for w in place.split("-"))
+            memory.seek(start)
+            with open(path[0], "rb") as f:
+                f.seek(int(offset, 16))
+                if memory.read(end - start).rstrip(b"\0") != f.read(end - start).rstrip(b"\0"): changed.append(line)
+    return changed
+
+
+def is_armed(pid): return has_agent(pid) and is_untraced(pid) and not changed_text(pid)
 
 
 @case
@@ -241,9 +262,9 @@ def native_before_the_start_and_after_the_stop(b):
     process = b.start(["-q", "--start-on", "ctl:go", "--start-on", "signal:USR1", "--stop-on", "ctl:end"], [b.recorder, "wait"])
     assert process.stdout.readline() == b"ready\n"
     pid = child_of(process)
-    assert is_native(pid)
+    assert wait_for(lambda: is_armed(pid))
     assert b.sptrace_says("ctl", "go") == (0, "the recording begins\n", "")
-    assert wait_for(lambda: has_agent(pid))
+    assert wait_for(lambda: changed_text(pid))
     assert b.sptrace_says("ctl", "go")[1] == "it has happened as often as it counts\n"
     time.sleep(0.2)
     assert b.sptrace_says("ctl", "end") == (0, "the recording has ended\n", "")
@@ -252,6 +273,60 @@ def native_before_the_start_and_after_the_stop(b):
     assert (status, out) == (0, "done\n") and "--stop-on ctl:end" in err, (status, out, err)
     tree = b.report("tree")
     assert "main() { /* began earlier */" in tree and "f_mark" not in tree, tree
+
+
+@case
+def armed_programs_stay_what_they_are(b):
+    """Children, programs that are executed, libraries that come and go, after the agent was mapped."""
+    script = """import ctypes, os, sys, time
+def agents(): return "memfd:sptrace" in open("/proc/self/maps").read()
+end = time.monotonic() + 20
+while not agents() and time.monotonic() < end: time.sleep(0.01)
+print(agents(), flush=True)
+pid = os.fork()
+if pid == 0: os._exit(2 if agents() else 0)
+print(os.waitpid(pid, 0)[1], os.system("grep -q memfd:sptrace /proc/self/maps"), flush=True)
+for name in ("libz.so.1", "libm.so.6") * 2:
+    handle = ctypes.CDLL(name)
+    time.sleep(0.4)
+    import _ctypes
+    _ctypes.dlclose(handle._handle)
+handle = ctypes.CDLL("libz.so.1")
+print("ready", flush=True)
+for line in sys.stdin: print(handle.crc32(0, line.encode(), len(line)), flush=True)
+os.execv("/bin/sh", ["sh", "-c", "echo executed; grep -c memfd:sptrace /proc/self/maps"])
+"""
+    process = b.start(["-q", "--start-on", "signal:USR1", "--stop-on", "time:400ms"], ["python3", "-S", "-c", script])
+    lines = [process.stdout.readline() for _ in range(3)]
+    assert lines == [b"True\n", b"0 256\n", b"ready\n"], lines
+    pid = child_of(process)
+    time.sleep(0.5)
+    assert is_armed(pid), (has_agent(pid), is_untraced(pid), changed_text(pid))
+    process.send_signal(signal.SIGUSR1)
+    assert wait_for(lambda: changed_text(pid))
+    process.stdin.write(b"some line\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"1209563541\n"
+    assert wait_for(lambda: is_native(pid))
+    status, out, err = finish(process)
+    assert (status, out) == (1, "executed\n0\n"), (status, out, err)
+    tree = b.report("tree")
+    assert "ffi_call() {" in tree, tree[-3000:]
+    assert re.search(r"\] \|  *main\(\) \{ /\* began earlier \*/|Py_BytesMain\(\) \{ /\* began earlier", tree), tree[:900]
+
+
+@case
+def armed_and_never_started(b):
+    """What was mapped goes again, but not into a process with a limit on its memory."""
+    script = f"exec 3<&0; (ulimit -v 4000000; exec {b.recorder} wait) <&3 >/dev/null 2>&1 & echo $!; {b.recorder} wait <&3 >/dev/null 2>&1 & echo $!; sleep 1.2; echo end"
+    process = b.start(["--start-on", "ctl:go"], ["sh", "-c", script])
+    limited, free = (int(process.stdout.readline()) for _ in range(2))
+    assert wait_for(lambda: is_armed(free)) and not has_agent(limited)
+    process.wait(20)
+    assert "nothing was recorded" in process.stderr.read().decode()
+    assert is_native(free) and not changed_text(free) and is_native(limited)
+    assert not [l for l in open(f"/proc/{free}/maps") if "/dev/zero" in l]
+    process.stdin.close()
 
 
 @case
@@ -274,6 +349,63 @@ def never_started(b):
     assert (status, out) == (7, "out\n") and "nothing was recorded: no event of --start-on happened" in err, (status, out, err)
     b.fails(125, "call:main cannot begin a recording", "run", "--start-on", "call:main", "--", "ls")
     b.fails(2, "--loader", "run", "--loader", "--start-on", "ctl:go", "--", "ls")
+
+
+def left_out(err): return int(re.search(r"(\d+) before the start left out \(shadow mode\)", err)[1])
+
+
+@case
+def shadow_begins_at_a_call(b):
+    status, out, err = b.run(["--shadow", "--start-on", "call:f_work#30000"], [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n") and " 0 lost" in err and 2 * 29999 <= left_out(err) < 3 * 30100, (status, out, err)
+    assert f"shadow mode: {left_out(err):,} events before the start were left out" in b.report()
+    tree = b.report("tree")
+    assert re.search(r"main\(\) \{ /\* began earlier \*/\n.*f_work\(\) \{\n", tree), tree[:900]
+    assert tree.count("f_work() {") == 20001, tree.count("f_work() {")
+    assert "recording began at --start-on call:f_work#30000" in tree
+    whole = b.run(["--shadow", "--start-on", "call:f_work"], [b.recorder, "slow"])
+    assert whole[:2] == (0, "done\n") and b.report("tree").count("f_work() {") == 50000
+
+
+@case
+def shadow_begins_at_a_return(b):
+    status, out, err = b.run(["--shadow", "--start-on", "return:f_middle#2998"], [b.recorder, "crash"])
+    assert status == -signal.SIGSEGV and "nothing was recorded" not in err, (status, err)
+    tree = b.report("tree")
+    assert re.search(r"f_outer\(\) \{ /\* began earlier \*/\n.* f_middle\(\); /\* began earlier, end not seen \*/\n.*\} /\* f_outer, end not seen \*/\n", tree), tree[:1500]
+    assert tree.count("f_outer() {\n") == 2 and tree.count("f_leaf") == 3, tree
+
+
+@case
+def shadow_begins_at_a_slow_call_and_stops(b):
+    status, out, err = b.run(["--shadow", "--start-on", "slow:f_work>50ms", "--stop-on", "call:f_work#5"], [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n") and "recording ended early: --stop-on call:f_work#5" in err, (status, err)
+    # A stop at a call is as late as its buffer.
+    assert 5 <= b.report("tree").count("f_work() {\n") < 20000, b.report("tree")[:3000]
+    assert left_out(err) > 50000, err
+
+
+@case
+def shadow_begins_at_a_moment(b):
+    """Also of threads that do nothing then, but not of those that have ended."""
+    script = "import threading, time\ndone = threading.Event()\nthreading.Thread(target=lambda: 0).start()\nt = threading.Thread(target=done.wait)\nt.start()\ntime.sleep(1)\nfor n in range(20): time.sleep(0.05)\ndone.set()\nt.join()\n"
+    status, out, err = b.run(["--shadow", "--start-on", "time:900ms", "--stop-on", "time:500ms"], ["python3", "-S", "-c", script])
+    assert (status, out) == (0, "") and "--stop-on time:500ms" in err and left_out(err) > 10000, (status, err)
+    assert "threads 2" in b.report(), b.report()
+    tree = b.report("tree")
+    assert re.search(r"pymain_run_python\S*\(\) \{ /\* began earlier|Py_RunMain\(\) \{ /\* began earlier", tree), tree[:900]
+    assert re.search(r"(thread_run|pythread_wrapper)\S*\(\) \{ /\* began earlier", tree), tree[:2000]
+
+
+@case
+def shadow_never_begins(b):
+    status, out, err = b.run(["--shadow", "--start-on", "call:f_no_such", "--stop-on", "call:f_work"], [b.recorder, "slow"])
+    assert (status, out) == (0, "done\n") and "nothing was recorded: no event of --start-on happened" in err and "ended early" not in err, (status, err)
+    assert left_out(err) > 100000 and "events: 0 recorded" in err, err
+    b.fails(2, "--start-on", "run", "--shadow", "--", "ls")
+    b.fails(2, "--dump-on", "run", "--shadow", "--start-on", "ctl:go", "--ring", "4M", "--dump-on", "exit", "--", "ls")
+    b.fails(125, "crash cannot begin a recording", "run", "--shadow", "--start-on", "crash", "--", "ls")
+    b.fails(125, "with --shadow calls can", "run", "--start-on", "call:main", "--", "ls")
 
 
 @case

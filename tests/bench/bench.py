@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -12,11 +12,12 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   startup   /bin/true: everything the tool and the program use, above native
   disk      bytes of trace file per event
   attach    the longest that a spinning thread (gaps.c) stands still when sptrace attaches, detaches, and when strace -p does
+  start     from a start event (`run --start-on`, a signal stamped by its sender) to the first record, and to the first call after it
   analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
 """
-import argparse, csv, glob, io, json, mmap, os, re, resource, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, csv, glob, io, json, mmap, os, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -340,10 +341,49 @@ class Bench:
         words.release()
         return row
 
+    # ------------------------------------------------------------ start events
+
+    def start(self):
+        """Programs that call all the time. Limit, idle machine: 1 ms to the first record, median."""
+        if not self.sptrace: return
+        times = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "examples", "first_events")
+        subprocess.run(["cargo", "build", "-q", "--release", "-p", "sptrace-trace", "--example", "first_events"], cwd=ROOT, check=True)
+        subprocess.run(["gcc", "-O2", "-o", self.path("stamped"), "stamped.c"], cwd=HERE, check=True)
+        rounds = 1 if self.args.check else int(os.environ.get("R","50"))
+        commands = {"loop": [self.path("loop"), "direct", "1000000000000"], "python3": ["/usr/bin/python3", "-S", "-c", "import json\nwhile True: json.dumps([1, 2, 'x'])"]}
+        if shutil.which("mplayer") and shutil.which("ffmpeg") and not self.args.check:
+            subprocess.run(["ffmpeg", "-y", "-f", "lavfi", "-i", "testsrc2=size=352x288:rate=25:duration=20", "-c:v", "mpeg2video", "-q:v", "4", self.path("start.mpg")], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True)
+            commands["mplayer"] = ["/usr/bin/mplayer", "-noconfig", "all", "-nolirc", "-really-quiet", "-benchmark", "-loop", "0", "-nosound", "-vo", "null", self.path("start.mpg")]
+        print(f"\nFrom a start event to the first record, and to the first call after it: ms, median (largest) of {rounds}")
+        self.result["start"] = {}
+        for name, command in commands.items():
+            samples = []
+            for round_ in range(rounds + 1):
+                try: sample = self.start_once(command, times)
+                except (RuntimeError, ValueError, OSError) as error: self.failures.append(f"start {name}: {error}"); break
+                if round_ or self.args.check: samples.append(sample)  # in the first modules were analysed
+            if not samples: continue
+            first, call = ([s[i] for s in samples] for i in (0, 1))
+            self.result["start"][name] = {"first_ms": first, "call_ms": call}
+            print(f"{name:10}{statistics.median(first):>9.2f} ({max(first):>6.2f}){statistics.median(call):>9.2f} ({max(call):>6.2f})", flush=True)
+
+    def start_once(self, command, times):
+        process = subprocess.Popen([self.sptrace, "run", "-o", self.trace, "--start-on", "signal:USR1", "--stop-on", "time:50ms", "--", *command], env=self.env, cwd=self.work, stdin=DEVNULL, stdout=DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            time.sleep(1.2)
+            sent, _ = self.run([self.path("stamped"), str(process.pid), str(int(signal.SIGUSR1))])
+            time.sleep(0.3)
+            process.terminate()
+            said = process.communicate(timeout=60)[1]
+            first, call, hz = map(int, self.run([times, self.trace])[0].split())
+        finally: process.kill()
+        if "recording ended early: --stop-on" not in said or call >= 1 << 63: raise RuntimeError("nothing was recorded: " + said.strip()[-300:])
+        return (first - int(sent)) / hz * 1e3, (call - int(sent)) / hz * 1e3
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -354,7 +394,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

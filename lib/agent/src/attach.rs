@@ -13,7 +13,7 @@ use crate::state::*;
 use crate::{chunk, detach, hook, module, propagate, silent, slow, special, sys, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
-use sptrace_wire::control::{Control, hole};
+use sptrace_wire::control::{ARENA_BYTES, Control, IMAGE_BEFORE_BYTES, hole};
 use sptrace_wire::plan::*;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
@@ -51,42 +51,98 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
             return RESULT_FAILED;
         }
         let p = process();
-        (*p).arena = arena;
-        (*p).pid = sys::pid();
-        (*p).stack_top = b.stack_top;
-        let fork_page = sys::map_private(4096) as *mut ForkPage;
-        let entries = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
-        if fork_page.is_null() || entries.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
+        if (*p).fork_page.is_null() && !make_tables(arena, b) {
             return RESULT_FAILED;
         }
-        (*fork_page).mark = 1;
-        (*p).fork_page = fork_page;
-        (*p).table = entries;
+        forget_gone(b);
         (*p).preparing = 1;
         let addresses: *const u64 = table(b, b.modules_at);
         for i in 0..b.modules as usize {
             module::find(addresses.add(i).read());
         }
         (*p).preparing = 0;
-        if c.roots_only != 0 && (*p).originals.is_null() {
-            (*p).originals = hook::make_table();
+        // A child that has a former agent's areas needs the rest when those are awake again.
+        if !has_left_areas() {
+            inherit(false);
         }
         RESULT_DONE
     }
 }
 
-/// Runs a command that writes text in place. Modules that the host has found unmapped are not touched.
-unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32) -> u32 {
-    // SAFETY: all other threads are stopped, outside of the agent.
+/// What is made once in a process. False: no memory.
+unsafe fn make_tables(arena: *mut u8, b: &AttachBlock) -> bool {
+    // SAFETY: nobody else uses the agent yet.
     unsafe {
         let p = process();
-        let gone: *const u64 = table(b, b.modules_at);
-        for i in 0..b.modules as usize {
+        (*p).arena = arena;
+        (*p).pid = sys::pid();
+        (*p).stack_top = b.stack_top;
+        let fork_page = sys::map_private(4096) as *mut ForkPage;
+        let entries = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
+        if fork_page.is_null() || entries.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
+            return false;
+        }
+        (*fork_page).mark = 1;
+        (*p).fork_page = fork_page;
+        (*p).table = entries;
+        if control().roots_only != 0 && (*p).originals.is_null() {
+            (*p).originals = hook::make_table();
+        }
+        true
+    }
+}
+
+/// Modules that the host has found unmapped are not touched any more.
+unsafe fn forget_gone(b: &AttachBlock) {
+    // SAFETY: the host wrote so many.
+    unsafe {
+        let gone: *const u64 = table(b, b.gone_at);
+        for i in 0..b.gone as usize {
             let m = module::known(gone.add(i).read());
             if !m.is_null() {
                 (*m).gone = 1;
             }
         }
+    }
+}
+
+/// Says whether children inherit arena, image, and what was mapped for the agent. Without it they run as
+/// children of an untraced process: there is nothing of ours in what they execute.
+unsafe fn inherit(shall: bool) {
+    // SAFETY: memory of ours; where nothing is mapped the kernel passes over.
+    unsafe {
+        let arena = (*process()).arena as usize;
+        sys::inherit(
+            arena - IMAGE_BEFORE_BYTES as usize,
+            (IMAGE_BEFORE_BYTES + ARENA_BYTES) as usize,
+            shall,
+        );
+        detach::own_memory(&mut |start, bytes| sys::inherit(start as usize, bytes as usize, shall));
+        for i in 0..(*process()).module_count as usize {
+            let m = &(*process()).modules[i];
+            if m.area != 0 {
+                sys::inherit(m.area as usize, m.area_bytes as usize, shall);
+            }
+        }
+    }
+}
+
+/// True if there are slots to which a stack may lead.
+unsafe fn has_left_areas() -> bool {
+    // SAFETY: reads the module table.
+    unsafe {
+        let p = process();
+        let count = (*p).module_count as usize;
+        (0..count).any(|i| (*p).modules[i].area_used > SLOTS_START as u64)
+    }
+}
+
+/// Runs a command that writes text in place.
+unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32) -> u32 {
+    // SAFETY: all other threads are stopped, outside of the agent.
+    unsafe {
+        let p = process();
+        forget_gone(b);
         (*p).pcs = table(b, b.pcs_at);
         (*p).pc_count = b.pcs;
         (*p).all_stopped = 1;
@@ -146,6 +202,8 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
             }
         }
         (*p).may_propagate = 1;
+        (*p).was_active = 1;
+        inherit(true);
         control().agent_state.store(1, Ordering::Release);
         RESULT_DONE
     }

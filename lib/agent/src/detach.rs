@@ -147,7 +147,9 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
     // SAFETY: all other threads are stopped outside of the agent.
     unsafe {
         let p = process();
-        if (*(*p).fork_page).mark == 0 && !module::own_areas() {
+        // A child that was made while its parent was being prepared may have less than that.
+        let is_child = !(*p).fork_page.is_null() && (*(*p).fork_page).mark == 0;
+        if is_child && !module::own_areas() {
             // What the parent goes on with must not change.
             return RESULT_FAILED;
         }
@@ -511,7 +513,6 @@ unsafe fn padding(at: u64) -> Option<[u8; 8]> {
 unsafe fn list_ranges(b: &AttachBlock) {
     // SAFETY: as in detach; the last pair is kept for the end.
     unsafe {
-        let p = process();
         let list: *mut [u64; 2] = attach::table(b, b.ranges_at);
         let mut count = 0;
         let mut add = |start: u64, bytes: u64| {
@@ -521,17 +522,38 @@ unsafe fn list_ranges(b: &AttachBlock) {
                 count += 1;
             }
         };
+        own_memory(&mut add);
+        let p = process();
         for i in 0..(*p).module_count as usize {
             let m = &(*p).modules[i];
-            if m.plan.is_null() {
-                continue;
-            }
-            if m.gone != 0 {
-                // There is nothing that its slots could lead back to.
+            // There is nothing that its slots could lead back to, or there are none.
+            let is_unused = (*p).was_active == 0 && m.area_used <= SLOTS_START as u64;
+            if !m.plan.is_null() && (m.gone != 0 || is_unused) {
                 add(m.area, m.area_bytes);
             }
-            add(m.area_rw, m.area_bytes);
-            add(m.functions as u64, module::function_bytes(m.plan));
+        }
+        list.add(count).write([0; 2]);
+    }
+}
+
+/// Gives all ranges that were mapped for the agent, but for the areas' execute views and what hooks have
+/// replaced.
+pub unsafe fn own_memory(add: &mut dyn FnMut(u64, u64)) {
+    // SAFETY: reads the process block.
+    unsafe {
+        let p = process();
+        // What was not mapped yet is at zero.
+        let mut add = |start: u64, bytes: u64| {
+            if start != 0 {
+                add(start, bytes);
+            }
+        };
+        for i in 0..(*p).module_count as usize {
+            let m = &(*p).modules[i];
+            if !m.plan.is_null() {
+                add(m.area_rw, m.area_bytes);
+                add(m.functions as u64, module::function_bytes(m.plan));
+            }
         }
         add((*p).fork_page as u64, PAGE);
         add((*p).table as u64, ((1u64 << TABLE_BITS) + 512) * 8);
@@ -545,6 +567,5 @@ unsafe fn list_ranges(b: &AttachBlock) {
             hot = (*hot).next as *mut Hot;
         }
         add((*p).nobody, BLOCK_BYTES as u64);
-        list.add(count).write([0; 2]);
     }
 }

@@ -183,6 +183,8 @@ pub struct Process {
     pub originals: *mut crate::hook::Original,
     /// May this process propagate?
     pub may_propagate: u32,
+    /// Something has been patched since it was attached to.
+    pub was_active: u32,
     /// Table of instrumented entries: `1 << TABLE_BITS` addresses and a few spare.
     pub table: *mut u64,
     /// Entries in it.
@@ -252,6 +254,7 @@ pub(crate) static mut PROCESS: Process = Process {
     sees_sandbox: 0,
     originals: core::ptr::null_mut(),
     may_propagate: 0,
+    was_active: 0,
     table: core::ptr::null_mut(),
     table_used: 0,
     heartbeat: AtomicU32::new(0),

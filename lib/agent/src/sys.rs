@@ -144,6 +144,13 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
 }
 
+/// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
+pub unsafe fn inherit(at: usize, bytes: usize, shall: bool) {
+    let advice = if shall { 11 } else { 10 };
+    // SAFETY: the caller owns what is mapped in the range.
+    unsafe { call(MADVISE, [at, bytes, advice, 0, 0, 0]) };
+}
+
 /// Blocks all signals; returns the mask before.
 pub unsafe fn block_signals() -> u64 {
     let all = u64::MAX;

@@ -5,8 +5,8 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sptrace_code::{self as cache, Cached};
 use sptrace_patch::{build_plan, columns::to_columns};
@@ -49,7 +49,7 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
-    let maps = maps::read(q.pid).unwrap_or_default();
+    let maps = shared.preparing.mappings_of(q);
     let is_ours = maps::is_traced(&maps);
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
@@ -97,6 +97,53 @@ fn answer(shared: &Shared, q: &Question) {
         q.state.store(QUESTION_FREE, Ordering::Release);
     }
     futex_wake(&q.state, i32::MAX);
+}
+
+/// While a process is prepared it asks about one module after the other, and has no others meanwhile: its
+/// mappings are read once, and again where it says that a place was taken.
+#[derive(Default)]
+pub struct Preparing(Mutex<Option<Snapshot>>);
+
+struct Snapshot {
+    pid: u32,
+    maps: Option<Arc<Vec<Mapping>>>,
+    /// What it has asked about last.
+    address: u64,
+}
+
+impl Preparing {
+    /// A process is led to the agent with many modules.
+    pub fn begin(&self, pid: u32) {
+        *self.snapshot() = Some(Snapshot {
+            pid,
+            maps: None,
+            address: 0,
+        });
+    }
+
+    /// It is back.
+    pub fn end(&self) {
+        *self.snapshot() = None;
+    }
+
+    fn snapshot(&self) -> MutexGuard<'_, Option<Snapshot>> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn mappings_of(&self, q: &Question) -> Arc<Vec<Mapping>> {
+        let read = || Arc::new(maps::read(q.pid).unwrap_or_default());
+        let mut snapshot = self.snapshot();
+        let same = |s: &&mut Snapshot| s.pid == q.pid && q.kind == ASK_MODULE;
+        let Some(snapshot) = snapshot.as_mut().filter(same) else {
+            return read();
+        };
+        if std::mem::replace(&mut snapshot.address, q.argument) == q.argument {
+            snapshot.maps = None;
+        }
+        Arc::clone(snapshot.maps.get_or_insert_with(read))
+    }
 }
 
 const NOT_CODE: u64 = 0;

@@ -12,19 +12,18 @@ use std::time::{Duration, Instant};
 
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::carrier::{Carrier, Errand};
-use sptrace_tracee::command::{Command, Sent};
-use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::command::Command;
+use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible};
-use sptrace_walk::{Cache, Unwinder};
 use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
-use crate::answer;
 use crate::loops::{answer_loop, drain_loop, spawn};
+use crate::prepare::{Looked, Prepared, open_memory};
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
-use crate::stacks::{Files, Stacks};
+use crate::stacks::Stacks;
 
 /// Attempts to stop all threads at a moment that suits.
 const ATTEMPTS: u32 = 400;
@@ -38,6 +37,9 @@ const PAUSE: Duration = Duration::from_micros(500);
 const RANGES: u32 = 16 << 10;
 /// Of a stack whose end is not known, looked at.
 const STACK_BYTES: u64 = 1 << 20;
+
+/// Beside the agent's results: other modules are mapped.
+const NOT_UP_TO_DATE: u32 = u32::MAX;
 
 /// When recording ends, if the processes do not end before.
 pub struct Until {
@@ -59,16 +61,6 @@ pub struct Attached {
     pub finished: Finished,
     /// Processes that could not be attached to.
     pub refused: Vec<Refused>,
-}
-
-/// What is known of a process before it is stopped.
-struct Prepared<'a> {
-    pid: u32,
-    maps: Vec<Mapping>,
-    memory: File,
-    unwinder: &'a Unwinder<'a>,
-    cache: Cache,
-    loader: u64,
 }
 
 impl Session {
@@ -131,100 +123,33 @@ impl Session {
     }
 
     pub(crate) fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
-        let maps = maps::read(pid)?;
-        if maps::is_traced(&maps) {
-            return Err(TraceeError::NoRoom(
-                "an sptrace that ended has left its memory in it",
-            ));
-        }
-        let files = Files::open(pid, &maps);
-        let unwinder = files.unwinder();
-        let code: Vec<&Mapping> = maps
-            .iter()
-            .filter(|m| m.access[2] && !m.access[1] && m.file.1 != 0)
-            .collect();
-        // Into the cache, and into the recording, before the agent asks.
-        let modules = code
-            .iter()
-            .filter_map(|m| self.text_of(pid, &maps, m))
-            .collect();
-        let memory = open_memory(pid)?;
-        let loader = loader_of(pid);
-        let stack_top = maps
-            .iter()
-            .find(|m| m.path == "[stack]")
-            .map_or(0, |m| m.end);
-        let command = Command {
-            command: COMMAND_PREPARE,
-            modules,
-            stack_top,
-            loader,
-            ..Command::default()
-        };
-        let sent = command.send(&self.shared.arena)?;
-        self.prepare_agent(pid, &maps, sent)?;
-        let mut prepared = Prepared {
-            pid,
-            maps: maps::read(pid)?,
-            memory,
-            unwinder: &unwinder,
-            cache: Cache::default(),
-            loader,
-        };
-        let activated = self.activate(&mut prepared);
+        let looked = Looked::at(&self.shared, pid)?;
+        let mut prepared = self.prepare_process(looked)?;
+        let activated = self.activate(&mut prepared, false);
         if activated.is_err() {
             self.detach(pid);
         }
-        activated
-    }
-
-    /// An address in the code of the module at `m`, which is analysed.
-    fn text_of(&self, pid: u32, maps: &[Mapping], m: &Mapping) -> Option<u64> {
-        if self.shared.options.leaves_out(&m.path) {
-            return Some(m.start);
-        }
-        // Why not is said when the agent asks.
-        let Ok(index) = self.shared.module(pid, m) else {
-            return Some(m.start);
-        };
-        let c = self.shared.lock();
-        let known = c.modules.get(index)?;
-        let bias = answer::bias(maps, m, known.base_svma)?;
-        Some(known.text.0.wrapping_add(bias).max(m.start))
-    }
-
-    /// Maps arena, agent and patch areas, while the program runs but for one thread.
-    fn prepare_agent(&self, pid: u32, maps: &[Mapping], sent: Sent) -> Result<(), TraceeError> {
-        let arena = &self.shared.arena;
-        let carrier = Carrier::new(pid, arena, &self.image, maps)?;
-        let mut threads = Threads::stop_one(pid)?;
-        let Some(thread) = threads.all().next().copied() else {
-            return Err(TraceeError::Gone);
-        };
-        let errand = Errand::MapAndCall { block: sent.block };
-        let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
-        threads.release();
-        led?;
-        match sent.result(arena) {
-            RESULT_DONE => Ok(()),
-            0 => Err(TraceeError::NoRoom(
-                "it cannot open or map the arena (no /proc, or a memory limit)",
-            )),
-            _ => Err(TraceeError::NoRoom("no memory for the agent")),
-        }
+        activated.map(|_| ())
     }
 
     /// Stops all threads and patches what is on their stacks.
-    fn activate(&self, prepared: &mut Prepared<'_>) -> Result<(), TraceeError> {
+    /// Of a process that was prepared some time ago (`is_ahead`) only if it is the same still: false if not.
+    pub(crate) fn activate(
+        &self,
+        prepared: &mut Prepared,
+        is_ahead: bool,
+    ) -> Result<bool, TraceeError> {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
+        let live = LiveMaps::open(prepared.pid)?;
         for _ in 0..ATTEMPTS {
             let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
-            let result = self.activate_stopped(prepared, &carrier, &mut threads);
+            let result = self.activate_stopped(prepared, is_ahead, &carrier, &live, &mut threads);
             threads.release();
             match result? {
                 RESULT_AGAIN => std::thread::sleep(PAUSE),
-                RESULT_DONE => return Ok(()),
+                RESULT_DONE => return Ok(true),
+                NOT_UP_TO_DATE => return Ok(false),
                 _ => return Err(TraceeError::NoRoom("the agent could not patch it")),
             }
         }
@@ -235,8 +160,10 @@ impl Session {
 
     fn activate_stopped(
         &self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut Prepared,
+        is_ahead: bool,
         carrier: &Carrier<'_>,
+        live: &LiveMaps,
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
@@ -244,21 +171,25 @@ impl Session {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
-        let (code, gone) = self.modules_of(prepared.pid, &prepared.memory);
+        let mapped = live.code()?;
+        if is_ahead && !prepared.is_up_to_date(&mapped) {
+            return Ok(NOT_UP_TO_DATE);
+        }
+        let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, &mapped);
         let mut command = Command {
             command: COMMAND_ACTIVATE,
-            modules: gone,
+            gone,
             loader: prepared.loader,
             ..Command::default()
         };
         let mut stacks = Stacks::new(
-            prepared.unwinder,
+            prepared.walker.unwinder(),
             &mut prepared.cache,
             &prepared.memory,
             &code,
         );
         for t in &stopped {
-            let mut entry = entry_of(t, &prepared.maps);
+            let mut entry = entry_of(t, live);
             let stack = stacks.of(&t.regs, entry.stack_end);
             entry.first_frame = command.frames.len() as u32;
             entry.frames = stack.frames.len() as u32;
@@ -284,8 +215,18 @@ impl Session {
     }
 
     /// Code of the modules that the process has mapped still, sorted; and an address in each of the others.
-    fn modules_of(&self, pid: u32, memory: &File) -> (Vec<(u64, u64)>, Vec<u64>) {
-        let is_there = |at: u64| memory.read_exact_at(&mut [0u8; 1], at).is_ok();
+    /// `mapped`: code that is known to be there.
+    fn modules_of(
+        &self,
+        pid: u32,
+        memory: &File,
+        mapped: &[Mapping],
+    ) -> (Vec<(u64, u64)>, Vec<u64>) {
+        let is_there = |at: u64| {
+            let before = mapped.partition_point(|m| m.start <= at).checked_sub(1);
+            before.is_some_and(|i| at < mapped[i].end)
+                || memory.read_exact_at(&mut [0u8; 1], at).is_ok()
+        };
         let mut c = self.shared.lock();
         let loaded = c.process(pid).loaded.iter().map(|l| (l.start, l.end));
         let (mut there, mut gone) = (Vec::new(), Vec::new());
@@ -340,7 +281,7 @@ impl Session {
     }
 
     /// Lets a process go, as it was.
-    fn detach(&mut self, pid: u32) {
+    pub(crate) fn detach(&mut self, pid: u32) {
         let result = self.try_detach(pid);
         let why = match result {
             Ok(None) => return,
@@ -378,7 +319,7 @@ impl Session {
                 ..PATIENCE => COMMAND_DETACH,
                 _ => COMMAND_DETACH_ANYWAY,
             };
-            let result = self.detach_stopped(command, &carrier, &maps, &memory, &mut threads);
+            let result = self.detach_stopped(command, &carrier, &memory, &mut threads);
             threads.release();
             match result? {
                 RESULT_AGAIN => std::thread::sleep(PAUSE),
@@ -394,7 +335,6 @@ impl Session {
         &self,
         command: u32,
         carrier: &Carrier<'_>,
-        maps: &[Mapping],
         memory: &File,
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
@@ -418,11 +358,12 @@ impl Session {
             }
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
+        let live = LiveMaps::open(threads.pid)?;
         let command = Command {
             command,
-            threads: stopped.iter().map(|t| entry_of(t, maps)).collect(),
+            threads: stopped.iter().map(|t| entry_of(t, &live)).collect(),
             pcs: stopped.iter().map(|t| t.regs.rip).collect(),
-            modules: self.modules_of(threads.pid, memory).1,
+            gone: self.modules_of(threads.pid, memory, &[]).1,
             ranges: RANGES,
             ..Command::default()
         };
@@ -482,15 +423,15 @@ fn let_out(
     Ok(false)
 }
 
-fn entry_of(t: &Thread, maps: &[Mapping]) -> AttachThread {
-    let above = maps.iter().find(|m| m.end > t.regs.rsp);
+fn entry_of(t: &Thread, live: &LiveMaps) -> AttachThread {
+    let above = live.around(t.regs.rsp);
     let stack = above.filter(|m| m.start <= t.regs.rsp || m.path == "[stack]");
+    let is_first = stack.as_ref().is_some_and(|m| m.path == "[stack]");
     // A thread's control block lies at the end of its stack.
     let end = stack.map_or(t.regs.rsp, |m| match t.regs.fs_base {
         fs if fs > t.regs.rsp && fs < m.end => fs,
         _ => m.end,
     });
-    let is_first = stack.is_some_and(|m| m.path == "[stack]");
     AttachThread {
         tid: t.tid,
         fs_base: t.regs.fs_base,
@@ -521,28 +462,6 @@ fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_re
         r.rax, r.rcx, r.rsp, r.rip, r.eflags,
     ] = to;
     r
-}
-
-fn open_memory(pid: u32) -> Result<File, TraceeError> {
-    File::open(format!("/proc/{pid}/mem")).map_err(|source| TraceeError::System {
-        what: "opening /proc/PID/mem",
-        source,
-    })
-}
-
-/// Where ld.so lies, from the auxiliary vector; 0 without.
-fn loader_of(pid: u32) -> u64 {
-    const AT_BASE: u64 = 7;
-    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
-    let words: Vec<u64> = auxv
-        .chunks_exact(8)
-        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)))
-        .collect();
-    let pairs = words.chunks_exact(2);
-    pairs
-        .into_iter()
-        .find(|p| p[0] == AT_BASE)
-        .map_or(0, |p| p[1])
 }
 
 /// What the system's answer means, if it is that the process is gone, or that we may not: then with what

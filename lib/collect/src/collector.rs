@@ -7,6 +7,7 @@
 mod callees;
 mod peek;
 mod run;
+mod shadow;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,8 +16,8 @@ use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{
-    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, StreamEncoder,
-    StreamInfo, TraceWriter,
+    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, StreamInfo,
+    TraceWriter,
 };
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
@@ -27,13 +28,14 @@ use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
 use crate::process::{Area, Areas, Loaded, Process};
+use shadow::{Line, Shadow};
 
 /// One stream of the recording.
 #[derive(Clone)]
 struct StreamState {
     epoch: u32,
     pid: u32,
-    encoder: StreamEncoder,
+    line: Line,
     high: u64,
     last_tsc: u64,
     /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the callee.
@@ -100,6 +102,7 @@ pub struct Collector<W: Write> {
     unknown_module: Option<ModuleId>,
     unknown: HashMap<u64, FunctionId>,
     calls: Option<Calls>,
+    shadow: Option<Shadow>,
     /// What happened later is left out.
     pub(crate) until_tsc: u64,
     /// Events written.
@@ -125,6 +128,7 @@ impl<W: Write> Collector<W> {
             unknown_module: None,
             unknown: HashMap::new(),
             calls: None,
+            shadow: None,
             until_tsc: u64::MAX,
             events: 0,
             record_bytes: 0,
@@ -180,6 +184,20 @@ impl<W: Write> Collector<W> {
         self.modules.push(module);
         self.by_file.insert(file, self.modules.len() - 1);
         Some(self.modules.len() - 1)
+    }
+
+    /// The process is another than the one that had this number, unless it records.
+    pub fn forget(&mut self, pid: u32) {
+        if !self.streams.iter().flatten().any(|s| s.pid == pid) {
+            self.processes.remove(&pid);
+            self.recent.fill(Recent::default());
+        }
+    }
+
+    /// The patch areas of a process, if it is known.
+    pub fn areas_of(&self, pid: u32) -> Vec<(u64, u64)> {
+        let process = self.processes.get(&pid);
+        process.map_or_else(Vec::new, |p| p.areas.ranges())
     }
 
     /// The image of a process.
@@ -267,8 +285,9 @@ impl<W: Write> Collector<W> {
     /// Writes the blocks that are not full, too.
     fn flush(&mut self) {
         for state in self.streams.iter_mut().flatten() {
-            if state.encoder.len_events() > 0 {
-                let r = self.writer.write_block(&mut state.encoder);
+            let encoder = &mut state.line.encoder;
+            if encoder.len_events() > 0 {
+                let r = self.writer.write_block(encoder);
                 if let (Err(e), None) = (r, &self.failed) {
                     self.failed = Some(std::io::Error::other(e));
                 }
@@ -308,7 +327,8 @@ impl<W: Write> Collector<W> {
         }
         if let Some(mut state) = self.streams[i].take() {
             self.settle_lazy(&mut state, None);
-            let r = self.writer.write_block(&mut state.encoder);
+            self.begin_line(&mut state);
+            let r = self.writer.write_block(&mut state.line.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
         let pid = s.pid;
@@ -380,7 +400,8 @@ impl<W: Write> Collector<W> {
             return;
         }
         if let Some(mut old) = self.streams[i].take() {
-            let r = self.writer.write_block(&mut old.encoder);
+            self.begin_line(&mut old);
+            let r = self.writer.write_block(&mut old.line.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
         let s = arena.stream(i);
@@ -394,8 +415,8 @@ impl<W: Write> Collector<W> {
         let parent = parent
             .then(|| {
                 self.streams[s.parent as usize]
-                    .as_ref()
-                    .map(|p| p.encoder.stream())
+                    .as_mut()
+                    .and_then(|p| p.line.recording().map(|e| e.stream()))
             })
             .flatten();
         let p = self.process(pid);
@@ -408,23 +429,18 @@ impl<W: Write> Collector<W> {
             parent,
             execs: p.execs,
         };
-        match self.writer.stream(&info) {
-            Ok(id) => {
-                let encoder = self.writer.encoder(id);
-                self.streams[i] = Some(StreamState {
-                    epoch,
-                    pid,
-                    encoder,
-                    high: start_tsc >> 32,
-                    last_tsc: start_tsc,
-                    lazy: None,
-                    inherited: None,
-                    sequence: 0,
-                    watched: Watched::default(),
-                });
-            }
-            Err(e) => self.check(Err(std::io::Error::other(e))),
-        }
+        let line = self.new_line(info);
+        self.streams[i] = line.map(|line| StreamState {
+            epoch,
+            pid,
+            line,
+            high: start_tsc >> 32,
+            last_tsc: start_tsc,
+            lazy: None,
+            inherited: None,
+            sequence: 0,
+            watched: Watched::default(),
+        });
     }
 
     fn chunk(&mut self, arena: &Arena, index: u32) {
@@ -440,8 +456,8 @@ impl<W: Write> Collector<W> {
         };
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena, index, start_tsc, &mut state);
-        if state.encoder.is_full() {
-            let r = self.writer.write_full(&mut state.encoder);
+        if state.line.encoder.is_full() {
+            let r = self.writer.write_full(&mut state.line.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
         self.streams[stream] = Some(state);
@@ -491,6 +507,7 @@ impl<W: Write> Collector<W> {
                     if tsc > self.until_tsc {
                         break;
                     }
+                    self.come_to(state, tsc, 0);
                     self.control(state, id, tsc, payload);
                 }
                 continue;
@@ -504,7 +521,7 @@ impl<W: Write> Collector<W> {
             if tsc > self.until_tsc {
                 break;
             }
-            self.events += 1;
+            self.come_to(state, tsc, 1);
             let kind = place.kind();
             if kind == PLACE_EXIT {
                 if state.lazy.is_some() {
@@ -552,24 +569,22 @@ impl<W: Write> Collector<W> {
     }
 
     fn enter(&mut self, state: &mut StreamState, kind: u8, tsc: u64, callee: FunctionId) {
-        if kind & PLACE_TAIL != 0 {
-            state.encoder.tail(tsc, callee);
-        } else if kind & PLACE_OPEN != 0 {
-            state.encoder.enter_open(tsc, callee);
-        } else {
-            state.encoder.enter(tsc, callee);
-        }
         if let Some(calls) = &mut self.calls {
-            let (class, depth) = (self.writer.class(callee), state.encoder.depth());
+            let is_call = kind & (PLACE_TAIL | PLACE_OPEN) == 0;
+            let (class, depth) = (self.writer.class(callee), state.line.depth());
+            let depth = depth + u32::from(is_call);
             calls.enter(&mut state.watched, class, depth, tsc, state.pid);
+            self.may_begin(state);
         }
+        state.line.enter(tsc, kind, callee);
     }
 
     fn exit(&mut self, state: &mut StreamState, tsc: u64) {
         if let Some(calls) = &mut self.calls {
-            calls.exit(&mut state.watched, state.encoder.depth(), tsc, state.pid);
+            calls.exit(&mut state.watched, state.line.depth(), tsc, state.pid);
+            self.may_begin(state);
         }
-        state.encoder.exit(tsc);
+        state.line.exit(tsc);
     }
 
     /// Writes the held-back call of a stub: as the function that the stub or the resolver jumped
@@ -598,18 +613,23 @@ impl<W: Write> Collector<W> {
         match id {
             record::ANCHOR => state.high = payload >> 32,
             record::UNWOUND => {
-                state.encoder.unwound(tsc, count);
-                state.watched.unwound(state.encoder.depth());
+                state.line.unwound(tsc, count);
+                state.watched.unwound(state.line.depth());
             }
-            record::CLOSED => state.encoder.close_open(tsc, count),
+            record::CLOSED => state.line.close_open(tsc, count),
             record::RESUMED => {
                 let callee = self.site_callee(state.pid, payload as u32);
-                state.encoder.resumed(tsc, callee);
+                let encoder = state.line.recording();
+                encoder.into_iter().for_each(|e| e.resumed(tsc, callee));
             }
-            record::LOST => state.encoder.lost(tsc, payload),
+            record::LOST => {
+                let encoder = state.line.recording();
+                encoder.into_iter().for_each(|e| e.lost(tsc, payload));
+            }
             record::BLOCKED => {
                 state.watched.blocked(payload);
-                state.encoder.blocked(tsc, payload);
+                let encoder = state.line.recording();
+                encoder.into_iter().for_each(|e| e.blocked(tsc, payload));
             }
             record::ENTERED => {
                 let callee = self.callee_at(state.pid, payload);
@@ -624,11 +644,11 @@ impl<W: Write> Collector<W> {
                         self.site_callee(state.pid, frame as u32)
                     };
                     if frame == record::FRAME_OPEN {
-                        state.encoder.enter_earlier(tsc, callee);
+                        state.line.enter_earlier(tsc, callee);
                     } else if frame & record::FRAME_OPEN != 0 {
-                        state.encoder.enter_open(tsc, callee);
+                        state.line.enter(tsc, PLACE_OPEN, callee);
                     } else {
-                        state.encoder.enter(tsc, callee);
+                        state.line.enter(tsc, PLACE_ENTRY, callee);
                     }
                 }
             },

@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`] and [`stacks`] (programs that run already), [`later`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
@@ -8,6 +8,7 @@
 //! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing
 //! else; one answers questions (it may analyse a module for seconds). A fourth waits for events, if there are any.
 
+pub mod ahead;
 pub mod alive;
 pub mod answer;
 pub mod attach;
@@ -24,6 +25,7 @@ pub mod module;
 pub mod outcome;
 pub mod output;
 pub mod placement;
+pub mod prepare;
 pub mod privilege;
 pub mod process;
 pub mod react;

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::{MEMORY, RING, Summary};
+use sptrace_trace::{MEMORY, RING, SHADOW, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -84,6 +84,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Words that made no sense (torn).
     pub torn: u64,
+    /// Events before the recording's start, followed and left out; `None`: there was no shadow mode.
+    pub followed: Option<u64>,
     /// Events recorded and overwritten by later ones (`--ring`).
     pub overwritten: u64,
 }
@@ -151,6 +153,13 @@ impl Outcome {
         s.row(MEMORY, "bytes of records", self.record_bytes);
         s.row("loss", "events dropped", self.lost);
         s.row("loss", "torn words", self.torn);
+        if let Some(followed) = self.followed {
+            s.row(
+                SHADOW,
+                "events before the start, followed and left out",
+                followed,
+            );
+        }
         if self.overwritten > 0 {
             s.row(RING, "events dropped by --ring", self.overwritten);
         }
@@ -204,8 +213,11 @@ impl Outcome {
         } else {
             String::new()
         };
+        let before = self.followed.map_or(String::new(), |n| {
+            format!(", {n} before the start left out (shadow mode)")
+        });
         format!(
-            "events: {} recorded, {} lost{torn}{ring}",
+            "events: {} recorded, {} lost{torn}{ring}{before}",
             self.events, self.lost
         )
     }

@@ -188,6 +188,12 @@ impl Process {
         wide
     }
 
+    /// Modules at these addresses are gone, and were not recorded in.
+    pub fn unload(&mut self, addresses: &[u64]) {
+        let is_gone = |l: &Loaded| addresses.iter().any(|a| l.start <= *a && *a < l.end);
+        self.loaded.retain(|l| !is_gone(l));
+    }
+
     /// The module that holds an avma.
     pub fn module_at(&self, avma: u64) -> Option<&Loaded> {
         self.loaded

@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use sptrace_trace::{Clock, DUMP, ExitStatus, Header, Note, Snapshot, Summary};
 
+use crate::alive::is_alive;
 use crate::clock;
 use crate::collector::Collector;
 use crate::event::calls::Calls;
@@ -41,6 +42,8 @@ const WAITING: usize = 2;
 pub struct OnEvents {
     /// Begin the recording at the first of these; none: at the command's start.
     pub start_on: Vec<Event>,
+    /// Until then the command is followed, and nothing recorded: calls can begin the recording.
+    pub shadow: bool,
     /// Write the ring out at these.
     pub dump_on: Vec<Event>,
     /// End the recording at these.
@@ -55,7 +58,7 @@ pub struct OnEvents {
 
 /// The events of a recording and what has come of them.
 pub struct Reactor {
-    armed: Armed,
+    armed: Arc<Armed>,
     asked: OnEvents,
     output: PathBuf,
     /// The ring, if it is kept in memory.
@@ -97,13 +100,17 @@ impl Prepared {
     pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
         let unseen = |e: &&Event| {
             use What::{Call, Crash, Exit, Return, Slow};
-            matches!(e.what, Call(_) | Return(_) | Slow(..) | Crash | Exit)
+            match e.what {
+                Call(_) | Return(_) | Slow(..) => !asked.shadow,
+                Crash | Exit => true,
+                _ => false,
+            }
         };
         if let Some(event) = asked.start_on.iter().find(unseen) {
             return Err(EventError::SeenInRecording(event.text.clone()));
         }
         let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-        let armed = Armed::new(starts, dumps, stops, asked.times);
+        let armed = Arc::new(Armed::new(starts, dumps, stops, asked.times));
         let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
         // SAFETY: gives a fresh descriptor or an error.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -149,6 +156,9 @@ impl Prepared {
         if let Some((calls, classifier)) = self.calls {
             collector.watch(calls, classifier);
         }
+        if self.reactor.asked.shadow {
+            collector.shadow(Arc::clone(&self.reactor.armed));
+        }
         (self.reactor, self.sources)
     }
 }
@@ -177,6 +187,16 @@ impl Reactor {
     /// Has an event of `start_on` happened?
     pub fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
+    }
+
+    /// Is the command followed until then?
+    pub fn is_shadow(&self) -> bool {
+        self.asked.shadow
+    }
+
+    /// There is an event to begin with, and it has not happened yet.
+    pub fn awaits_start(&self) -> bool {
+        !self.asked.start_on.is_empty() && !self.is_started()
     }
 
     /// The recording begins now: time counts from here.
@@ -344,6 +364,9 @@ fn block(signals: [i32; 2]) {
 
 /// What the collector has seen since it was asked last.
 pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
+    if let Some(occurrence) = collector.begun() {
+        started(shared, collector, &occurrence);
+    }
     for occurrence in collector.seen() {
         happened(shared, collector, &occurrence);
     }
@@ -386,20 +409,24 @@ pub fn ended(shared: &Shared, pid: u32, status: ExitStatus) {
 /// Does what an occurrence asks for; says what that was.
 fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) -> String {
     let reactor = &shared.reactor;
-    let event = reactor.armed.text(occurrence.event);
+    let is_start = reactor.armed.reaction(occurrence.event) == Some(Reaction::Start);
+    if reactor.awaits_start() && !is_start {
+        return "nothing is recorded yet".to_owned();
+    }
     let reaction = match reactor.armed.count(occurrence.event) {
         Verdict::React(reaction) => reaction,
         Verdict::Missing(more) => return format!("counted, {more} more to come"),
         Verdict::UsedUp => return "it has happened as often as it counts".to_owned(),
     };
-    let text = match occurrence.detail.as_str() {
-        "" => event.to_owned(),
-        detail => format!("{event} ({detail})"),
-    };
+    let text = text_of(shared, occurrence);
     match reaction {
         Reaction::Start => {
-            reactor.started.store(true, Ordering::Release);
-            shared.wake_main();
+            if reactor.is_shadow() {
+                // Those that have ended by now are not part of it.
+                c.end_dead_streams(&shared.arena, &is_alive);
+                c.record_from(occurrence.tsc);
+            }
+            started(shared, c, occurrence);
             "the recording begins".to_owned()
         }
         Reaction::Dump => dump(shared, c, occurrence, text),
@@ -409,6 +436,32 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
             "the recording has ended".to_owned()
         }
     }
+}
+
+fn text_of(shared: &Shared, occurrence: &Occurrence) -> String {
+    let event = shared.reactor.armed.text(occurrence.event);
+    match occurrence.detail.as_str() {
+        "" => event.to_owned(),
+        detail => format!("{event} ({detail})"),
+    }
+}
+
+/// The recording begins: at once if the command is followed, else the session attaches to it.
+fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) {
+    let reactor = &shared.reactor;
+    reactor.started.store(true, Ordering::Release);
+    if reactor.is_shadow() {
+        reactor.begin();
+        c.note(&Note::Text {
+            pid: occurrence.pid,
+            tsc: occurrence.tsc,
+            text: format!(
+                "recording began at --start-on {}",
+                text_of(shared, occurrence)
+            ),
+        });
+    }
+    shared.wake_main();
 }
 
 /// Copies the ring and leaves it to the events thread.

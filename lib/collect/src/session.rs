@@ -19,6 +19,7 @@ use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::hole;
 
 use crate::alive::is_alive;
+use crate::answer::Preparing;
 use crate::collector::Collector;
 use crate::event::Source;
 use crate::filters::Filters;
@@ -118,6 +119,7 @@ impl Session {
             stopped: OnceLock::new(),
             end_tsc: AtomicU64::new(u64::MAX),
             reactor,
+            preparing: Preparing::default(),
             left_out: Mutex::default(),
         });
         Ok(Self {
@@ -139,7 +141,9 @@ impl Session {
     pub fn run(self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         self.record(child, |session| {
-            session.shared.reactor.begin();
+            if !session.shared.reactor.is_shadow() {
+                session.shared.reactor.begin();
+            }
             session.exec_stop(child);
             Ok(session.wait_for_all(child))
         })
@@ -164,6 +168,10 @@ impl Session {
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();
+        if self.shared.reactor.awaits_start() {
+            let nothing = "nothing was recorded: no event of --start-on happened";
+            self.remarks.push(nothing.to_owned());
+        }
         events.end(&self.shared);
         self.finish(status)
     }

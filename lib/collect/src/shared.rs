@@ -18,7 +18,7 @@ use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::HOST_STOPPED;
 use sptrace_wire::plan::PlanHeader;
 
-use crate::answer;
+use crate::answer::{self, Preparing};
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
@@ -96,6 +96,8 @@ pub struct Shared {
     pub(crate) end_tsc: AtomicU64,
     /// What events lead to.
     pub reactor: Reactor,
+    /// Questions of a process that is being prepared.
+    pub(crate) preparing: Preparing,
     /// Modules that are not traced, and why.
     pub(crate) left_out: Mutex<BTreeSet<(String, &'static str)>>,
 }
@@ -174,6 +176,11 @@ impl Shared {
         self.filters.must_be_known(&m.file, file)
     }
 
+    /// The patch areas of a process.
+    pub(crate) fn areas_of(&self, pid: u32) -> Vec<(u64, u64)> {
+        self.lock().areas_of(pid)
+    }
+
     /// Notes that a module is left out, and why.
     pub fn leave_out(&self, path: &str, why: &'static str) {
         self.left_out
@@ -228,6 +235,7 @@ impl Shared {
         outcome.events = c.events;
         outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;
+        outcome.followed = c.left_out();
         outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
         let left_out = self.left_out.lock();
         outcome.left_out = left_out

@@ -1,6 +1,6 @@
 //! The open calls of stopped threads, in the form in which the agent takes them.
 //!
-//! Given a process's mappings before the stop ([`Files`]) and registers in it. Where unwind tables do not
+//! Given a process's mappings before the stop ([`Walker`]) and registers in it. Where unwind tables do not
 //! lead to the end of a stack, every word of the rest that may be a return address counts as one: not as a
 //! call that is open, but as a place where no patch may be and whose function is patched now.
 
@@ -19,8 +19,35 @@ const MAX_FRAMES: usize = 100_000;
 /// Of a stack that cannot be walked, looked through at most.
 const SCAN_BYTES: u64 = 1 << 20;
 
+/// What the stacks of a process are walked by.
+pub struct Walker {
+    /// Made of `files`, and dropped before.
+    unwinder: Unwinder<'static>,
+    _files: Files,
+}
+
+impl Walker {
+    /// Opens the files that the process has mapped; takes time in proportion to their tables.
+    pub fn open(pid: u32, maps: &[Mapping]) -> Self {
+        let files = Files::open(pid, maps);
+        // SAFETY: the bytes lie in mappings and on the heap, stay where they are when `files` is moved, and
+        // are never written; nobody gets the unwinder for longer than a reference to `Self` lives.
+        let unwinder =
+            unsafe { std::mem::transmute::<Unwinder<'_>, Unwinder<'static>>(files.unwinder()) };
+        Self {
+            unwinder,
+            _files: files,
+        }
+    }
+
+    /// For walks.
+    pub fn unwinder(&self) -> &Unwinder<'_> {
+        &self.unwinder
+    }
+}
+
 /// The files that a process has mapped with code.
-pub struct Files(Vec<Mapped>);
+struct Files(Vec<Mapped>);
 
 struct Mapped {
     bytes: Bytes,
@@ -42,8 +69,7 @@ impl Mapped {
 }
 
 impl Files {
-    /// Opens them.
-    pub fn open(pid: u32, maps: &[Mapping]) -> Self {
+    fn open(pid: u32, maps: &[Mapping]) -> Self {
         let mut files: Vec<Mapped> = Vec::new();
         let mut seen: Vec<&(String, u64)> = Vec::new();
         for m in maps.iter().filter(|m| m.access[2]) {
@@ -71,8 +97,7 @@ impl Files {
         Self(files)
     }
 
-    /// What stacks are walked by; takes time in proportion to the tables.
-    pub fn unwinder(&self) -> Unwinder<'_> {
+    fn unwinder(&self) -> Unwinder<'_> {
         let modules = self.0.iter().filter_map(|f| {
             let tables = UnwindTables::read(f.bytes()).ok()?;
             let bias = Bias::between(tables.base, Avma(f.start));

@@ -5,7 +5,8 @@ use crate::functions::Row;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, Stats, Summary, Survey,
+    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, SHADOW, Stats, Summary,
+    Survey,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -155,6 +156,13 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         let text = format!("recording ended early: {}", clean(&row.key));
         writeln!(out, "{}", style.warning(&text))?;
     }
+    for row in rows.iter().filter(|row| row.section == SHADOW) {
+        let count = Count(row.count);
+        writeln!(
+            out,
+            "shadow mode: {count} events before the start were left out"
+        )?;
+    }
     if let Ending::Early { offset } = view.survey.ending {
         let text = format!(
             "the trace ends early, at byte {}: sptrace did not finish it",
@@ -193,7 +201,16 @@ fn coverage_line(summary: &Summary) -> String {
         let percent = (patched as f64 / reached as f64 * 10_000.0).floor() / 100.0;
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
-    let told = ["sites", "events", "loss", DUMP, ENDED_EARLY, MEMORY, RING];
+    let told = [
+        "sites",
+        "events",
+        "loss",
+        DUMP,
+        ENDED_EARLY,
+        MEMORY,
+        RING,
+        SHADOW,
+    ];
     let others = sections(summary)
         .into_iter()
         .filter(|section| !told.contains(section));

@@ -162,6 +162,19 @@ impl StreamEncoder {
         self.other(tsc, operation::CLOSE_OPEN, u64::from(frames));
     }
 
+    /// The innermost `frames` of [`Self::enter_earlier`] have ended, with what was opened above them since.
+    pub fn close_earlier(&mut self, tsc: u64, frames: u32) {
+        let open = self.open_since_earlier();
+        self.close_open(tsc, open.saturating_add(frames));
+    }
+
+    /// Frames of [`Self::enter_open`] above the innermost of [`Self::enter_earlier`].
+    pub fn open_since_earlier(&self) -> u32 {
+        let above = self.mirror.frames().iter().rev();
+        let above = above.take_while(|frame| frame.entry() != Entry::Earlier);
+        above.filter(|frame| frame.entry() == Entry::Open).count() as u32
+    }
+
     /// `frames` frames opened by [`Self::enter`] are gone without an exit (longjmp, throw).
     pub fn unwound(&mut self, tsc: u64, frames: u32) {
         let frames = frames.min(self.calls_open);

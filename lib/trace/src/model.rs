@@ -199,6 +199,9 @@ pub struct SummaryRow {
 /// [`SummaryRow::section`]: why recording ended before the command did.
 pub const ENDED_EARLY: &str = "ended early";
 
+/// [`SummaryRow::section`]: events of before the recording's start, which were followed for the open calls.
+pub const SHADOW: &str = "shadow mode";
+
 /// [`SummaryRow::section`]: the trace is a copy of a ring made while recording went on; the key is the
 /// event that caused it.
 pub const DUMP: &str = "dump";

@@ -18,8 +18,10 @@ pub struct Command {
     pub frames: Vec<AttachFrame>,
     /// Where threads go on; sorted when it is sent.
     pub pcs: Vec<u64>,
-    /// Addresses in modules.
+    /// Addresses in new modules.
     pub modules: Vec<u64>,
+    /// Addresses in modules that are gone.
+    pub gone: Vec<u64>,
     /// Room for so many ranges.
     pub ranges: u32,
     /// End of the first thread's stack.
@@ -72,6 +74,9 @@ impl Command {
         words[6] = at(&words);
         words.extend(&self.modules);
         words[7] = pair(self.modules.len(), self.ranges as usize);
+        words[12] = at(&words);
+        words[13] = self.gone.len() as u64;
+        words.extend(&self.gone);
         words[8] = at(&words);
         words.resize(words.len() + self.ranges as usize * 2, 0);
         words[9] = self.stack_top;
@@ -150,5 +155,6 @@ const _: () = {
     assert!(offset_of!(AttachBlock, modules_at) == 48 && offset_of!(AttachBlock, modules) == 56);
     assert!(offset_of!(AttachBlock, ranges_at) == 64 && offset_of!(AttachBlock, stack_top) == 72);
     assert!(offset_of!(AttachBlock, loader) == 80);
+    assert!(offset_of!(AttachBlock, gone_at) == 96 && offset_of!(AttachBlock, gone) == 104);
     assert!(offset_of!(AttachThread, first_frame) == 8 && offset_of!(AttachThread, moved) == 12);
 };

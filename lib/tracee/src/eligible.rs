@@ -66,20 +66,7 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
     if is_ours(pid) {
         return unfit("sptrace runs in it or under it, and would wait for itself");
     }
-    let tracer = status.field("TracerPid");
-    if !matches!(tracer, "0" | "") {
-        let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        return unfit(format!(
-            "it is traced already, by {} (pid {tracer}); end that first",
-            name.trim_end()
-        ));
-    }
-    if is_sandboxed(pid) {
-        return unfit(
-            "it is in a seccomp sandbox, where the agent's system calls could end it; `sptrace run` \
-             can trace it up to that point",
-        );
-    }
+    is_free(&status)?;
     if status.field("x86_Thread_features").contains("shstk") {
         return unfit("it runs with a shadow stack (CET), which forbids patched return addresses");
     }
@@ -98,9 +85,43 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
     is_64_bit(pid)
 }
 
+/// Looks for what may have come since [`check`] found nothing.
+///
+/// # Errors
+/// As there.
+pub fn check_again(pid: u32) -> Result<(), Unfit> {
+    match Status::of(pid) {
+        Some(status) => is_free(&status),
+        None => unfit("it has just ended"),
+    }
+}
+
+/// Nobody traces it, and it is in no sandbox.
+fn is_free(status: &Status) -> Result<(), Unfit> {
+    let tracer = status.field("TracerPid");
+    if !matches!(tracer, "0" | "") {
+        let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+        return unfit(format!(
+            "it is traced already, by {} (pid {tracer}); end that first",
+            name.trim_end()
+        ));
+    }
+    if is_in_sandbox(status) {
+        return unfit(
+            "it is in a seccomp sandbox, where the agent's system calls could end it; `sptrace run` \
+             can trace it up to that point",
+        );
+    }
+    Ok(())
+}
+
+fn is_in_sandbox(status: &Status) -> bool {
+    !matches!(status.field("Seccomp"), "0" | "")
+}
+
 /// True if the process has entered a seccomp sandbox: its threads must make no system call of ours.
 pub fn is_sandboxed(pid: u32) -> bool {
-    Status::of(pid).is_some_and(|s| !matches!(s.field("Seccomp"), "0" | ""))
+    Status::of(pid).is_some_and(|s| is_in_sandbox(&s))
 }
 
 /// True if there is no such process, or only what its parent has not waited for.

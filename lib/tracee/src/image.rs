@@ -5,10 +5,10 @@
 
 use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
-use sptrace_wire::control::{IMAGE_BYTES, IMAGE_OFFSET};
+use sptrace_wire::control::{IMAGE_BEFORE_BYTES, IMAGE_BYTES, IMAGE_OFFSET};
 
 /// Where the image lies in every tracee.
-pub const IMAGE_AVMA: u64 = ARENA_AVMA - 0x100_0000;
+pub const IMAGE_AVMA: u64 = ARENA_AVMA - IMAGE_BEFORE_BYTES;
 
 /// One mapping of the image.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,10 @@ mod query;
 
 use std::fs::File;
 
+use crate::arena::ARENA_AVMA;
 use crate::error::TraceeError;
+use crate::image::IMAGE_AVMA;
+use sptrace_wire::control::ARENA_BYTES;
 
 /// One mapping.
 #[derive(Clone, Debug)]
@@ -37,6 +40,43 @@ pub fn read(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
     };
     name_patched(&mut maps);
     Ok(maps)
+}
+
+/// Mappings that are asked for one by one, as they are then.
+pub struct LiveMaps {
+    pid: u32,
+    file: File,
+}
+
+impl LiveMaps {
+    /// Of a process.
+    ///
+    /// # Errors
+    /// It is gone, or may not be looked at.
+    pub fn open(pid: u32) -> Result<Self, TraceeError> {
+        let file = File::open(format!("/proc/{pid}/maps")).map_err(unreadable)?;
+        Ok(Self { pid, file })
+    }
+
+    /// Executable mappings of files, in ascending order, without their paths.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn code(&self) -> Result<Vec<Mapping>, TraceeError> {
+        if let Some(code) = query::code(&self.file) {
+            return Ok(code);
+        }
+        let is_code = |m: &Mapping| m.access[2] && m.file.1 != 0;
+        Ok(read(self.pid)?.into_iter().filter(is_code).collect())
+    }
+
+    /// The mapping that holds an address, or the next one.
+    pub fn around(&self, address: u64) -> Option<Mapping> {
+        query::around(&self.file, address).or_else(|| {
+            let all = read(self.pid).ok()?;
+            all.into_iter().find(|m| m.end > address)
+        })
+    }
 }
 
 fn unreadable(source: std::io::Error) -> TraceeError {
@@ -80,7 +120,16 @@ fn name_patched(maps: &mut [Mapping]) {
 /// True if these are the mappings of a process that an arena is mapped into.
 pub fn is_traced(maps: &[Mapping]) -> bool {
     maps.iter()
-        .any(|m| m.start == crate::arena::ARENA_AVMA && m.path.contains("memfd:sptrace"))
+        .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"))
+}
+
+/// True if arena and image of an agent are there, whole.
+pub fn has_agent(maps: &[Mapping]) -> bool {
+    let image = |m: &&Mapping| m.start >= IMAGE_AVMA && m.end <= ARENA_AVMA;
+    let arena = |m: &Mapping| m.start == ARENA_AVMA && m.end - m.start == ARENA_BYTES;
+    let is_ours = |m: &Mapping| m.path.contains("memfd:sptrace");
+    let segments = maps.iter().filter(image).filter(|m| is_ours(m)).count();
+    segments >= 3 && maps.iter().any(|m| arena(m) && is_ours(m))
 }
 
 fn parse(line: &str) -> Option<Mapping> {

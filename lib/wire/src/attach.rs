@@ -5,12 +5,13 @@
 //! the host chooses. One command at a time: the host owns the block unless the carrier runs, so nothing in
 //! it but [`AttachBlock::done`] is shared at one moment.
 //!
-//! `PREPARE` runs beside the program, `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and
+//! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and
 //! `DETACH` run while every other thread is stopped by ptrace, and outside of the agent.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Maps the patch areas of the modules named. Changes nothing that the program sees.
+/// Maps the patch areas of the modules named. Changes nothing that the program sees; its children inherit
+/// nothing of it before `ACTIVATE`. May be given again.
 pub const COMMAND_PREPARE: u32 = 1;
 /// Patches the functions on the stacks and the special ones; gives every thread its block.
 pub const COMMAND_ACTIVATE: u32 = 2;
@@ -52,7 +53,7 @@ pub struct AttachBlock {
     pub frames_at: u64,
     /// Host: where the program counters are: avmas at which threads go on, in the text of modules.
     pub pcs_at: u64,
-    /// Host: `PREPARE`: an address in each module; `ACTIVATE`: an address in each module that is gone again.
+    /// Host: `PREPARE`: an address in each new module.
     pub modules_at: u64,
     /// Host: number of them.
     pub modules: u32,
@@ -66,6 +67,10 @@ pub struct AttachBlock {
     pub loader: u64,
     /// Agent, `DETACH`: places where the original bytes could not be put back, since others stand there.
     pub foreign: AtomicU64,
+    /// Host: an address in each module that is gone again.
+    pub gone_at: u64,
+    /// Host: number of them.
+    pub gone: u64,
 }
 
 /// A stopped thread.
@@ -108,6 +113,6 @@ pub struct AttachFrame {
     pub pc: u64,
 }
 
-const _: () = assert!(size_of::<AttachBlock>() == 96);
+const _: () = assert!(size_of::<AttachBlock>() == 112);
 const _: () = assert!(size_of::<AttachThread>() == 208);
 const _: () = assert!(size_of::<AttachFrame>() == 24);

@@ -23,6 +23,8 @@ pub const CHUNKS_OFFSET: u64 = 0x6_0000;
 pub const CHUNKS_MAX: usize = 4096;
 /// Arena offset of the agent's image as it is mapped into the tracee.
 pub const IMAGE_OFFSET: u64 = 0x10_0000;
+/// In every tracee the agent's image lies so far before the arena, with nothing else between the two.
+pub const IMAGE_BEFORE_BYTES: u64 = 0x100_0000;
 /// Bytes set apart for the agent's image.
 pub const IMAGE_BYTES: u64 = 0x10_0000;
 /// Arena offset of the plans; each starts at a multiple of 4096.

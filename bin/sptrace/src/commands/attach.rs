@@ -103,9 +103,12 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
     }
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let begun = args.record.begun();
-    let session = args
-        .record
-        .prepare(command_of(args.pids[0]), false, Vec::new(), sigpipe)?;
+    let session = args.record.prepare(
+        command_of(args.pids[0]),
+        false,
+        (Vec::new(), false),
+        sigpipe,
+    )?;
     let until = Until {
         duration: args.duration,
     };

@@ -145,7 +145,7 @@ impl RecordArgs {
         self,
         command: Vec<String>,
         loader: bool,
-        start_on: Vec<Event>,
+        (start_on, shadow): (Vec<Event>, bool),
         sigpipe: libc::sighandler_t,
     ) -> Result<Session, String> {
         check_processor()?;
@@ -173,6 +173,7 @@ impl RecordArgs {
         let has_file = self.dump_on.is_empty();
         let asked = OnEvents {
             start_on,
+            shadow,
             dump_on: self.dump_on,
             stop_on: self.stop_on,
             times: self.times,

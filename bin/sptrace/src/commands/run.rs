@@ -31,6 +31,8 @@ Examples:
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
   sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
                                                 200 ms of it, ten seconds after its start
+  sptrace run --shadow --start-on call:dlopen --stop-on return:dlopen -- ./program
+                                                what its first dlopen does; it pays for tracing all the time
 ";
 const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
@@ -51,6 +53,10 @@ pub struct RunArgs {
     /// (repeatable, see below; not what only a recording shows). After --stop-on it runs by itself again
     #[arg(long, value_name = "EVENT")]
     start_on: Vec<Event>,
+    /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
+    /// as recording. Calls and returns can begin the recording then, and stacks that cannot be walked are whole
+    #[arg(long, requires = "start_on", conflicts_with = "dump_on")]
+    shadow: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -99,10 +105,18 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
         .command
         .iter()
         .map(|a| a.to_string_lossy().into_owned());
-    let (begun, is_later) = (args.record.begun(), !args.start_on.is_empty());
+    let (begun, is_later) = (
+        args.record.begun(),
+        !args.start_on.is_empty() && !args.shadow,
+    );
     let session = args
         .record
-        .prepare(command.collect(), args.loader, args.start_on, sigpipe)
+        .prepare(
+            command.collect(),
+            args.loader,
+            (args.start_on, args.shadow),
+            sigpipe,
+        )
         .map_err(own_failure)?;
     let result = match is_later {
         true => session.run_later(&argv),

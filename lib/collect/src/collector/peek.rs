@@ -76,7 +76,7 @@ impl<W: Write> Collector<W> {
         found.events += self.events - counted.0;
         found.record_bytes += self.record_bytes - counted.1;
         (self.events, self.record_bytes, self.torn) = counted;
-        let packed = self.writer.pack(state.encoder);
+        let packed = self.writer.pack(state.line.encoder);
         match packed {
             Ok(blocks) => found.blocks.extend(blocks),
             Err(e) => self.check(Err(std::io::Error::other(e))),

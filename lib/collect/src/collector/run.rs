@@ -36,8 +36,12 @@ impl<W: Write> Collector<W> {
         mut at: usize,
         state: &mut StreamState,
     ) -> usize {
-        // Watched calls, held-back calls, an end in time: nothing is done in a row.
-        if self.calls.is_some() || state.lazy.is_some() || self.until_tsc != u64::MAX {
+        // Watched calls, held-back calls, an end in time, calls of before the start: nothing is done in a row.
+        if self.calls.is_some()
+            || state.lazy.is_some()
+            || self.until_tsc != u64::MAX
+            || !state.line.is_plain()
+        {
             return at;
         }
         let mut batch = [Looked::default(); BATCH];
@@ -120,7 +124,7 @@ fn encode(mut batch: &[Looked], state: &mut StreamState) {
         state.last_tsc = high | u64::from(last.stamp);
     }
     while !batch.is_empty() {
-        let mut burst = state.encoder.burst();
+        let mut burst = state.line.encoder.burst();
         let (now, later) = batch.split_at(burst.room().min(batch.len()));
         for looked in now {
             let tsc = high | u64::from(looked.stamp);

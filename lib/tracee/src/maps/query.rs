@@ -38,6 +38,7 @@ const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
 const SHARED: u64 = 8;
 const COVERING_OR_NEXT: u64 = 16;
+const FILE_BACKED: u64 = 32;
 
 /// A path and its end; longer ones are cut short by the text, too.
 const NAME_BYTES: usize = 4097;
@@ -47,9 +48,8 @@ pub fn all(maps: &File) -> Option<Vec<Mapping>> {
     let mut found: Vec<Mapping> = Vec::new();
     let mut paths = HashMap::new();
     let mut at = 0;
-    while let Some(query) = ask(maps, at, &mut [])? {
+    while let Some(query) = ask(maps, at, 0, &mut [])? {
         at = query.end;
-        let has = |flag: u64| query.vma_flags & flag != 0;
         let device = (query.major, query.minor);
         // What has no file is named by what it is.
         let key = (device, query.inode);
@@ -61,15 +61,7 @@ pub fn all(maps: &File) -> Option<Vec<Mapping>> {
                 path
             }
         };
-        found.push(Mapping {
-            start: query.start,
-            end: query.end,
-            access: [has(READABLE), has(WRITABLE), has(EXECUTABLE)],
-            is_shared: has(SHARED),
-            offset: query.offset,
-            file: (format!("{:02x}:{:02x}", device.0, device.1), query.inode),
-            path,
-        });
+        found.push(query.mapping(path));
     }
     if found.is_empty() {
         return None;
@@ -95,7 +87,7 @@ fn vsyscall() -> Mapping {
 /// Name of the mapping at an address; empty if it has none, or is gone since.
 fn path(maps: &File, address: u64) -> Option<String> {
     let mut name = [0u8; NAME_BYTES];
-    let Some(query) = ask(maps, address, &mut name)? else {
+    let Some(query) = ask(maps, address, 0, &mut name)? else {
         return Some(String::new());
     };
     let length = (query.name_size as usize).saturating_sub(1);
@@ -104,11 +96,44 @@ fn path(maps: &File, address: u64) -> Option<String> {
     Some(name)
 }
 
-/// The mapping at or after an address; the inner None: there is none. The name goes to `name`.
-fn ask(maps: &File, address: u64, name: &mut [u8]) -> Option<Option<Query>> {
+/// Executable mappings of files, without their paths. None: as for [`all`].
+pub fn code(maps: &File) -> Option<Vec<Mapping>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(query) = ask(maps, at, EXECUTABLE | FILE_BACKED, &mut [])? {
+        at = query.end;
+        found.push(query.mapping(String::new()));
+    }
+    Some(found)
+}
+
+/// The mapping at or after an address. None: as for [`all`], or there is none.
+pub fn around(maps: &File, address: u64) -> Option<Mapping> {
+    let query = ask(maps, address, 0, &mut [])??;
+    let path = path(maps, query.start)?;
+    Some(query.mapping(path))
+}
+
+impl Query {
+    fn mapping(&self, path: String) -> Mapping {
+        let has = |flag: u64| self.vma_flags & flag != 0;
+        Mapping {
+            start: self.start,
+            end: self.end,
+            access: [has(READABLE), has(WRITABLE), has(EXECUTABLE)],
+            is_shared: has(SHARED),
+            offset: self.offset,
+            file: (format!("{:02x}:{:02x}", self.major, self.minor), self.inode),
+            path,
+        }
+    }
+}
+
+/// The mapping at or after an address that is all of `kind`; the inner None: there is none. The name goes to
+/// `name`.
+fn ask(maps: &File, address: u64, kind: u64, name: &mut [u8]) -> Option<Option<Query>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
-        flags: COVERING_OR_NEXT,
+        flags: COVERING_OR_NEXT | kind,
         address,
         name_size: name.len() as u32,
         name_address: match name.is_empty() {
@@ -129,6 +154,24 @@ fn ask(maps: &File, address: u64, name: &mut [u8]) -> Option<Option<Query>> {
 mod tests {
     use super::*;
     use crate::maps;
+
+    #[test]
+    fn code_and_single_mappings_are_as_all() {
+        let file = File::open("/proc/self/maps").expect("it can be opened");
+        let Some(some) = code(&file) else {
+            return; // before Linux 6.11
+        };
+        let all = all(&file).expect("it answers");
+        let starts = |maps: &[Mapping]| maps.iter().map(|m| m.start).collect::<Vec<_>>();
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|m| m.access[2] && m.file.1 != 0)
+            .cloned()
+            .collect();
+        assert!(!some.is_empty() && starts(&some) == starts(&expected));
+        let one = around(&file, expected[0].start + 1).expect("it is there");
+        assert_eq!(format!("{one:?}"), format!("{:?}", expected[0]));
+    }
 
     #[test]
     fn the_kernel_answers_what_the_text_says() {

@@ -1,0 +1,249 @@
+//! What attaching to a process needs, made while the process runs: its modules analysed and known to the agent,
+//! its unwind tables opened, arena, agent and patch areas mapped.
+//!
+//! [`Looked`] is made by any thread of ours and may take as long as an analysis. Of it the session's thread
+//! makes [`Prepared`], for which one thread of the process is led to the agent and back. A process that has
+//! other modules meanwhile is looked at and prepared again. Nothing that the program executes is changed.
+//!
+//! Must not know: when the process will be stopped, or what for.
+
+use std::fs::File;
+
+use sptrace_tracee::TraceeError;
+use sptrace_tracee::arena::ARENA_AVMA;
+use sptrace_tracee::carrier::{Carrier, Errand};
+use sptrace_tracee::command::{Command, Sent};
+use sptrace_tracee::image::IMAGE_AVMA;
+use sptrace_tracee::maps::{self, LiveMaps, Mapping};
+use sptrace_tracee::threads::Threads;
+use sptrace_walk::Cache;
+use sptrace_wire::attach::*;
+
+use crate::answer;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::stacks::Walker;
+
+/// Code that a process has mapped from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Code {
+    start: u64,
+    end: u64,
+    file: (String, u64),
+}
+
+/// The code of all modules. What sptrace has mapped is none: the agent, and patch areas.
+pub(crate) fn code_of(maps: &[Mapping], areas: &[(u64, u64)]) -> Vec<Code> {
+    let code = |m: &Mapping| Code {
+        start: m.start,
+        end: m.end,
+        file: m.file.clone(),
+    };
+    let all = maps.iter().filter(|m| is_code(m, areas));
+    all.map(code).collect()
+}
+
+pub(crate) fn is_code(m: &Mapping, areas: &[(u64, u64)]) -> bool {
+    let is_area = m.is_shared && areas.iter().any(|a| holds(m, *a));
+    let is_agent = (IMAGE_AVMA..ARENA_AVMA).contains(&m.start);
+    m.access[2] && !m.access[1] && m.file.1 != 0 && !is_area && !is_agent
+}
+
+fn holds(m: &Mapping, (start, bytes): (u64, u64)) -> bool {
+    m.start <= start && start + bytes <= m.end
+}
+
+/// A process as it was a moment ago, with its modules analysed.
+pub(crate) struct Looked {
+    pub(crate) pid: u32,
+    pub(crate) maps: Vec<Mapping>,
+    walker: Walker,
+    /// Its code, and an address in the text of each module.
+    modules: Vec<(Code, u64)>,
+}
+
+impl Looked {
+    /// Looks at a process: into the cache, and into the recording, before the agent asks.
+    pub(crate) fn at(shared: &Shared, pid: u32) -> Result<Self, TraceeError> {
+        let maps = maps::read(pid)?;
+        let walker = Walker::open(pid, &maps);
+        let areas = shared.areas_of(pid);
+        let code = maps.iter().filter(|m| is_code(m, &areas));
+        let addresses: Vec<u64> = code.map(|m| text_of(shared, pid, &maps, m)).collect();
+        Ok(Self {
+            pid,
+            walker,
+            modules: code_of(&maps, &areas).into_iter().zip(addresses).collect(),
+            maps,
+        })
+    }
+}
+
+/// What is known of a process before it is stopped.
+pub(crate) struct Prepared {
+    pub(crate) pid: u32,
+    pub(crate) maps: Vec<Mapping>,
+    pub(crate) memory: File,
+    pub(crate) walker: Walker,
+    pub(crate) cache: Cache,
+    pub(crate) loader: u64,
+    modules: Vec<(Code, u64)>,
+    /// All executable mappings of files, ours included; empty: not known.
+    mapped: Vec<Mapping>,
+}
+
+impl Prepared {
+    /// Sets `mapped`, if the process has the modules still that it was prepared with.
+    fn note_mapped(&mut self, areas: &[(u64, u64)]) -> Result<(), TraceeError> {
+        let code = LiveMaps::open(self.pid)?.code()?;
+        let known = self.modules.iter().map(|(code, _)| code);
+        if code_of(&code, areas).iter().eq(known) {
+            self.mapped = code;
+        }
+        Ok(())
+    }
+
+    /// True if a process with this code has the same modules, and still all code that was mapped for it.
+    pub(crate) fn is_up_to_date(&self, code: &[Mapping]) -> bool {
+        let key = |m: &Mapping| (m.start, m.end, m.file.1, m.offset);
+        let is_same = |(a, b): (&Mapping, &Mapping)| key(a) == key(b) && a.file.0 == b.file.0;
+        code.len() == self.mapped.len() && code.iter().zip(&self.mapped).all(is_same)
+    }
+}
+
+impl Session {
+    /// Prepares a process that nothing of ours is in.
+    pub(crate) fn prepare_process(&self, looked: Looked) -> Result<Prepared, TraceeError> {
+        let pid = looked.pid;
+        if maps::is_traced(&looked.maps) {
+            return Err(TraceeError::NoRoom(
+                "an sptrace that ended has left its memory in it",
+            ));
+        }
+        self.shared.lock().forget(pid);
+        let memory = open_memory(pid)?;
+        let loader = loader_of(pid);
+        let stack = looked.maps.iter().find(|m| m.path == "[stack]");
+        let command = Command {
+            command: COMMAND_PREPARE,
+            modules: looked.modules.iter().map(|m| m.1).collect(),
+            stack_top: stack.map_or(0, |m| m.end),
+            loader,
+            ..Command::default()
+        };
+        let sent = command.send(&self.shared.arena)?;
+        let block = sent.block;
+        self.call_beside(pid, &looked.maps, sent, Errand::MapAndCall { block })?;
+        let mut prepared = Prepared {
+            pid,
+            maps: maps::read(pid)?,
+            memory,
+            walker: looked.walker,
+            cache: Cache::default(),
+            loader,
+            modules: looked.modules,
+            mapped: Vec::new(),
+        };
+        prepared.note_mapped(&self.shared.areas_of(pid))?;
+        Ok(prepared)
+    }
+
+    /// Prepares a process again, which may have other modules than before.
+    pub(crate) fn renew_process(
+        &self,
+        old: Prepared,
+        looked: Looked,
+    ) -> Result<Prepared, TraceeError> {
+        let others = |of: &[(Code, u64)], than: &[(Code, u64)]| -> Vec<u64> {
+            let others = of.iter().filter(|m| !than.contains(m));
+            others.map(|m| m.1).collect()
+        };
+        let gone = others(&old.modules, &looked.modules);
+        self.shared.lock().process(old.pid).unload(&gone);
+        let command = Command {
+            command: COMMAND_PREPARE,
+            modules: others(&looked.modules, &old.modules),
+            gone,
+            ..Command::default()
+        };
+        let sent = command.send(&self.shared.arena)?;
+        let block = sent.block;
+        self.call_beside(old.pid, &looked.maps, sent, Errand::Call { block })?;
+        let mut prepared = Prepared {
+            maps: maps::read(old.pid)?,
+            walker: looked.walker,
+            cache: Cache::default(),
+            modules: looked.modules,
+            mapped: Vec::new(),
+            ..old
+        };
+        prepared.note_mapped(&self.shared.areas_of(prepared.pid))?;
+        Ok(prepared)
+    }
+
+    /// Has the agent carry out a command, while the program runs but for one thread.
+    fn call_beside(
+        &self,
+        pid: u32,
+        maps: &[Mapping],
+        sent: Sent,
+        errand: Errand,
+    ) -> Result<(), TraceeError> {
+        let arena = &self.shared.arena;
+        let carrier = Carrier::new(pid, arena, &self.image, maps)?;
+        let mut threads = Threads::stop_one(pid)?;
+        let Some(thread) = threads.all().next().copied() else {
+            return Err(TraceeError::Gone);
+        };
+        self.shared.preparing.begin(pid);
+        let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
+        self.shared.preparing.end();
+        threads.release();
+        led?;
+        match sent.result(arena) {
+            RESULT_DONE => Ok(()),
+            0 => Err(TraceeError::NoRoom(
+                "it cannot open or map the arena (no /proc, or a memory limit)",
+            )),
+            _ => Err(TraceeError::NoRoom("no memory for the agent")),
+        }
+    }
+}
+
+/// An address in the code of the module at `m`, which is analysed.
+fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
+    // Why one is left out is said when the agent asks.
+    let known = match shared.options.leaves_out(&m.path) {
+        true => None,
+        false => shared.module(pid, m).ok(),
+    };
+    let start = known.and_then(|index| {
+        let c = shared.lock();
+        let known = c.modules.get(index)?;
+        let bias = answer::bias(maps, m, known.base_svma)?;
+        Some(known.text.0.wrapping_add(bias))
+    });
+    start.map_or(m.start, |start| start.max(m.start))
+}
+
+pub(crate) fn open_memory(pid: u32) -> Result<File, TraceeError> {
+    File::open(format!("/proc/{pid}/mem")).map_err(|source| TraceeError::System {
+        what: "opening /proc/PID/mem",
+        source,
+    })
+}
+
+/// Where ld.so lies, from the auxiliary vector; 0 without.
+fn loader_of(pid: u32) -> u64 {
+    const AT_BASE: u64 = 7;
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let words: Vec<u64> = auxv
+        .chunks_exact(8)
+        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)))
+        .collect();
+    let pairs = words.chunks_exact(2);
+    pairs
+        .into_iter()
+        .find(|p| p[0] == AT_BASE)
+        .map_or(0, |p| p[1])
+}
