@@ -56,7 +56,7 @@ def program_cases(programs):
         arguments, threaded = settings.get(base, ([], False))
         runs = [(name, arguments)]
         if base == "sandbox":
-            runs = [(f"{name}.{m}", [m]) for m in ("seccomp", "filter", "tsc", "rlimit", "nofile")]
+            runs = [(f"{name}.{m}", [m]) for m in ("seccomp", "filter", "tsc", "rlimit", "nofile", "mdwe", "mdwe-exec")]
         if base == "worlds":
             runs = [(f"{name}.{m}", [m]) for m in WORLDS]
         for case_name, args in runs:

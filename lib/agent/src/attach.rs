@@ -50,6 +50,9 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
         if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
             return RESULT_FAILED;
         }
+        if !sys::may_write_text() {
+            return RESULT_NOT_WRITABLE;
+        }
         let p = process();
         if (*p).fork_page.is_null() && !make_tables(arena, b) {
             return RESULT_FAILED;
@@ -178,6 +181,9 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         let planned = |m: &*mut Module| !(**m).plan.is_null() && (**m).gone == 0;
         if modules().filter(planned).any(|m| specials_in_flight(m)) {
             return RESULT_AGAIN;
+        }
+        if !sys::may_write_text() {
+            return RESULT_NOT_WRITABLE;
         }
         let threads: *mut AttachThread = table(b, b.threads_at);
         for i in 0..b.threads as usize {

@@ -15,10 +15,10 @@ const SYS_PRCTL: u64 = 157;
 const SYS_ARCH_PRCTL: u64 = 158;
 const SYS_SECCOMP: u64 = 317;
 
-/// prctl(2) calls after which rdtsc or our system calls may kill: PR_SET_SECCOMP, and PR_SET_TSC with
-/// PR_TSC_SIGSEGV.
+/// prctl(2) calls after which rdtsc or our system calls may kill, or no text can be written: PR_SET_SECCOMP,
+/// PR_SET_TSC with PR_TSC_SIGSEGV, PR_SET_MDWE.
 fn forbids(option: u64, argument: u64) -> bool {
-    option == 22 || option == 26 && argument == 2
+    option == 22 || option == 26 && argument == 2 || option == 65
 }
 
 /// True if the special function of this kind, with these arguments, is about to forbid either.

@@ -26,6 +26,10 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
         (*p).arena = arena;
         (*p).pid = sys::pid();
         (*p).stack_top = stack_top;
+        if !sys::may_write_text() {
+            count_hole(hole::SANDBOX);
+            return;
+        }
         let fork_page = sys::map_private(4096) as *mut ForkPage;
         let table = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
         if fork_page.is_null() || table.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {

@@ -33,6 +33,7 @@ const GETTID: usize = 186;
 const TKILL: usize = 200;
 const FUTEX: usize = 202;
 const SIGALTSTACK: usize = 131;
+const PRCTL: usize = 157;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const EXECVE: usize = 59;
@@ -218,6 +219,15 @@ pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
     let [handler, flags, restorer, _] = now;
     let there = r == 0 && handler > 1 && flags & 0x0400_0000 != 0 && restorer != 0;
     there.then_some((restorer, flags & 0x4000_0000 == 0))
+}
+
+/// True if text that was writable can be executable again: the program, or one before it, may have asked
+/// for the opposite (PR_SET_MDWE, Linux 6.3; PR_MDWE_REFUSE_EXEC_GAIN).
+pub fn may_write_text() -> bool {
+    const GET_MDWE: usize = 66;
+    // SAFETY: nothing is changed.
+    let r = unsafe { call(PRCTL, [GET_MDWE, 0, 0, 0, 0, 0]) };
+    failed(r) || r & 1 == 0
 }
 
 /// Process id.

@@ -20,7 +20,7 @@ use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use crate::loops::{answer_loop, drain_loop, spawn};
-use crate::prepare::{Looked, Prepared, open_memory};
+use crate::prepare::{Looked, NO_TEXT, Prepared, open_memory};
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
 use crate::stacks::Stacks;
@@ -150,6 +150,7 @@ impl Session {
                 RESULT_AGAIN => std::thread::sleep(PAUSE),
                 RESULT_DONE => return Ok(true),
                 NOT_UP_TO_DATE => return Ok(false),
+                RESULT_NOT_WRITABLE => return Err(TraceeError::NotPermitted(NO_TEXT.to_owned())),
                 _ => return Err(TraceeError::NoRoom("the agent could not patch it")),
             }
         }

@@ -39,7 +39,7 @@ const HOLES: [(usize, &str); 22] = [
     (hole::OTHER_STACK, "changes to another stack"),
     (
         hole::SANDBOX,
-        "processes not recorded further, in a sandbox",
+        "processes not recorded further, in a sandbox or with their code locked",
     ),
     (
         hole::UNRESOLVED,

@@ -205,10 +205,15 @@ impl Session {
             0 => Err(TraceeError::NoRoom(
                 "it cannot open or map the arena (no /proc, or a memory limit)",
             )),
+            RESULT_NOT_WRITABLE => Err(TraceeError::NotPermitted(NO_TEXT.to_owned())),
             _ => Err(TraceeError::NoRoom("no memory for the agent")),
         }
     }
 }
+
+/// Of a process that [`RESULT_NOT_WRITABLE`] is said of before anything is patched.
+pub(crate) const NO_TEXT: &str =
+    "it does not permit code to be changed (PR_SET_MDWE, systemd's MemoryDenyWriteExecute=)";
 
 /// An address in the code of the module at `m`, which is analysed.
 fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {

@@ -27,7 +27,7 @@ pub const COMMAND_DETACH_ANYWAY: u32 = 5;
 pub const RESULT_DONE: u32 = 1;
 /// [`AttachBlock::result`]: no memory, or the arena is of another version: nothing was changed.
 pub const RESULT_FAILED: u32 = 2;
-/// [`AttachBlock::result`] of `DETACH`: the text could not be written.
+/// [`AttachBlock::result`]: the text cannot be written; of `DETACH`: not all was put back.
 pub const RESULT_NOT_WRITABLE: u32 = 3;
 /// [`AttachBlock::result`]: a thread stands where it must not: let it run on, and try again.
 pub const RESULT_AGAIN: u32 = 4;

@@ -1,5 +1,6 @@
 // Restrictions a program puts on itself; argument: `seccomp` (strict mode: only read, write, exit), `filter` (a
-// filter that kills on unusual calls), `tsc` (rdtsc faults), `rlimit` (address space), `chroot`-less `nofile` 3.
+// filter that kills on unusual calls), `tsc` (rdtsc faults), `rlimit` (address space), `chroot`-less `nofile` 3,
+// `mdwe` (Linux 6.3: what has been writable cannot become executable), `mdwe-exec` (a program that inherits that).
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -42,6 +43,12 @@ int main(int argc, char **argv)
     } else if (strcmp(mode, "nofile") == 0) {
         struct rlimit limit = {3, 3};
         setrlimit(RLIMIT_NOFILE, &limit);
+    } else if (strncmp(mode, "mdwe", 4) == 0) {
+        const int SET_MDWE = 65, GET_MDWE = 66;
+        if (prctl(GET_MDWE, 0, 0, 0, 0) == 0) {
+            prctl(SET_MDWE, 1, 0, 0, 0);
+            if (strcmp(mode, "mdwe-exec") == 0) execv("/proc/self/exe", argv);
+        }
     }
     for (int i = 0; i < 5; i++) x = f_new_inside_2(x) & 255;
     char text[] = "inside: x = ...\n";
