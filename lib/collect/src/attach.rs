@@ -468,14 +468,15 @@ fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_re
 /// What the system's answer means, if it is that the process is gone, or that we may not: then with what
 /// would permit it.
 pub(crate) fn explained(pid: u32, e: TraceeError) -> TraceeError {
-    let TraceeError::System { source, .. } = &e else {
+    let TraceeError::System { what, source } = &e else {
         return e;
     };
     match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => TraceeError::Gone,
         _ if eligible::has_ended(pid) => TraceeError::Gone,
         Some(libc::EPERM | libc::EACCES) => {
-            TraceeError::NotPermitted(eligible::why_not_permitted(pid, true))
+            let why = eligible::why_not_permitted(pid, true);
+            TraceeError::NotPermitted(format!("{why} ({what}: {source})"))
         }
         _ => e,
     }
