@@ -163,14 +163,10 @@ unsafe fn ask(address: u64) -> Asked {
     }
 }
 
-/// Bytes of the table that says which functions of a plan are instrumented, and then which of its pages are
-/// mappings of their own.
+/// Bytes of the table that says which functions of a plan are instrumented.
 pub unsafe fn function_bytes(plan: *const u8) -> u64 {
     // SAFETY: a plan was checked to begin with its header.
-    unsafe {
-        let h = &*(plan as *const PlanHeader);
-        (h.functions as u64 + mappings::pages(h) + 4096) & !4095
-    }
+    unsafe { ((*(plan as *const PlanHeader)).functions as u64 + 4096) & !4095 }
 }
 
 /// A patch area: write view anywhere, execute view at `at`. Null if something is there.
@@ -408,7 +404,7 @@ pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
     // SAFETY: the slot is ours while its state says so.
     unsafe {
         let answer = take_slot().and_then(|slot| ask_in(slot, kind, argument));
-        let goes_on = matches!(kind, ASK_TEXT | ASK_SPLITS);
+        let goes_on = kind == ASK_TEXT;
         let needs_it = matches!(kind, ASK_MODULE | ASK_MAPPED);
         if answer.is_none() && (needs_it || host_is_dead() && !goes_on) {
             crate::chunk::fall_silent();
@@ -422,7 +418,7 @@ unsafe fn ask_in(slot: *mut Question, kind: u32, argument: u64) -> Option<[u64; 
     unsafe {
         (*slot).kind = kind;
         // A vfork child asks about memory that is its parent's.
-        (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED | ASK_TEXT | ASK_SPLITS) {
+        (*slot).pid = if matches!(kind, ASK_MODULE | ASK_MAPPED | ASK_TEXT) {
             (*process()).pid
         } else {
             sys::pid()

@@ -233,7 +233,8 @@ unsafe fn unload() {
 unsafe fn forget_patches(m: *mut Module) {
     // SAFETY: the lock is held.
     unsafe {
-        for k in 0..module::function_bytes((*m).plan) as usize {
+        let h = &*((*m).plan as *const PlanHeader);
+        for k in 0..h.functions as usize {
             *(*m).functions.add(k) = UNTOUCHED;
         }
         (*m).joined = mappings::UNTRIED;

@@ -200,7 +200,7 @@ pub unsafe fn instrument(m: *mut Module, first: usize) {
     // SAFETY: the lock is held; indexes are checked against the plan's counts.
     unsafe {
         let h = header(m);
-        let mut batch = text::Batch::bounded(m);
+        let mut batch = text::Batch::of(m);
         while count > 0 {
             count -= 1;
             let Some(&i) = waiting.get(count) else { break };

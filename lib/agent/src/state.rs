@@ -205,10 +205,6 @@ pub struct Process {
     pub padding: *mut crate::detach::Padding,
     /// Number of them.
     pub padding_count: u32,
-    /// Mappings that patching may add before the host is asked again.
-    pub splits_left: u32,
-    /// Windows that are refused before the host is asked again.
-    pub splits_refused: u32,
 }
 
 /// What a fork child must not inherit.
@@ -265,8 +261,6 @@ pub(crate) static mut PROCESS: Process = Process {
     pc_count: 0,
     padding: core::ptr::null_mut(),
     padding_count: 0,
-    splits_left: 0,
-    splits_refused: 0,
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

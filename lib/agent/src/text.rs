@@ -35,32 +35,18 @@ static mut WRITES: [Write; BATCH] = [EMPTY; BATCH];
 pub struct Batch {
     count: usize,
     module: *mut Module,
-    is_bounded: bool,
 }
 
 impl Batch {
     /// The batch. The lock must be held.
     pub unsafe fn take() -> Self {
-        // SAFETY: as here.
-        unsafe { Self::of(core::ptr::null_mut()) }
+        let module = core::ptr::null_mut();
+        Self { count: 0, module }
     }
 
     /// The same for the patches of one module.
     pub unsafe fn of(module: *mut Module) -> Self {
-        Self {
-            count: 0,
-            module,
-            is_bounded: false,
-        }
-    }
-
-    /// The same for patches that may be left out if they would cost too many mappings.
-    pub unsafe fn bounded(module: *mut Module) -> Self {
-        Self {
-            count: 0,
-            module,
-            is_bounded: true,
-        }
+        Self { count: 0, module }
     }
 
     /// Adds `opcode rel32` to `target` at `at`, with `nops` bytes of nop before it.
@@ -145,17 +131,11 @@ impl Batch {
                     n += 1;
                 }
                 let end = (end + PAGE - 1) & !(PAGE - 1);
-                let failure =
-                    if self.is_bounded && !mappings::may_split(self.module, start, end, alone) {
-                        Some(hole::MAPPINGS)
-                    } else if !window(writes.add(i), n, start, end, alone) {
-                        Some(hole::NOT_WRITABLE)
-                    } else {
-                        None
-                    };
-                if let Some(hole) = failure {
+                if !window(writes.add(i), n, start, end, alone) {
                     // Later writes may rely on these.
-                    (i..self.count).for_each(|_| count_hole(hole));
+                    for _ in i..self.count {
+                        count_hole(hole::NOT_WRITABLE);
+                    }
                     break;
                 }
                 i += n;

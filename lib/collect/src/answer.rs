@@ -77,7 +77,6 @@ fn answer(shared: &Shared, q: &Question) {
             [1, 0, 0, 0, 0, 0]
         }
         ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
-        ASK_SPLITS => [mappings::splits(&maps), 0, 0, 0, 0, 0],
         ASK_TEXT => {
             let (start, end) = mappings::text(&maps, q.pid, q.argument).unwrap_or_default();
             [start, end, 0, 0, 0, 0]

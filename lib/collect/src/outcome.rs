@@ -8,7 +8,7 @@ use sptrace_trace::{MEMORY, RING, SHADOW, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 22] = [
+const HOLES: [(usize, &str); 21] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -56,10 +56,6 @@ const HOLES: [(usize, &str); 22] = [
     (
         hole::IN_FLIGHT,
         "sites where a thread was when it was attached to",
-    ),
-    (
-        hole::MAPPINGS,
-        "sites left alone, the program being near vm.max_map_count",
     ),
 ];
 

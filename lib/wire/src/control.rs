@@ -144,8 +144,6 @@ pub mod hole {
     pub const TEXT_WRITTEN: usize = 19;
     /// Sites, or hooks, where a thread was at the moment of attaching.
     pub const IN_FLIGHT: usize = 20;
-    /// Sites left alone, so that the program does not run out of mappings.
-    pub const MAPPINGS: usize = 21;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.
@@ -254,8 +252,6 @@ pub const ASK_MAPPED: u32 = 4;
 /// start, \[1\]: its end; 0 if there is none, or if making it writable for a moment costs the program
 /// memory that is counted or locked.
 pub const ASK_TEXT: u32 = 5;
-/// answer\[0\]: so many mappings may be added by patching, until it is asked again.
-pub const ASK_SPLITS: u32 = 6;
 
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {
