@@ -190,7 +190,8 @@ fn may_look(pid: u32, status: &Status) -> Result<(), Unfit> {
     let uid = |s: &Status| s.field("Uid").split_whitespace().next().map(str::to_owned);
     let own = Status::of(std::process::id());
     let same_user = own.as_ref().and_then(uid) == uid(status);
-    unfit(why_not_permitted(pid, same_user))
+    let why = why_not_permitted(pid, same_user);
+    unfit(format!("{why} (opening /proc/{pid}/mem: {e})"))
 }
 
 /// The reason why ptrace is not permitted, and the command that permits it.
