@@ -4,51 +4,46 @@
 //! charged to the process (VM_ACCOUNT), and the kernel joins mappings only if all or none of them are. So
 //! where this thread is the only user of the memory, the whole text is made writable once, before the first
 //! patch, and what [`crate::text`] writes in place later leaves one mapping. The host says where that lies;
-//! what it did not name is not touched.
+//! what it did not name is not touched. Threads that are only stopped are users: should sptrace be killed,
+//! they run on, and all of their text would not be executable.
 
 use crate::state::*;
 use crate::{module, sys};
 use sptrace_wire::control::*;
 
-/// [`Module::joined`]: not patched yet.
-pub const UNTRIED: u32 = 0;
-/// [`Module::joined`]: what is written in place leaves no mapping of its own.
-pub const JOINED: u32 = 1;
-/// [`Module::joined`]: every patched page may become one.
-pub const SPLIT: u32 = 2;
-
 /// Segments of code of one module that are made ready.
 const SEGMENTS: usize = 4;
 
 /// Before the first patch of a module, and then nothing. The lock is held, signals are blocked.
-pub unsafe fn prepare(m: *mut Module, alone: bool) {
+pub unsafe fn prepare(m: *mut Module) {
     // SAFETY: the table is changed under the lock.
     unsafe {
-        if (*m).joined == UNTRIED {
-            let is_joined = alone && join(m);
-            (*m).joined = if is_joined { JOINED } else { SPLIT };
+        if (*m).joined == 0 {
+            (*m).joined = 1;
+            if sys::alone() {
+                join(m);
+            }
         }
     }
 }
 
-/// True if all of the module's text has been writable.
-unsafe fn join(m: *const Module) -> bool {
+/// Makes the module's text writable and executable again, as far as the host names it.
+unsafe fn join(m: *const Module) {
     // SAFETY: as in prepare; the table of modules is not changed by a question.
     unsafe {
         let mut at = (*m).start;
         for _ in 0..SEGMENTS {
             let Some([start, end, ..]) = module::question(ASK_TEXT, at) else {
-                return false;
+                return;
             };
             if start >= (*m).end || end <= at || !toggle(start as usize, (end - start) as usize) {
-                return false;
+                return;
             }
             at = end;
             if at >= (*m).end {
-                return true;
+                return;
             }
         }
-        false
     }
 }
 

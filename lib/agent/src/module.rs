@@ -5,7 +5,7 @@
 //! readable and writable elsewhere. No page of it is ever both.
 
 use crate::state::*;
-use crate::{common, mappings, silent, site, special, sys};
+use crate::{common, silent, site, special, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -142,11 +142,7 @@ unsafe fn ask(address: u64) -> Asked {
             doubtful: 0,
             gone: 0,
             wide,
-            joined: if left {
-                mappings::SPLIT
-            } else {
-                mappings::UNTRIED
-            },
+            joined: u32::from(left),
             area_used: h.used.max(SLOTS_START as u64),
             wirings: h.wirings,
         };

@@ -3,7 +3,7 @@
 
 use crate::slow::{Frame, enter_unseen};
 use crate::state::*;
-use crate::{handlers, mappings, module, propagate, special, sys, thread, unpatch, unwind};
+use crate::{handlers, module, propagate, special, sys, thread, unpatch, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -237,7 +237,7 @@ unsafe fn forget_patches(m: *mut Module) {
         for k in 0..h.functions as usize {
             *(*m).functions.add(k) = UNTOUCHED;
         }
-        (*m).joined = mappings::UNTRIED;
+        (*m).joined = 0;
         special::install_specials(m);
     }
 }

@@ -122,7 +122,7 @@ pub struct Module {
     pub gone: u32,
     /// 1: calls through pointers into it are recorded with the callee's full address, by the slow path.
     pub wide: u32,
-    /// Its text and its neighbours can be one mapping: see [`crate::mappings`].
+    /// 1: its text has been made one mapping, or cannot be: see [`crate::mappings`].
     pub joined: u32,
     /// Bytes of the area that have been written.
     pub area_used: u64,

@@ -114,7 +114,7 @@ impl Batch {
             let mut i = 0;
             let alone = self.count > 0 && ((*process()).all_stopped != 0 || sys::alone());
             if self.count > 0 && !self.module.is_null() {
-                mappings::prepare(self.module, alone);
+                mappings::prepare(self.module);
             }
             while i < self.count {
                 let start = ((*writes.add(i)).at - (*writes.add(i)).nops as u64) & !(PAGE - 1);
