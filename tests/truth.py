@@ -42,6 +42,7 @@ COUNTS = {
     "threads.O2": {"f_step": 320000, "f_at_once": 16, "f_empty": 160, **{f"f_first_{i}": 16 for i in range(8)}, "f_turns": 4},
     "exceptions.O2": {"_ZL9f_throughii": 11157},
     "forkwire.O2": {"f_outer": 3, "f_inner": 20},
+    "inherited.O2": {"main": 1, "f_pointer": 2, "f_outer": 1, "f_inner": 1, "f_leaf": 4, "fork": 1},
     "sleeper.O2": {"f_sleep_50ms": 5, "f_spin": 5},
     "twins.O0": {"f_one": 501},
     "twins.O2": {"f_one": 501},
@@ -188,6 +189,13 @@ class Truth:
         self.record("exceptions.O2")
         if not re.search(r"f_through.*unwound", self.report("tree")): return "exceptions.O2: no frame is unwound"
 
+    def inherited(self):
+        """A fork child's stack has the parent's names."""
+        self.record("inherited.O2")
+        began = re.findall(r"([\w]+)\([^\n]*began earlier", self.report("tree"))
+        got = [name for name in began if name == "main" or name.startswith("f_")]
+        return None if got == ["main", "f_outer", "f_inner"] else f"{got} began earlier"
+
     def ring(self):
         command = ["/bin/ls", "-lR", "/usr/share"]
         def tail(*options):
@@ -238,7 +246,7 @@ class Truth:
         checks += [("filter threads", lambda: self.filter_counts("threads.O2", ["f_step"], {"f_step": 320000})),
                    ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
                    ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]
-        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("ends", self.ends)]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("ends", self.ends), ("inherited", self.inherited)]
         for name, check in checks:
             if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
             try: self.say(name, check())

@@ -638,17 +638,13 @@ impl<W: Write> Collector<W> {
             record::INHERITED => match state.inherited.take() {
                 None => state.inherited = Some(payload),
                 Some(frame) => {
-                    let callee = if payload != 0 {
-                        self.callee_at(state.pid, payload)
-                    } else {
-                        self.site_callee(state.pid, frame as u32)
-                    };
+                    let callee = self.frame_callee(state.pid, frame as u32, payload);
                     if frame == record::FRAME_OPEN {
                         state.line.enter_earlier(tsc, callee);
                     } else if frame & record::FRAME_OPEN != 0 {
-                        state.line.enter(tsc, PLACE_OPEN, callee);
+                        state.line.inherit(tsc, PLACE_OPEN, callee);
                     } else {
-                        state.line.enter(tsc, PLACE_ENTRY, callee);
+                        state.line.inherit(tsc, PLACE_ENTRY, callee);
                     }
                 }
             },

@@ -79,7 +79,10 @@ pub fn write_functions(
     for &(id, stats) in rows {
         write!(out, "{:>13}", Count(stats.calls))?;
         for ticks in times(stats) {
-            let ns = clock.ns(ticks);
+            let Some(ns) = ticks.map(|ticks| clock.ns(ticks)) else {
+                write!(out, " {:>11}", "-")?;
+                continue;
+            };
             write!(
                 out,
                 " {}",
@@ -91,19 +94,21 @@ pub fn write_functions(
     Ok(())
 }
 
-fn times(stats: &FunctionStats) -> [u64; 6] {
-    let (mean, p99) = (stats.mean_ticks(), stats.p99_ticks());
+/// Total, self, min, mean, max, p99; the last four only of calls whose beginning was seen.
+fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
+    let of_calls = |ticks| (stats.calls > 0).then_some(ticks);
     [
-        stats.total_ticks,
-        stats.self_ticks,
-        stats.min_ticks,
-        mean,
-        stats.max_ticks,
-        p99,
+        Some(stats.total_ticks),
+        Some(stats.self_ticks),
+        of_calls(stats.min_ticks),
+        of_calls(stats.mean_ticks()),
+        of_calls(stats.max_ticks),
+        of_calls(stats.p99_ticks()),
     ]
 }
 
-/// Writes the list as csv; the first seven columns never change.
+/// Writes the list as csv; the first seven columns never change. A function that only ran on from
+/// before has no calls, and its last four cells are empty.
 ///
 /// # Errors
 /// Those of `out`.
@@ -117,7 +122,9 @@ pub fn write_functions_csv(
         "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns";
     write!(out, "{columns}\r\n")?;
     for &(id, stats) in rows {
-        let [total, own, min, mean, max, p99] = times(stats).map(|ticks| clock.ns(ticks));
+        let cell = |ticks: u64| clock.ns(ticks).to_string();
+        let [total, own, min, mean, max, p99] =
+            times(stats).map(|ticks| ticks.map_or_else(String::new, cell));
         let function = names.dictionary().function(id);
         let svma = function.map_or(0, |function| function.svma.0);
         let symbol = function.map_or("", |function| &function.symbol);

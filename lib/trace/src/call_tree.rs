@@ -157,7 +157,10 @@ impl CallTree {
         }
         for event in block.events() {
             let event = event?;
-            if let Event::Enter { callee, .. } | Event::Resumed { callee, .. } = event {
+            if let Event::Enter { callee, .. }
+            | Event::Inherited { callee, .. }
+            | Event::Resumed { callee, .. } = event
+            {
                 known(callee, functions)?;
             }
             stream.event(id, event, visitor);
@@ -236,6 +239,12 @@ impl Stream {
                 }
                 let begin_unseen = entry == Entry::Earlier;
                 self.enter(id, tsc, callee, entry, begin_unseen, visitor);
+            }
+            Event::Inherited { tsc, callee, entry } => {
+                if entry == Entry::Open {
+                    self.bound_chain(id, visitor);
+                }
+                self.enter(id, tsc, callee, entry, true, visitor);
             }
             Event::Exit { tsc } => {
                 if !self.leave_call(id, |_| {}, visitor) {

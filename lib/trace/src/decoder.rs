@@ -204,6 +204,13 @@ impl EventIter<'_> {
         self.enter(function, entry)
     }
 
+    fn inherited(&mut self, entry: Entry) -> Result<Event, Malformed> {
+        let (tsc, callee) = (self.tsc, self.operands.v32()?);
+        self.enter(callee, entry)?;
+        let callee = FunctionId(callee);
+        Ok(Event::Inherited { tsc, callee, entry })
+    }
+
     fn named(&mut self, entry: Entry) -> Result<Event, Malformed> {
         let function = self.operands.v32()?;
         self.enter(function, entry)
@@ -228,6 +235,8 @@ impl EventIter<'_> {
             operation::TAIL_PREDICTED => self.predicted(Entry::Tail),
             operation::OPEN => self.named(Entry::Open),
             operation::EARLIER => self.named(Entry::Earlier),
+            operation::INHERITED => self.inherited(Entry::Call),
+            operation::INHERITED_OPEN => self.inherited(Entry::Open),
             operation::CLOSE_OPEN => {
                 let frames = self.operands.v32()?;
                 self.mirror.close_open(frames);

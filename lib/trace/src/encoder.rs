@@ -45,6 +45,8 @@ pub(crate) mod operation {
     pub const LOST: u8 = 6;
     pub const BLOCKED: u8 = 7;
     pub const EARLIER: u8 = 8;
+    pub const INHERITED: u8 = 9;
+    pub const INHERITED_OPEN: u8 = 10;
 }
 
 /// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
@@ -98,14 +100,6 @@ impl StreamEncoder {
         }
     }
 
-    /// Starts with the frames that are open in `parent` (a fork child runs on inside them). Only
-    /// before the first event.
-    pub fn inherit(&mut self, parent: &StreamEncoder) {
-        self.mirror = Mirror::new(parent.mirror.frames().to_vec());
-        self.calls_open = parent.calls_open;
-        self.begin_block();
-    }
-
     /// The stream whose events these are.
     pub fn stream(&self) -> StreamId {
         self.stream
@@ -138,6 +132,22 @@ impl StreamEncoder {
         let function = callee.0.min(FUNCTION_LIMIT - 1);
         self.mirror.enter(function, Entry::Earlier);
         self.other(tsc, operation::EARLIER, u64::from(function));
+    }
+
+    /// A call that began before the process was forked, inside those named so before, and that ends like
+    /// one of [`Self::enter`]. Before all other events.
+    pub fn inherit(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.mirror.enter(function, Entry::Call);
+        self.calls_open += 1;
+        self.other(tsc, operation::INHERITED, u64::from(function));
+    }
+
+    /// The same, and it ends like one of [`Self::enter_open`].
+    pub fn inherit_open(&mut self, tsc: u64, callee: FunctionId) {
+        let function = callee.0.min(FUNCTION_LIMIT - 1);
+        self.mirror.enter(function, Entry::Open);
+        self.other(tsc, operation::INHERITED_OPEN, u64::from(function));
     }
 
     /// The running function jumps to `callee`, which ends together with it.

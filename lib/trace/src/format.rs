@@ -26,7 +26,8 @@
 //!            255: a v follows, in ticks
 //! operation= 0 tail (function v), 1 tail to the predicted function, 2 open (function v),
 //!            3 close open frames (count v), 4 unwound (count v), 5 resumed (function v),
-//!            6 lost (count v), 7 blocked (ticks v), 8 began before the recording (function v)
+//!            6 lost (count v), 7 blocked (ticks v), 8 began before the recording (function v),
+//!            9 began before the fork (function v), 10 that, and its end is not seen (function v)
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
 //! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], which begins
@@ -37,7 +38,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

@@ -118,6 +118,13 @@ pub enum Event {
         callee: FunctionId,
         entry: Entry,
     },
+    /// A function that the process was forked in: it began in the parent, and goes on here. Comes before
+    /// all else of its stream, outermost first. The entry is [`Entry::Call`] or [`Entry::Open`].
+    Inherited {
+        tsc: u64,
+        callee: FunctionId,
+        entry: Entry,
+    },
     /// The innermost call frame ends, with the tail and open frames above it.
     Exit { tsc: u64 },
     /// That many innermost frames, tail frames above them not counted, are known to have ended (at the
@@ -138,6 +145,7 @@ impl Event {
     pub fn tsc(&self) -> u64 {
         match *self {
             Self::Enter { tsc, .. }
+            | Self::Inherited { tsc, .. }
             | Self::Exit { tsc }
             | Self::CloseOpen { tsc, .. }
             | Self::Unwound { tsc, .. }

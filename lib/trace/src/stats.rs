@@ -2,7 +2,9 @@
 //! its totals.
 //!
 //! A visitor of the call tree. The total time of a function counts only its outermost frame of a
-//! recursion, so that it never exceeds the time that passed.
+//! recursion, so that it never exceeds the time that passed. A frame that began before its stream
+//! (its process was forked, or attached to, inside it) is no call of this stream: it has total and
+//! self time, but no place among the durations, as its own is not known.
 
 use crate::call_tree::{Frame, Mark, StreamTotals, Visitor};
 use crate::histogram::Histogram;
@@ -12,28 +14,30 @@ use std::collections::HashMap;
 /// What is known about the calls of one function.
 #[derive(Clone, Default, Debug)]
 pub struct FunctionStats {
-    /// Frames.
+    /// Frames whose beginning was seen.
     pub calls: u64,
+    /// Frames that began before their stream.
+    pub earlier: u64,
     /// Time in its outermost frames.
     pub total_ticks: u64,
     /// Time in its frames outside the frames above them.
     pub self_ticks: u64,
-    /// Shortest frame.
+    /// Shortest call.
     pub min_ticks: u64,
-    /// Longest frame.
+    /// Longest call.
     pub max_ticks: u64,
-    /// Sum over all frames, inner ones of a recursion too.
+    /// Sum over all calls, inner ones of a recursion too.
     sum_ticks: u64,
     histogram: Histogram,
 }
 
 impl FunctionStats {
-    /// Mean duration of a frame.
+    /// Mean duration of a call.
     pub fn mean_ticks(&self) -> u64 {
         self.sum_ticks / self.calls.max(1)
     }
 
-    /// Duration that 99 % of the frames do not exceed.
+    /// Duration that 99 % of the calls do not exceed.
     pub fn p99_ticks(&self) -> u64 {
         self.histogram
             .percentile(99)
@@ -42,6 +46,14 @@ impl FunctionStats {
 
     fn add(&mut self, frame: &Frame, is_outermost: bool) {
         let ticks = frame.total_ticks;
+        self.self_ticks = self.self_ticks.saturating_add(frame.self_ticks);
+        if is_outermost {
+            self.total_ticks = self.total_ticks.saturating_add(ticks);
+        }
+        if frame.flags.begin_unseen {
+            self.earlier += 1;
+            return;
+        }
         self.min_ticks = if self.calls == 0 {
             ticks
         } else {
@@ -50,11 +62,7 @@ impl FunctionStats {
         self.max_ticks = self.max_ticks.max(ticks);
         self.calls += 1;
         self.sum_ticks = self.sum_ticks.saturating_add(ticks);
-        self.self_ticks = self.self_ticks.saturating_add(frame.self_ticks);
         self.histogram.add(ticks);
-        if is_outermost {
-            self.total_ticks = self.total_ticks.saturating_add(ticks);
-        }
     }
 }
 
@@ -73,10 +81,10 @@ impl Stats {
         Self::default()
     }
 
-    /// The functions that were called.
+    /// The functions that ran.
     pub fn functions(&self) -> impl Iterator<Item = (FunctionId, &FunctionStats)> {
         let all = (0..).map(FunctionId).zip(&self.functions);
-        all.filter(|(_, stats)| stats.calls > 0)
+        all.filter(|(_, stats)| stats.calls + stats.earlier > 0)
     }
 
     /// The streams, in order of appearance.

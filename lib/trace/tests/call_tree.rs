@@ -336,6 +336,34 @@ fn total_time_counts_the_outermost_frame_of_a_recursion() {
     assert_eq!(stats.functions().next().unwrap().1.mean_ticks(), 55);
 }
 
+/// A forked bash had `main` twice among its functions, once for each process.
+#[test]
+fn what_a_fork_child_runs_on_in_was_not_called_again() {
+    let bytes = trace(
+        |encoder| {
+            encoder.inherit(0, A);
+            encoder.inherit_open(0, B);
+            encoder.inherit(0, C);
+            encoder.enter(10, A);
+            encoder.exit(15);
+            encoder.exit(20);
+            encoder.exit(50);
+        },
+        &[],
+    );
+    let mut stats = Stats::new();
+    replay(&bytes, &mut stats);
+    let rows: Vec<_> = stats
+        .functions()
+        .map(|(_, f)| (f.calls, f.earlier, f.total_ticks, f.self_ticks, f.max_ticks))
+        .collect();
+    assert_eq!(
+        rows,
+        [(1, 1, 50, 5, 5), (0, 1, 50, 30, 0), (0, 1, 20, 15, 0)]
+    );
+    assert_eq!(stats.streams()[0].1.calls, 1);
+}
+
 #[test]
 fn an_event_of_a_function_without_a_name_is_refused() {
     let bytes = trace(|encoder| encoder.enter(1, FunctionId(1 << 29)), &[]);

@@ -83,6 +83,19 @@ fn random_events(seed: u64, count: usize, deep: u64, functions: u32) -> Vec<Even
                 callee,
                 entry: Entry::Earlier,
             },
+            8 => Event::Inherited {
+                tsc,
+                callee,
+                entry: Entry::Open,
+            },
+            9 => {
+                depth += 1;
+                Event::Inherited {
+                    tsc,
+                    callee,
+                    entry: Entry::Call,
+                }
+            }
             2 => Event::CloseOpen {
                 tsc,
                 frames: random.below(3) as u32,
@@ -144,6 +157,12 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
             callee,
             entry: Entry::Earlier,
         } => encoder.enter_earlier(tsc, callee),
+        Event::Inherited {
+            tsc,
+            callee,
+            entry: Entry::Open,
+        } => encoder.inherit_open(tsc, callee),
+        Event::Inherited { tsc, callee, .. } => encoder.inherit(tsc, callee),
         Event::Exit { tsc } => encoder.exit(tsc),
         Event::CloseOpen { tsc, frames } => encoder.close_open(tsc, frames),
         Event::Unwound { tsc, frames } => encoder.unwound(tsc, frames),
@@ -154,7 +173,7 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
 }
 
 fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
-    let many = |event: &Event| matches!(event, Event::Enter { callee, .. } | Event::Resumed { callee, .. } if callee.0 >= FUNCTIONS);
+    let many = |event: &Event| matches!(event, Event::Enter { callee, .. } | Event::Inherited { callee, .. } | Event::Resumed { callee, .. } if callee.0 >= FUNCTIONS);
     let functions = match events.iter().any(many) {
         true => MANY_FUNCTIONS,
         false => FUNCTIONS,
@@ -340,30 +359,4 @@ fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
         }
     }
     assert_eq!(read, events.len());
-}
-
-#[test]
-fn a_fork_child_inherits_the_open_frames() {
-    let mut writer = writer(Vec::new(), FUNCTIONS);
-    let parent = writer.stream(&StreamInfo::default()).unwrap();
-    let mut encoder = writer.encoder(parent);
-    encoder.enter(1, FunctionId(3));
-    encoder.enter(2, FunctionId(4));
-    let child = StreamInfo {
-        parent: Some(parent),
-        ..StreamInfo::default()
-    };
-    let child = writer.stream(&child).unwrap();
-    let mut child = writer.encoder(child);
-    child.inherit(&encoder);
-    assert_eq!(child.depth(), 2);
-    child.exit(5);
-    writer.write_block(&mut child).unwrap();
-    let bytes = writer.finish(&Summary::default()).unwrap();
-    let mut reader = TraceReader::new(&bytes[..]).unwrap();
-    let Some(Item::Block(block)) = reader.next_item().unwrap() else {
-        panic!("no block")
-    };
-    let open: Vec<u32> = block.opening().map(|frame| frame.function.0).collect();
-    assert_eq!(open, [3, 4]);
 }

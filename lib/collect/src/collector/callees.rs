@@ -4,6 +4,7 @@
 //! in the trace as they are met.
 
 use super::{Collector, LOW_HALF, Recent, Target};
+use crate::module::PLACE_INDIRECT;
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module as TraceModule, ModuleId};
 use std::io::Write;
@@ -94,6 +95,22 @@ impl<W: Write> Collector<W> {
                 self.modules[area.module].direct_callee(offset, place, &mut self.writer)
             }
             None => self.unknown_function(0),
+        }
+    }
+
+    /// The callee of an open frame: `called`, unless its site can call one function only, as the agent
+    /// does not keep the callee of such a call and another's may stand there.
+    pub(super) fn frame_callee(&mut self, pid: u32, id: u32, called: u64) -> FunctionId {
+        let areas = self.processes.get(&pid).map(|p| Arc::clone(&p.areas));
+        let place = areas.as_deref().and_then(|areas| areas.place(id));
+        let is_direct = place.is_some_and(|(place, ..)| place.kind() & PLACE_INDIRECT == 0);
+        if called == 0 || is_direct {
+            return self.site_callee(pid, id);
+        }
+        // Through a slot that was not bound yet: what it was bound to, only the caller's stream knows.
+        match self.lazy_target(pid, called) {
+            Some((module, svma)) => self.modules[module].stub(svma, &mut self.writer),
+            None => self.callee_at(pid, called),
         }
     }
 }

@@ -89,6 +89,17 @@ impl Line {
         }
     }
 
+    /// A call that the process was forked in; `kind` is [`PLACE_ENTRY`] or [`PLACE_OPEN`].
+    pub(super) fn inherit(&mut self, tsc: u64, kind: u8, callee: FunctionId) {
+        if self.following.is_some() {
+            self.push(kind & PLACE_OPEN, callee);
+        } else if kind & PLACE_OPEN != 0 {
+            self.encoder.inherit_open(tsc, callee);
+        } else {
+            self.encoder.inherit(tsc, callee);
+        }
+    }
+
     fn push(&mut self, flags: u8, callee: FunctionId) {
         let kind = match flags {
             0 => PLACE_ENTRY,
