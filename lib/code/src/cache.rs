@@ -41,7 +41,7 @@ use layout::{Stamp, encode};
 pub use map::Bytes;
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 /// Of open(2): do not follow a link. The value is that of x86-64.
 const O_NOFOLLOW: i32 = 0o400_000;
 

@@ -364,6 +364,14 @@ impl Walk<'_, '_, '_> {
         }
         let displacement = instruction.memory_displacement64() as i64;
         match instruction.memory_base() {
+            // Of an array in the frame, the element before the one that is counted to.
+            Register::RSP
+                if instruction.memory_index() != Register::None
+                    && (-i64::from(instruction.memory_index_scale())..0)
+                        .contains(&displacement) =>
+            {
+                self.seen.element_below_rsp = true;
+            }
             Register::RSP if displacement < 0 => self.seen.below_rsp = true,
             Register::RBP if displacement < 0 => {
                 let frame = &mut self.seen.frame;

@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     /// Left by an indirect jump that is no table.
     pub leaves_indirectly: bool,
     pub below_rsp: bool,
+    /// That of an array counted from rsp could be.
+    pub element_below_rsp: bool,
     pub uses_gs: bool,
     /// It has tables of differences of its labels.
     pub computed_gotos: bool,
@@ -75,6 +77,7 @@ impl Seen {
         self.returns |= other.returns;
         self.leaves_indirectly |= other.leaves_indirectly;
         self.below_rsp |= other.below_rsp;
+        self.element_below_rsp |= other.element_below_rsp;
         self.uses_gs |= other.uses_gs;
         self.computed_gotos |= other.computed_gotos;
         self.broken_paths += other.broken_paths;
@@ -95,7 +98,7 @@ impl Seen {
         let frame = &self.frame;
         let pushed_bytes = 8 * u64::from(frame.pushes.saturating_sub(1));
         let below = frame.sets_rbp && !frame.lowers_rsp && frame.deepest_bytes > pushed_bytes;
-        self.below_rsp || below
+        self.below_rsp || below || self.element_below_rsp && !frame.lowers_rsp
     }
 }
 

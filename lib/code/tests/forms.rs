@@ -247,6 +247,29 @@ fn memory_below_rsp_is_a_red_zone() {
     );
 }
 
+/// perl's `Perl_set_caret_X` looks at the last byte of a string in its frame.
+#[test]
+fn the_element_before_in_an_array_of_the_frame_is_no_red_zone() {
+    // sub rsp,24; cmp byte [rsp+rbx-1],0; add rsp,24; ret -- and without the room, and farther off
+    let framed = |displacement: i8| {
+        let access = [0x80, 0x7c, 0x1c, displacement as u8, 0];
+        [
+            &[0x48, 0x83, 0xec, 24][..],
+            &access,
+            &[0x48, 0x83, 0xc4, 24, 0xc3],
+        ]
+        .concat()
+    };
+    let is_red = |code: &[u8]| {
+        analyzed(code, &[]).functions[0]
+            .flags
+            .contains(FunctionFlags::RED_ZONE)
+    };
+    assert!(!is_red(&framed(-1)));
+    assert!(is_red(&framed(-2)));
+    assert!(is_red(&[0x80, 0x7c, 0x1c, 0xff, 0, 0xc3]));
+}
+
 #[test]
 fn frame_on_rbp_without_room_is_a_red_zone() {
     // push rbp; mov rbp,rsp; mov [rbp-8],rax; pop rbp; ret -- and the same with sub rsp,16
