@@ -2,13 +2,15 @@
 # The long run before a release: everything five times, what may race fifty times, under a second load; then half an hour of
 # random combinations.
 #
-# usage: tests/long.sh [DIR]        SPTRACE names the binary (else target/release/sptrace)
+# usage: tests/long.sh [DIR [race|all|stress]...]        SPTRACE names the binary (else target/release/sptrace)
 #
 # Given: a built sptrace. Gives: one log for each part in DIR (default: a new folder), and a line for each with its last line;
 # status 1 if any part failed. Takes some hours on two processors. CI runs a bounded part of each (.ci/run).
 set -u
 cd "$(dirname "$0")/.."
 logs=${1:-$(mktemp -d /var/tmp/sptrace-long-XXXXXX)}
+[ $# -eq 0 ] || shift
+parts=${*:-race all stress}
 mkdir -p "$logs"
 programs=$logs/programs
 [ -d "$programs" ] || tests/programs/build.sh "$programs" >"$logs/build.log" 2>&1 || exit 1
@@ -31,16 +33,21 @@ part() {
     if "$@" >"$logs/$name.log" 2>&1; then result=ok; else result=FAILED; status=1; fi
     printf '%-6s %-12s %s\n' "$result" "$name" "$(tail -n 1 "$logs/$name.log")"
 }
-part race.run python3 tests/transparency.py --programs "$programs" $only --repeat 50
-part race.kill python3 tests/transparency.py --programs "$programs" $only --repeat 50 --kill
-for turn in 1 2 3 4 5; do
-    part "all.run.$turn" python3 tests/transparency.py --programs "$programs" --repeat 4
-    part "all.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn"
-    part "truth.$turn" python3 tests/truth.py --programs "$programs"
-    part "servers.$turn" python3 tests/servers.py
-    part "servers.kill.$turn" python3 tests/servers.py --kill
-    part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
-    part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
-done
-part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"
+race() {
+    part race.run python3 tests/transparency.py --programs "$programs" $only --repeat 50
+    part race.kill python3 tests/transparency.py --programs "$programs" $only --repeat 50 --kill
+}
+all() {
+    for turn in 1 2 3 4 5; do
+        part "all.run.$turn" python3 tests/transparency.py --programs "$programs" --repeat 4
+        part "all.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn"
+        part "truth.$turn" python3 tests/truth.py --programs "$programs"
+        part "servers.$turn" python3 tests/servers.py
+        part "servers.kill.$turn" python3 tests/servers.py --kill
+        part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
+        part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
+    done
+}
+stress() { part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"; }
+for name in $parts; do "$name"; done
 exit $status
