@@ -168,6 +168,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        self.lead_back(threads)?;
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
@@ -340,6 +341,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        self.lead_back(threads)?;
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
         if stopped.iter().any(|t| is_inside(&t)) {
