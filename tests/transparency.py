@@ -308,7 +308,7 @@ def become_subreaper():
 
 
 class Watcher(threading.Thread):
-    """Samples /proc of all processes below ours: writable and executable mappings, TracerPid."""
+    """Samples /proc of all processes below ours: writable and executable mappings, TracerPid while they run."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -318,11 +318,12 @@ class Watcher(threading.Thread):
         while not self.stop.wait(SAMPLE_S):
             for pid in descendants(os.getpid()):
                 try:
-                    with open(f"/proc/{pid}/status") as f: tracer = int(re.search(r"TracerPid:\s*(\d+)", f.read()).group(1))
+                    with open(f"/proc/{pid}/status") as f: state, tracer = re.search(r"State:\s*(\S).*TracerPid:\s*(\d+)", f.read(), re.S).groups()
                     with open(f"/proc/{pid}/maps") as f: found = re.findall(r"(?m)^\S+ .wx.*$", f.read())
                 except (OSError, AttributeError): continue
                 self.wx.update(re.sub(r"^\S+ ", "", line) for line in found)
-                if tracer == 0: self.traced_since.pop(pid, None)
+                # While it stands at its exec stop it does not run, however long that takes on a busy machine.
+                if tracer == "0" or state == "t": self.traced_since.pop(pid, None)
                 else: self.longest_traced_s = max(self.longest_traced_s, time.monotonic() - self.traced_since.setdefault(pid, time.monotonic()))
 
 

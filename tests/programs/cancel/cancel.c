@@ -8,7 +8,7 @@
 #define TRACED __attribute__((noinline, noclone, noipa))
 
 static pthread_key_t key;
-static sem_t ready;
+static sem_t ready, cancelled;
 TRACED static void f_cleanup(void *what) { printf("cleanup %s\n", (const char *)what); }
 TRACED static void f_key_gone(void *what) { printf("key gone %s\n", (const char *)what); }
 TRACED static void f_sleep(int depth)
@@ -39,7 +39,7 @@ TRACED static void *f_thread_off(void *a)
 {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     sem_post(&ready);
-    usleep(30000);
+    sem_wait(&cancelled);
     printf("still here\n");
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     pthread_testcancel();
@@ -53,6 +53,7 @@ static void round_of(const char *name, void *(*start)(void *), int cancel)
     pthread_create(&id, NULL, start, (void *)name);
     sem_wait(&ready);
     if (cancel) pthread_cancel(id);
+    if (start == f_thread_off) sem_post(&cancelled);
     pthread_join(id, &result);
     printf("%s -> %s\n", name, result == PTHREAD_CANCELED ? "cancelled" : (const char *)result);
 }
@@ -61,6 +62,7 @@ int main(void)
 {
     pthread_key_create(&key, f_key_gone);
     sem_init(&ready, 0, 0);
+    sem_init(&cancelled, 0, 0);
     for (int i = 0; i < 3; i++) {
         round_of("sleep", f_thread_sleep, 1);
         round_of("exit", f_thread_exit, 0);
