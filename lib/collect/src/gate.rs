@@ -16,7 +16,8 @@ use sptrace_image::Object;
 use sptrace_patch::columns::from_columns;
 use sptrace_patch::gate::Way;
 use sptrace_patch::read_plan::PlanReader;
-use sptrace_tracee::gate::waiting_at;
+use sptrace_tracee::TraceeError;
+use sptrace_tracee::gate::{Guard, waiting_at};
 
 use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
@@ -39,6 +40,8 @@ struct Watched {
     descriptor: OwnedFd,
     /// Where the first lies.
     start: u64,
+    /// Opens them if we cannot; there is none for a moment after the start.
+    guard: Option<Guard>,
 }
 
 /// The gates of a recording.
@@ -155,6 +158,22 @@ impl Gates {
                 globs.join(", ")
             )
         })
+    }
+
+    /// Sees to it that nobody waits for long.
+    fn guard(&self, pid: u32) -> Result<(), TraceeError> {
+        let mut watched = locked(&self.watched);
+        for w in watched
+            .iter_mut()
+            .filter(|w| w.pid == pid && w.guard.is_none())
+        {
+            w.guard = Some(Guard::spawn(
+                &w.descriptor,
+                w.start,
+                self.calls.len() as u64,
+            )?);
+        }
+        Ok(())
     }
 
     /// Nobody waits at a process's gates any more, and nobody will.

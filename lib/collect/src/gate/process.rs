@@ -70,6 +70,7 @@ impl Session {
             };
             threads.release();
             if let Some(led) = led? {
+                gates.guard(pid)?;
                 self.led.borrow_mut().extend(led);
                 self.shared.reactor.wake();
                 return Ok(());
@@ -146,6 +147,7 @@ impl Session {
             pid,
             descriptor: ours?,
             start,
+            guard: None,
         };
         let mut led = Vec::new();
         for lot in lots {
