@@ -25,12 +25,13 @@ pub unsafe fn make(b: &AttachBlock) -> u32 {
         let mapped = (0..count).take_while(|i| map_code(at(*i))).count();
         let bytes = b.gate_pages as usize * PAGE;
         let gates = sys::map_private(bytes);
-        if mapped == count && !gates.is_null() {
-            if let Some(descriptor) = sys::watch_faults(gates as usize, bytes) {
-                b.gates_at.store(gates as u64, Ordering::Relaxed);
-                b.descriptor.store(descriptor as u64, Ordering::Relaxed);
-                return RESULT_DONE;
-            }
+        if mapped == count
+            && !gates.is_null()
+            && let Some(descriptor) = sys::watch_faults(gates as usize, bytes)
+        {
+            b.gates_at.store(gates as u64, Ordering::Relaxed);
+            b.descriptor.store(descriptor as u64, Ordering::Relaxed);
+            return RESULT_DONE;
         }
         (0..mapped).for_each(|i| sys::unmap(at(i), PAGE));
         if !gates.is_null() {

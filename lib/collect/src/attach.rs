@@ -199,6 +199,7 @@ impl Session {
             command.pcs.extend(stack.pcs);
             command.threads.push(entry);
         }
+        command.pcs.extend(self.behind_ways(&command.pcs));
         let sent = command.send(arena)?;
         let leading = stopped[0];
         let errand = Errand::Call { block: sent.block };

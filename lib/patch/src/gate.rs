@@ -71,6 +71,11 @@ impl Way {
         (out.len() as u64 <= WAY_BYTES).then_some(out)
     }
 
+    /// Where the code goes on in the text; 0: it returns.
+    pub fn goes_on(&self, bias: u64) -> u64 {
+        self.goes_on.map_or(0, |svma| svma.0.wrapping_add(bias))
+    }
+
     /// The jump at the entry to the code at `at`.
     pub fn jump(&self, bias: u64, at: Avma) -> Option<[u8; JUMP_BYTES]> {
         jump(Avma(self.start.0.wrapping_add(bias)), at)

@@ -92,6 +92,7 @@ impl Guard {
         if child == 0 {
             // SAFETY: as above; it does not come back.
             unsafe {
+                libc::close(ours.as_raw_fd());
                 guard(
                     theirs.as_raw_fd(),
                     descriptor.as_raw_fd(),

@@ -37,6 +37,8 @@ pub(crate) struct Led {
     jump: [u8; JUMP_BYTES],
     /// The code that it leads to, and where a thread waits.
     way: u64,
+    /// Where that goes on in the text; 0: it returns.
+    goes_on: u64,
 }
 
 /// What shall be put into one module: its place, where the code goes, and what leads there.
@@ -70,10 +72,14 @@ impl Session {
             };
             threads.release();
             if let Some(led) = led? {
-                gates.guard(pid)?;
                 self.led.borrow_mut().extend(led);
                 self.shared.reactor.wake();
-                return Ok(());
+                return gates.guard(pid).or_else(|e| {
+                    let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
+                    let back = self.lead_back(&mut threads);
+                    threads.release();
+                    back.and(Err(e))
+                });
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -134,7 +140,9 @@ impl Session {
             ..Command::default()
         })?;
         if made.result(arena) != RESULT_DONE {
-            return Err(TraceeError::NoRoom("userfaultfd(2) is not permitted there"));
+            return Err(TraceeError::NoRoom(
+                "userfaultfd(2) is not permitted there, or its memory is locked",
+            ));
         }
         let (start, descriptor) = made.gates(arena);
         let ours = gate::take(pid, descriptor);
@@ -191,6 +199,17 @@ impl Session {
         self.shared.reactor.gates().forget(pid);
         Ok(())
     }
+
+    /// Where threads and handlers will go on that stand in the code of a way by now: no patch may be there.
+    pub(crate) fn behind_ways(&self, pcs: &[u64]) -> Vec<u64> {
+        let led = self.led.borrow();
+        let way = |pc: &u64| {
+            let mut ways = led.iter();
+            ways.find(|l| (l.way..l.way + WAY_BYTES).contains(pc))
+        };
+        let behind = pcs.iter().filter_map(|pc| Some(way(pc)?.goes_on));
+        behind.filter(|at| *at != 0).collect()
+    }
 }
 
 /// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
@@ -218,6 +237,7 @@ fn write_ways(pid: u32, lot: &Lot, gates: u64, memory: &File) -> Result<Vec<Led>
             original: gated.way.original,
             jump,
             way,
+            goes_on: gated.way.goes_on(lot.bias),
         });
     }
     Ok(led)
