@@ -10,7 +10,7 @@
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
 
 use crate::state::*;
-use crate::{chunk, detach, hook, module, propagate, silent, slow, special, sys, thread};
+use crate::{chunk, detach, gate, hook, module, propagate, silent, slow, special, sys, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::{ARENA_BYTES, Control, IMAGE_BEFORE_BYTES, hole};
@@ -29,6 +29,8 @@ pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
             COMMAND_PREPARE => prepare(arena, b),
             COMMAND_ACTIVATE => with_all_stopped(b, activate),
             COMMAND_SILENCE => detach::silence(),
+            COMMAND_GATE => gate::make(b),
+            COMMAND_CLOSE => gate::close(b),
             COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
             _ => RESULT_FAILED,
         };

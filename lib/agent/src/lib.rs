@@ -30,6 +30,7 @@ pub mod context;
 pub mod detach;
 pub mod door;
 pub mod dormant;
+pub mod gate;
 pub mod handlers;
 pub mod hook;
 pub mod interrupted;

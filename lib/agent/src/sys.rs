@@ -27,6 +27,9 @@ const SIGACTION: usize = 13;
 const SIGPROCMASK: usize = 14;
 const MREMAP: usize = 25;
 const MADVISE: usize = 28;
+const CLOSE: usize = 3;
+const IOCTL: usize = 16;
+const USERFAULTFD: usize = 323;
 const GETPPID: usize = 110;
 const GETPID: usize = 39;
 const GETTID: usize = 186;
@@ -137,6 +140,42 @@ pub unsafe fn protect(at: usize, bytes: usize, prot: usize) -> bool {
 pub unsafe fn unmap(at: usize, bytes: usize) {
     // SAFETY: the caller owns the range.
     unsafe { call(MUNMAP, [at, bytes, 0, 0, 0, 0]) };
+}
+
+/// A userfaultfd(2) that is told of the first touch of each page of a private mapping, which must be unused;
+/// `None` where the kernel or the process does not permit it (memory that is locked is never missing).
+pub unsafe fn watch_faults(at: usize, bytes: usize) -> Option<usize> {
+    /// O_CLOEXEC, O_NONBLOCK, UFFD_USER_MODE_ONLY.
+    const FLAGS: usize = 0o2_000_000 | 0o4000 | 1;
+    const MADV_DONTNEED: usize = 4;
+    const UFFDIO_API: usize = 0xc018_aa3f;
+    const UFFDIO_REGISTER: usize = 0xc020_aa00;
+    // The version of the interface; UFFDIO_REGISTER_MODE_MISSING (linux/userfaultfd.h).
+    let api = [0xaau64, 0, 0];
+    let register = [at as u64, bytes as u64, 1, 0];
+    // SAFETY: the caller owns the range; the structures are as the kernel's header says.
+    unsafe {
+        if call(MADVISE, [at, bytes, MADV_DONTNEED, 0, 0, 0]) != 0 {
+            return None;
+        }
+        let fd = call(USERFAULTFD, [FLAGS, 0, 0, 0, 0, 0]);
+        if failed(fd) {
+            return None;
+        }
+        let fd = fd as usize;
+        let ask = |request: usize, of: *const u64| call(IOCTL, [fd, request, of as usize, 0, 0, 0]);
+        if ask(UFFDIO_API, api.as_ptr()) != 0 || ask(UFFDIO_REGISTER, register.as_ptr()) != 0 {
+            close(fd);
+            return None;
+        }
+        Some(fd)
+    }
+}
+
+/// close(2).
+pub unsafe fn close(fd: usize) {
+    // SAFETY: the caller's own.
+    unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
 }
 
 /// MADV_WIPEONFORK: the child of a fork sees zeroes. False where refused.

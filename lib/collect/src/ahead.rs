@@ -172,8 +172,15 @@ impl Session {
             _ => self.prepare_process(looked).map(|p| (p, 0)),
         };
         match prepared {
-            Ok(prepared) => {
-                ahead.all.insert(pid, prepared);
+            Ok((mut prepared, renewals)) => {
+                if let Err(e) = self.lead_over_gates(&mut prepared)
+                    && !matches!(e, TraceeError::Gone)
+                {
+                    self.remarks.push(format!(
+                        "pid {pid}: calls cannot begin the recording: {e}; use --shadow"
+                    ));
+                }
+                ahead.all.insert(pid, (prepared, renewals));
             }
             // Why not is said at the event, if it is still so.
             Err(_) if eligible::holds(pid, &self.shared.arena) => self.detach(pid),

@@ -168,6 +168,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        self.lead_back(threads)?;
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
@@ -198,6 +199,7 @@ impl Session {
             command.pcs.extend(stack.pcs);
             command.threads.push(entry);
         }
+        command.pcs.extend(self.behind_ways(&command.pcs));
         let sent = command.send(arena)?;
         let leading = stopped[0];
         let errand = Errand::Call { block: sent.block };
@@ -340,6 +342,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        self.lead_back(threads)?;
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
         if stopped.iter().any(|t| is_inside(&t)) {

@@ -100,7 +100,7 @@ impl Filters {
 
     /// `None`: nothing is to be hooked.
     fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
-        let roots = self.roots(cached, PlanReader::new(plan)?);
+        let roots = entries(cached, PlanReader::new(plan)?, &self.within);
         let is_loader = file
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
@@ -128,23 +128,6 @@ impl Filters {
             names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
         }
         Some(made.plan)
-    }
-
-    /// The functions of a plan that match, and their flags there.
-    fn roots(&self, cached: &Cached, plan: PlanReader<'_>) -> HashMap<Svma, u8> {
-        let h = plan.header();
-        let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
-        let entries = (0..h.functions).filter_map(|i| plan.function_entry(i));
-        entries
-            .filter(|entry| !plt.contains(entry))
-            .filter(|entry| {
-                let symbol = cached.named_at(Svma(*entry)).map_or("", |n| n.1);
-                let is_part = symbol.ends_with(".cold") || symbol.ends_with("@plt");
-                !is_part && fits(&self.within, symbol, *entry)
-            })
-            .map(|entry| (Svma(entry), plan.function_flags(entry)))
-            .filter(|(_, flags)| flags & FN_MUTED == 0)
-            .collect()
     }
 
     /// What the user should know of globs without effect.
@@ -190,11 +173,32 @@ impl Filters {
     }
 }
 
+/// The functions of a plan whose names fit one of the globs, and their flags there.
+pub(crate) fn entries(
+    cached: &Cached,
+    plan: PlanReader<'_>,
+    globs: &[String],
+) -> HashMap<Svma, u8> {
+    let h = plan.header();
+    let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
+    let entries = (0..h.functions).filter_map(|i| plan.function_entry(i));
+    entries
+        .filter(|entry| !plt.contains(entry))
+        .filter(|entry| {
+            let symbol = cached.named_at(Svma(*entry)).map_or("", |n| n.1);
+            let is_part = symbol.ends_with(".cold") || symbol.ends_with("@plt");
+            !is_part && fits(globs, symbol, *entry)
+        })
+        .map(|entry| (Svma(entry), plan.function_flags(entry)))
+        .filter(|(_, flags)| flags & FN_MUTED == 0)
+        .collect()
+}
+
 /// The hooks at those of the functions in `roots` that are known to be entered by calls: where unwind
 /// information begins as at an entry, and without any, what has a name or is called directly. The
 /// rest may be a landing pad or another part of a function, where no return address lies on top of
 /// the stack. The analysis is made anew: its functions are kept nowhere.
-fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
+pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
     let analysis = analyze(object);
     let sites = analysis.functions.iter().flat_map(|f| analysis.sites_of(f));
     let calls = sites.filter(|s| s.kind == SiteKind::CallDirect);

@@ -17,6 +17,7 @@ pub mod collector;
 pub mod disk;
 pub mod event;
 pub mod filters;
+mod gate;
 pub mod hole;
 pub mod later;
 pub mod loops;

@@ -222,6 +222,9 @@ fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
         true => None,
         false => shared.module(pid, m).ok(),
     };
+    if let Some(index) = known {
+        shared.look_for_gates(index, pid, m);
+    }
     let start = known.and_then(|index| {
         let c = shared.lock();
         let known = c.modules.get(index)?;

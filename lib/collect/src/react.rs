@@ -31,6 +31,7 @@ use crate::event::time::Moments;
 use crate::event::{
     Armed, Event, EventError, Occurrence, Reaction, Source, Verdict, What, wait::once,
 };
+use crate::gate::Gates;
 use crate::output::{self, Output};
 use crate::shared::{Shared, Stopped};
 
@@ -73,6 +74,8 @@ pub struct Reactor {
     started: AtomicBool,
     /// When the recording began.
     begun: Arc<OnceLock<Instant>>,
+    /// For the calls that begin it, unless the command is followed.
+    gates: Arc<Gates>,
 }
 
 /// A copy of the ring, to be written.
@@ -101,7 +104,8 @@ impl Prepared {
         let unseen = |e: &&Event| {
             use What::{Call, Crash, Exit, Return, Slow};
             match e.what {
-                Call(_) | Return(_) | Slow(..) => !asked.shadow,
+                Call(_) => !asked.shadow && e.every != 1,
+                Return(_) | Slow(..) => !asked.shadow,
                 Crash | Exit => true,
                 _ => false,
             }
@@ -126,7 +130,15 @@ impl Prepared {
         if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
             sources.push(Box::new(control));
         }
-        let calls = Calls::new(&armed, Clock::of(header))?;
+        let waits = |(index, _): &(usize, &Event)| {
+            !asked.shadow && armed.reaction(*index) == Some(Reaction::Start)
+        };
+        let gates = Arc::new(Gates::new(armed.iter().filter(waits)));
+        if !gates.is_empty() {
+            sources.push(Box::new(gates.watch()));
+        }
+        let seen = armed.iter().filter(|event| !waits(event));
+        let calls = Calls::new(seen, Clock::of(header))?;
         let ring = match asked.dump_on.is_empty() {
             true => None,
             false => Some(output::memory().map_err(failed)?),
@@ -143,6 +155,7 @@ impl Prepared {
             ended: AtomicBool::new(false),
             started: AtomicBool::new(false),
             begun: Arc::default(),
+            gates,
         };
         Ok(Self {
             reactor,
@@ -210,7 +223,12 @@ impl Reactor {
         waiting.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn wake(&self) {
+    /// Of the calls that begin the recording.
+    pub(crate) fn gates(&self) -> &Arc<Gates> {
+        &self.gates
+    }
+
+    pub(crate) fn wake(&self) {
         let one = 1u64;
         // SAFETY: an eventfd takes eight bytes.
         unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };

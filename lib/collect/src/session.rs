@@ -23,6 +23,7 @@ use crate::answer::Preparing;
 use crate::collector::Collector;
 use crate::event::Source;
 use crate::filters::Filters;
+use crate::gate::process::Led;
 use crate::loops::{answer_loop, drain_loop, spawn};
 use crate::outcome::Outcome;
 use crate::output;
@@ -58,6 +59,8 @@ pub struct Session {
     pub(crate) remarks: Vec<String>,
     /// Processes that were attached to and could not be let go as they were.
     pub(crate) kept: Vec<u32>,
+    /// Functions that lead over a gate.
+    pub(crate) led: RefCell<Vec<Led>>,
 }
 
 impl Session {
@@ -131,6 +134,7 @@ impl Session {
             releasing: RefCell::default(),
             remarks: Vec::new(),
             kept: Vec::new(),
+            led: RefCell::default(),
         })
     }
 
@@ -171,6 +175,7 @@ impl Session {
         if self.shared.reactor.awaits_start() {
             let nothing = "nothing was recorded: no event of --start-on happened";
             self.remarks.push(nothing.to_owned());
+            self.remarks.extend(self.shared.reactor.gates().remark());
         }
         events.end(&self.shared);
         self.finish(status)

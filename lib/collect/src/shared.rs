@@ -159,6 +159,22 @@ impl Shared {
             .ok_or("no plan could be made")
     }
 
+    /// Finds the functions of a module whose calls begin the recording.
+    pub(crate) fn look_for_gates(&self, index: usize, pid: u32, m: &Mapping) {
+        let gates = self.reactor.gates();
+        if gates.is_empty() {
+            return;
+        }
+        let cached = self
+            .lock()
+            .modules
+            .get(index)
+            .map(|m| Arc::clone(&m.cached));
+        if let (Some(cached), Some(file)) = (cached, answer::openable(pid, m)) {
+            gates.look(index, &cached, &file);
+        }
+    }
+
     /// Says in a plan what tells its patch area from those of other plans and other agents.
     fn sign(&self, plan: &mut [u8]) {
         let mut hasher = std::hash::DefaultHasher::new();

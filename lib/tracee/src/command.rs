@@ -28,6 +28,10 @@ pub struct Command {
     pub stack_top: u64,
     /// Base of ld.so, 0 without.
     pub loader: u64,
+    /// Number of pages for gates.
+    pub gate_pages: u64,
+    /// To be closed.
+    pub descriptor: u64,
 }
 
 /// A command in the arena.
@@ -81,6 +85,8 @@ impl Command {
         words.resize(words.len() + self.ranges as usize * 2, 0);
         words[9] = self.stack_top;
         words[10] = self.loader;
+        words[14] = self.gate_pages;
+        words[16] = self.descriptor;
         let (threads_at, ranges_at) = (words[2], words[8]);
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let block = arena
@@ -115,6 +121,13 @@ impl Sent {
             .attach_block(self.block)
             .foreign
             .load(Ordering::Relaxed)
+    }
+
+    /// Where the gates are, and the descriptor that watches them.
+    pub fn gates(&self, arena: &Arena) -> (u64, i32) {
+        let block = arena.attach_block(self.block);
+        let descriptor = block.descriptor.load(Ordering::Relaxed);
+        (block.gates_at.load(Ordering::Relaxed), descriptor as i32)
     }
 
     /// The gs base that the agent gives to thread number `i`.
@@ -155,6 +168,8 @@ const _: () = {
     assert!(offset_of!(AttachBlock, modules_at) == 48 && offset_of!(AttachBlock, modules) == 56);
     assert!(offset_of!(AttachBlock, ranges_at) == 64 && offset_of!(AttachBlock, stack_top) == 72);
     assert!(offset_of!(AttachBlock, loader) == 80);
+    assert!(offset_of!(AttachBlock, gate_pages) == 112);
+    assert!(offset_of!(AttachBlock, descriptor) == 128);
     assert!(offset_of!(AttachBlock, gone_at) == 96 && offset_of!(AttachBlock, gone) == 104);
     assert!(offset_of!(AttachThread, first_frame) == 8 && offset_of!(AttachThread, moved) == 12);
 };

@@ -11,6 +11,7 @@ pub mod carrier;
 pub mod command;
 pub mod eligible;
 pub mod error;
+pub mod gate;
 pub mod image;
 pub mod inject;
 pub mod inside;

@@ -23,6 +23,13 @@ pub const COMMAND_SILENCE: u32 = 4;
 /// As `DETACH`, and threads may stay in slots, before or after the call there.
 pub const COMMAND_DETACH_ANYWAY: u32 = 5;
 
+/// Maps what threads need to wait at a gate: pages for the code that leads there, at the addresses named, and
+/// pages to fault on, which a userfaultfd(2) of the process watches. Runs while every other thread is stopped,
+/// before `ACTIVATE`. Children inherit the pages, but nobody waits there.
+pub const COMMAND_GATE: u32 = 6;
+/// Closes the descriptor that `GATE` has opened. Likewise.
+pub const COMMAND_CLOSE: u32 = 7;
+
 /// [`AttachBlock::result`]: done.
 pub const RESULT_DONE: u32 = 1;
 /// [`AttachBlock::result`]: no memory, or the arena is of another version: nothing was changed.
@@ -71,6 +78,12 @@ pub struct AttachBlock {
     pub gone_at: u64,
     /// Host: number of them.
     pub gone: u64,
+    /// Host, `GATE`: number of pages to fault on; the pages for code are at the addresses in `modules_at`.
+    pub gate_pages: u64,
+    /// Agent, `GATE`: where they are.
+    pub gates_at: AtomicU64,
+    /// Agent, `GATE`: the descriptor. Host, `CLOSE`: likewise.
+    pub descriptor: AtomicU64,
 }
 
 /// A stopped thread.
@@ -113,6 +126,6 @@ pub struct AttachFrame {
     pub pc: u64,
 }
 
-const _: () = assert!(size_of::<AttachBlock>() == 112);
+const _: () = assert!(size_of::<AttachBlock>() == 136);
 const _: () = assert!(size_of::<AttachThread>() == 208);
 const _: () = assert!(size_of::<AttachFrame>() == 24);

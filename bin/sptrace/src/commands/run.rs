@@ -29,6 +29,7 @@ Examples:
                                                 nothing on disk until one of these happens
   sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
+  sptrace run --start-on call:reload_config --stop-on time:1s -- ./server
   sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
                                                 200 ms of it, ten seconds after its start
   sptrace run --shadow --start-on call:dlopen --stop-on return:dlopen -- ./program
@@ -50,11 +51,13 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "start_on")]
     loader: bool,
     /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
-    /// (repeatable, see below; not what only a recording shows). After --stop-on it runs by itself again
+    /// (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been
+    /// loaded for 0.1 s or so. After --stop-on it runs by itself again
     #[arg(long, value_name = "EVENT")]
     start_on: Vec<Event>,
     /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
-    /// as recording. Calls and returns can begin the recording then, and stacks that cannot be walked are whole
+    /// as recording. Returns and every Nth call can begin the recording then, and stacks that cannot be walked
+    /// are whole
     #[arg(long, requires = "start_on", conflicts_with = "dump_on")]
     shadow: bool,
     /// The command and its arguments

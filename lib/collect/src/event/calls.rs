@@ -5,7 +5,7 @@
 //! its chunk of 64 KiB is full, when the thread ends, or before a dump. Time that a call waited for sptrace
 //! is no part of its duration. Frames that were left by longjmp or throw do not return.
 
-use super::{Armed, EventError, Occurrence, What};
+use super::{Event, EventError, Occurrence, What};
 use sptrace_trace::{Classifier, Clock, Function, demangle, glob_matches, without_parameters};
 
 #[derive(Clone, Copy)]
@@ -41,13 +41,16 @@ pub struct Watched {
 }
 
 impl Calls {
-    /// Those of `armed`, and what tells the class of a function. `None`: there are none.
+    /// Those among `armed` (each with its index), and what tells the class of a function. `None`: there are none.
     ///
     /// # Errors
     /// More than a class has bits.
-    pub fn new(armed: &Armed, clock: Clock) -> Result<Option<(Self, Classifier)>, EventError> {
+    pub fn new<'a>(
+        armed: impl Iterator<Item = (usize, &'a Event)>,
+        clock: Clock,
+    ) -> Result<Option<(Self, Classifier)>, EventError> {
         let (mut events, mut globs) = (Vec::new(), Vec::new());
-        for (index, event) in armed.iter() {
+        for (index, event) in armed {
             let (glob, wanted) = match &event.what {
                 What::Call(glob) => (glob, Wanted::Call),
                 What::Return(glob) => (glob, Wanted::Return),
@@ -167,6 +170,7 @@ fn class(globs: &[String], function: &Function) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Armed;
     use sptrace_addr::Svma;
     use sptrace_trace::{Header, ModuleId};
 
@@ -180,7 +184,7 @@ mod tests {
         let events = ["call:ns::f", "return:g*", "slow:sub_*>100ns"];
         let events = events.map(|text| text.parse().expect("an event"));
         let armed = Armed::new(&[], &events, &[], 1);
-        Calls::new(&armed, clock)
+        Calls::new(armed.iter(), clock)
             .expect("not too many")
             .expect("some")
     }

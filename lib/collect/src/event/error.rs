@@ -51,8 +51,8 @@ pub enum EventError {
     Socket(String, std::io::Error),
     /// Nothing is recorded yet.
     #[error(
-        "{0} cannot begin a recording: it is seen in one; with --shadow calls can, which are followed from \
-         the command's start then; -F GLOB records from a function's call on"
+        "{0} cannot begin a recording: it is seen in one; with --shadow it can, when the command is \
+         followed from its start; call:GLOB can without (crash and exit cannot)"
     )]
     SeenInRecording(String),
     /// Too many functions are watched.

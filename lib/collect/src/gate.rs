@@ -1,0 +1,217 @@
+//! `--start-on call:GLOB` of a command that runs by itself: its calls of certain functions lead over a gate
+//! ([`sptrace_patch::gate`]), at which a thread waits until the recording has begun.
+//!
+//! [`Gates`] knows which functions of a module those are, and watches the gates of all processes, a source of
+//! events like others ([`Watch`]). [`process`] puts the ways there and takes them away.
+
+pub(crate) mod process;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sptrace_addr::Svma;
+use sptrace_code::{Cached, unnamed};
+use sptrace_image::Object;
+use sptrace_patch::columns::from_columns;
+use sptrace_patch::gate::Way;
+use sptrace_patch::read_plan::PlanReader;
+use sptrace_tracee::TraceeError;
+use sptrace_tracee::gate::{Guard, waiting_at};
+
+use crate::clock;
+use crate::event::{Event, Occurrence, Source, What};
+use crate::filters;
+
+/// A glob that fits more functions of a module is none that a recording should begin at.
+const MAX_WAYS: usize = 32;
+
+/// A function of a module, and the event that a call of it is.
+#[derive(Debug)]
+pub(crate) struct Gated {
+    /// Number of the gate, among those of its process.
+    gate: usize,
+    way: Way,
+}
+
+/// A process's gates.
+struct Watched {
+    pid: u32,
+    descriptor: OwnedFd,
+    /// Where the first lies.
+    start: u64,
+    /// Opens them if we cannot; there is none for a moment after the start.
+    guard: Option<Guard>,
+}
+
+/// The gates of a recording.
+#[derive(Default)]
+pub(crate) struct Gates {
+    /// By number: the event's index, and its glob.
+    calls: Vec<(usize, String)>,
+    /// By module of the recording.
+    modules: Mutex<BTreeMap<usize, Arc<Vec<Gated>>>>,
+    watched: Mutex<Vec<Watched>>,
+    /// Functions without one, and why.
+    impossible: Mutex<BTreeSet<String>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gates {
+    /// For the calls among these events.
+    pub(crate) fn new<'a>(events: impl Iterator<Item = (usize, &'a Event)>) -> Self {
+        let glob = |(index, event): (usize, &Event)| match &event.what {
+            What::Call(glob) => Some((index, glob.clone())),
+            _ => None,
+        };
+        Self {
+            calls: events.filter_map(glob).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// No event needs one.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The source of the events.
+    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
+        Watch(Arc::clone(self))
+    }
+
+    /// Finds the functions of a module, once. May take as long as an analysis.
+    pub(crate) fn look(&self, index: usize, cached: &Cached, file: &std::path::Path) {
+        if self.is_empty() || locked(&self.modules).contains_key(&index) {
+            return;
+        }
+        let found = self.find(cached, file).unwrap_or_default();
+        locked(&self.modules).insert(index, Arc::new(found));
+    }
+
+    fn find(&self, cached: &Cached, file: &std::path::Path) -> Option<Vec<Gated>> {
+        let plan = cached.plan().and_then(from_columns)?;
+        let plan = PlanReader::new(&plan)?;
+        let mut found = Vec::new();
+        let mut object_of = None;
+        for (gate, (_, glob)) in self.calls.iter().enumerate() {
+            let functions = filters::entries(cached, plan, std::slice::from_ref(glob));
+            if functions.is_empty() {
+                continue;
+            }
+            if functions.len() > MAX_WAYS {
+                let text = format!(
+                    "{glob} fits {} functions of {}",
+                    functions.len(),
+                    file.display()
+                );
+                locked(&self.impossible).insert(text);
+                continue;
+            }
+            let bytes = match &object_of {
+                Some(bytes) => bytes,
+                None => object_of.insert(std::fs::read(file).ok()?),
+            };
+            let object = Object::parse(bytes).ok()?;
+            for function in filters::hooks(cached, &object, &functions) {
+                match Way::of(&object, &function) {
+                    Some(way) => found.push(Gated { gate, way }),
+                    None => {
+                        locked(&self.impossible).insert(name_of(cached, function.entry));
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// What was found in a module.
+    fn of(&self, index: usize) -> Option<Arc<Vec<Gated>>> {
+        let found = locked(&self.modules).get(&index).map(Arc::clone);
+        found.filter(|found| !found.is_empty())
+    }
+
+    /// What the user should know if no call has begun the recording.
+    pub(crate) fn remark(&self) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let impossible = locked(&self.impossible);
+        if !impossible.is_empty() {
+            let all: Vec<_> = impossible.iter().take(3).map(String::as_str).collect();
+            return Some(format!(
+                "calls could not be waited for: {} (no jump can be put at the entry, or too many functions; \
+                 name a caller, or use --shadow)",
+                all.join(", ")
+            ));
+        }
+        let has_any = locked(&self.modules)
+            .values()
+            .any(|found| !found.is_empty());
+        (!has_any).then(|| {
+            let globs: Vec<_> = self.calls.iter().map(|(_, glob)| format!("call:{glob}")).collect();
+            format!(
+                "no function of what was loaded for a while matches --start-on {} (names: sptrace analyze --functions)",
+                globs.join(", ")
+            )
+        })
+    }
+
+    /// Sees to it that nobody waits for long.
+    fn guard(&self, pid: u32) -> Result<(), TraceeError> {
+        let mut watched = locked(&self.watched);
+        for w in watched
+            .iter_mut()
+            .filter(|w| w.pid == pid && w.guard.is_none())
+        {
+            w.guard = Some(Guard::spawn(
+                &w.descriptor,
+                w.start,
+                self.calls.len() as u64,
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits at a process's gates any more, and nobody will.
+    fn forget(&self, pid: u32) {
+        locked(&self.watched).retain(|w| w.pid != pid);
+    }
+}
+
+fn name_of(cached: &Cached, svma: Svma) -> String {
+    cached
+        .named_at(svma)
+        .map_or_else(|| unnamed(svma), |(_, name)| sptrace_trace::demangle(name))
+}
+
+/// The gates as a source of events: a thread has come to one.
+pub(crate) struct Watch(Arc<Gates>);
+
+impl Source for Watch {
+    fn descriptors(&self) -> Vec<RawFd> {
+        locked(&self.0.watched)
+            .iter()
+            .map(|w| w.descriptor.as_raw_fd())
+            .collect()
+    }
+
+    fn look(&mut self, found: &mut Vec<Occurrence>) {
+        for w in locked(&self.0.watched).iter() {
+            for gate in waiting_at(&w.descriptor, w.start) {
+                let Some((event, _)) = self.0.calls.get(gate) else {
+                    continue;
+                };
+                found.push(Occurrence {
+                    event: *event,
+                    tsc: clock::tsc(),
+                    pid: w.pid,
+                    detail: String::new(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A process whose calls of certain functions lead over gates: put there while all its threads are stopped, and
+//! taken away again when it is attached to, or let go.
+//!
+//! Given a process that is prepared ([`crate::prepare`]). A thread that waits at a gate is put back to the
+//! function's entry. What is left in the process afterwards is a page of code for each module and one for each
+//! gate: a signal handler may return there.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use sptrace_addr::Avma;
+use sptrace_patch::gate::{JUMP_BYTES, WAY_BYTES};
+use sptrace_tracee::carrier::{Carrier, Errand};
+use sptrace_tracee::command::Command;
+use sptrace_tracee::inside::{self, open_memory};
+use sptrace_tracee::threads::{Thread, Threads};
+use sptrace_tracee::{TraceeError, gate};
+use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
+
+use super::{Gated, Gates, Watched, locked};
+use crate::placement;
+use crate::prepare::Prepared;
+use crate::session::Session;
+use crate::stacks::Stacks;
+
+/// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
+const ATTEMPTS: u32 = 40;
+
+/// A jump at a function's entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Led {
+    /// The process; 0: it is that no more.
+    pid: u32,
+    /// Where it stands.
+    at: u64,
+    original: [u8; JUMP_BYTES],
+    jump: [u8; JUMP_BYTES],
+    /// The code that it leads to, and where a thread waits.
+    way: u64,
+    /// Where that goes on in the text; 0: it returns.
+    goes_on: u64,
+}
+
+/// What shall be put into one module: its place, where the code goes, and what leads there.
+struct Lot {
+    bias: u64,
+    page: u64,
+    found: std::sync::Arc<Vec<Gated>>,
+}
+
+impl Session {
+    /// Leads the calls of a prepared process over gates, those that are not yet. Without any nothing is done.
+    pub(crate) fn lead_over_gates(&self, prepared: &mut Prepared) -> Result<(), TraceeError> {
+        let pid = prepared.pid;
+        let gates = self.shared.reactor.gates();
+        if gates.is_empty() {
+            return Ok(());
+        }
+        let lots = self.lots(prepared, gates);
+        if lots.is_empty() {
+            return Ok(());
+        }
+        let memory = open_memory(pid)?;
+        let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
+        for _ in 0..ATTEMPTS {
+            let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
+            let led = match is_in_flight(prepared, &lots, &threads) {
+                true => Ok(None),
+                false => self
+                    .lead(&lots, gates, &carrier, &memory, &mut threads)
+                    .map(Some),
+            };
+            threads.release();
+            if let Some(led) = led? {
+                self.led.borrow_mut().extend(led);
+                self.shared.reactor.wake();
+                return gates.guard(pid).or_else(|e| {
+                    let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
+                    let back = self.lead_back(&mut threads);
+                    threads.release();
+                    back.and(Err(e))
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Err(TraceeError::NoRoom("its threads stand where jumps must be"))
+    }
+
+    /// Modules of the process with functions that do not lead over a gate yet, each with a place for the code.
+    fn lots(&self, prepared: &Prepared, gates: &Gates) -> Vec<Lot> {
+        let pid = prepared.pid;
+        let led = self.led.borrow();
+        let mut c = self.shared.lock();
+        let mut taken = c.process(pid).areas.ranges();
+        let mut lots = Vec::new();
+        for l in c.process(pid).loaded.clone() {
+            let Some(found) = gates.of(l.module) else {
+                continue;
+            };
+            let starts = |at: u64| {
+                found
+                    .iter()
+                    .any(|g| g.way.start.0.wrapping_add(l.bias) == at)
+            };
+            if led.iter().any(|led| led.pid == pid && starts(led.at)) {
+                continue;
+            }
+            let page = placement::place(&prepared.maps, &taken, l.start, l.end, gate::GATE_BYTES);
+            let Some(page) = page else { continue };
+            taken.push((page, gate::GATE_BYTES));
+            let bias = l.bias;
+            lots.push(Lot { bias, page, found });
+        }
+        lots
+    }
+
+    /// With all threads stopped.
+    fn lead(
+        &self,
+        lots: &[Lot],
+        gates: &Gates,
+        carrier: &Carrier<'_>,
+        memory: &File,
+        threads: &mut Threads,
+    ) -> Result<Vec<Led>, TraceeError> {
+        let (pid, arena) = (threads.pid, &self.shared.arena);
+        let Some(thread) = threads.all().next().copied() else {
+            return Err(TraceeError::Gone);
+        };
+        let mut ask = |command: Command| {
+            let sent = command.send(arena)?;
+            let errand = Errand::Call { block: sent.block };
+            carrier.lead(threads, thread, errand, &|| sent.is_done(arena))?;
+            Ok::<_, TraceeError>(sent)
+        };
+        let made = ask(Command {
+            command: COMMAND_GATE,
+            modules: lots.iter().map(|lot| lot.page).collect(),
+            gate_pages: gates.calls.len() as u64,
+            ..Command::default()
+        })?;
+        if made.result(arena) != RESULT_DONE {
+            return Err(TraceeError::NoRoom(
+                "userfaultfd(2) is not permitted there, or its memory is locked",
+            ));
+        }
+        let (start, descriptor) = made.gates(arena);
+        let ours = gate::take(pid, descriptor);
+        ask(Command {
+            command: COMMAND_CLOSE,
+            descriptor: descriptor as u64,
+            ..Command::default()
+        })?;
+        let watched = Watched {
+            pid,
+            descriptor: ours?,
+            start,
+            guard: None,
+        };
+        let mut led = Vec::new();
+        for lot in lots {
+            led.extend(write_ways(pid, lot, start, memory)?);
+        }
+        // Whoever comes waits from here on, and is seen.
+        locked(&gates.watched).push(watched);
+        for l in &led {
+            inside::write(memory, &l.jump, l.at)?;
+        }
+        Ok(led)
+    }
+
+    /// Takes all ways away that lead over gates, with all threads stopped. A process has its parent's, too.
+    pub(crate) fn lead_back(&self, threads: &mut Threads) -> Result<(), TraceeError> {
+        let pid = threads.pid;
+        let mut led = self.led.borrow_mut();
+        if led.is_empty() {
+            return Ok(());
+        }
+        let memory = open_memory(pid)?;
+        for l in led.iter() {
+            let mut there = [0u8; JUMP_BYTES];
+            if memory.read_exact_at(&mut there, l.at).is_ok() && there == l.jump {
+                inside::write(&memory, &l.original, l.at)?;
+            }
+        }
+        let waiting: Vec<(Thread, u64)> = threads
+            .all()
+            .filter_map(|t| Some((*t, led.iter().find(|l| l.way == t.regs.rip)?.at)))
+            .collect();
+        for (t, entry) in waiting {
+            let mut regs = t.regs;
+            regs.rip = entry;
+            threads.put(t.tid, &regs, t.mask)?;
+        }
+        // Its children may have them still, and are looked at later.
+        led.iter_mut()
+            .filter(|l| l.pid == pid)
+            .for_each(|l| l.pid = 0);
+        self.shared.reactor.gates().forget(pid);
+        Ok(())
+    }
+
+    /// Where threads and handlers will go on that stand in the code of a way by now: no patch may be there.
+    pub(crate) fn behind_ways(&self, pcs: &[u64]) -> Vec<u64> {
+        let led = self.led.borrow();
+        let way = |pc: &u64| {
+            let mut ways = led.iter();
+            ways.find(|l| (l.way..l.way + WAY_BYTES).contains(pc))
+        };
+        let behind = pcs.iter().filter_map(|pc| Some(way(pc)?.goes_on));
+        behind.filter(|at| *at != 0).collect()
+    }
+}
+
+/// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
+fn write_ways(pid: u32, lot: &Lot, gates: u64, memory: &File) -> Result<Vec<Led>, TraceeError> {
+    let mut led = Vec::new();
+    for (i, gated) in lot.found.iter().enumerate() {
+        let way = lot.page + i as u64 * WAY_BYTES;
+        let at = gated.way.start.0.wrapping_add(lot.bias);
+        let gate = Avma(gates + gated.gate as u64 * gate::GATE_BYTES);
+        let code = gated.way.code(lot.bias, Avma(way), gate);
+        let jump = gated.way.jump(lot.bias, Avma(way));
+        let mut there = [0u8; JUMP_BYTES];
+        let is_original =
+            memory.read_exact_at(&mut there, at).is_ok() && there == gated.way.original;
+        let (Some(code), Some(jump), true) = (code, jump, is_original) else {
+            continue;
+        };
+        if way + WAY_BYTES > lot.page + gate::GATE_BYTES {
+            break;
+        }
+        inside::write(memory, &code, way)?;
+        led.push(Led {
+            pid,
+            at,
+            original: gated.way.original,
+            jump,
+            way,
+            goes_on: gated.way.goes_on(lot.bias),
+        });
+    }
+    Ok(led)
+}
+
+/// True if a thread stands, or will return to, within a jump that is to be written.
+fn is_in_flight(prepared: &mut Prepared, lots: &[Lot], threads: &Threads) -> bool {
+    let within = |pc: u64| {
+        let jumps = lots.iter().flat_map(|lot| {
+            lot.found
+                .iter()
+                .map(|g| g.way.start.0.wrapping_add(lot.bias))
+        });
+        jumps
+            .into_iter()
+            .any(|at| pc > at && pc < at + JUMP_BYTES as u64)
+    };
+    let mut stacks = Stacks::new(
+        prepared.walker.unwinder(),
+        &mut prepared.cache,
+        &prepared.memory,
+        &[],
+    );
+    threads
+        .all()
+        .any(|t| stacks.of(&t.regs, t.regs.rsp).pcs.into_iter().any(within))
+}
