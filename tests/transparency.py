@@ -312,10 +312,14 @@ class Watcher(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.wx, self.traced_since, self.longest_traced_s, self.stop = set(), {}, 0.0, threading.Event()
+        self.wx, self.traced_s, self.longest_traced_s, self.stop = set(), {}, 0.0, threading.Event()
 
     def run(self):
+        last = time.monotonic()
         while not self.stop.wait(SAMPLE_S):
+            # Where we wait for a processor, so does the tracer.
+            now = time.monotonic()
+            passed, last = min(now - last, 2 * SAMPLE_S), now
             for pid in descendants(os.getpid()):
                 try:
                     with open(f"/proc/{pid}/status") as f: state, tracer = re.search(r"State:\s*(\S).*TracerPid:\s*(\d+)", f.read(), re.S).groups()
@@ -323,8 +327,9 @@ class Watcher(threading.Thread):
                 except (OSError, AttributeError): continue
                 self.wx.update(re.sub(r"^\S+ ", "", line) for line in found)
                 # While it stands at its exec stop it does not run, however long that takes on a busy machine.
-                if tracer == "0" or state == "t": self.traced_since.pop(pid, None)
-                else: self.longest_traced_s = max(self.longest_traced_s, time.monotonic() - self.traced_since.setdefault(pid, time.monotonic()))
+                if tracer == "0" or state == "t": self.traced_s.pop(pid, None)
+                else: self.traced_s[pid] = self.traced_s.get(pid, -passed) + passed
+                self.longest_traced_s = max(self.longest_traced_s, self.traced_s.get(pid, 0.0))
 
 
 class Run:

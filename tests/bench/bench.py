@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start|inactive]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -13,6 +13,8 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   disk      bytes of trace file per event
   attach    the longest that a spinning thread (gaps.c) stands still when sptrace attaches, detaches, and when strace -p does
   start     from a start event (`run --start-on`, a signal stamped by its sender) to the first record, and to the first call after it
+  inactive  a program that waits for the call of a function and a time (`run --start-on`, none comes), and one whose recording has
+            ended (`--stop-on`), over native: the difference of two input sizes, between the smallest and largest of neighbouring rounds
   analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
@@ -352,7 +354,7 @@ class Bench:
         rounds = 1 if self.args.check else max(50, self.rounds)
         commands = {"loop": [self.path("loop"), "direct", "1000000000000"], "python3": ["/usr/bin/python3", "-S", "-c", "import json\nwhile True: json.dumps([1, 2, 'x'])"]}
         if shutil.which("mplayer") and shutil.which("ffmpeg") and not self.args.check:
-            subprocess.run(["ffmpeg", "-y", "-f", "lavfi", "-i", "testsrc2=size=352x288:rate=25:duration=20", "-c:v", "mpeg2video", "-q:v", "4", self.path("start.mpg")], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True)
+            self.clip("start.mpg", 20)
             commands["mplayer"] = ["/usr/bin/mplayer", "-noconfig", "all", "-nolirc", "-really-quiet", "-benchmark", "-loop", "0", "-nosound", "-vo", "null", self.path("start.mpg")]
         print(f"\nFrom a start event to the first record, and to the first call after it: ms, median (largest) of {rounds}")
         self.result["start"] = {}
@@ -380,10 +382,44 @@ class Bench:
         if "recording ended early: --stop-on" not in said or call >= 1 << 63: raise RuntimeError("nothing was recorded: " + said.strip()[-300:])
         return (first - int(sent)) / hz * 1e3, (call - int(sent)) / hz * 1e3
 
+    # ------------------------------------------------------------ armed, and after the stop
+
+    def inactive(self):
+        """Long enough that the program is prepared in both sizes. Limit: 1.00 within the noise."""
+        if not self.sptrace: return
+        scale = 1 if self.args.check else 1000
+        cases = {"loop": ("f_library", [[self.path("loop"), "direct", str(n * 1_000_000 * scale)] for n in (1, 3)])}
+        if shutil.which("mplayer") and shutil.which("ffmpeg") and not self.args.check:
+            self.clip("inactive.mpg", 20)
+            play = ["/usr/bin/mplayer", "-noconfig", "all", "-nolirc", "-really-quiet", "-benchmark", "-nosound", "-vo", "null"]
+            cases["mplayer"] = ("abort", [[*play, "-loop", str(n), self.path("inactive.mpg")] for n in (30, 90)])
+        hows = {"native": [], "armed": ["--start-on", "call:NAME", "--start-on", "time:1h"], "after": ["--start-on", "time:300ms", "--stop-on", "time:50ms"]}
+        print(f"\nArmed with a call and a time, and after the stop: CPU time over native, median of {self.rounds} (smallest, largest)")
+        self.result["inactive"] = {}
+        for name, (function, commands) in cases.items():
+            rounds = [{how: self.difference(commands, [o.replace("NAME", function) for o in options] if options else None) for how, options in hows.items()} for _ in range(self.rounds)]
+            ratios = {how: [r[how] / r["native"] for r in rounds] for how in ("armed", "after")}
+            again = [a["native"] / b["native"] for a, b in zip(rounds, rounds[1:] + rounds[:1])]
+            self.result["inactive"][name] = ratios
+            shown = lambda of: f"{statistics.median(of):.3f} ({min(of):.3f}, {max(of):.3f})"
+            print(f"{name:10}armed {shown(ratios['armed'])}, after {shown(ratios['after'])}, native over the next native {shown(again)}", flush=True)
+
+    def difference(self, commands, options):
+        """CPU ns of the larger of two runs above the smaller's, the program's own."""
+        own = []
+        for command in commands:
+            timed = [self.path("timed"), self.path("ns"), *command]
+            self.run(timed if options is None else [self.sptrace, "run", "-q", "-o", self.trace, *options, "--", *timed])
+            with open(self.path("ns")) as f: own.append(float(f.read()))
+        return own[1] - own[0]
+
+    def clip(self, name, seconds):
+        subprocess.run(["ffmpeg", "-y", "-f", "lavfi", "-i", f"testsrc2=size=352x288:rate=25:duration={seconds}", "-c:v", "mpeg2video", "-q:v", "4", self.path(name)], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -394,7 +430,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

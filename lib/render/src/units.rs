@@ -78,9 +78,10 @@ pub fn date_text(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Text that came from the traced program, without what would steer a terminal.
+/// Text that came from the traced program, in one line and without what would steer a terminal.
 pub fn clean(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(['\n', '\t'], " ")
+        .replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
