@@ -69,6 +69,8 @@ def program_cases(programs):
         if base == "sigprof" and variant == "O2":
             # The unwinder is loaded late, by code that is not traced.
             cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
+            # What tells of new libraries is a function that the filter names, too.
+            cases.append(Case(f"depth.filter/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-F", "*", "-D", "8"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
         if variant == "O2" and base not in ("sandbox", "worlds"):
@@ -319,16 +321,16 @@ class Watcher(threading.Thread):
         while not self.stop.wait(SAMPLE_S):
             # Where we wait for a processor, so does the tracer.
             now = time.monotonic()
-            passed, last = min(now - last, 2 * SAMPLE_S), now
+            passed, last = min(now - last, 5 * SAMPLE_S), now
             for pid in descendants(os.getpid()):
                 try:
                     with open(f"/proc/{pid}/status") as f: state, tracer = re.search(r"State:\s*(\S).*TracerPid:\s*(\d+)", f.read(), re.S).groups()
                     with open(f"/proc/{pid}/maps") as f: found = re.findall(r"(?m)^\S+ .wx.*$", f.read())
                 except (OSError, AttributeError): continue
                 self.wx.update(re.sub(r"^\S+ ", "", line) for line in found)
+                if tracer == "0": self.traced_s.pop(pid, None)
                 # While it stands at its exec stop it does not run, however long that takes on a busy machine.
-                if tracer == "0" or state == "t": self.traced_s.pop(pid, None)
-                else: self.traced_s[pid] = self.traced_s.get(pid, -passed) + passed
+                elif state != "t": self.traced_s[pid] = self.traced_s.get(pid, -passed) + passed
                 self.longest_traced_s = max(self.longest_traced_s, self.traced_s.get(pid, 0.0))
 
 

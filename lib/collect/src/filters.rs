@@ -114,10 +114,12 @@ impl Filters {
             false => hooks(cached, &object, &roots),
         };
         let roots = hooks.len();
-        if let Some(hook) = rendezvous(&object)
-            && let Err(place) = hooks.binary_search_by_key(&hook.entry, |h| h.entry)
-        {
-            hooks.insert(place, hook);
+        if let Some(hook) = rendezvous(&object) {
+            // What it tells is needed more than it itself, if a glob fits it, too.
+            match hooks.binary_search_by_key(&hook.entry, |h| h.entry) {
+                Ok(place) => hooks[place] = hook,
+                Err(place) => hooks.insert(place, hook),
+            }
         }
         let made = add_hooks(&object, plan, &hooks)?;
         self.hooked.fetch_add(

@@ -33,6 +33,7 @@ int main(void) {
     f_outer(-1);  // its jump is patched now, what it leads to is not
     pid_t child = fork();
     if (child == 0) {
+        close(go[1]);  // if the parent is killed, this process ends, too
         if (read(go[0], &byte, 1) != 1) _exit(1);
         printf("child %d\n", f_outer(9));
         fflush(stdout);
