@@ -23,7 +23,7 @@ use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
 use crate::filters;
 
-/// A glob that fits more functions of a module is none that a recording should begin at.
+/// Globs that fit more functions of a module are none that a recording should begin at; their ways fill a page.
 const MAX_WAYS: usize = 32;
 
 /// A function of a module, and the event that a call of it is.
@@ -102,7 +102,7 @@ impl Gates {
             if functions.is_empty() {
                 continue;
             }
-            if functions.len() > MAX_WAYS {
+            if found.len() + functions.len() > MAX_WAYS {
                 let text = format!(
                     "{glob} fits {} functions of {}",
                     functions.len(),
