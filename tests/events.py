@@ -596,7 +596,7 @@ def keys(b):
 @case
 def keys_and_an_interrupt(b):
     """ctrl-c goes on ending the program, and the terminal is as before."""
-    script = f"trap : INT; echo begin; {b.sptrace} run {' '.join(recorder('key:f5'))} -- {b.recorder} doze < /dev/null; echo ended $?; {MODES}"
+    script = f"trap : INT; echo begin; {b.sptrace} run {' '.join(recorder('key:f5'))} -- sleep 25 < /dev/null; echo ended $?; {MODES}"
     for keys in ([b"\x03"], [b"x", b"\x03"]):
         status, shown, _, _ = on_terminal(b, script, keys, b"begin")
         assert shown.endswith("ended 130\nicanon echo\n"), shown

@@ -1,10 +1,12 @@
 //! Commands of the host to the agent of a running process, carried out on the agent's own stack by a thread
 //! that the host leads here ([`sptrace_wire::attach`]).
 //!
-//! *Prepare* maps what will be needed, beside the program. *Activate* finds all other threads stopped, and
-//! outside of the agent: it patches the functions that are on their stacks, as if those had been reached by a
-//! call, intercepts the special functions, and gives every thread its block, with a shadow frame for each
-//! call that is open. These frames are entry-only, since their return addresses stay what they are.
+//! *Prepare* maps what will be needed, beside the program. *Adopt* and *Activate* find all other threads stopped,
+//! and outside of the agent. *Adopt* gives every thread its block, with a shadow frame for each call that is open;
+//! these frames are entry-only, since their return addresses stay what they are. *Activate* patches the functions
+//! that are on the stacks, as if those had been reached by a call, and intercepts the special functions. The host
+//! sets the threads' gs bases between the two: should it be killed, the kernel lets all threads run at once, beside
+//! the one that patches, and what they run into must serve them.
 //! *Detach*: [`crate::detach`].
 //!
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
@@ -13,7 +15,7 @@ use crate::state::*;
 use crate::{chunk, detach, gate, hook, module, propagate, silent, slow, special, sys, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
-use sptrace_wire::control::{ARENA_BYTES, Control, IMAGE_BEFORE_BYTES, hole};
+use sptrace_wire::control::{ARENA_BYTES, Control, FUTEX_OWNER_DIED, IMAGE_BEFORE_BYTES, hole};
 use sptrace_wire::plan::*;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
@@ -25,8 +27,9 @@ pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
     // SAFETY: the host wrote the block and waits.
     unsafe {
         let b = &*block;
-        let result = match b.command {
+        let result = match b.command.load(Ordering::Relaxed) {
             COMMAND_PREPARE => prepare(arena, b),
+            COMMAND_ADOPT => with_all_stopped(b, adopt),
             COMMAND_ACTIVATE => with_all_stopped(b, activate),
             COMMAND_SILENCE => detach::silence(),
             COMMAND_GATE => gate::make(b),
@@ -142,7 +145,7 @@ unsafe fn has_left_areas() -> bool {
     }
 }
 
-/// Runs a command that writes text in place.
+/// Runs a command that must know where the threads stand.
 unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32) -> u32 {
     // SAFETY: all other threads are stopped, outside of the agent.
     unsafe {
@@ -150,12 +153,19 @@ unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32)
         forget_gone(b);
         (*p).pcs = table(b, b.pcs_at);
         (*p).pc_count = b.pcs;
-        (*p).all_stopped = 1;
         let result = run(b);
-        (*p).all_stopped = 0;
         (*p).pcs = core::ptr::null();
         (*p).pc_count = 0;
         result
+    }
+}
+
+/// True if a command that knows where the threads stand finds that the host has died, so that they run again.
+pub unsafe fn is_deserted() -> bool {
+    // SAFETY: reads the process block and the arena.
+    unsafe {
+        (*process()).pc_count != 0
+            && control().tracer_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
     }
 }
 
@@ -173,15 +183,25 @@ pub unsafe fn is_in_flight(start: u64, end: u64) -> bool {
     }
 }
 
-unsafe fn activate(b: &AttachBlock) -> u32 {
+/// The modules that are known, gone ones included.
+unsafe fn modules() -> impl Iterator<Item = *mut Module> {
+    // SAFETY: the module table is complete up to its count.
+    unsafe {
+        let count = (*process()).module_count as usize;
+        let first = (&raw mut (*process()).modules).cast::<Module>();
+        (0..count).map(move |i| first.add(i))
+    }
+}
+
+unsafe fn is_planned(m: *const Module) -> bool {
+    // SAFETY: of the table.
+    unsafe { !(*m).plan.is_null() && (*m).gone == 0 }
+}
+
+unsafe fn adopt(b: &AttachBlock) -> u32 {
     // SAFETY: as in with_all_stopped.
     unsafe {
-        let p = process();
-        let count = (*p).module_count as usize;
-        let first = (&raw mut (*p).modules).cast::<Module>();
-        let modules = || (0..count).map(|i| first.add(i));
-        let planned = |m: &*mut Module| !(**m).plan.is_null() && (**m).gone == 0;
-        if modules().filter(planned).any(|m| specials_in_flight(m)) {
+        if modules().any(|m| is_planned(m) && specials_in_flight(m)) {
             return RESULT_AGAIN;
         }
         if !sys::may_write_text() {
@@ -193,10 +213,23 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
                 return RESULT_FAILED;
             }
         }
+        RESULT_DONE
+    }
+}
+
+unsafe fn activate(b: &AttachBlock) -> u32 {
+    // SAFETY: as in with_all_stopped.
+    unsafe {
+        let p = process();
+        // The host may end at any moment, and then the other threads run: none may put the process to rest
+        // before this is done. Nobody holds the lock where all are outside of the agent, but one that died.
+        if !propagate::lock(sys::tid()) {
+            return RESULT_FAILED;
+        }
         for m in modules().filter(|m| !(**m).plan.is_null()) {
             silent::wake((*m).area_rw as *mut u8);
         }
-        for m in modules().filter(planned) {
+        for m in modules().filter(|m| is_planned(*m)) {
             special::install_specials(m);
             if (*m).base == b.loader {
                 (*p).loader = b.loader;
@@ -209,10 +242,15 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
                 instrument_around(pcs.add(i).read());
             }
         }
+        if is_deserted() {
+            propagate::unlock();
+            return RESULT_FAILED;
+        }
         (*p).may_propagate = 1;
         (*p).was_active = 1;
         inherit(true);
         control().agent_state.store(1, Ordering::Release);
+        propagate::unlock();
         RESULT_DONE
     }
 }

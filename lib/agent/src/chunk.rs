@@ -16,8 +16,6 @@ pub const END_BYTES: u64 = 16;
 const LONGEST_BYTES: u64 = 3 * 16 + 12;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
-/// The kernel's mark on a robust futex whose owner died (futex(2)).
-const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 /// A host whose heartbeat stands still this long is stopped: do not wait for it.
 const STOPPED_HOST_TICKS: u64 = 2_500_000_000;
 

@@ -1,6 +1,7 @@
 //! The process as it was before it was attached to: text, stacks, contexts.
 //!
-//! Given a process whose threads are all stopped outside of the agent; writes in place. A place is put back
+//! Given a process whose threads are all stopped outside of the agent, unless the host is killed meanwhile:
+//! then they run, and what could be done only while they stand is left undone. A place is put back
 //! if what stands there is ours; so are kept calls, springboards and the room made for them, unless somebody
 //! stands between their bytes: then the host lets it run on and asks again.
 //!
@@ -14,7 +15,8 @@ use crate::propagate::{self, header};
 use crate::site::blob;
 use crate::state::*;
 use crate::{
-    attach, context, dormant, handlers, hook, module, sigframe, silent, special, sys, unblocked,
+    attach, context, dormant, handlers, hook, module, sigframe, silent, special, sys, text,
+    unblocked, unpatch,
 };
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
@@ -52,10 +54,14 @@ pub unsafe fn keep_padding(at: u64) -> bool {
     }
 }
 
-/// Pages of text being written: contiguous ones that all hold something to write.
+/// Written at once.
+const WINDOW_BYTES: u64 = 64 * PAGE;
+
+/// Text being written: a copy of contiguous pages that all hold something to write.
 struct Writer {
     start: u64,
     end: u64,
+    copy: *mut u8,
     failed: bool,
 }
 
@@ -63,37 +69,56 @@ impl Writer {
     unsafe fn write(&mut self, at: u64, bytes: &[u8]) {
         let first = at & !(PAGE - 1);
         let end = (at + bytes.len() as u64 + PAGE - 1) & !(PAGE - 1);
-        // SAFETY: text pages that hold patches of ours; nobody executes there.
+        // SAFETY: text pages that hold patches of ours, and a copy as large as a window.
         unsafe {
-            if first < self.start || first > self.end || self.start == self.end {
+            if first < self.start || first > self.end || end - self.start > WINDOW_BYTES {
                 self.close();
-                (self.start, self.end) = (first, first);
             }
-            if end > self.end {
-                let more = (end - self.end) as usize;
-                if !sys::protect(self.end as usize, more, sys::PROT_RW) {
+            if self.copy.is_null() {
+                (self.start, self.end) = (first, first);
+                self.copy = sys::map_private(WINDOW_BYTES as usize);
+                if self.copy.is_null() {
                     self.failed = true;
                     return;
                 }
+            }
+            if end > self.end {
+                let more = (end - self.end) as usize;
+                let to = self.copy.add((self.end - self.start) as usize);
+                core::ptr::copy_nonoverlapping(self.end as *const u8, to, more);
                 self.end = end;
             }
-            for (k, byte) in bytes.iter().enumerate() {
-                ((at as usize + k) as *mut u8).write_volatile(*byte);
-            }
+            let to = self.copy.add((at - self.start) as usize);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
     }
 
+    /// Puts the copy in the place of the pages; where nobody else can execute, its bytes alone.
     unsafe fn close(&mut self) {
-        // SAFETY: what write has opened.
+        // SAFETY: what write has made.
         unsafe {
-            let (start, bytes) = (self.start as usize, (self.end - self.start) as usize);
-            if bytes > 0
-                && !sys::protect(start, bytes, sys::PROT_RX)
-                && !sys::protect(start, bytes, sys::PROT_RX)
-            {
-                self.failed = true;
+            if self.copy.is_null() {
+                return;
             }
-            (self.start, self.end) = (0, 0);
+            let bytes = (self.end - self.start) as usize;
+            let (start, copy) = (self.start as usize, self.copy as usize);
+            if sys::alone() {
+                if sys::protect(start, bytes, sys::PROT_RW) {
+                    core::ptr::copy_nonoverlapping(self.copy, start as *mut u8, bytes);
+                } else {
+                    self.failed = true;
+                }
+                // Joining the mapping again needs no memory; should it fail all the same, once more.
+                self.failed |= !sys::protect(start, bytes, sys::PROT_RX)
+                    && !sys::protect(start, bytes, sys::PROT_RX);
+                sys::unmap(copy, WINDOW_BYTES as usize);
+            } else if text::put_over(self.copy, bytes, self.start) {
+                sys::unmap(copy + bytes, WINDOW_BYTES as usize - bytes);
+            } else {
+                self.failed = true;
+                sys::unmap(copy, WINDOW_BYTES as usize);
+            }
+            (self.start, self.end, self.copy) = (0, 0, core::ptr::null_mut());
         }
     }
 }
@@ -158,6 +183,7 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
             writer: Writer {
                 start: 0,
                 end: 0,
+                copy: core::ptr::null_mut(),
                 failed: false,
             },
             contexts: Contexts {
@@ -180,6 +206,11 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         }
         undo.writer.close();
         b.foreign.store(undo.foreign, Ordering::Relaxed);
+        if attach::is_deserted() {
+            // Only what is safe beside running threads.
+            unpatch::all();
+            return RESULT_FAILED;
+        }
         if undo.writer.failed {
             return RESULT_NOT_WRITABLE;
         }
@@ -239,7 +270,7 @@ unsafe fn must_leave(rip: u64, anyway: bool) -> bool {
 unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
     // SAFETY: as in detach.
     unsafe {
-        let anyway = b.command == COMMAND_DETACH_ANYWAY;
+        let anyway = b.command.load(Ordering::Relaxed) == COMMAND_DETACH_ANYWAY;
         dormant::give_back_all();
         hook::give_back_all();
         give_back_dropped();

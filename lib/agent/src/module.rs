@@ -362,7 +362,7 @@ pub unsafe fn forget(start: u64, end: u64) {
 }
 
 fn host_is_dead() -> bool {
-    control().host_alive.load(Ordering::Relaxed) >> 30 & 1 != 0
+    control().host_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
 }
 
 fn waits_in_vain(slices: u32) -> bool {

@@ -193,8 +193,6 @@ pub struct Process {
     pub heartbeat: AtomicU32,
     /// TSC of the last change of the heartbeat.
     pub heartbeat_tsc: AtomicU64,
-    /// A command runs while all other threads are stopped outside of the agent: see [`crate::attach`].
-    pub all_stopped: u32,
     /// Modules are made known, and nothing is patched yet.
     pub preparing: u32,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
@@ -255,7 +253,6 @@ pub(crate) static mut PROCESS: Process = Process {
     table_used: 0,
     heartbeat: AtomicU32::new(0),
     heartbeat_tsc: AtomicU64::new(0),
-    all_stopped: 0,
     preparing: 0,
     pcs: core::ptr::null(),
     pc_count: 0,

@@ -8,7 +8,7 @@
 //! its own without the file's name.
 
 use crate::state::*;
-use crate::{mappings, sys};
+use crate::{attach, mappings, sys};
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
 
@@ -112,7 +112,7 @@ impl Batch {
         unsafe {
             let writes = (&raw mut WRITES).cast::<Write>();
             let mut i = 0;
-            let alone = self.count > 0 && ((*process()).all_stopped != 0 || sys::alone());
+            let alone = self.count > 0 && sys::alone();
             if self.count > 0 && !self.module.is_null() {
                 mappings::prepare(self.module);
             }
@@ -201,13 +201,21 @@ unsafe fn swap(writes: *const Write, n: usize, start: u64, end: u64) -> bool {
                 at.add(b).write(*byte);
             }
         }
-        if !sys::protect(copy as usize, bytes, sys::PROT_RX)
-            || !sys::move_over(copy as usize, bytes, start as usize)
-        {
+        let is_done = put_over(copy, bytes, start);
+        if !is_done {
             sys::unmap(copy as usize, bytes);
-            return false;
         }
-        true
+        is_done
+    }
+}
+
+/// Puts a changed copy in the place of the text at `start`. False: nothing has changed.
+pub unsafe fn put_over(copy: *mut u8, bytes: usize, start: u64) -> bool {
+    // SAFETY: as in swap. Where the threads were when they were stopped says nothing once they run again.
+    unsafe {
+        sys::protect(copy as usize, bytes, sys::PROT_RX)
+            && !attach::is_deserted()
+            && sys::move_over(copy as usize, bytes, start as usize)
     }
 }
 

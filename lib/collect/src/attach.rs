@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sptrace_trace::ExitStatus;
+use sptrace_tracee::arena::{Role, tell_of_death};
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
@@ -76,6 +77,7 @@ impl Session {
     ) -> Result<Attached, Vec<Refused>> {
         // SAFETY: a disposition of our own process: a file size limit shall end the recording, not us.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        tell_of_death(&self.shared.arena, Role::Tracer);
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         let alive = &self.shared.arena.control().host_alive;
@@ -179,7 +181,7 @@ impl Session {
         }
         let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, &mapped);
         let mut command = Command {
-            command: COMMAND_ACTIVATE,
+            command: COMMAND_ADOPT,
             gone,
             loader: prepared.loader,
             ..Command::default()
@@ -205,16 +207,20 @@ impl Session {
         let errand = Errand::Call { block: sent.block };
         carrier.lead(threads, leading, errand, &|| sent.is_done(arena))?;
         let result = sent.result(arena);
-        if result == RESULT_DONE {
-            // The carrier has set its own.
-            for (i, t) in stopped.iter().enumerate().skip(1) {
-                let gs_base = sent.gs_base(arena, i);
-                if gs_base != 0 {
-                    threads.set_gs_base(t.tid, gs_base)?;
-                }
+        if result != RESULT_DONE {
+            return Ok(result);
+        }
+        // The carrier has set its own.
+        for (i, t) in stopped.iter().enumerate().skip(1) {
+            let gs_base = sent.gs_base(arena, i);
+            if gs_base != 0 {
+                threads.set_gs_base(t.tid, gs_base)?;
             }
         }
-        Ok(result)
+        sent.next(arena, COMMAND_ACTIVATE);
+        let leading = threads.stop_again(leading.tid)?;
+        carrier.lead(threads, leading, errand, &|| sent.is_done(arena))?;
+        Ok(sent.result(arena))
     }
 
     /// Code of the modules that the process has mapped still, sorted; and an address in each of the others.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sptrace_tracee::arena::{Liveness, futex_wait};
+use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
 use crate::alive::is_alive;
@@ -26,7 +26,7 @@ pub fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread
 
 /// Drains, beats, and finds threads that are gone.
 pub fn drain_loop(shared: &Shared) {
-    let _alive = Liveness::register(&shared.arena);
+    tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let mut last_look = std::time::Instant::now();
     while !shared.ended.load(Ordering::Acquire) {

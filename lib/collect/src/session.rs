@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
-use sptrace_tracee::arena::{Arena, ArenaOptions};
+use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::hole;
@@ -159,6 +159,7 @@ impl Session {
         child: u32,
         live: impl FnOnce(&mut Self) -> Result<ExitStatus, TraceeError>,
     ) -> Result<Finished, TraceeError> {
+        tell_of_death(&self.shared.arena, Role::Tracer);
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
         let sources = std::mem::take(&mut self.sources);

@@ -307,10 +307,13 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
     };
 }
 
-/// Makes `word` tell of the calling thread's death: registers a robust list with this one futex
-/// (get_robust_list(2)); the kernel sets FUTEX_OWNER_DIED in it when the thread ends.
-pub struct Liveness {
-    _list: Box<RobustList>,
+/// What a robust futex of the arena tells of.
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// The thread that serves chunks and questions: `Control::host_alive`.
+    Drainer,
+    /// The thread that traces: `Control::tracer_alive`.
+    Tracer,
 }
 
 #[repr(C)]
@@ -318,30 +321,30 @@ struct RobustList {
     next: *const u8,
     futex_offset: i64,
     pending: *const u8,
-    node: *const u8,
 }
 
-impl Liveness {
-    /// For the calling thread, which must not use robust mutexes of its own. The entry and the
-    /// futex need a fixed distance: the list node lies in the arena too.
-    pub fn register(arena: &Arena) -> Self {
-        let word = arena.control().host_alive.as_ptr();
-        // The node: eight bytes in the last part of the control pages that no structure uses.
-        let node = arena.base.wrapping_add(0x1ff0).cast::<*const u8>();
-        let mut list = Box::new(RobustList {
-            next: node.cast(),
-            futex_offset: word as i64 - node as i64,
-            pending: std::ptr::null(),
-            node: std::ptr::null(),
-        });
-        // SAFETY: the word holds our tid, the circular list has one node that points back to the
-        // head, and the head lives as long as this value.
-        unsafe {
-            let tid = libc::syscall(libc::SYS_gettid) as u32;
-            arena.control().host_alive.store(tid, Ordering::Release);
-            *node = (&raw mut *list).cast();
-            libc::syscall(libc::SYS_set_robust_list, &raw mut *list, 24usize);
-        }
-        Self { _list: list }
+/// Makes the arena's word of `role` tell of the calling thread's death, which must not use robust mutexes of its own:
+/// registers a robust list with this one futex (get_robust_list(2)); the kernel sets FUTEX_OWNER_DIED in it
+/// when the thread ends. The entry and the futex need a fixed distance: the list's node lies in the arena too.
+pub fn tell_of_death(arena: &Arena, role: Role) {
+    // The nodes: eight bytes each in the last part of the control pages that no structure uses.
+    let (word, node) = match role {
+        Role::Drainer => (&arena.control().host_alive, 0x1ff0),
+        Role::Tracer => (&arena.control().tracer_alive, 0x1fe0),
+    };
+    let node = arena.base.wrapping_add(node).cast::<*const u8>();
+    // For the thread's life: its end is when the kernel reads it.
+    let list = Box::leak(Box::new(RobustList {
+        next: node.cast(),
+        futex_offset: word.as_ptr() as i64 - node as i64,
+        pending: std::ptr::null(),
+    }));
+    // SAFETY: the word holds our tid, the circular list has one node that points back to the
+    // head, and the head stays.
+    unsafe {
+        let tid = libc::syscall(libc::SYS_gettid) as u32;
+        word.store(tid, Ordering::Release);
+        *node = (&raw const *list).cast();
+        libc::syscall(libc::SYS_set_robust_list, &raw mut *list, 24usize);
     }
 }

@@ -102,6 +102,14 @@ impl Command {
 }
 
 impl Sent {
+    /// Says another command over the same tables, when the one before is done.
+    pub fn next(&self, arena: &Arena, command: u32) {
+        let block = arena.attach_block(self.block);
+        block.command.store(command, Ordering::Relaxed);
+        block.result.store(0, Ordering::Relaxed);
+        block.done.store(0, Ordering::Release);
+    }
+
     /// True once the agent has carried it out.
     pub fn is_done(&self, arena: &Arena) -> bool {
         arena.attach_block(self.block).done.load(Ordering::Acquire) != 0

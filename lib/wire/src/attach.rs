@@ -5,15 +5,17 @@
 //! the host chooses. One command at a time: the host owns the block unless the carrier runs, so nothing in
 //! it but [`AttachBlock::done`] is shared at one moment.
 //!
-//! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped threads wherever they are. `ACTIVATE` and
-//! `DETACH` run while every other thread is stopped by ptrace, and outside of the agent.
+//! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped threads
+//! wherever they are. `ADOPT`, `ACTIVATE` and `DETACH` run while every other thread is stopped by ptrace, and outside
+//! of the agent, at least as long as the host lives.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Maps the patch areas of the modules named. Changes nothing that the program sees; its children inherit
 /// nothing of it before `ACTIVATE`. May be given again.
 pub const COMMAND_PREPARE: u32 = 1;
-/// Patches the functions on the stacks and the special ones; gives every thread its block.
+/// Patches the functions on the stacks and the special ones. After `ADOPT`, in the same block, when every thread
+/// has its gs base: should the host end from here on, the threads run into the patches by themselves.
 pub const COMMAND_ACTIVATE: u32 = 2;
 /// Puts text and stacks back as they were. May be given again.
 pub const COMMAND_DETACH: u32 = 3;
@@ -30,6 +32,9 @@ pub const COMMAND_GATE: u32 = 6;
 /// Closes the descriptor that `GATE` has opened. Likewise.
 pub const COMMAND_CLOSE: u32 = 7;
 
+/// Gives every thread its block; nothing that is executed changes.
+pub const COMMAND_ADOPT: u32 = 8;
+
 /// [`AttachBlock::result`]: done.
 pub const RESULT_DONE: u32 = 1;
 /// [`AttachBlock::result`]: no memory, or the arena is of another version: nothing was changed.
@@ -45,7 +50,7 @@ pub struct AttachBlock {
     /// Agent: 1 when the command is finished; a futex.
     pub done: AtomicU32,
     /// Host: `COMMAND_*`.
-    pub command: u32,
+    pub command: AtomicU32,
     /// Agent: `RESULT_*`.
     pub result: AtomicU32,
     /// Host: number of [`AttachThread`]s.
@@ -106,7 +111,7 @@ pub struct AttachThread {
     pub stack_end: u64,
     /// Signal mask.
     pub mask: u64,
-    /// Agent, `ACTIVATE`: what its gs base must become; 0: it stays.
+    /// Agent, `ADOPT`: what its gs base must become; 0: it stays.
     pub gs_base: u64,
     /// Where it goes on.
     pub rip: u64,

@@ -48,6 +48,9 @@ pub const HOST_STOPPED: u32 = 2;
 /// no room counts as lost.
 pub const HOST_DETACHING: u32 = 3;
 
+/// The kernel's mark on a robust futex whose owner died (futex(2)).
+pub const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+
 /// The first page of the arena.
 #[repr(C)]
 pub struct Control {
@@ -60,6 +63,8 @@ pub struct Control {
     /// Host: a robust futex held by the drain thread. The kernel sets `FUTEX_OWNER_DIED`
     /// (futex(2)) when that thread ends in whatever way: death is visible without a system call.
     pub host_alive: AtomicU32,
+    /// Host: the same of the thread that traces. The kernel says so before it lets stopped threads run.
+    pub tracer_alive: AtomicU32,
     /// Host: counted up every 100 ms; a host that is stopped stands still.
     pub heartbeat: AtomicU32,
     /// Agent rings (adds one and wakes), host waits: a chunk is full or a question asked.
