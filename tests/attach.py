@@ -173,7 +173,7 @@ class Case:
                 cycles += 1
                 attacher.check(process.pid, code, said)
                 if cycles % 5 == 1: self.check_begin(attacher)
-                if cycles % 5 == 1: recorded = max(recorded, attacher.events())
+                if cycles % 5 == 1 or recorded == 0: recorded = max(recorded, attacher.events())
                 time.sleep(attacher.rng.uniform(0, 0.03))
             out = process.communicate(timeout=60)[0]
         finally:

@@ -165,11 +165,13 @@ impl Threads {
 
     fn seize(&mut self, tid: u32) -> Result<(), TraceeError> {
         if let Err(e) = ptrace::seize_thread(tid) {
-            // One that is ending is no thread any more.
-            return match state(self.pid, tid) {
-                None | Some('Z' | 'X') => Ok(()),
-                _ => Err(e),
-            };
+            match state(self.pid, tid) {
+                // One that is ending is no thread any more.
+                None | Some('Z' | 'X') => return Ok(()),
+                // It did not stop in time when we held it before, and is ours still.
+                _ if is_ours(self.pid, tid) => {}
+                _ => return Err(e),
+            }
         }
         // SAFETY: plain numbers.
         let regs = unsafe { std::mem::zeroed() };
@@ -397,6 +399,16 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, TraceeError> {
         .flatten()
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .collect())
+}
+
+/// True if the calling thread traces it (proc_pid_status(5), TracerPid).
+fn is_ours(pid: u32, tid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let status = status.unwrap_or_default();
+    let tracer = status.lines().find_map(|l| l.strip_prefix("TracerPid:"));
+    // SAFETY: a plain query.
+    let own = unsafe { libc::gettid() };
+    tracer.and_then(|t| t.trim().parse().ok()) == Some(own)
 }
 
 /// The state of a thread, a letter (proc_pid_stat(5)).

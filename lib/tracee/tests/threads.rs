@@ -107,3 +107,35 @@ fn a_child_that_runs_is_stopped() {
     go.store(2, Ordering::SeqCst);
     assert_eq!(end_of(pid).unwrap(), 3);
 }
+
+#[test]
+fn one_that_was_late_to_stop_is_held_again() {
+    let pid = match unsafe { libc::fork() } {
+        0 => unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // A parent that waits for a vfork child cannot stop (ptrace(2)); without CLONE_VM its memory is its own.
+            if libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_VFORK | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            ) == 0
+            {
+                libc::usleep(1_200_000);
+                libc::_exit(0);
+            }
+            libc::_exit(7)
+        },
+        pid => u32::try_from(pid).unwrap(),
+    };
+    while sptrace_tracee::threads::state(pid, pid) != Some('D') {
+        std::thread::yield_now();
+    }
+    assert!(Threads::stop_one(pid).is_err());
+    let threads = Threads::stop_all(pid, &|| ()).unwrap();
+    assert_eq!(threads.all().count(), 1);
+    threads.release();
+    assert_eq!(end_of(pid).unwrap(), 7);
+}
