@@ -257,6 +257,24 @@ def start_and_stop_after_a_time(b):
     assert 1 <= calls <= 8, calls
 
 
+def began_earlier(tree):
+    """The functions that were open at the start, outermost first, by thread."""
+    stacks = {}
+    for tid, name in re.findall(r"\[ *(\d+)\] \| *(\w+)\(\)[ ;{]*/\* began earlier", tree): stacks.setdefault(tid, []).append(name)
+    return list(stacks.values())
+
+
+@case
+def the_stack_where_no_unwind_tables_are(b):
+    program = b.recorder.replace(".O2", ".tableless")
+    tables = subprocess.run(["readelf", "--debug-dump=frames", program], capture_output=True, text=True).stdout
+    assert tables.count(" FDE ") == 3, tables  # those of _start and the PLT, which are not the compiler's
+    status, out, err = b.run(["--start-on", "time:500ms", "--stop-on", "time:200ms"], [program, "doze"])
+    assert (status, out) == (0, "done\n"), (status, out, err)
+    stack, = began_earlier(b.report("tree"))
+    assert stack[:3] == ["__libc_start_main", "__libc_start_call_main", "main"] and stack[3].startswith("sub_") and "nanosleep" in stack[4], stack
+
+
 @case
 def native_before_the_start_and_after_the_stop(b):
     process = b.start(["-q", "--start-on", "ctl:go", "--start-on", "signal:USR1", "--stop-on", "ctl:end"], [b.recorder, "wait"])

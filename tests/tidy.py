@@ -33,7 +33,7 @@ LAYERS = {
     "xtask": {"sptrace"},
 }
 # outside crate: the crates that are its home
-HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
+HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
 MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
 NO_STD = {"addr", "wire", "agent"}

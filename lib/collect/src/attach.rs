@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use sptrace_addr::Avma;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::arena::{Role, tell_of_death};
 use sptrace_tracee::carrier::{Carrier, Errand};
@@ -186,11 +187,13 @@ impl Session {
             loader: prepared.loader,
             ..Command::default()
         };
+        let starts = |at: Avma| self.shared.function_start(prepared.pid, at.0).map(Avma);
         let mut stacks = Stacks::new(
             prepared.walker.unwinder(),
             &mut prepared.cache,
             &prepared.memory,
             &code,
+            &starts,
         );
         for t in &stopped {
             let mut entry = entry_of(t, live);

@@ -125,6 +125,8 @@ pub struct Module {
     /// What the ids in a patch area stand for.
     pub places: Places,
     callees: Vec<u64>,
+    /// Where functions begin, from the base, sorted.
+    entries: Box<[u32]>,
     functions: HashMap<u64, FunctionId>,
     /// First svma of the plan's offsets.
     pub base_svma: u64,
@@ -148,9 +150,12 @@ impl Module {
         id: ModuleId,
     ) -> Option<Self> {
         let plan = PlanReader::new(plan)?;
-        let (places, callees) = read_places(plan);
         let h = plan.header();
         let base = h.base_svma;
+        let entries = (0..h.functions)
+            .filter_map(|i| u32::try_from(plan.function_entry(i)?.checked_sub(base)?).ok())
+            .collect();
+        let (places, callees) = read_places(plan);
         Some(Self {
             path,
             cached,
@@ -158,6 +163,7 @@ impl Module {
             id,
             places,
             callees,
+            entries,
             functions: HashMap::new(),
             base_svma: base,
             plt: (base + u64::from(h.plt_start), base + u64::from(h.plt_end)),
@@ -165,6 +171,14 @@ impl Module {
             area_bytes: u64::from(h.area_bytes),
             area_key: h.area_key(),
         })
+    }
+
+    /// Where the last function begins that does so at or before `svma`.
+    pub fn function_start(&self, svma: u64) -> Option<u64> {
+        let offset = u32::try_from(svma.checked_sub(self.base_svma)?).ok()?;
+        let after = self.entries.partition_point(|entry| *entry <= offset);
+        let entry = self.entries.get(after.checked_sub(1)?)?;
+        Some(self.base_svma + u64::from(*entry))
     }
 
     /// The trace's number of the direct callee of the place at `offset`, resolved once.

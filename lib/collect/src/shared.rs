@@ -159,6 +159,15 @@ impl Shared {
             .ok_or("no plan could be made")
     }
 
+    /// Where the function of a process begins that `avma` lies in.
+    pub(crate) fn function_start(&self, pid: u32, avma: u64) -> Option<u64> {
+        let mut c = self.lock();
+        let loaded = *c.process(pid).module_at(avma)?;
+        let svma = avma.wrapping_sub(loaded.bias);
+        let start = c.modules.get(loaded.module)?.function_start(svma)?;
+        Some(start.wrapping_add(loaded.bias))
+    }
+
     /// Finds the functions of a module whose calls begin the recording.
     pub(crate) fn look_for_gates(&self, index: usize, pid: u32, m: &Mapping) {
         let gates = self.reactor.gates();

@@ -1,13 +1,15 @@
 //! The open calls of stopped threads, in the form in which the agent takes them.
 //!
-//! Given a process's mappings before the stop ([`Walker`]) and registers in it. Where unwind tables do not
-//! lead to the end of a stack, every word of the rest that may be a return address counts as one: not as a
+//! Given a process's mappings before the stop ([`Walker`]) and registers in it. Where neither unwind tables nor the
+//! code lead to the end of a stack, every word of the rest that may be a return address counts as one: not as a
 //! call that is open, but as a place where no patch may be and whose function is patched now.
 
 use sptrace_addr::{Avma, Bias};
 use sptrace_image::UnwindTables;
 use sptrace_tracee::maps::Mapping;
-use sptrace_walk::{Cache, End, Memory, Module, PageCache, Registers, Unreadable, Unwinder};
+use sptrace_walk::{
+    Cache, End, FunctionStart, Memory, Module, PageCache, Registers, Unreadable, Unwinder,
+};
 use sptrace_wire::attach::AttachFrame;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -126,6 +128,7 @@ pub struct Stacks<'a> {
     memory: PageCache<Read<'a>>,
     /// Code of modules, sorted.
     code: &'a [(u64, u64)],
+    starts: &'a FunctionStart<'a>,
 }
 
 /// What one stack says.
@@ -146,6 +149,7 @@ impl<'a> Stacks<'a> {
         cache: &'a mut Cache,
         memory: &'a File,
         code: &'a [(u64, u64)],
+        starts: &'a FunctionStart<'a>,
     ) -> Self {
         let read =
             |at: u64, into: &mut [u8]| memory.read_exact_at(into, at).map_err(|_| Unreadable);
@@ -154,6 +158,7 @@ impl<'a> Stacks<'a> {
             cache,
             memory: PageCache::new(Box::new(read)),
             code,
+            starts,
         }
     }
 
@@ -164,9 +169,10 @@ impl<'a> Stacks<'a> {
             r.r12, r.r13, r.r14, r.r15,
         ];
         let registers = Registers::all(r.rip, general);
+        let (memory, starts) = (&mut self.memory, Some(self.starts));
         let walk = self
             .unwinder
-            .walk(&registers, &mut self.memory, self.cache, MAX_FRAMES, None);
+            .walk(&registers, memory, self.cache, MAX_FRAMES, starts);
         let mut stack = Stack {
             pcs: walk.frames.iter().map(|f| f.address.0).collect(),
             is_whole: walk.end == End::Outermost,

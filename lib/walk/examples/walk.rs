@@ -1,7 +1,7 @@
-//! Prints the stacks of all threads of a process: `walk PID [guess]`.
+//! Prints the stacks of all threads of a process: `walk PID [code]`.
 //!
-//! For comparing with a debugger, and for the time that the walks of a stop take. With `guess`, code
-//! without tables is walked by guesses.
+//! For comparing with a debugger, and for the time that the walks of a stop take. With `code`, code
+//! without tables is looked at.
 
 #[path = "../tests/process/mod.rs"]
 mod process;
@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use process::{Names, Process, registers, release, stop};
 use sptrace_addr::Avma;
-use sptrace_walk::{Cache, Memory, PageCache, Unwinder};
+use sptrace_walk::{Cache, PageCache, Unwinder};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let pid = arguments.next().and_then(|p| p.parse().ok());
-    let process = Process::open(pid.expect("usage: walk PID [guess]"));
-    let guess = arguments.next().is_some();
+    let process = Process::open(pid.expect("usage: walk PID [code]"));
+    let by_code = arguments.next().is_some();
     let modules = process.modules();
     let started = Instant::now();
     let unwinder = Unwinder::new(&modules.iter().map(|m| m.0.clone()).collect::<Vec<_>>());
@@ -27,12 +27,12 @@ fn main() {
     let mut walk_all = || {
         let started = Instant::now();
         let mut memory = PageCache::new(|avma: u64, into: &mut [u8]| process.read(avma, into));
-        let is_return_address = |memory: &mut dyn Memory, avma: Avma| follows_call(memory, avma);
+        let no_start = |_: Avma| None;
         let walks: Vec<_> = threads
             .iter()
             .map(|(_, registers)| {
-                let guess = guess.then_some(&is_return_address as _);
-                unwinder.walk(registers, &mut memory, &mut cache, 256, guess)
+                let starts = by_code.then_some(&no_start as _);
+                unwinder.walk(registers, &mut memory, &mut cache, 256, starts)
             })
             .collect();
         (walks, started.elapsed())
@@ -62,25 +62,4 @@ fn main() {
         modules.len(),
         threads.len()
     );
-}
-
-/// Whether a call instruction ends at `avma`.
-fn follows_call(memory: &mut dyn Memory, avma: Avma) -> bool {
-    use iced_x86::{Decoder, DecoderOptions, FlowControl};
-    let mut bytes = [0; 8];
-    let Some(from) = avma.0.checked_sub(8) else {
-        return false;
-    };
-    if memory.read(from, &mut bytes).is_err() {
-        return false;
-    }
-    (2..=7).any(|length| {
-        let mut decoder = Decoder::new(64, &bytes[8 - length..], DecoderOptions::NONE);
-        let instruction = decoder.decode();
-        let is_call = matches!(
-            instruction.flow_control(),
-            FlowControl::Call | FlowControl::IndirectCall
-        );
-        is_call && instruction.len() == length
-    })
 }

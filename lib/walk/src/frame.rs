@@ -11,9 +11,8 @@ pub enum FoundBy {
     Table,
     /// A signal frame: the code that a signal interrupted, with an exact address.
     SignalFrame,
-    /// No table: a word that looks like a return address at a likely place. Frames outside of it
-    /// are no better than it is.
-    Guess,
+    /// No table: what the code of the frame inside it does before its return, or since its entry.
+    Code,
 }
 
 /// One open function.

@@ -2,12 +2,12 @@
 //!
 //! Is given the modules of the process ([`Unwinder::new`], before the stop), a stopped thread's
 //! registers and a reader of its memory; gives the frames from the innermost outwards and how the
-//! walk ended. Every frame says by what it was found; nothing is guessed unless asked for. What lies
-//! in memory is hostile until proven otherwise: walks end after a bounded number of frames and never
-//! panic. Knows nothing of ptrace, files, names and instructions (beyond the few bytes by which the
-//! places are known that no table describes).
+//! walk ended. Every frame says by what it was found: an unwind table, or the code itself where no table is ([`code`]).
+//! What lies in memory is hostile until proven otherwise: walks end after a bounded number of frames and never
+//! panic. Knows nothing of ptrace, files and names.
 #![forbid(unsafe_code)]
 
+mod code;
 mod frame;
 mod memory;
 mod registers;
@@ -19,4 +19,4 @@ mod walk;
 pub use frame::{End, FoundBy, Frame, Walk};
 pub use memory::{Memory, PageCache, Unreadable};
 pub use registers::Registers;
-pub use walk::{Cache, IsReturnAddress, Module, Unwinder};
+pub use walk::{Cache, FunctionStart, Module, Unwinder};

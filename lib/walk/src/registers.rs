@@ -55,3 +55,8 @@ impl Registers {
         registers
     }
 }
+
+/// The calling convention has a callee leave it as it was (System V ABI, 3.2.1).
+pub(crate) fn is_preserved(number: usize) -> bool {
+    matches!(number, RBX | RBP | RSP) || number >= R12
+}

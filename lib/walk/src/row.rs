@@ -11,7 +11,7 @@ use gimli::{
 
 use crate::frame::End;
 use crate::memory::{Memory, read_u64};
-use crate::registers::{R12, RBP, RBX, RSP, Registers};
+use crate::registers::{RBP, RSP, Registers, is_preserved};
 use crate::tables::{Row, Slice, Tables};
 
 /// No expression in a real table has loops.
@@ -132,10 +132,6 @@ pub(crate) fn apply_to_others(row: &Row, cfa: u64, outer: &mut Registers, memory
             _ => None,
         };
     }
-}
-
-fn is_preserved(number: usize) -> bool {
-    matches!(number, RBX | RBP | RSP) || number >= R12
 }
 
 /// What a rule may ask for.

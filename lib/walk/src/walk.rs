@@ -13,6 +13,7 @@ use gimli::UnwindContext;
 use sptrace_addr::{Avma, Bias};
 use sptrace_image::UnwindTables;
 
+use crate::code::{self, Place, Rule, Saved};
 use crate::frame::{End, FoundBy, Frame, Walk};
 use crate::memory::{Memory, read_u64};
 use crate::registers::{RBP, RSP, Registers};
@@ -34,8 +35,8 @@ pub struct Module<'data> {
     pub bias: Bias,
 }
 
-/// Says of an address whether it follows a call instruction.
-pub type IsReturnAddress = dyn Fn(&mut dyn Memory, Avma) -> bool;
+/// Says where the function begins that an address lies in.
+pub type FunctionStart<'a> = dyn Fn(Avma) -> Option<Avma> + 'a;
 
 /// What is known of the code at an address.
 #[derive(Debug, Clone, Copy)]
@@ -50,9 +51,11 @@ enum Verdict {
 /// are the same.
 #[derive(Default)]
 pub struct Cache {
-    rules: CacheX86_64,
+    of_framehop: CacheX86_64,
     context: UnwindContext<usize>,
     verdicts: HashMap<(u64, bool), (Option<usize>, Verdict)>,
+    /// By the next instruction: what the code says where no table does.
+    rules: HashMap<u64, Rule>,
 }
 
 /// What is prepared of a process's modules.
@@ -85,21 +88,20 @@ impl<'data> Unwinder<'data> {
     }
 
     /// Walks at most `max_frames` frames. Where no table describes the code the walk ends, unless
-    /// `is_return_address` is given, which says of an address whether it follows a call: then the
-    /// caller is guessed.
+    /// `starts` is given: then the code itself is looked at, from the function's start if that is known.
     pub fn walk(
         &self,
         registers: &Registers,
         memory: &mut dyn Memory,
         cache: &mut Cache,
         max_frames: usize,
-        is_return_address: Option<&IsReturnAddress>,
+        starts: Option<&FunctionStart<'_>>,
     ) -> Walk {
         let mut walker = Walker {
             unwinder: self,
             memory,
             cache,
-            is_return_address,
+            starts,
             registers: *registers,
             behind: Vec::new(),
             signal_frames: Vec::new(),
@@ -148,7 +150,7 @@ struct Walker<'w, 'data> {
     unwinder: &'w Unwinder<'data>,
     memory: &'w mut dyn Memory,
     cache: &'w mut Cache,
-    is_return_address: Option<&'w IsReturnAddress>,
+    starts: Option<&'w FunctionStart<'w>>,
     /// Of the frame that was found last. rip, rsp and rbp are right.
     registers: Registers,
     /// Frames that framehop has stepped over: the other registers are those of the first of them.
@@ -198,8 +200,8 @@ impl Walker<'_, '_> {
             },
             Verdict::Row { is_signal_frame } => self.by_row(module, exact, is_signal_frame),
             Verdict::End(End::NoTable) => {
-                let word = self.by_guess(exact).ok_or(End::NoTable)?;
-                Ok((FoundBy::Guess, Some(word)))
+                let word = self.by_code(exact).ok_or(End::NoTable)?;
+                Ok((FoundBy::Code, Some(word)))
             }
             Verdict::End(end) => Err(end),
         }
@@ -267,7 +269,7 @@ impl Walker<'_, '_> {
         let found = self.unwinder.framehop.unwind_frame(
             address,
             &mut regs,
-            &mut self.cache.rules,
+            &mut self.cache.of_framehop,
             &mut read,
         );
         let return_address = found.ok().flatten()?;
@@ -353,33 +355,42 @@ impl Walker<'_, '_> {
         Ok(())
     }
 
-    /// A function that has not touched its stack, else one with a frame pointer.
-    fn by_guess(&mut self, exact: bool) -> Option<u64> {
-        let is_return_address = self.is_return_address?;
-        let (rsp, rbp) = (self.registers.rsp(), self.registers.general[RBP]);
-        let leaf = exact.then_some((rsp, rbp));
-        let framed = rbp
-            .filter(|rbp| *rbp >= rsp && rbp.is_multiple_of(8))
-            .and_then(|rbp| {
-                let saved = read_u64(self.memory, rbp).ok()?;
-                Some((rbp.checked_add(8)?, Some(saved)))
-            });
-        for (word, rbp) in leaf.into_iter().chain(framed) {
-            let Ok(rip) = read_u64(self.memory, word) else {
-                continue;
+    /// Where no table is.
+    fn by_code(&mut self, exact: bool) -> Option<u64> {
+        let starts = self.starts?;
+        self.catch_up();
+        let pc = self.registers.rip;
+        let registers = &self.registers;
+        let mut is_good = |memory: &mut dyn Memory, rule: &Rule| {
+            let word = place(registers, rule.return_word).filter(|w| *w >= registers.rsp());
+            word.and_then(|w| read_u64(memory, w).ok())
+                .is_some_and(|address| code::follows_call(memory, address))
+        };
+        let known = self.cache.rules.get(&pc);
+        let rule = match known.filter(|rule| is_good(self.memory, rule)) {
+            Some(rule) => rule.clone(),
+            None => {
+                let start = starts(Avma(lookup_address(pc, exact)));
+                let rule = start
+                    .and_then(|s| code::from_entry(self.memory, s.0, pc, &mut is_good))
+                    .or_else(|| code::to_return(self.memory, pc, &mut is_good))?;
+                self.cache.rules.insert(pc, rule.clone());
+                rule
+            }
+        };
+        let word = place(registers, rule.return_word)?;
+        let cfa = word.checked_add(8)?.checked_add(rule.popped_bytes)?;
+        let mut outer = Registers::only(read_u64(self.memory, word).ok()?, cfa, None);
+        for (number, saved) in rule.saved.iter().enumerate().filter(|(n, _)| *n != RSP) {
+            outer.general[number] = match *saved {
+                Saved::Same => registers.general[number],
+                Saved::At(at) => place(registers, at).and_then(|at| read_u64(self.memory, at).ok()),
+                Saved::Lost => None,
             };
-            let Some(cfa) = word
-                .checked_add(8)
-                .filter(|_| is_return_address(self.memory, Avma(rip)))
-            else {
-                continue;
-            };
-            self.set_cfa(cfa);
-            self.registers = Registers::only(rip, cfa, rbp);
-            self.behind.clear();
-            return Some(word);
         }
-        None
+        self.set_cfa(cfa);
+        self.registers = outer;
+        Some(word)
     }
 
     fn set_cfa(&mut self, cfa: u64) {
@@ -392,4 +403,8 @@ impl Walker<'_, '_> {
 /// A call may be a function's last instruction: its return address then belongs to the next one.
 fn lookup_address(pc: u64, exact: bool) -> u64 {
     if exact { pc } else { pc.wrapping_sub(1) }
+}
+
+fn place(registers: &Registers, place: Place) -> Option<u64> {
+    (*registers.general.get(place.register)?)?.checked_add_signed(place.offset)
 }

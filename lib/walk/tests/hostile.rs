@@ -72,7 +72,7 @@ fn check(walk: &Walk) {
         if let (Some(cfa), false) = (frame.cfa, is_last) {
             assert!(cfa > frame.stack_pointer, "{walk:#x?}");
         }
-        assert!(!matches!(frame.found_by, FoundBy::Guess));
+        assert!(!matches!(frame.found_by, FoundBy::Code));
     }
 }
 

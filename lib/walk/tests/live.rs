@@ -40,7 +40,7 @@ fn build(name: &str, compiler: &str, flags: &[&str]) -> PathBuf {
 type Named = (Vec<String>, Walk);
 
 /// Stops all threads of a program and walks them, when each stands where it will stand.
-fn walk_all(program: &Path, guess: bool, threads: usize) -> Vec<Named> {
+fn walk_all(program: &Path, by_code: bool, threads: usize) -> Vec<Named> {
     let running = Running(Command::new(program).spawn().unwrap());
     let pid = running.0.id() as i32;
     for _ in 0..100 {
@@ -48,7 +48,7 @@ fn walk_all(program: &Path, guess: bool, threads: usize) -> Vec<Named> {
         let process = Process::open(pid);
         let tids = process.threads();
         assert!(tids.iter().all(|tid| stop(*tid)));
-        let walks = walk_stopped(&process, &tids, guess);
+        let walks = walk_stopped(&process, &tids, by_code);
         tids.iter().for_each(|tid| release(*tid));
         let standing = |(names, _): &&Named| names[0] == "f_stand";
         if walks.iter().filter(standing).count() == threads - 1 {
@@ -58,7 +58,7 @@ fn walk_all(program: &Path, guess: bool, threads: usize) -> Vec<Named> {
     panic!("the threads of {} do not come to stand", program.display());
 }
 
-fn walk_stopped(process: &Process, tids: &[i32], guess: bool) -> Vec<Named> {
+fn walk_stopped(process: &Process, tids: &[i32], by_code: bool) -> Vec<Named> {
     let mapped = process.modules();
     let modules: Vec<Module> = mapped.iter().map(|m| m.0.clone()).collect();
     let without_header = modules.iter().cloned().map(|mut module| {
@@ -70,15 +70,12 @@ fn walk_stopped(process: &Process, tids: &[i32], guess: bool) -> Vec<Named> {
     let names = Names::new(&mapped);
     let (mut cache, mut other_cache) = (Cache::default(), Cache::default());
     let mut memory = PageCache::new(|avma: u64, into: &mut [u8]| process.read(avma, into));
-    let is_return_address = |memory: &mut dyn Memory, avma: Avma| {
-        let mut opcode = [0; 1];
-        memory.read(avma.0.wrapping_sub(5), &mut opcode).is_ok() && opcode == [0xe8]
-    };
+    let no_start = |_: Avma| None;
     let mut walk = |tid: &i32| {
         let registers = registers(*tid);
-        let guess = guess.then_some(&is_return_address as _);
-        let walk = unwinder.walk(&registers, &mut memory, &mut cache, 256, guess);
-        let again = by_index.walk(&registers, &mut memory, &mut other_cache, 256, guess);
+        let starts = by_code.then_some(&no_start as _);
+        let walk = unwinder.walk(&registers, &mut memory, &mut cache, 256, starts);
+        let again = by_index.walk(&registers, &mut memory, &mut other_cache, 256, starts);
         assert_eq!(walk, again, "without .eh_frame_hdr");
         check_frames(process, &walk);
         let mut named: Vec<String> = walk.frames.iter().map(|f| name(&names, f)).collect();
@@ -176,13 +173,13 @@ fn stacks_of_known_threads() {
 }
 
 #[test]
-fn code_without_tables_is_guessed_only_when_asked() {
-    let walks = walk_all(&build("stacks-guess", "cc", &[]), true, 7);
+fn code_is_looked_at_where_no_table_is() {
+    let walks = walk_all(&build("stacks-code", "cc", &[]), true, 7);
     let walk = naked(&walks);
     assert_eq!(walk.end, End::Outermost, "{walks:?}");
-    let guessed = walk.frames.iter().filter(|f| f.found_by == FoundBy::Guess);
-    assert_eq!(guessed.count(), 1);
-    assert_eq!(walk.frames[6].found_by, FoundBy::Guess);
+    let by_code = walk.frames.iter().filter(|f| f.found_by == FoundBy::Code);
+    assert_eq!(by_code.count(), 1);
+    assert_eq!(walk.frames[6].found_by, FoundBy::Code);
 }
 
 #[test]

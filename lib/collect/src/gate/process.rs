@@ -21,6 +21,7 @@ use super::{Gated, Gates, Watched, locked};
 use crate::placement;
 use crate::prepare::Prepared;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::stacks::Stacks;
 
 /// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
@@ -64,7 +65,7 @@ impl Session {
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
             let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
-            let led = match is_in_flight(prepared, &lots, &threads) {
+            let led = match is_in_flight(&self.shared, prepared, &lots, &threads) {
                 true => Ok(None),
                 false => self
                     .lead(&lots, gates, &carrier, &memory, &mut threads)
@@ -244,7 +245,7 @@ fn write_ways(pid: u32, lot: &Lot, gates: u64, memory: &File) -> Result<Vec<Led>
 }
 
 /// True if a thread stands, or will return to, within a jump that is to be written.
-fn is_in_flight(prepared: &mut Prepared, lots: &[Lot], threads: &Threads) -> bool {
+fn is_in_flight(shared: &Shared, prepared: &mut Prepared, lots: &[Lot], threads: &Threads) -> bool {
     let within = |pc: u64| {
         let jumps = lots.iter().flat_map(|lot| {
             lot.found
@@ -255,11 +256,13 @@ fn is_in_flight(prepared: &mut Prepared, lots: &[Lot], threads: &Threads) -> boo
             .into_iter()
             .any(|at| pc > at && pc < at + JUMP_BYTES as u64)
     };
+    let starts = |at: Avma| shared.function_start(prepared.pid, at.0).map(Avma);
     let mut stacks = Stacks::new(
         prepared.walker.unwinder(),
         &mut prepared.cache,
         &prepared.memory,
         &[],
+        &starts,
     );
     threads
         .all()
