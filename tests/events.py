@@ -626,15 +626,15 @@ def misuse(b):
     assert b.dumps() == []
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(cases, doc):
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
     parser.add_argument("--programs")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
     a = parser.parse_args()
-    chosen = [c for c in CASES if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
+    chosen = [c for c in cases if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
     if a.list:
         print("\n".join(c.__name__ for c in chosen))
         return 0
@@ -643,7 +643,7 @@ def main():
     if not programs:
         programs = os.path.join(work, "programs")
         os.mkdir(programs)
-        subprocess.run(["gcc", "-g", "-O2", "-o", os.path.join(programs, "recorder.O2"), os.path.join(ROOT, "tests/programs/recorder/recorder.c")], check=True)
+        for name in ("recorder", "gated"): subprocess.run(["gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{name}.c")], check=True)
     for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
         folder = os.path.join(work, f"case{number}")
         os.mkdir(folder)
@@ -662,4 +662,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CASES, __doc__))

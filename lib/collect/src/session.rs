@@ -57,8 +57,8 @@ pub struct Session {
     commands: Receiver<Command>,
     releasing: RefCell<Vec<(u32, Sender<bool>)>>,
     pub(crate) remarks: Vec<String>,
-    /// Processes that were attached to and could not be let go as they were.
-    pub(crate) kept: Vec<u32>,
+    /// Processes that were attached to and could not be let go as they were, and why.
+    pub(crate) kept: Vec<(u32, String)>,
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<Led>>,
 }
@@ -173,10 +173,18 @@ impl Session {
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();
-        if self.shared.reactor.awaits_start() {
-            let nothing = "nothing was recorded: no event of --start-on happened";
-            self.remarks.push(nothing.to_owned());
-            self.remarks.extend(self.shared.reactor.gates().remark());
+        let windows = self.shared.reactor.windows();
+        match (windows.number(), windows.several()) {
+            (0, _) => {
+                let nothing = "nothing was recorded: no event of --start-on happened";
+                self.remarks.push(nothing.to_owned());
+                self.remarks.extend(self.shared.reactor.gates().remark());
+            }
+            (made, Some(times)) if made < times => {
+                let remark = format!("recorded {made} of {times} times: the command ended before");
+                self.remarks.push(remark);
+            }
+            _ => {}
         }
         events.end(&self.shared);
         self.finish(status)
@@ -208,6 +216,9 @@ impl Session {
         let outcome = shared.outcome(&shared.lock());
         let summary = shared.summary(&outcome);
         let mut remarks = self.remarks;
+        remarks.extend(self.kept.into_iter().map(|(pid, why)| {
+            format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
+        }));
         remarks.extend(shared.filters.remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
