@@ -39,7 +39,7 @@ class Bench:
         self.sptrace, self.programs, self.folder = sptrace, programs, folder
         os.mkdir(os.path.join(folder, "runtime"), 0o700)
         self.env = dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"), XDG_RUNTIME_DIR=os.path.join(folder, "runtime"))
-        self.recorder, self.gated = (os.path.join(programs, name) for name in ("recorder.O2", "gated.O2"))
+        self.recorder, self.gated, self.heirs = (os.path.join(programs, name) for name in ("recorder.O2", "gated.O2", "heirs.O2"))
         self.started = []
 
     def path(self, name): return os.path.join(self.folder, name)
@@ -301,7 +301,7 @@ os.execv("/bin/sh", ["sh", "-c", "echo executed; grep -c memfd:sptrace /proc/sel
     assert lines == [b"True\n", b"0 256\n", b"ready\n"], lines
     pid = child_of(process)
     time.sleep(0.5)
-    assert is_armed(pid), (has_agent(pid), is_untraced(pid), changed_text(pid))
+    assert wait_for(lambda: is_armed(pid)), (has_agent(pid), is_untraced(pid), changed_text(pid))
     process.send_signal(signal.SIGUSR1)
     assert wait_for(lambda: changed_text(pid))
     process.stdin.write(b"some line\n")
@@ -643,7 +643,9 @@ def main(cases, doc):
     if not programs:
         programs = os.path.join(work, "programs")
         os.mkdir(programs)
-        for name in ("recorder", "gated"): subprocess.run(["gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{name}.c")], check=True)
+        for file in ("recorder.c", "gated.c", "heirs.cpp"):
+            name = file.split(".")[0]
+            subprocess.run(["g++" if file.endswith("cpp") else "gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{file}")], check=True)
     for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
         folder = os.path.join(work, f"case{number}")
         os.mkdir(folder)

@@ -9,7 +9,7 @@ Checked: so many recordings are in one trace, with nothing of the pauses between
 program's code is its own; its output and status are as without sptrace, also when that is killed in a recording or between two.
 Must not know: how sptrace works.
 """
-import os, re, signal, sys, time
+import fcntl, os, re, signal, struct, sys, termios, time
 
 from events import changed_text, child_of, finish, is_armed, is_native, is_untraced, main, wait_for
 
@@ -32,6 +32,8 @@ def do(process, count):
     """The recorder does so much, and waits again."""
     process.stdin.write(b"x" * count)
     process.stdin.flush()
+    left = lambda: struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, b"\0" * 4))[0]
+    assert wait_for(lambda: left() == 0)
     time.sleep(0.2)
 
 
@@ -118,6 +120,22 @@ def the_command_ends_in_a_recording(b):
 
 
 @case
+def the_command_ends_while_its_children_are_let_go(b):
+    for delay in (n * 0.003 for n in range(12)):
+        process = b.start(["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "2"], [b.heirs, "ask"])
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGUSR1)
+        said(process, "recording 1 of 2 begins")
+        process.stdin.write(b"f" * 8)
+        process.stdin.flush()
+        for number in range(1, 9): assert process.stdout.readline() == b"f %d\n" % number
+        process.send_signal(signal.SIGUSR2)
+        time.sleep(delay)
+        status, out, err = finish(process)
+        assert (status, out) == (0, "") and "recorded 1 of 2 times" in err, (status, out, err)
+
+
+@case
 def recorded_again_with_threads_and_children(b):
     """Threads that come and go, children before, in and after recordings, an exec, libraries: output and status are those of
     the program, and its text is the file's in the end."""
@@ -153,13 +171,76 @@ for line in sys.stdin: print(line, end="", flush=True)
     process.stdin.flush()
     assert process.stdout.readline() == b"x\n"
     # The rest of the recordings, if there are any yet.
-    wait_for(lambda: is_native(pid), 10)
-    assert is_native(pid) and not changed_text(pid), changed_text(pid)
+    said(process, "recording 12 of 12 begins")
+    assert wait_for(lambda: is_native(pid)) and not changed_text(pid), changed_text(pid)
     status, out, err = finish(process)
     assert (status, out) == (0, "") and "keeps memory" not in err and " 0 lost" in err, (status, out, err)
-    assert err.count(" begins (time:150ms)") == 12, err
     windows, _ = in_windows(b.report("tree"))
     assert len(windows) == 12 and all(any("began earlier" in l for l in w) for w in windows)
+
+
+@case
+def a_child_from_before_a_recording_returns_to_what_one_before_has_left(b):
+    """Its parent's patch areas record again, those that the child has do not."""
+    process = b.start(["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "3"], [b.heirs, "ask"])
+    assert process.stdout.readline() == b"ready\n"
+    pid = child_of(process)
+
+    def ask(letter):
+        process.stdin.write(letter)
+        process.stdin.flush()
+        return process.stdout.readline()
+
+    for number in (1, 2, 3):
+        assert wait_for(lambda: is_armed(pid))
+        # One that the looker may look at, and one that is too young for that.
+        if number > 1: assert ask(b"f") == b"f 1\n"
+        time.sleep(0.3)
+        if number > 1: assert ask(b"f") == b"f 2\n"
+        process.send_signal(signal.SIGUSR1)
+        said(process, f"recording {number} of 3 begins")
+        # With slots' addresses in the stack that is kept.
+        if number == 1: assert ask(b"k") == b"k 6\n"
+        else: assert ask(b"g") == b"g %d\n" % (2 * (56 << 8)), number
+        assert number == 1 or ask(b"b") == b"r 56\n"
+        if number == 3: break
+        process.send_signal(signal.SIGUSR2)
+        said(process, f"recording {number} of 3 has ended")
+        assert ask(b"b") == b"r 56\n"
+    status, out, err = finish(process)
+    assert (status, out) == (0, "") and "keeps memory" not in err, (status, out, err)
+
+
+@case
+def a_child_that_its_parent_is_let_go_before_throws(b):
+    """Through frames that it has from its parent; it has called nothing since the fork."""
+    process = b.start(["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "3"], [b.heirs, "ask"])
+    assert process.stdout.readline() == b"ready\n"
+    for number in (1, 2, 3):
+        process.send_signal(signal.SIGUSR1)
+        said(process, f"recording {number} of 3 begins")
+        # There are others to be let go in between.
+        process.stdin.write(b"k" + b"f" * 8 + b"tw")
+        process.stdin.flush()
+        for line in ("k 6", *(f"f {n}" for n in range(1, 9)), "t 6"): assert process.stdout.readline().decode() == line + "\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGUSR2)
+        assert process.stdout.readline() == b"w %d\n" % (7 << 8), number
+        process.stdin.write(b"g")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"g %d\n" % (8 * (56 << 8)), number
+        if number < 3: said(process, f"recording {number} of 3 has ended")
+    status, out, err = finish(process)
+    assert (status, out) == (0, "") and "keeps memory" not in err, (status, out, err)
+
+
+@case
+def a_storm_of_children(b):
+    """They are made and end at every moment of short recordings."""
+    for start, stop in (("100ms", "100ms"), ("20ms", "5ms")):
+        status, out, err = b.run(["--start-on", f"time:{start}", "--stop-on", f"time:{stop}", "--times", "1000"], [b.heirs, "storm", "5"])
+        assert status == 0 and out.startswith("0 of ") and err.count(" begins ") > 3, (status, out, err)
+        assert "keeps memory" not in err and " 0 lost" in err and "runs untraced: it" not in err, err
 
 
 @case
