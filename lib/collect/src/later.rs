@@ -31,35 +31,34 @@ impl Session {
 
     /// From the command's start to its end.
     fn live(&mut self, child: u32) -> ExitStatus {
-        let mut status = None;
-        while self.begin_window(child, &mut status) {
-            if self.until_stopped(child, &mut status) {
+        while self.begin_window(child) {
+            if self.until_stopped() {
                 break;
             }
             self.detach_all();
-            if !self.end_window() || status.is_some() {
+            if !self.end_window() || self.ended.is_some() {
                 break;
             }
         }
         loop {
-            if let Some(status) = status {
+            self.serve();
+            if let Some(status) = self.ended {
                 return status;
             }
-            status = self.serve_and_reap(child);
-            self.wait_and_forward(child);
+            self.wait_and_forward();
         }
     }
 
     /// Waits for an event that begins the recording, and attaches. False: there will be none.
-    fn begin_window(&mut self, child: u32, status: &mut Option<ExitStatus>) -> bool {
+    fn begin_window(&mut self, child: u32) -> bool {
         let looker = Looker::spawn(&self.shared, child);
         let mut ahead = Ahead::default();
-        while status.is_none() && !self.is_stopped() && !self.shared.reactor.is_started() {
-            self.wait_and_forward(child);
-            *status = self.serve_and_reap(child);
+        while self.ended.is_none() && !self.is_stopped() && !self.shared.reactor.is_started() {
+            self.wait_and_forward();
+            self.serve();
             self.prepare_found(&looker, &mut ahead);
         }
-        if status.is_some() || self.is_stopped() {
+        if self.ended.is_some() || self.is_stopped() {
             looker.end();
             // Of those that outlive the command.
             self.detach_all();
@@ -72,16 +71,16 @@ impl Session {
     }
 
     /// Records. True: all have ended; false: an event has ended the recording.
-    fn until_stopped(&mut self, child: u32, status: &mut Option<ExitStatus>) -> bool {
+    fn until_stopped(&mut self) -> bool {
         while !self.is_stopped() && !self.shared.reactor.windows().is_ending() {
-            *status = self.serve_and_reap(child).or(*status);
-            if status.is_some() {
+            self.serve();
+            if self.ended.is_some() {
                 let mut c = self.shared.lock();
                 if c.end_dead_streams(&self.shared.arena, &is_alive) == 0 {
                     return true;
                 }
             }
-            self.wait_and_forward(child);
+            self.wait_and_forward();
         }
         false
     }

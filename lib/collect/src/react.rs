@@ -499,10 +499,10 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
 /// All processes were let go after a window, and their records written. False: there is no further one.
 pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
     let reactor = &shared.reactor;
-    let (is_again, end_tsc) = (reactor.windows.is_ending(), c.until_tsc);
-    if !is_again {
+    if !reactor.windows.is_ending() {
         return false;
     }
+    let end_tsc = c.until_tsc;
     note_window(shared, c, "ended", end_tsc);
     c.write_out();
     reactor.tell_window(true);
