@@ -105,11 +105,11 @@ def a_start_that_comes_too_early_waits(b):
 
 @case
 def moments_count_in_each_recording(b):
-    status, out, err = b.run(["--start-on", "time:200ms", "--stop-on", "time:250ms", "--times", "4"], [b.recorder, "doze"])
-    assert (status, out) == (0, "done\n") and " 0 lost" in err and err.count(" begins (time:200ms)") == 4, (status, out, err)
+    status, out, err = b.run(["--start-on", "time:100ms", "--stop-on", "time:250ms", "--times", "3"], [b.recorder, "doze"])
+    assert (status, out) == (0, "done\n") and " 0 lost" in err and err.count(" begins (time:100ms)") == 3, (status, out, err)
     windows, _ = in_windows(b.report("tree"))
     calls = [sum("f_outer() {" in l for l in w) for w in windows]
-    assert len(calls) == 4 and all(1 <= n <= 7 for n in calls), calls
+    assert len(calls) == 3 and all(1 <= n <= 7 for n in calls), calls
 
 
 @case
@@ -240,7 +240,7 @@ def a_storm_of_children(b):
     for start, stop in (("100ms", "100ms"), ("20ms", "5ms")):
         status, out, err = b.run(["--start-on", f"time:{start}", "--stop-on", f"time:{stop}", "--times", "1000"], [b.heirs, "storm", "5"])
         assert status == 0 and out.startswith("0 of ") and err.count(" begins ") > 3, (status, out, err)
-        assert "keeps memory" not in err and " 0 lost" in err and "runs untraced: it" not in err, err
+        assert "keeps memory" not in err and " 0 lost" in err, err
 
 
 @case
