@@ -39,13 +39,13 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffe
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l times -d 'Each event of --dump-on does so N times' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l times -d 'Each event of --dump-on does so N times; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been loaded for 0.1 s or so. After --stop-on it runs by itself again' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been loaded for 0.1 s or so. After --stop-on it runs by itself again, with --times N until the next EVENT' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l shadow -d 'Follow the command from its start, and write nothing before the event of --start-on: that costs as much as recording. Returns and every Nth call can begin the recording then, and stacks that cannot be walked are whole'
@@ -59,7 +59,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Bu
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l times -d 'Each event of --dump-on does so N times' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l times -d 'Each event of --dump-on does so N times; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r

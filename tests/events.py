@@ -39,7 +39,7 @@ class Bench:
         self.sptrace, self.programs, self.folder = sptrace, programs, folder
         os.mkdir(os.path.join(folder, "runtime"), 0o700)
         self.env = dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"), XDG_RUNTIME_DIR=os.path.join(folder, "runtime"))
-        self.recorder, self.gated = (os.path.join(programs, name) for name in ("recorder.O2", "gated.O2"))
+        self.recorder, self.gated, self.heirs = (os.path.join(programs, name) for name in ("recorder.O2", "gated.O2", "heirs.O2"))
         self.started = []
 
     def path(self, name): return os.path.join(self.folder, name)
@@ -319,7 +319,7 @@ os.execv("/bin/sh", ["sh", "-c", "echo executed; grep -c memfd:sptrace /proc/sel
     assert lines == [b"True\n", b"0 256\n", b"ready\n"], lines
     pid = child_of(process)
     time.sleep(0.5)
-    assert is_armed(pid), (has_agent(pid), is_untraced(pid), changed_text(pid))
+    assert wait_for(lambda: is_armed(pid)), (has_agent(pid), is_untraced(pid), changed_text(pid))
     process.send_signal(signal.SIGUSR1)
     assert wait_for(lambda: changed_text(pid))
     process.stdin.write(b"some line\n")
@@ -644,15 +644,15 @@ def misuse(b):
     assert b.dumps() == []
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(cases, doc):
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
     parser.add_argument("--programs")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
     a = parser.parse_args()
-    chosen = [c for c in CASES if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
+    chosen = [c for c in cases if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
     if a.list:
         print("\n".join(c.__name__ for c in chosen))
         return 0
@@ -661,7 +661,9 @@ def main():
     if not programs:
         programs = os.path.join(work, "programs")
         os.mkdir(programs)
-        subprocess.run(["gcc", "-g", "-O2", "-o", os.path.join(programs, "recorder.O2"), os.path.join(ROOT, "tests/programs/recorder/recorder.c")], check=True)
+        for file in ("recorder.c", "gated.c", "heirs.cpp"):
+            name = file.split(".")[0]
+            subprocess.run(["g++" if file.endswith("cpp") else "gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{file}")], check=True)
     for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
         folder = os.path.join(work, f"case{number}")
         os.mkdir(folder)
@@ -680,4 +682,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CASES, __doc__))

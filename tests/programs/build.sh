@@ -36,7 +36,9 @@ table() {
         echo "$case.O0|g++ $C -O0 $case/$case.cpp"
         echo "$case.O2|g++ $O -O2 $case/$case.cpp"
     done
-    for level in 0 2; do echo "attachee.O$level|g++ $O -O$level attachee/attachee.cpp"; done
+    for case in attachee heirs; do
+        for level in 0 2; do echo "$case.O$level|g++ $O -O$level $case/$case.cpp"; done
+    done
     echo "attachee.static|g++ $O -O2 -s -static attachee/attachee.cpp"
     echo "virtual.O0|g++ $C -O0 virtual/virtual.cpp"
     echo "virtual.O2|g++ $O -O2 virtual/virtual.cpp"

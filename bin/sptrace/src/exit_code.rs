@@ -8,3 +8,5 @@ pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 /// `analyze` and `report` failed.
 pub const FAILURE: u8 = 1;
+/// The options contradict each other; clap's own number.
+pub const WRONG_USAGE: u8 = 2;

@@ -69,10 +69,10 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
             module::find(addresses.add(i).read());
         }
         (*p).preparing = 0;
-        // A child that has a former agent's areas needs the rest when those are awake again.
-        if !has_left_areas() {
-            inherit(false);
+        if control().roots_only != 0 && (*p).originals.is_null() {
+            (*p).originals = hook::make_table();
         }
+        inherit(false);
         RESULT_DONE
     }
 }
@@ -93,9 +93,6 @@ unsafe fn make_tables(arena: *mut u8, b: &AttachBlock) -> bool {
         (*fork_page).mark = 1;
         (*p).fork_page = fork_page;
         (*p).table = entries;
-        if control().roots_only != 0 && (*p).originals.is_null() {
-            (*p).originals = hook::make_table();
-        }
         true
     }
 }
@@ -128,20 +125,11 @@ unsafe fn inherit(shall: bool) {
         detach::own_memory(&mut |start, bytes| sys::inherit(start as usize, bytes as usize, shall));
         for i in 0..(*process()).module_count as usize {
             let m = &(*process()).modules[i];
-            if m.area != 0 {
+            // What a former agent has left is the children's, too.
+            if m.area != 0 && m.is_left == 0 {
                 sys::inherit(m.area as usize, m.area_bytes as usize, shall);
             }
         }
-    }
-}
-
-/// True if there are slots to which a stack may lead.
-unsafe fn has_left_areas() -> bool {
-    // SAFETY: reads the module table.
-    unsafe {
-        let p = process();
-        let count = (*p).module_count as usize;
-        (0..count).any(|i| (*p).modules[i].area_used > SLOTS_START as u64)
     }
 }
 
@@ -226,7 +214,14 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         if !propagate::lock(sys::tid()) {
             return RESULT_FAILED;
         }
-        for m in modules().filter(|m| !(**m).plan.is_null()) {
+        // Before anything leads into an area: should the host end, a child needs it, too.
+        inherit(true);
+        let all = || modules().filter(|m| !(**m).plan.is_null());
+        if !all().all(|m| module::move_in(m)) {
+            propagate::unlock();
+            return RESULT_FAILED;
+        }
+        for m in all() {
             silent::wake((*m).area_rw as *mut u8);
         }
         for m in modules().filter(|m| is_planned(*m)) {
@@ -248,7 +243,6 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         }
         (*p).may_propagate = 1;
         (*p).was_active = 1;
-        inherit(true);
         control().agent_state.store(1, Ordering::Release);
         propagate::unlock();
         RESULT_DONE

@@ -29,6 +29,7 @@
 
 use crate::door;
 use core::arch::global_asm;
+use sptrace_wire::plan::AreaHeader;
 
 global_asm!(
     r#"
@@ -134,6 +135,8 @@ sptrace_common_start:
     .quad 0, 0, 0, 0            /* what a later attach finds it by: see AreaHeader */
 sptrace_originals:
     .quad 0                     /* addresses that hooks have replaced, when the agent is gone */
+sptrace_agent_door:
+    .quad 0                     /* where the slow path is, in a child that has an agent when this one is gone */
 
     SILENT_ENTRY
 sptrace_entry:
@@ -345,6 +348,7 @@ sptrace_hook_exit:
     SLOW 11
 
     SILENT_HOOK_EXIT
+    SILENT_DOOR
 sptrace_common_end:
     "#,
     crate::door::door!(),
@@ -398,7 +402,8 @@ pub unsafe fn install(area_rw: *mut u8) {
     // SAFETY: the routines are smaller than SLOTS_START (checked by a test).
     unsafe {
         core::ptr::copy_nonoverlapping(image(), area_rw, bytes());
-        (area_rw as *mut u64).write(door::address());
+        let h = &mut *(area_rw as *mut AreaHeader);
+        (h.door, h.agent_door) = (door::address(), door::address());
     }
 }
 

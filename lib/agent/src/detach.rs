@@ -219,9 +219,9 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         }
         for m in areas {
             let rw = (*m).area_rw as *mut u8;
-            silent::retire(rw);
             let h = &mut *(rw as *mut AreaHeader);
             (h.used, h.originals) = ((*m).area_used, (*p).originals as u64);
+            silent::retire(rw, (*m).area);
         }
         list_ranges(b);
         RESULT_DONE

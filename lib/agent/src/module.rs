@@ -143,6 +143,7 @@ unsafe fn ask(address: u64) -> Asked {
             gone: 0,
             wide,
             joined: u32::from(left),
+            is_left: u32::from(left && (*p).preparing != 0),
             area_used: h.used.max(SLOTS_START as u64),
             wirings: h.wirings,
         };
@@ -188,8 +189,9 @@ unsafe fn make_area(bytes: usize, at: usize) -> *mut u8 {
     }
 }
 
-/// A patch area that an agent has left behind, silent; stays so until [`silent::wake`]. The memory may be shared
-/// with children, who go on with what there is: it becomes our own. Null: it is another one.
+/// Copies a patch area that an agent has left behind, silent: children share what there is, and go on with it
+/// without an agent. In a process that is prepared only [`move_in`] puts the copy in its place: until then its
+/// children have what there was. Gives the write view; null if it is another area.
 unsafe fn take_back(at: u64, bytes: usize, key: u64, base: u64) -> *mut u8 {
     // SAFETY: the host has found it in the process's maps; nobody writes there.
     unsafe {
@@ -200,31 +202,44 @@ unsafe fn take_back(at: u64, bytes: usize, key: u64, base: u64) -> *mut u8 {
         if !is_it || old.used == 0 || old.used as usize > bytes {
             return core::ptr::null_mut();
         }
-        copy_area(at, old.used as usize, bytes)
-    }
-}
-
-/// Puts a copy of an area's first `used` bytes in its place; gives the write view, or null.
-unsafe fn copy_area(at: u64, used: usize, bytes: usize) -> *mut u8 {
-    // SAFETY: the area is mapped for life; who executes there finds the same bytes before and after.
-    unsafe {
         let new = sys::map_shared(bytes);
         if new.is_null() {
             return new;
         }
-        core::ptr::copy_nonoverlapping(at as *const u8, new, used);
-        let copy = sys::duplicate_shared_anywhere(new as usize, bytes);
-        if copy == 0
-            || !sys::protect(copy, bytes, sys::PROT_RX)
-            || !sys::move_over(copy, bytes, at as usize)
-        {
+        core::ptr::copy_nonoverlapping(at as *const u8, new, old.used as usize);
+        if (*process()).preparing == 0 && !put_over(new, bytes, at) {
             sys::unmap(new as usize, bytes);
-            if copy != 0 {
-                sys::unmap(copy, bytes);
-            }
             return core::ptr::null_mut();
         }
         new
+    }
+}
+
+/// Puts the copy of an area that was left behind in its place; false if that is impossible.
+pub unsafe fn move_in(m: *mut Module) -> bool {
+    // SAFETY: of the module table.
+    unsafe {
+        let is_left = (*m).is_left != 0 && (*m).gone == 0;
+        if is_left && !put_over((*m).area_rw as *mut u8, (*m).area_bytes as usize, (*m).area) {
+            return false;
+        }
+        (*m).is_left = 0;
+        true
+    }
+}
+
+/// An execute view of `rw` takes the place of another that holds the same bytes; false if that is impossible.
+unsafe fn put_over(rw: *mut u8, bytes: usize, at: u64) -> bool {
+    // SAFETY: areas are mapped for life; who executes there finds the same bytes before and after.
+    unsafe {
+        let view = sys::duplicate_shared_anywhere(rw as usize, bytes);
+        let is_there = view != 0
+            && sys::protect(view, bytes, sys::PROT_RX)
+            && sys::move_over(view, bytes, at as usize);
+        if view != 0 && !is_there {
+            sys::unmap(view, bytes);
+        }
+        is_there
     }
 }
 

@@ -127,6 +127,21 @@ sptrace_silent_hook_exit:
     ret
     .endm
 
+    /* Where the routines go that always take the slow path when the agent is gone: back. But a child that was
+       forked before shares the area until its first event, and has patched text, an agent, and a thread block. */
+    .macro SILENT_DOOR
+    .p2align 4
+sptrace_silent_door:
+    MARK CHECKING, 40
+    rdgsbase rax
+    test rax, rax
+    jz 80f
+    jmp [rip+sptrace_agent_door]
+80: pop rax
+    RESTORE CHECKING
+    ret
+    .endm
+
     .pushsection .rodata.sptrace_silent,"a",@progbits
     .p2align 2
     .globl sptrace_silent_offsets
@@ -135,6 +150,7 @@ sptrace_silent_offsets:
     .long sptrace_silent_first - sptrace_common_start
     .long sptrace_silent_indirect - sptrace_common_start
     .long sptrace_silent_hook_exit - sptrace_common_start
+    .long sptrace_silent_door - sptrace_common_start
     .popsection
     "#
     };
@@ -142,7 +158,7 @@ sptrace_silent_offsets:
 pub(crate) use silent;
 
 unsafe extern "C" {
-    static sptrace_silent_offsets: [u32; 3];
+    static sptrace_silent_offsets: [u32; 4];
 }
 
 /// Turns the routines of one area into what they are when nothing is recorded any more: those of calls
@@ -154,7 +170,7 @@ unsafe extern "C" {
 /// `area_rw` is the write view of an installed area.
 pub unsafe fn silence(area_rw: *mut u8) {
     // SAFETY: an immutable table of the image.
-    let [first, indirect, _] = unsafe { sptrace_silent_offsets };
+    let [first, indirect, ..] = unsafe { sptrace_silent_offsets };
     let routines = [
         (ENTRY, (0xff, 0xeb)),
         (EXIT, RET),
@@ -171,22 +187,19 @@ pub unsafe fn silence(area_rw: *mut u8) {
 }
 
 /// Silences an area for good: nothing in it needs the agent any more, which may be unmapped. What may still
-/// come back to a slot finds the way to the program.
+/// come back to a slot finds the way to the program. A child that has not had an event since its fork executes
+/// here, too, and finds its own agent where it must. `area` is the execute view.
 ///
 /// # Safety
 /// As for `silence`. No thread is inside a routine that was not silent.
-pub unsafe fn retire(area_rw: *mut u8) {
+pub unsafe fn retire(area_rw: *mut u8, area: u64) {
     // SAFETY: an immutable table of the image.
-    let [_, _, hook_exit] = unsafe { sptrace_silent_offsets };
-    // SAFETY: the caller's.
+    let [_, _, hook_exit, door] = unsafe { sptrace_silent_offsets };
+    // SAFETY: the caller's; the door is one word.
     unsafe {
         silence(area_rw);
-        let rest = [
-            (SPECIAL, RET),
-            (TAIL_FIRST, RET),
-            (HOOK_EXIT, jump(HOOK_EXIT, hook_exit)),
-        ];
-        replace_first(area_rw, &rest);
+        (area_rw as *mut u64).write_volatile(area + u64::from(door));
+        replace_first(area_rw, &[(HOOK_EXIT, jump(HOOK_EXIT, hook_exit))]);
     }
 }
 

@@ -124,6 +124,8 @@ pub struct Module {
     pub wide: u32,
     /// 1: its text has been made one mapping, or cannot be: see [`crate::mappings`].
     pub joined: u32,
+    /// 1: what a former agent has left is in the place of the execute view still.
+    pub is_left: u32,
     /// Bytes of the area that have been written.
     pub area_used: u64,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
@@ -227,6 +229,7 @@ const NO_MODULE: Module = Module {
     gone: 0,
     wide: 0,
     joined: 0,
+    is_left: 0,
     area_used: 0,
     wirings: 0,
 };

@@ -92,7 +92,7 @@ fn a_call_leaves_the_programs_own_return_address() {
     area.put(back, &[0xf9, 0xc3]);
     area.put(callee, &[0x48, 0x8b, 0x04, 0x24, 0xc3]);
     put_direct_slot(&area, callee, back);
-    unsafe { silent::retire(area.0) };
+    unsafe { silent::retire(area.0, area.0 as u64) };
     assert_eq!(call(area.address(TEXT), 0), area.address(back));
 }
 
@@ -104,7 +104,7 @@ fn an_old_return_address_leads_through_the_slot_to_the_program() {
     let exit = put_direct_slot(&area, TEXT + 0x100, back);
     // push rdi; mov eax, 7; stc; ret
     area.put(TEXT, &[0x57, 0xb8, 7, 0, 0, 0, 0xf9, 0xc3]);
-    unsafe { silent::retire(area.0) };
+    unsafe { silent::retire(area.0, area.0 as u64) };
     assert_eq!(call(area.address(TEXT), area.address(exit)), 7);
 }
 
@@ -117,7 +117,7 @@ fn a_hooked_function_returns_by_the_table() {
     let at = area.put_call_of(at, routine::HOOK_EXIT);
     area.put(at, &[0xc3]);
     unsafe {
-        silent::retire(area.0);
+        silent::retire(area.0, area.0 as u64);
         (*area.0.cast::<AreaHeader>()).originals = table.as_mut_ptr() as u64;
     }
     // Where its return address lies is known by running it once: mov rax, rsp; stc; ret
@@ -154,8 +154,33 @@ fn an_area_that_is_woken_is_as_it_was() {
     let bytes =
         |area: &Area| unsafe { std::slice::from_raw_parts(area.0, common::bytes()).to_vec() };
     let before = bytes(&area);
-    unsafe { silent::retire(area.0) };
+    unsafe { silent::retire(area.0, area.0 as u64) };
     assert_ne!(bytes(&area), before);
     unsafe { silent::wake(area.0) };
     assert_eq!(bytes(&area), before);
+}
+
+#[test]
+fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
+    for number in [routine::SPECIAL, routine::TAIL_FIRST] {
+        let area = Area::new();
+        // stc; jmp slot. The slot: call SPECIAL; mov eax, 7; ret
+        let at = area.put(TEXT, &[0xf9]);
+        area.put_jump(at, 0xe9, SLOT);
+        let at = area.put_call_of(SLOT, number);
+        area.put(at, &[0xb8, 7, 0, 0, 0, 0xc3]);
+        // The agent counts, and takes off what SAVE and SLOW have pushed: inc; lea rsp, [rsp+40]; stc; ret
+        let at = area.put(TEXT + 0x200, &[0xff, 0x05, 0xfa, 0, 0, 0]);
+        area.put(at, &[0x48, 0x8d, 0x64, 0x24, 0x28, 0xf9, 0xc3]);
+        unsafe {
+            silent::retire(area.0, area.0 as u64);
+            (*area.0.cast::<AreaHeader>()).agent_door = area.address(TEXT + 0x200);
+        }
+        let count = || unsafe { area.0.add(TEXT + 0x300).cast::<u32>().read() };
+        assert_eq!((call(area.address(TEXT), 0), count()), (7, 0));
+        unsafe { asm!("wrgsbase {}", in(reg) 1u64) };
+        let result = call(area.address(TEXT), 0);
+        unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
+        assert_eq!((result, count()), (7, 1));
+    }
 }

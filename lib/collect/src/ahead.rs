@@ -223,7 +223,7 @@ impl Session {
                 continue;
             }
             if let Err(e) = eligible::check(pid) {
-                self.remarks.push(format!("pid {pid} runs untraced: {e}"));
+                self.say_untraced(pid, &e.to_string(), pid == first);
             } else if let Err(e) = self.attach_to(pid) {
                 self.refuse(pid, e, pid == first);
             }
@@ -253,9 +253,17 @@ impl Session {
         if eligible::holds(pid, &self.shared.arena) {
             self.detach(pid);
         }
-        if !matches!(e, TraceeError::Gone) || is_first {
-            let why = crate::attach::explained(pid, e);
-            self.remarks.push(format!("pid {pid} runs untraced: {why}"));
+        let why = crate::attach::explained(pid, e);
+        if !matches!(why, TraceeError::Gone) || is_first {
+            self.say_untraced(pid, &why.to_string(), is_first);
+        }
+    }
+
+    /// For the user, who need not know of the ends of others than the command; once in several windows.
+    fn say_untraced(&mut self, pid: u32, why: &str, is_first: bool) {
+        let remark = format!("pid {pid} runs untraced: {why}");
+        if (is_first || !eligible::has_ended(pid)) && !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
         }
     }
 }

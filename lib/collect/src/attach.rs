@@ -281,7 +281,7 @@ impl Session {
             let holders = eligible::holders(&self.shared.arena);
             let remaining: Vec<u32> = holders
                 .into_iter()
-                .filter(|pid| !self.kept.contains(pid) && !eligible::is_vfork_child(*pid))
+                .filter(|pid| !self.is_kept(*pid) && !eligible::is_vfork_child(*pid))
                 .collect();
             if remaining.is_empty() {
                 return;
@@ -301,10 +301,11 @@ impl Session {
             Err(_) if !eligible::holds(pid, &self.shared.arena) => return,
             Err(e) => e.to_string(),
         };
-        self.kept.push(pid);
-        self.remarks.push(format!(
-            "pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)"
-        ));
+        self.kept.push((pid, why));
+    }
+
+    fn is_kept(&self, pid: u32) -> bool {
+        self.kept.iter().any(|(kept, _)| *kept == pid)
     }
 
     fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {

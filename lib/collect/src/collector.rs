@@ -8,8 +8,9 @@ mod callees;
 mod peek;
 mod run;
 mod shadow;
+mod window;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,6 +97,8 @@ pub struct Collector<W: Write> {
     pub modules: Vec<Module>,
     by_file: HashMap<(String, u64), usize>,
     processes: HashMap<u32, Process>,
+    /// Patch areas that lie in processes since a window before, or in their children.
+    retired: BTreeSet<(u64, u64)>,
     streams: Vec<Option<StreamState>>,
     /// Last targets of calls through pointers, by a hash of the address.
     recent: Box<[Recent; RECENT]>,
@@ -123,6 +126,7 @@ impl<W: Write> Collector<W> {
             modules: Vec::new(),
             by_file: HashMap::new(),
             processes: HashMap::new(),
+            retired: BTreeSet::new(),
             streams: (0..STREAMS).map(|_| None).collect(),
             recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
@@ -194,10 +198,12 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// The patch areas of a process, if it is known.
+    /// The patch areas of a process, if it is known, and what may be left of others.
     pub fn areas_of(&self, pid: u32) -> Vec<(u64, u64)> {
         let process = self.processes.get(&pid);
-        process.map_or_else(Vec::new, |p| p.areas.ranges())
+        let mut areas = process.map_or_else(Vec::new, |p| p.areas.ranges());
+        areas.extend(&self.retired);
+        areas
     }
 
     /// The image of a process.
@@ -309,14 +315,15 @@ impl<W: Write> Collector<W> {
             if is_alive(s) {
                 alive += 1;
             } else {
-                self.end_stream(arena, i);
+                self.end_stream(arena, i, None);
             }
         }
         self.flush();
         alive
     }
 
-    fn end_stream(&mut self, arena: &Arena, i: usize) {
+    /// `open_until`: then the recording of what the thread was in ended.
+    fn end_stream(&mut self, arena: &Arena, i: usize, open_until: Option<u64>) {
         // What the thread handed over before comes first.
         self.drain(arena);
         let s = arena.stream(i);
@@ -328,6 +335,9 @@ impl<W: Write> Collector<W> {
         if let Some(mut state) = self.streams[i].take() {
             self.settle_lazy(&mut state, None);
             self.begin_line(&mut state);
+            if let (Some(tsc), Some(encoder)) = (open_until, state.line.recording()) {
+                encoder.close_all(tsc);
+            }
             let r = self.writer.write_block(&mut state.line.encoder);
             self.check(r.map_err(std::io::Error::other));
         }

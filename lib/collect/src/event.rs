@@ -41,7 +41,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// Each time that so much time has passed since the recording's start; of what begins it, since the
-    /// command's.
+    /// command's, or the end of the recording before.
     Time(Duration),
     /// sptrace receives a signal.
     Signal(i32),
@@ -112,8 +112,8 @@ struct ArmedEvent {
 }
 
 impl Armed {
-    /// Each of `dump_on` dumps `times` times; one of `start_on` begins the recording, each of `stop_on`
-    /// ends it.
+    /// Each of `dump_on` dumps `times` times; those of `start_on` begin the recording so often, and those of
+    /// `stop_on` end it, which is once if there are none to begin it.
     pub fn new(start_on: &[Event], dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
         let arm = |event: &Event, reaction, times| ArmedEvent {
             event: event.clone(),
@@ -121,9 +121,10 @@ impl Armed {
             seen: AtomicU64::new(0),
             left: AtomicU64::new(times),
         };
-        let starts = start_on.iter().map(|e| arm(e, Reaction::Start, 1));
+        let windows = if start_on.is_empty() { 1 } else { times };
+        let starts = start_on.iter().map(|e| arm(e, Reaction::Start, windows));
         let dumps = dump_on.iter().map(|e| arm(e, Reaction::Dump, times));
-        let stops = stop_on.iter().map(|e| arm(e, Reaction::Stop, 1));
+        let stops = stop_on.iter().map(|e| arm(e, Reaction::Stop, windows));
         Self {
             events: starts.chain(dumps).chain(stops).collect(),
         }
@@ -155,6 +156,12 @@ impl Armed {
     /// How the user wrote an event.
     pub fn text(&self, event: usize) -> &str {
         self.events.get(event).map_or("", |e| &e.event.text)
+    }
+
+    /// The occurrences of the events for this are counted from here.
+    pub fn count_anew(&self, reaction: Reaction) {
+        let events = self.events.iter().filter(|e| e.reaction == reaction);
+        events.for_each(|e| e.seen.store(0, Ordering::Release));
     }
 
     /// Counts an occurrence.
@@ -228,5 +235,24 @@ mod tests {
         assert_eq!(armed.count(3), UsedUp);
         assert_eq!(armed.all(&What::Crash), [2]);
         assert_eq!(armed.text(0), "ctl:a#3");
+    }
+
+    #[test]
+    fn what_begins_and_ends_a_recording_can_do_so_again_and_counts_anew() {
+        let (start, stop) = ([event("ctl:a#2")], [event("ctl:b#3")]);
+        let armed = Armed::new(&start, &[event("exit")], &stop, 2);
+        use Verdict::{Missing, React, UsedUp};
+        assert_eq!(armed.count(0), Missing(1));
+        assert_eq!(armed.count(2), Missing(2));
+        armed.count_anew(Reaction::Stop);
+        assert_eq!(armed.count(0), React(Reaction::Start));
+        for _ in 0..2 {
+            assert_eq!([armed.count(2), armed.count(2)], [Missing(2), Missing(1)]);
+            assert_eq!(armed.count(2), React(Reaction::Stop));
+        }
+        assert_eq!(armed.count(2), UsedUp);
+        let once = Armed::new(&[], &[event("exit")], &stop, 2);
+        let verdicts: Vec<_> = (0..4).map(|_| once.count(1)).collect();
+        assert_eq!(verdicts[2..], [React(Reaction::Stop), UsedUp]);
     }
 }

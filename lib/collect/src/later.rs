@@ -1,5 +1,5 @@
 //! A command that runs by itself until an event, is recorded from there on, and runs by itself again after
-//! the recording's end.
+//! the recording's end, which may come so often as is asked for ([`crate::windows`]).
 //!
 //! Until the event it executes nothing of ours; what the agent needs lies in it, prepared ([`crate::ahead`]). The
 //! recording begins and ends as that of a process that is attached to ([`crate::attach`]), with the command's
@@ -9,10 +9,11 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use sptrace_trace::ExitStatus;
-use sptrace_tracee::{TraceeError, ptrace};
+use sptrace_tracee::{TraceeError, eligible, ptrace};
 
 use crate::ahead::{Ahead, Looker};
 use crate::alive::is_alive;
+use crate::react;
 use crate::session::{Finished, Session};
 
 impl Session {
@@ -30,39 +31,86 @@ impl Session {
 
     /// From the command's start to its end.
     fn live(&mut self, child: u32) -> ExitStatus {
+        while self.begin_window(child) {
+            if self.until_stopped() {
+                break;
+            }
+            self.detach_all();
+            if !self.end_window() || self.ended.is_some() {
+                break;
+            }
+        }
+        loop {
+            self.serve();
+            if let Some(status) = self.ended {
+                return status;
+            }
+            self.wait_and_forward();
+        }
+    }
+
+    /// Waits for an event that begins the recording, and attaches. False: there will be none.
+    fn begin_window(&mut self, child: u32) -> bool {
         let looker = Looker::spawn(&self.shared, child);
         let mut ahead = Ahead::default();
-        let mut status = None;
-        while status.is_none() && !self.shared.reactor.is_started() {
-            self.wait_and_forward(child);
-            status = self.serve_and_reap(child);
+        while self.ended.is_none() && !self.is_stopped() && !self.shared.reactor.is_started() {
+            self.wait_and_forward();
+            self.serve();
             self.prepare_found(&looker, &mut ahead);
         }
-        if let Some(status) = status {
+        if self.ended.is_some() || self.is_stopped() {
             looker.end();
             // Of those that outlive the command.
             self.detach_all();
-            return status;
+            return false;
         }
         let shared = Arc::clone(&self.shared);
         self.attach_all(child, looker, &mut ahead, &|| shared.reactor.begin());
-        while !self.is_stopped() {
-            status = self.serve_and_reap(child).or(status);
-            if let Some(status) = status {
+        shared.reactor.tell_window(false);
+        true
+    }
+
+    /// Records. True: all have ended; false: an event has ended the recording.
+    fn until_stopped(&mut self) -> bool {
+        while !self.is_stopped() && !self.shared.reactor.windows().is_ending() {
+            self.serve();
+            if self.ended.is_some() {
                 let mut c = self.shared.lock();
                 if c.end_dead_streams(&self.shared.arena, &is_alive) == 0 {
-                    return status;
+                    return true;
                 }
             }
-            self.wait_and_forward(child);
+            self.wait_and_forward();
         }
-        self.detach_all();
-        loop {
-            if let Some(status) = status {
-                return status;
+        false
+    }
+
+    /// Brings what was recorded to its end, after all processes were let go. True: there may be a next time.
+    fn end_window(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        if self.is_held() && shared.reactor.windows().is_ending() {
+            // What stood in the way may be over.
+            self.kept.clear();
+            self.detach_all();
+        }
+        if self.is_held() {
+            if shared.reactor.windows().is_ending() {
+                let why = "recording does not begin again: not all processes could be let go";
+                self.remarks.push(why.to_owned());
             }
-            status = self.serve_and_reap(child);
-            self.wait_and_forward(child);
+            return false;
         }
+        let mut c = shared.lock();
+        c.end_window(&shared.arena);
+        react::collected(&shared, &mut c);
+        c.failed.is_none() && !self.is_stopped() && react::window_ended(&shared, &mut c)
+    }
+
+    /// A process has memory of ours still.
+    fn is_held(&self) -> bool {
+        let holders = eligible::holders(&self.shared.arena);
+        holders
+            .into_iter()
+            .any(|pid| !eligible::is_vfork_child(pid))
     }
 }

@@ -3,7 +3,7 @@
 //! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
-//! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops).
+//! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops), [`windows`] (how often).
 //!
 //! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing
 //! else; one answers questions (it may analyse a module for seconds). A fourth waits for events, if there are any.
@@ -34,6 +34,7 @@ pub mod session;
 pub mod shared;
 pub mod signals;
 pub mod stacks;
+pub mod windows;
 
 pub use session::Session;
 pub use shared::{Options, Stopped};

@@ -1,4 +1,4 @@
-//! What a recording does when an [`event`](crate::event) happens: it writes its ring out, or ends.
+//! What a recording does when an [`event`](crate::event) happens: it begins, writes its ring out, or ends.
 //!
 //! Whoever sees an event holds the collector's lock: the drain thread for calls, the session for signals and
 //! the command's end, the events thread for everything else. Under the lock the ring is copied, with what the
@@ -13,9 +13,8 @@ use std::io::BufWriter;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use sptrace_trace::{Clock, DUMP, ExitStatus, Header, Note, Snapshot, Summary};
 
@@ -34,6 +33,7 @@ use crate::event::{
 use crate::gate::Gates;
 use crate::output::{self, Output};
 use crate::shared::{Shared, Stopped};
+use crate::windows::{Start, Windows};
 
 /// Copies that wait for being written; more would take the memory of as many rings.
 const WAITING: usize = 2;
@@ -49,7 +49,7 @@ pub struct OnEvents {
     pub dump_on: Vec<Event>,
     /// End the recording at these.
     pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so.
+    /// How often each of `dump_on` does so, and how often the recording begins and ends.
     pub times: u64,
     /// Tells the user of a dump.
     pub say: fn(&str),
@@ -70,12 +70,11 @@ pub struct Reactor {
     written: AtomicU64,
     wake: OwnedFd,
     ended: AtomicBool,
-    /// An event of `start_on` has happened.
-    started: AtomicBool,
-    /// When the recording began.
-    begun: Arc<OnceLock<Instant>>,
     /// For the calls that begin it, unless the command is followed.
     gates: Arc<Gates>,
+    windows: Arc<Windows>,
+    /// What has begun the present window, or will begin the next, and what has ended the last.
+    causes: Mutex<[String; 2]>,
 }
 
 /// A copy of the ring, to be written.
@@ -139,6 +138,9 @@ impl Prepared {
         }
         let seen = armed.iter().filter(|event| !waits(event));
         let calls = Calls::new(seen, Clock::of(header))?;
+        // One that nothing ends does not begin again.
+        let times = if stops.is_empty() { 1 } else { asked.times };
+        let windows = Windows::new((!starts.is_empty()).then_some(times));
         let ring = match asked.dump_on.is_empty() {
             true => None,
             false => Some(output::memory().map_err(failed)?),
@@ -153,9 +155,9 @@ impl Prepared {
             written: AtomicU64::new(0),
             wake,
             ended: AtomicBool::new(false),
-            started: AtomicBool::new(false),
-            begun: Arc::default(),
             gates,
+            windows: Arc::new(windows),
+            causes: Mutex::default(),
         };
         Ok(Self {
             reactor,
@@ -197,9 +199,9 @@ impl Reactor {
         Some(self.written.load(Ordering::Acquire))
     }
 
-    /// Has an event of `start_on` happened?
+    /// Has an event of `start_on` happened, and the recording not been brought to its end yet?
     pub fn is_started(&self) -> bool {
-        self.started.load(Ordering::Acquire)
+        self.windows.is_started()
     }
 
     /// Is the command followed until then?
@@ -207,15 +209,33 @@ impl Reactor {
         self.asked.shadow
     }
 
-    /// There is an event to begin with, and it has not happened yet.
-    pub fn awaits_start(&self) -> bool {
-        !self.asked.start_on.is_empty() && !self.is_started()
+    /// How often the recording begins and ends.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// The recording begins now: time counts from here.
     pub fn begin(&self) {
-        let _ = self.begun.set(Instant::now());
+        self.windows.begin();
         self.wake();
+    }
+
+    /// Tells the user where a recording of several stands.
+    pub fn tell_window(&self, has_ended: bool) {
+        let Some(times) = self.windows.several() else {
+            return;
+        };
+        let (what, number) = (
+            if has_ended { "has ended" } else { "begins" },
+            self.windows.number(),
+        );
+        let cause = &self.causes()[usize::from(has_ended)];
+        (self.asked.say)(&format!("recording {number} of {times} {what} ({cause})"));
+    }
+
+    fn causes(&self) -> MutexGuard<'_, [String; 2]> {
+        let causes = self.causes.lock();
+        causes.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Dump>> {
@@ -315,8 +335,9 @@ impl EventsThread {
         if armed.is_empty() {
             return Self(None);
         }
-        let begun = Arc::clone(&shared.reactor.begun);
-        sources.push(Box::new(Moments::new(armed, Instant::now(), begun)));
+        let windows = Arc::clone(&shared.reactor.windows);
+        windows.launched();
+        sources.push(Box::new(Moments::new(armed, windows)));
         let crashes = armed.all(&What::Crash);
         if !crashes.is_empty() {
             let shared = Arc::clone(shared);
@@ -392,10 +413,11 @@ pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
 
 /// sptrace has received a signal.
 pub fn signalled(shared: &Shared, signal: i32) {
+    let tsc = clock::tsc();
     for event in shared.reactor.armed.all(&What::Signal(signal)) {
         let occurrence = Occurrence {
             event,
-            tsc: clock::tsc(),
+            tsc,
             pid: 0,
             detail: String::new(),
         };
@@ -426,15 +448,27 @@ pub fn ended(shared: &Shared, pid: u32, status: ExitStatus) {
 
 /// Does what an occurrence asks for; says what that was.
 fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) -> String {
-    let reactor = &shared.reactor;
-    let is_start = reactor.armed.reaction(occurrence.event) == Some(Reaction::Start);
-    if reactor.awaits_start() && !is_start {
-        return "nothing is recorded yet".to_owned();
+    let (reactor, windows) = (&shared.reactor, &shared.reactor.windows);
+    let used_up = || "it has happened as often as it counts".to_owned();
+    match reactor.armed.reaction(occurrence.event) {
+        Some(Reaction::Start) => match windows.would_start() {
+            Start::Now | Start::Soon => {}
+            Start::Already => return "the recording has begun already".to_owned(),
+            Start::UsedUp => return used_up(),
+        },
+        // What begins and ends recordings by turns does not do both at once.
+        Some(Reaction::Stop) if windows.is_begun_at(occurrence.tsc) => {
+            return "the recording begins".to_owned();
+        }
+        _ if !windows.is_pause() => {}
+        // What was recorded before can be dumped.
+        Some(Reaction::Dump) if windows.number() > 0 => {}
+        _ => return "nothing is recorded yet".to_owned(),
     }
     let reaction = match reactor.armed.count(occurrence.event) {
         Verdict::React(reaction) => reaction,
         Verdict::Missing(more) => return format!("counted, {more} more to come"),
-        Verdict::UsedUp => return "it has happened as often as it counts".to_owned(),
+        Verdict::UsedUp => return used_up(),
     };
     let text = text_of(shared, occurrence);
     match reaction {
@@ -450,10 +484,59 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
         Reaction::Dump => dump(shared, c, occurrence, text),
         Reaction::Stop => {
             c.record_until(occurrence.tsc);
-            shared.stop(c, Stopped::AtEvent(text));
+            if windows.stop(occurrence.tsc) {
+                shared.stop(c, Stopped::AtEvent(text));
+            } else {
+                reactor.causes()[1] = text;
+                reactor.armed.count_anew(Reaction::Start);
+                shared.pause();
+            }
             "the recording has ended".to_owned()
         }
     }
+}
+
+/// All processes were let go after a window, and their records written. False: there is no further one.
+pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
+    let reactor = &shared.reactor;
+    if !reactor.windows.is_ending() {
+        return false;
+    }
+    let end_tsc = c.until_tsc;
+    note_window(shared, c, "ended", end_tsc);
+    c.write_out();
+    reactor.tell_window(true);
+    shared.go_on();
+    reactor.windows.wait_again(clock::tsc());
+    if reactor.is_started() {
+        window_begun(shared, c, clock::tsc());
+    }
+    reactor.wake();
+    true
+}
+
+/// A window has begun at `tsc`.
+fn window_begun(shared: &Shared, c: &mut Collector<Output>, tsc: u64) {
+    c.record_again();
+    shared.reactor.armed.count_anew(Reaction::Stop);
+    note_window(shared, c, "began", tsc);
+}
+
+fn note_window(shared: &Shared, c: &mut Collector<Output>, what: &str, tsc: u64) {
+    let reactor = &shared.reactor;
+    let Some(times) = reactor.windows.several() else {
+        return;
+    };
+    let (option, cause) = match what {
+        "began" => ("--start-on", reactor.causes()[0].clone()),
+        _ => ("--stop-on", reactor.causes()[1].clone()),
+    };
+    let number = reactor.windows.number();
+    c.note(&Note::Text {
+        pid: 0,
+        tsc,
+        text: format!("recording {number} of {times} {what} at {option} {cause}"),
+    });
 }
 
 fn text_of(shared: &Shared, occurrence: &Occurrence) -> String {
@@ -467,7 +550,11 @@ fn text_of(shared: &Shared, occurrence: &Occurrence) -> String {
 /// The recording begins: at once if the command is followed, else the session attaches to it.
 fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) {
     let reactor = &shared.reactor;
-    reactor.started.store(true, Ordering::Release);
+    reactor.causes()[0] = text_of(shared, occurrence);
+    reactor.windows.start(occurrence.tsc);
+    if !reactor.windows.is_ending() {
+        window_begun(shared, c, occurrence.tsc);
+    }
     if reactor.is_shadow() {
         reactor.begin();
         c.note(&Note::Text {

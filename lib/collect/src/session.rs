@@ -57,8 +57,11 @@ pub struct Session {
     commands: Receiver<Command>,
     releasing: RefCell<Vec<(u32, Sender<bool>)>>,
     pub(crate) remarks: Vec<String>,
-    /// Processes that were attached to and could not be let go as they were.
-    pub(crate) kept: Vec<u32>,
+    /// The command's process, if there is a command, and how that has ended.
+    command: Option<u32>,
+    pub(crate) ended: Option<ExitStatus>,
+    /// Processes that were attached to and could not be let go as they were, and why.
+    pub(crate) kept: Vec<(u32, String)>,
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<Led>>,
 }
@@ -133,6 +136,8 @@ impl Session {
             commands,
             releasing: RefCell::default(),
             remarks: Vec::new(),
+            command: None,
+            ended: None,
             kept: Vec::new(),
             led: RefCell::default(),
         })
@@ -149,7 +154,7 @@ impl Session {
                 session.shared.reactor.begin();
             }
             session.exec_stop(child);
-            Ok(session.wait_for_all(child))
+            Ok(session.wait_for_all())
         })
     }
 
@@ -159,6 +164,7 @@ impl Session {
         child: u32,
         live: impl FnOnce(&mut Self) -> Result<ExitStatus, TraceeError>,
     ) -> Result<Finished, TraceeError> {
+        self.command = Some(child);
         tell_of_death(&self.shared.arena, Role::Tracer);
         let drainer = spawn("drain", &self.shared, drain_loop);
         let answerer = spawn("answer", &self.shared, answer_loop);
@@ -173,10 +179,18 @@ impl Session {
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();
-        if self.shared.reactor.awaits_start() {
-            let nothing = "nothing was recorded: no event of --start-on happened";
-            self.remarks.push(nothing.to_owned());
-            self.remarks.extend(self.shared.reactor.gates().remark());
+        let windows = self.shared.reactor.windows();
+        match (windows.number(), windows.several()) {
+            (0, _) => {
+                let nothing = "nothing was recorded: no event of --start-on happened";
+                self.remarks.push(nothing.to_owned());
+                self.remarks.extend(self.shared.reactor.gates().remark());
+            }
+            (made, Some(times)) if made < times => {
+                let remark = format!("recorded {made} of {times} times: the command ended before");
+                self.remarks.push(remark);
+            }
+            _ => {}
         }
         events.end(&self.shared);
         self.finish(status)
@@ -208,6 +222,9 @@ impl Session {
         let outcome = shared.outcome(&shared.lock());
         let summary = shared.summary(&outcome);
         let mut remarks = self.remarks;
+        remarks.extend(self.kept.into_iter().map(|(pid, why)| {
+            format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
+        }));
         remarks.extend(shared.filters.remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
@@ -234,6 +251,12 @@ impl Session {
 
     /// A process stands at its exec stop: inject, or let it go and say so.
     fn exec_stop(&mut self, pid: u32) {
+        let reactor = &self.shared.reactor;
+        if reactor.windows().is_pause() && !reactor.is_shadow() {
+            // It was in a recording that has ended meanwhile.
+            let _ = ptrace::detach(pid, 0);
+            return;
+        }
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let exe = exe.to_string_lossy().into_owned();
         self.shared.lock().exec(&self.shared.arena, pid, &exe);
@@ -248,9 +271,8 @@ impl Session {
         }
     }
 
-    /// Handles stops and commands that are there; gives how `child` ended, if it has.
-    pub(crate) fn serve_and_reap(&mut self, child: u32) -> Option<ExitStatus> {
-        let mut status = None;
+    /// Handles stops, ends and commands that are there.
+    pub(crate) fn serve(&mut self) {
         while let Some((pid, s)) = wait_any() {
             if libc::WIFSTOPPED(s) {
                 self.stopped(pid, s);
@@ -258,13 +280,12 @@ impl Session {
             }
             let how = exit_status(s);
             self.shared.lock().exited(pid, how);
-            if pid == child {
+            if self.command == Some(pid) {
                 react::ended(&self.shared, pid, how);
-                status = Some(how);
+                self.ended = Some(how);
             }
         }
         self.obey_all();
-        status
     }
 
     /// Does what the other threads of ours have asked for.
@@ -272,11 +293,6 @@ impl Session {
         while let Ok(command) = self.commands.try_recv() {
             self.obey(command);
         }
-    }
-
-    /// Handles stops and commands that are there.
-    pub(crate) fn serve(&mut self) {
-        self.serve_and_reap(0);
     }
 
     /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
@@ -288,11 +304,10 @@ impl Session {
         is_asked || self.shared.stopped.get().is_some()
     }
 
-    fn wait_for_all(&mut self, child: u32) -> ExitStatus {
-        let mut status = None;
+    fn wait_for_all(&mut self) -> ExitStatus {
         loop {
-            status = self.serve_and_reap(child).or(status);
-            if let Some(status) = status {
+            self.serve();
+            if let Some(status) = self.ended {
                 let mut c = self.shared.lock();
                 let alive = c.end_dead_streams(&self.shared.arena, &is_alive);
                 drop(c);
@@ -300,17 +315,22 @@ impl Session {
                     return status;
                 }
             }
-            self.wait_and_forward(child);
+            self.wait_and_forward();
         }
     }
 
     /// Waits for something to serve, for 100 ms at most; hands signals that are meant for the command on.
-    pub(crate) fn wait_and_forward(&self, child: u32) {
+    pub(crate) fn wait_and_forward(&self) {
+        let running = self.command.filter(|_| self.ended.is_none());
         let slice = Duration::from_millis(100);
         wait_for_something(self.signals.0, &self.shared, slice, |signal, code| {
             // One from the terminal has reached the command already, and one that is only an event is
             // not meant for it.
-            if signal != libc::SIGCHLD && HANDLED.contains(&signal) && code == libc::SI_USER {
+            if let Some(child) = running
+                && signal != libc::SIGCHLD
+                && HANDLED.contains(&signal)
+                && code == libc::SI_USER
+            {
                 // SAFETY: our own child.
                 unsafe { libc::kill(child as i32, signal) };
             }

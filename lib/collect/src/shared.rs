@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sptrace_patch::columns::from_columns;
-use sptrace_trace::{ENDED_EARLY, Note, Summary};
+use sptrace_trace::{ENDED_EARLY, Note, RECORDED, RECORDED_FOR, Summary};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::maps::Mapping;
-use sptrace_wire::control::HOST_STOPPED;
+use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
 
 use crate::answer::{self, Preparing};
@@ -254,6 +254,20 @@ impl Shared {
         state.store(HOST_STOPPED, Ordering::Release);
     }
 
+    /// Ends recording until [`Self::go_on`].
+    pub(crate) fn pause(&self) {
+        let state = &self.arena.control().host_state;
+        state.store(HOST_STOPPED, Ordering::Release);
+        self.wake_main();
+    }
+
+    /// No process has the arena any more: what comes to have it records.
+    pub(crate) fn go_on(&self) {
+        self.arena.free_commands();
+        let state = &self.arena.control().host_state;
+        state.store(HOST_RECORDING, Ordering::Release);
+    }
+
     /// Coverage and loss as of now.
     pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
         let mut outcome = Outcome::read(self.arena.control());
@@ -277,6 +291,11 @@ impl Shared {
         let mut summary = outcome.summary(end_tsc);
         if let Some(stopped) = self.stopped.get() {
             summary.row(ENDED_EARLY, &stopped.why(), 1);
+        }
+        let windows = self.reactor.windows();
+        if windows.several().is_some() {
+            summary.row(RECORDED, "times", windows.number());
+            summary.row(RECORDED_FOR, "ticks", windows.ticks(end_tsc));
         }
         summary
     }

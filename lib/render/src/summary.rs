@@ -5,8 +5,8 @@ use crate::functions::Row;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RING, SHADOW, Stats, Summary,
-    Survey,
+    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RECORDED, RECORDED_FOR, RING,
+    SHADOW, Stats, Summary, Survey,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -76,6 +76,14 @@ fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
     {
         writeln!(out, "dump       written at {}", clean(&dump.key))?;
     }
+    if let Some((times, ns)) = recorded(&view.survey.ending, clock) {
+        let together = Duration(ns).to_string();
+        let often = match times {
+            1 => "once".to_owned(),
+            n => format!("{} times", Count(n)),
+        };
+        writeln!(out, "recorded   {often}, {} together", together.trim())?;
+    }
     let (processes, threads) = (Count(processes.len() as u64), Count(threads.len() as u64));
     writeln!(out, "processes  {processes}, threads {threads}")?;
     let size = size_text(view.survey.bytes);
@@ -96,6 +104,16 @@ fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
         )?;
     }
     Ok(())
+}
+
+/// How often and how long, if there were pauses.
+fn recorded(ending: &Ending, clock: Clock) -> Option<(u64, u64)> {
+    let Ending::Complete(summary) = ending else {
+        return None;
+    };
+    let is_there = summary.rows.iter().any(|row| row.section == RECORDED);
+    let (times, ticks) = (summary.total(RECORDED), summary.total(RECORDED_FOR));
+    is_there.then(|| (times, clock.ns(ticks)))
 }
 
 fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
@@ -208,6 +226,8 @@ fn coverage_line(summary: &Summary) -> String {
         DUMP,
         ENDED_EARLY,
         MEMORY,
+        RECORDED,
+        RECORDED_FOR,
         RING,
         SHADOW,
     ];

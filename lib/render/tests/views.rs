@@ -6,8 +6,8 @@ use sptrace_render::{
     write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
-    CallTree, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note, Stats,
-    StreamInfo, Summary, Survey, TraceReader, TraceWriter, Visitor,
+    CallTree, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note,
+    RECORDED, RECORDED_FOR, Stats, StreamInfo, Summary, Survey, TraceReader, TraceWriter, Visitor,
 };
 use std::io::Cursor;
 
@@ -88,6 +88,8 @@ fn trace() -> Vec<u8> {
     summary.row("sites", "patched: call block", 6);
     summary.row("refused", "no room", 3);
     summary.row("loss", "events dropped", 12);
+    summary.row(RECORDED, "times", 3);
+    summary.row(RECORDED_FOR, "ticks", 2_000_000);
     writer.finish(&summary).unwrap()
 }
 
@@ -268,6 +270,12 @@ refused
 
 loss
  12   100.00 %   events dropped
+
+recorded
+ 3   100.00 %   times
+
+recorded for
+ 2,000,000   100.00 %   ticks
 ";
     let summary = |survey: &Survey| match &survey.ending {
         Ending::Complete(summary) => summary.clone(),
@@ -302,6 +310,7 @@ fn summary() {
     );
     for line in [
         "started    1970-01-01 00:00:00 UTC, ran 2.220 ms",
+        "recorded   3 times, 2.000 ms together",
         "processes  1, threads 1",
         "waiting    200.000 us for sptrace, not counted in durations",
         "coverage   99.75 % of 1,243 call sites patched, refused 3",

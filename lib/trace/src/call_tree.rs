@@ -180,13 +180,20 @@ impl CallTree {
     pub fn finish(&mut self, dictionary: &Dictionary, visitor: &mut impl Visitor) {
         let mut streams: Vec<_> = self.streams.drain().collect();
         streams.sort_by_key(|(id, _)| *id);
+        let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
+        for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
+            starts.entry(info.pid).or_default().push(info.start_tsc);
+        }
         for (id, mut stream) in streams {
             let last_tsc = stream.totals.last_tsc;
             let info = dictionary.stream(id).filter(|info| info.tid == info.pid);
             let ends = info.and_then(|info| self.ends.get(&info.pid));
             let end =
                 ends.and_then(|ends| ends.iter().copied().filter(|&tsc| tsc >= last_tsc).min());
-            stream.advance(end.unwrap_or(last_tsc));
+            // Not if it was recorded again in between, after a pause.
+            let is_next = |start: &u64| last_tsc < *start && end.is_some_and(|end| *start <= end);
+            let next = info.and_then(|info| starts.get(&info.pid)?.iter().find(|s| is_next(s)));
+            stream.advance(end.filter(|_| next.is_none()).unwrap_or(last_tsc));
             while !stream.open.is_empty() {
                 stream.leave(id, |flags| flags.end_unseen = true, visitor);
             }

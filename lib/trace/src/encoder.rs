@@ -178,6 +178,16 @@ impl StreamEncoder {
         self.close_open(tsc, open.saturating_add(frames));
     }
 
+    /// The recording of what is open ends at `tsc`; nothing follows.
+    pub fn close_all(&mut self, tsc: u64) {
+        let frames = self.mirror.frames().iter();
+        let frames = frames.filter(|frame| frame.entry() != Entry::Tail).count();
+        if frames > 0 {
+            self.close_open(tsc.max(self.last_tsc), frames as u32);
+            self.calls_open = 0;
+        }
+    }
+
     /// Frames of [`Self::enter_open`] above the innermost of [`Self::enter_earlier`].
     pub fn open_since_earlier(&self) -> u32 {
         let above = self.mirror.frames().iter().rev();

@@ -28,7 +28,8 @@ pub use error::{Malformed, TraceError};
 pub use filter::{Filter, Selection};
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
-    Module, ModuleId, Note, RING, SHADOW, StreamId, StreamInfo, Summary, SummaryRow,
+    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SHADOW, StreamId, StreamInfo, Summary,
+    SummaryRow,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};

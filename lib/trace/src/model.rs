@@ -214,6 +214,11 @@ pub const SHADOW: &str = "shadow mode";
 /// event that caused it.
 pub const DUMP: &str = "dump";
 
+/// [`SummaryRow::section`]: recorded with pauses, so often.
+pub const RECORDED: &str = "recorded";
+/// [`SummaryRow::section`]: the ticks of all recordings together, without the pauses.
+pub const RECORDED_FOR: &str = "recorded for";
+
 /// [`SummaryRow::section`]: what a ring dropped.
 pub const RING: &str = "ring";
 /// Section of a [`Summary`] that says what the records took before they became events.

@@ -189,6 +189,14 @@ impl<W: Write> TraceWriter<W> {
         self.written_bytes
     }
 
+    /// Has the output write what it has taken.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        self.out.flush().map_err(TraceError::Write)
+    }
+
     /// Ends the trace in order and gives the output back. After a failed write this fails too: what
     /// was written never looks whole.
     ///

@@ -37,6 +37,13 @@ impl Visitor for Log {
 }
 
 fn trace(encode: impl Fn(&mut StreamEncoder), notes: &[Note]) -> Vec<u8> {
+    streams(&[(0, &encode)], notes)
+}
+
+type Encode<'a> = &'a dyn Fn(&mut StreamEncoder);
+
+/// Streams of one thread, each from its start on.
+fn streams(all: &[(u64, Encode<'_>)], notes: &[Note]) -> Vec<u8> {
     let header = Header {
         tsc_hz: 1_000_000_000,
         ..Header::default()
@@ -57,15 +64,18 @@ fn trace(encode: impl Fn(&mut StreamEncoder), notes: &[Note]) -> Vec<u8> {
         };
         writer.function(&function).unwrap();
     }
-    let stream = StreamInfo {
-        pid: 5,
-        tid: 5,
-        ..StreamInfo::default()
-    };
-    let stream = writer.stream(&stream).unwrap();
-    let mut encoder = writer.encoder(stream);
-    encode(&mut encoder);
-    writer.write_block(&mut encoder).unwrap();
+    for (start_tsc, encode) in all {
+        let stream = StreamInfo {
+            pid: 5,
+            tid: 5,
+            start_tsc: *start_tsc,
+            ..StreamInfo::default()
+        };
+        let stream = writer.stream(&stream).unwrap();
+        let mut encoder = writer.encoder(stream);
+        encode(&mut encoder);
+        writer.write_block(&mut encoder).unwrap();
+    }
     for note in notes {
         writer.event_note(note).unwrap();
     }
@@ -197,6 +207,57 @@ fn frames_of_before_the_recording_nest_as_deep_as_they_are_and_are_marked() {
     assert!(earlier[..60].iter().all(|f| f.end_tsc == 30));
     assert!(earlier[60..].iter().all(|f| f.end_tsc == 40));
     assert!(!log.frames[0].flags.begin_unseen);
+}
+
+#[test]
+fn a_pause_between_two_recordings_is_in_no_frame_and_no_total() {
+    let first = |encoder: &mut StreamEncoder| {
+        encoder.enter_earlier(100, A);
+        encoder.enter_open(105, C);
+        encoder.tail(106, B);
+        encoder.enter(110, B);
+        encoder.close_all(150);
+    };
+    let second = |encoder: &mut StreamEncoder| {
+        encoder.enter_earlier(1000, A);
+        encoder.enter(1010, B);
+    };
+    let mut log = Log::default();
+    replay(
+        &streams(&[(100, &first), (1000, &second)], &[ended_at(1100)]),
+        &mut log,
+    );
+    let ends: Vec<u64> = log.frames.iter().map(|frame| frame.end_tsc).collect();
+    assert_eq!(ends, [150, 150, 150, 150, 1100, 1100]);
+    assert!(
+        log.frames
+            .iter()
+            .all(|frame| frame.flags.end_unseen || frame.entry == Entry::Tail)
+    );
+    assert_eq!(times(&log)[3], (0, 50, 5));
+    assert_eq!(times(&log)[5], (0, 100, 10));
+    assert_eq!((log.totals.ticks, log.totals.outside_ticks), (100, 0));
+    // Nor if nothing was open.
+    let mut log = Log::default();
+    let nothing_open = |encoder: &mut StreamEncoder| {
+        encoder.enter(100, A);
+        encoder.exit(150);
+        encoder.close_all(170);
+    };
+    let again = |encoder: &mut StreamEncoder| encoder.enter_earlier(1000, A);
+    replay(
+        &streams(&[(1000, &again), (100, &nothing_open)], &[ended_at(1100)]),
+        &mut log,
+    );
+    assert_eq!(log.totals.ticks, 50);
+}
+
+fn ended_at(tsc: u64) -> Note {
+    Note::ProcessExit {
+        pid: 5,
+        tsc,
+        status: sptrace_trace::ExitStatus::Exited(0),
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use sptrace_wire::control::*;
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Where the arena lies in every tracee: far from where the kernel, ld.so, the heap and the
 /// sanitizers put things.
@@ -21,6 +22,14 @@ pub struct Arena {
     base: *mut u8,
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
+    commands: Mutex<Vec<CommandPlace>>,
+}
+
+/// Room among the plans that a command has, or had.
+struct CommandPlace {
+    offset: u64,
+    bytes: u64,
+    is_free: bool,
 }
 
 // SAFETY: the mapping lives as long as the value; all shared fields are atomics or owned by one
@@ -81,6 +90,7 @@ impl Arena {
             base: base.cast(),
             plans_used: AtomicU64::new(PLANS_OFFSET),
             chunks_used: AtomicU32::new(0),
+            commands: Mutex::default(),
         };
         arena.prepare(options);
         Ok(arena)
@@ -231,6 +241,30 @@ impl Arena {
         }
         self.write(at, bytes);
         Some(at)
+    }
+
+    /// Puts a command there, where there was one before if that is over.
+    pub fn add_command(&self, bytes: &[u8]) -> Option<u64> {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |c: &&mut CommandPlace| c.is_free && c.bytes >= bytes.len() as u64;
+        if let Some(place) = commands.iter_mut().filter(fits).min_by_key(|c| c.bytes) {
+            place.is_free = false;
+            self.write(place.offset, bytes);
+            return Some(place.offset);
+        }
+        let offset = self.add_plan(bytes)?;
+        commands.push(CommandPlace {
+            offset,
+            bytes: bytes.len() as u64,
+            is_free: false,
+        });
+        Some(offset)
+    }
+
+    /// No process has the arena any more: all commands are over.
+    pub fn free_commands(&self) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.iter_mut().for_each(|c| c.is_free = true);
     }
 
     /// Writes bytes that no tracee reads yet.

@@ -90,7 +90,7 @@ impl Command {
         let (threads_at, ranges_at) = (words[2], words[8]);
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let block = arena
-            .add_plan(&bytes)
+            .add_command(&bytes)
             .ok_or(TraceeError::NoRoom("the arena is full"))?;
         Ok(Sent {
             block,

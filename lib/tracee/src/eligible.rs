@@ -146,10 +146,12 @@ fn is_ours(pid: u32) -> bool {
 fn shares_memory(pid: u32) -> Option<u32> {
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut others = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    // One that is about to end has none, as all threads of the kernel.
+    let has_memory = || Path::new(&format!("/proc/{pid}/exe")).exists();
     others.find(|&other| {
         // It may have come to its exec meanwhile.
         let same = || same_memory(pid, other);
-        other != pid && same() && !is_parent_waiting(pid) && same()
+        other != pid && same() && !is_parent_waiting(pid) && same() && has_memory()
     })
 }
 

@@ -96,6 +96,8 @@ pub struct AreaHeader {
     pub used: u64,
     /// Agent, when it goes: the table of return addresses that hooks have replaced, or 0.
     pub originals: u64,
+    /// Agent: where the slow path begins, also when `door` is another.
+    pub agent_door: u64,
 }
 
 /// [`AreaHeader::magic`].

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::event::Event;
 use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::Finished;
@@ -32,7 +32,7 @@ pub enum OnFull {
 pub const EVENTS: &str = "\
 Events:
   time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m); of
-                        --start-on: after the command's
+                        --start-on: after the command's, then after the end of the last recording
   signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
                         without an event, they do all the same
   key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
@@ -48,6 +48,7 @@ full; a process other than the command that lives for less than some 50 ms may c
 
 /// Options of every recording.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("repeated").multiple(true))]
 pub struct RecordArgs {
     /// Trace file; a former one is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
@@ -70,10 +71,11 @@ pub struct RecordArgs {
     ring: Option<u64>,
     /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on
     /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
-    #[arg(long, value_name = "EVENT", requires = "ring")]
+    #[arg(long, value_name = "EVENT", requires = "ring", group = "repeated")]
     dump_on: Vec<Event>,
-    /// Each event of --dump-on does so N times
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "dump_on", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Each event of --dump-on does so N times; what lies between the events of --start-on and --stop-on
+    /// (`run`) is recorded N times, into one trace
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "repeated", value_parser = clap::value_parser!(u64).range(1..))]
     times: u64,
     /// End the recording, not the program, when EVENT happens (repeatable, see below)
     #[arg(long, value_name = "EVENT")]
@@ -135,6 +137,11 @@ impl RecordArgs {
     /// Where the trace will be, if one is begun before an event.
     pub fn begun(&self) -> Option<PathBuf> {
         self.dump_on.is_empty().then(|| self.output.clone())
+    }
+
+    /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done in it.
+    pub fn is_endless(&self) -> bool {
+        self.times > 1 && self.stop_on.is_empty() && self.dump_on.is_empty()
     }
 
     /// Prepares the recording of `command`, which begins at one of `start_on`, if there are any.

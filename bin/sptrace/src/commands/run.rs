@@ -32,6 +32,8 @@ Examples:
   sptrace run --start-on call:reload_config --stop-on time:1s -- ./server
   sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
                                                 200 ms of it, ten seconds after its start
+  sptrace run --start-on signal:USR1 --stop-on time:1s --times 3 -- ./server
+                                                a second of it at each of the first three signals
   sptrace run --shadow --start-on call:dlopen --stop-on return:dlopen -- ./program
                                                 what its first dlopen does; it pays for tracing all the time
 ";
@@ -52,13 +54,14 @@ pub struct RunArgs {
     loader: bool,
     /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
     /// (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been
-    /// loaded for 0.1 s or so. After --stop-on it runs by itself again
-    #[arg(long, value_name = "EVENT")]
+    /// loaded for 0.1 s or so. After --stop-on it runs by itself again, with --times N until the
+    /// next EVENT
+    #[arg(long, value_name = "EVENT", group = "repeated")]
     start_on: Vec<Event>,
     /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
     /// as recording. Returns and every Nth call can begin the recording then, and stacks that cannot be walked
     /// are whole
-    #[arg(long, requires = "start_on", conflicts_with = "dump_on")]
+    #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -96,6 +99,13 @@ fn own_failure(message: String) -> Failure {
 }
 
 fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failure> {
+    if args.record.is_endless() {
+        return Err(Failure::Said {
+            code: exit_code::WRONG_USAGE,
+            message: "--times with --start-on needs --stop-on EVENT: what ends each recording"
+                .to_owned(),
+        });
+    }
     let argv: Vec<CString> = args
         .command
         .iter()

@@ -1,14 +1,17 @@
 //! The source of moments: `time:DURATION`.
 //!
-//! Given the recording's start, or who tells it; an event happens each time that its duration has passed since
-//! then. Those that begin the recording count from the command's start.
+//! Given from where time counts ([`crate::windows`]); an event happens each time that its duration has passed since
+//! then. Those that begin the recording count from the command's start, or from the end of the last window; the
+//! others from the recording's beginning.
 
 use super::{Armed, Occurrence, Reaction, Source, What};
-use std::sync::{Arc, OnceLock};
+use crate::windows::{Counting, Windows};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 struct Moment {
     event: usize,
+    is_start: bool,
     period: Duration,
     due: Option<Instant>,
 }
@@ -16,42 +19,50 @@ struct Moment {
 /// All moments of a recording.
 pub struct Moments {
     all: Vec<Moment>,
-    /// Of which those are due that wait for it.
-    begun: Arc<OnceLock<Instant>>,
-    has_begun: bool,
+    windows: Arc<Windows>,
+    counting: Counting,
 }
 
 impl Moments {
-    /// Those of `armed`: the ones that begin the recording counted from `start`, the others from its
-    /// beginning, which `begun` will say.
-    pub fn new(armed: &Armed, start: Instant, begun: Arc<OnceLock<Instant>>) -> Self {
+    /// Those of `armed`.
+    pub fn new(armed: &Armed, windows: Arc<Windows>) -> Self {
         let moment = |(event, what): (usize, &super::Event)| {
             let What::Time(period) = what.what else {
                 return None;
             };
-            let is_start = armed.reaction(event) == Some(Reaction::Start);
-            let due = is_start.then(|| start.checked_add(period)).flatten();
-            Some(Moment { event, period, due })
+            Some(Moment {
+                event,
+                is_start: armed.reaction(event) == Some(Reaction::Start),
+                period,
+                due: None,
+            })
         };
-        Self {
+        let mut moments = Self {
             all: armed.iter().filter_map(moment).collect(),
-            begun,
-            has_begun: false,
-        }
+            counting: windows.counting(),
+            windows,
+        };
+        moments.count();
+        moments
     }
 
-    fn begin(&mut self) {
-        if let (Some(begun), false) = (self.begun.get(), self.has_begun) {
-            self.has_begun = true;
-            for moment in self.all.iter_mut().filter(|m| m.due.is_none()) {
-                moment.due = begun.checked_add(moment.period);
-            }
+    fn count(&mut self) {
+        for moment in &mut self.all {
+            let from = match moment.is_start {
+                true => self.counting.starts,
+                false => self.counting.others,
+            };
+            moment.due = from.and_then(|from| from.checked_add(moment.period));
         }
     }
 
     /// Those that have come by `now`.
     fn passed(&mut self, now: Instant, found: &mut Vec<Occurrence>) {
-        self.begin();
+        let counting = self.windows.counting();
+        if counting.number != self.counting.number {
+            self.counting = counting;
+            self.count();
+        }
         for moment in &mut self.all {
             // One for each look at most: after a suspension there is only one present.
             if moment.due.is_some_and(|due| due <= now) {
@@ -75,8 +86,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 impl Source for Moments {
     fn due(&self) -> Option<Instant> {
         let due = self.all.iter().filter_map(|moment| moment.due).min();
-        // What the beginning makes due is found by a look at once.
-        let is_new = !self.has_begun && self.begun.get().is_some();
+        // What another counting makes due is found by a look at once.
+        let is_new = self.windows.counting().number != self.counting.number;
         if is_new { Some(Instant::now()) } else { due }
     }
 
@@ -92,9 +103,10 @@ mod tests {
     #[test]
     fn moments_come_again_and_are_counted_once_a_look() {
         let events = ["time:10ms", "crash", "time:25ms"].map(|t| t.parse().expect("an event"));
-        let start = Instant::now();
-        let begun = Arc::new(OnceLock::from(start));
-        let mut moments = Moments::new(&Armed::new(&[], &events, &[], 1), start, begun);
+        let windows = Arc::new(Windows::new(None));
+        windows.begin();
+        let start = windows.counting().others.expect("it has begun");
+        let mut moments = Moments::new(&Armed::new(&[], &events, &[], 1), windows);
         let at = |ms| start + Duration::from_millis(ms);
         let mut seen = |now| {
             let mut found = Vec::new();
@@ -109,23 +121,32 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_recording_counts_from_its_beginning() {
+    fn each_window_counts_from_its_beginning_and_the_next_from_the_end_of_the_last() {
         let start_on = ["time:10ms".parse().expect("an event")];
         let stop_on = ["time:5ms".parse().expect("an event")];
-        let start = Instant::now();
-        let begun = Arc::new(OnceLock::new());
-        let armed = Armed::new(&start_on, &[], &stop_on, 1);
-        let mut moments = Moments::new(&armed, start, Arc::clone(&begun));
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut seen = |now| {
+        let windows = Arc::new(Windows::new(Some(2)));
+        windows.launched();
+        let armed = Armed::new(&start_on, &[], &stop_on, 2);
+        let mut moments = Moments::new(&armed, Arc::clone(&windows));
+        let mut seen = |from: Option<Instant>, ms| {
             let mut found = Vec::new();
+            let now = from.expect("it counts") + Duration::from_millis(ms);
             moments.passed(now, &mut found);
             found.iter().map(|o| o.event).collect::<Vec<_>>()
         };
-        assert_eq!(seen(at(9)), []);
-        assert_eq!(seen(at(11)), [0]);
-        begun.set(at(12)).expect("once");
-        assert_eq!(seen(at(16)), []);
-        assert_eq!(seen(at(18)), [1]);
+        for _ in 0..2 {
+            let from = windows.counting().starts;
+            assert_eq!(seen(from, 9), []);
+            assert_eq!(seen(from, 11), [0]);
+            windows.start(0);
+            assert_eq!(seen(from, 40), []);
+            windows.begin();
+            let from = windows.counting().others;
+            assert_eq!(seen(from, 4), []);
+            assert_eq!(seen(from, 6), [1]);
+            windows.stop(0);
+            assert!(windows.is_ending() || windows.would_start() == crate::windows::Start::UsedUp);
+            windows.wait_again(0);
+        }
     }
 }

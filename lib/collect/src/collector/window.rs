@@ -1,0 +1,43 @@
+//! Recordings with pauses between them ([`crate::windows`]): what is known of processes ends with each.
+//!
+//! Part of the [`Collector`]. Every thread has another stream in each window. What a thread was in when one ended
+//! ends there in the trace, so that nobody takes the pause for time spent in it.
+
+use super::{Collector, Recent};
+use crate::alive::is_alive;
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::{STREAM_LIVE, STREAMS};
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+impl<W: Write> Collector<W> {
+    /// All processes were let go: what their threads were in ends with the recording, and nothing is known of
+    /// them any more but where their patch areas lie.
+    pub fn end_window(&mut self, arena: &Arena) {
+        let areas = self.processes.values().flat_map(|p| p.areas.ranges());
+        self.retired.extend(areas);
+        self.drain(arena);
+        let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
+        for i in 0..used {
+            let s = arena.stream(i);
+            if s.state.load(Ordering::Acquire) == STREAM_LIVE {
+                let end = Some(self.until_tsc).filter(|end| *end != u64::MAX && is_alive(s));
+                self.end_stream(arena, i, end);
+            }
+        }
+        self.flush();
+        self.processes.clear();
+        self.recent.fill(Recent::default());
+    }
+
+    /// For long nothing may follow: what was written so far shall be in the file.
+    pub fn write_out(&mut self) {
+        let r = self.writer.flush();
+        self.check(r.map_err(std::io::Error::other));
+    }
+
+    /// The recording begins again.
+    pub fn record_again(&mut self) {
+        self.until_tsc = u64::MAX;
+    }
+}
