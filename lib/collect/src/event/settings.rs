@@ -29,6 +29,13 @@ pub fn raw(mut settings: libc::termios) -> libc::termios {
     settings
 }
 
+/// Do they say the same of input, output and lines?
+pub fn is_same(one: &libc::termios, other: &libc::termios) -> bool {
+    let flags = |s: &libc::termios| (s.c_iflag, s.c_oflag, s.c_cflag, s.c_lflag);
+    let least = |s: &libc::termios| (s.c_cc[libc::VMIN], s.c_cc[libc::VTIME]);
+    flags(one) == flags(other) && least(one) == least(other)
+}
+
 /// Is it our controlling terminal, whatever name it was opened by?
 pub fn is_controlling(descriptor: RawFd) -> bool {
     // SAFETY: fails for everything else.

@@ -234,7 +234,7 @@ impl Relaying {
             // As it would be without us: lines of others end as they should. The command's end in one CR more.
             wanted.c_oflag = of_command.c_oflag;
         }
-        if wanted != now {
+        if !settings::is_same(&wanted, &now) {
             settings::set(self.ends.terminal, &wanted);
         }
     }

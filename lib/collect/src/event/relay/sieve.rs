@@ -71,7 +71,8 @@ impl Sieve {
     }
 
     fn begin(&mut self, token: &[u8], passed: &mut Vec<u8>) {
-        let is_awaited = !self.is_pasting && self.keys.iter().any(|(_, key)| key.begins(token));
+        let may_be = |key: &Key| key.is(token) || key.begins(token);
+        let is_awaited = !self.is_pasting && self.keys.iter().any(|(_, key)| may_be(key));
         if !is_awaited || self.given > 0 {
             passed.extend_from_slice(&token[self.given..]);
             self.given = token.len();
