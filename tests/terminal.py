@@ -65,14 +65,19 @@ class Terminal:
 
     def __init__(self, argv, folder, env):
         self.shown = b""
+        wait, go = os.pipe()
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             try:
+                os.read(wait, 1)
                 os.chdir(folder)
                 os.execve(argv[0], argv, env)
             finally: os._exit(125)
         self.resize(24, 80)
         self.begun = self.modes()
+        os.write(go, b"x")
+        os.close(wait)
+        os.close(go)
 
     def resize(self, rows, columns): fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
     def modes(self): return termios.tcgetattr(self.master)[:4]
