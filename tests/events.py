@@ -621,13 +621,6 @@ def keys_and_an_interrupt(b):
 
 
 @case
-def keys_belong_to_a_program_that_reads_them(b):
-    script = f"{b.sptrace} run {' '.join(recorder('key:f5'))} -- cat; echo ended $?"
-    status, shown, _, _ = on_terminal(b, script, [], b"")
-    assert "the command's input is the terminal" in shown and "</dev/null" in shown and "ended 125" in shown, shown
-
-
-@case
 def misuse(b):
     b.fails(2, "--ring", "run", "--dump-on", "crash", "--", "ls")
     b.fails(2, "--dump-on", "run", "--ring", "4M", "--times", "2", "--", "ls")

@@ -21,7 +21,7 @@ impl Session {
     ///
     /// # Errors
     /// The command could not be started.
-    pub fn run_later(self, argv: &[CString]) -> Result<Finished, TraceeError> {
+    pub fn run_later(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         self.record(child, |session| {
             ptrace::detach(child, 0)?;

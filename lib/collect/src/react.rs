@@ -25,7 +25,8 @@ use crate::event::calls::Calls;
 use crate::event::control::Control;
 use crate::event::parse::signal_name;
 use crate::event::processes::Processes;
-use crate::event::terminal::Terminal;
+use crate::event::relay::Relay;
+use crate::event::terminal::Keys;
 use crate::event::time::Moments;
 use crate::event::{
     Armed, Event, EventError, Occurrence, Reaction, Source, Verdict, What, wait::once,
@@ -41,6 +42,8 @@ const WAITING: usize = 2;
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub struct OnEvents {
+    /// A command will be started, which has our terminal; else there is one already, which has not.
+    pub is_launched: bool,
     /// Begin the recording at the first of these; none: at the command's start.
     pub start_on: Vec<Event>,
     /// Until then the command is followed, and nothing recorded: calls can begin the recording.
@@ -90,6 +93,8 @@ struct Dump {
 pub struct Prepared {
     /// For the session.
     pub reactor: Reactor,
+    /// For the command's launch.
+    pub relay: Option<Relay>,
     sources: Vec<Box<dyn Source>>,
     calls: Option<(Calls, sptrace_trace::Classifier)>,
 }
@@ -123,8 +128,11 @@ impl Prepared {
         // SAFETY: a fresh descriptor.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        if let Some(terminal) = Terminal::open(&armed)? {
-            sources.push(Box::new(terminal));
+        let mut relay = None;
+        match Keys::open(&armed, asked.is_launched)? {
+            Keys::None => {}
+            Keys::Read(terminal) => sources.push(Box::new(terminal)),
+            Keys::Relayed(between) => relay = Some(between),
         }
         if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
             sources.push(Box::new(control));
@@ -161,6 +169,7 @@ impl Prepared {
         };
         Ok(Self {
             reactor,
+            relay,
             sources,
             calls,
         })

@@ -22,6 +22,7 @@ use crate::alive::is_alive;
 use crate::answer::Preparing;
 use crate::collector::Collector;
 use crate::event::Source;
+use crate::event::relay::Relay;
 use crate::filters::Filters;
 use crate::gate::process::Led;
 use crate::loops::{answer_loop, drain_loop, spawn};
@@ -52,6 +53,10 @@ pub struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) image: AgentImage,
     pub(crate) sources: Vec<Box<dyn Source>>,
+    /// Between the command's terminal and ours.
+    relay: Option<Relay>,
+    /// A child of ours that leads the command's session, if that has one of its own.
+    leader: Option<u32>,
     /// The descriptor that tells of them, and the mask for the command.
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
@@ -76,7 +81,7 @@ impl Session {
         options: Options,
         header: &Header,
         agent: &[u8],
-        events: Prepared,
+        mut events: Prepared,
     ) -> Result<Self, TraceeError> {
         // Before there is a file: what is sent to us from here on reaches the command.
         let signals = block_signals(&events.reactor.signals());
@@ -105,6 +110,7 @@ impl Session {
             return Err(TraceeError::last("eventfd"));
         }
         let mut collector = Collector::new(writer);
+        let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
@@ -132,6 +138,8 @@ impl Session {
             shared,
             image,
             sources,
+            relay,
+            leader: None,
             signals,
             commands,
             releasing: RefCell::default(),
@@ -147,7 +155,7 @@ impl Session {
     ///
     /// # Errors
     /// The command could not be started.
-    pub fn run(self, argv: &[CString]) -> Result<Finished, TraceeError> {
+    pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         self.record(child, |session| {
             if !session.shared.reactor.is_shadow() {
@@ -197,16 +205,22 @@ impl Session {
     }
 
     /// Starts the command, which stands at its exec stop then.
-    pub(crate) fn launch(&self, argv: &[CString]) -> Result<u32, TraceeError> {
+    pub(crate) fn launch(&mut self, argv: &[CString]) -> Result<u32, TraceeError> {
         let inherited = launch::Inherited {
             sigpipe: self.shared.options.sigpipe,
             mask: self.signals.1,
+            terminal: self.relay.as_ref().and_then(Relay::terminal),
         };
-        let child = launch::start(argv, &inherited)?;
+        let started = launch::start(argv, &inherited)?;
+        self.leader = started.leader;
+        if let Some(mut relay) = self.relay.take() {
+            relay.launched();
+            self.sources.push(Box::new(relay));
+        }
         // A file size limit shall end the recording, not us; the command keeps its own disposition.
         // SAFETY: a disposition of our own process.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        Ok(child)
+        Ok(started.command)
     }
 
     /// What no thread of the program will hand over any more.
@@ -276,6 +290,10 @@ impl Session {
         while let Some((pid, s)) = wait_any() {
             if libc::WIFSTOPPED(s) {
                 self.stopped(pid, s);
+                continue;
+            }
+            if self.leader == Some(pid) {
+                // Its terminal has gone.
                 continue;
             }
             let how = exit_status(s);

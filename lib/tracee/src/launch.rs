@@ -7,43 +7,55 @@
 use crate::error::TraceeError;
 use crate::kill_point;
 use crate::ptrace;
+use crate::terminal::{self, Forked, Terminal, pipe};
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), TraceeError> {
-    let mut fds = [0; 2];
-    // SAFETY: two ints.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(TraceeError::last("pipe"));
-    }
-    // SAFETY: pipe2 gave us both.
-    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
-}
+use std::os::fd::AsRawFd;
 
 /// What the command shall inherit, as sptrace found it.
-pub struct Inherited {
+pub struct Inherited<'a> {
     /// Disposition of SIGPIPE.
     pub sigpipe: libc::sighandler_t,
     /// Signal mask.
     pub mask: libc::sigset_t,
+    /// Another terminal than ours.
+    pub terminal: Option<Terminal<'a>>,
 }
 
-/// Forks and executes `argv` (looked up in PATH) under ptrace; returns its pid once it stands at
-/// the exec stop.
+/// A command that stands at its exec stop.
+pub struct Started {
+    /// Its process.
+    pub command: u32,
+    /// A child of ours that leads its session, if it has one of its own.
+    pub leader: Option<u32>,
+}
+
+fn fork(inherited: &Inherited) -> Result<Forked, TraceeError> {
+    if let Some(terminal) = &inherited.terminal {
+        return terminal::fork(terminal);
+    }
+    // SAFETY: the child calls async-signal-safe functions only.
+    match unsafe { libc::fork() } {
+        0 => Ok(Forked::Command),
+        command if command > 0 => Ok(Forked::Parent { command, leader: 0 }),
+        _ => Err(TraceeError::last("fork")),
+    }
+}
+
+/// Forks and executes `argv` (looked up in PATH) under ptrace; returns it once it stands at the
+/// exec stop.
 ///
 /// # Errors
 /// [`TraceeError::Exec`] with the reason when it cannot be executed, [`TraceeError::Killed`] if a
 /// signal ended it before.
-pub fn start(argv: &[CString], inherited: &Inherited) -> Result<u32, TraceeError> {
+pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeError> {
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     pointers.push(std::ptr::null());
     let (read, write) = pipe()?;
     let (go_read, go_write) = pipe()?;
-    // SAFETY: the child calls async-signal-safe functions only.
-    let pid = unsafe { libc::fork() };
-    if pid < 0 {
-        return Err(TraceeError::last("fork"));
-    }
+    let (pid, leader) = match fork(inherited)? {
+        Forked::Command => (0, 0),
+        Forked::Parent { command, leader } => (command, leader),
+    };
     if pid == 0 {
         // SAFETY: in the child; argv lives; on failure errno goes through the pipe.
         unsafe {
@@ -86,7 +98,10 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<u32, TraceeError
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
     match end {
-        None => Ok(pid as u32),
+        None => Ok(Started {
+            command: pid as u32,
+            leader: (leader > 0).then_some(leader as u32),
+        }),
         // What the kernel cannot load ends by SIGSEGV, before Linux 5.16 by SIGKILL (execve(2)).
         Some(s) if libc::WIFSIGNALED(s) && libc::WTERMSIG(s) != libc::SIGSEGV => {
             Err(TraceeError::Killed(libc::WTERMSIG(s)))

@@ -19,6 +19,7 @@ pub mod kill_point;
 pub mod launch;
 pub mod maps;
 pub mod ptrace;
+pub mod terminal;
 pub mod threads;
 
 pub use error::TraceeError;

@@ -104,7 +104,7 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let begun = args.record.begun();
     let session = args.record.prepare(
-        command_of(args.pids[0]),
+        (command_of(args.pids[0]), false),
         false,
         (Vec::new(), false),
         sigpipe,

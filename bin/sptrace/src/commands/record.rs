@@ -35,8 +35,8 @@ Events:
                         --start-on: after the command's, then after the end of the last recording
   signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
                         without an event, they do all the same
-  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5), if the command's input
-                        is another: sptrace takes what is typed, without echo, while it waits
+  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5). The command does not get it,
+                        but whatever else is typed: if it reads the terminal, it is given one of its own
   ctl:WORD              `sptrace ctl WORD` from another terminal
   call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
   slow:GLOB>DURATION    a call of such a function has taken longer
@@ -144,13 +144,13 @@ impl RecordArgs {
         self.times > 1 && self.stop_on.is_empty() && self.dump_on.is_empty()
     }
 
-    /// Prepares the recording of `command`, which begins at one of `start_on`, if there are any.
+    /// Prepares the recording of `command`, launched or running, which begins at one of `start_on`, if there are any.
     ///
     /// # Errors
     /// One line for the user.
     pub fn prepare(
         self,
-        command: Vec<String>,
+        (command, is_launched): (Vec<String>, bool),
         loader: bool,
         (start_on, shadow): (Vec<Event>, bool),
         sigpipe: libc::sighandler_t,
@@ -179,6 +179,7 @@ impl RecordArgs {
         // Where there are only dumps, no file is begun, and what has the name stays until the first.
         let has_file = self.dump_on.is_empty();
         let asked = OnEvents {
+            is_launched,
             start_on,
             shadow,
             dump_on: self.dump_on,

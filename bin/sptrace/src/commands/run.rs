@@ -125,7 +125,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
     let session = args
         .record
         .prepare(
-            command.collect(),
+            (command.collect(), true),
             args.loader,
             (args.start_on, args.shadow),
             sigpipe,

@@ -37,12 +37,12 @@ pub enum EventError {
     /// No word.
     #[error("'{0}' is no control word: up to 32 letters, digits, - and _")]
     Word(String),
-    /// The command reads the terminal.
+    /// The command cannot have a terminal of its own.
     #[error(
-        "key: the command's input is the terminal, and a key can reach only one reader: give the command \
-         another input (</dev/null), or use ctl:WORD or signal:NAME"
+        "key: the command cannot get a terminal of its own: {0}; give it another input (</dev/null), or use \
+         ctl:WORD or signal:NAME"
     )]
-    TerminalInUse,
+    NoRelay(std::io::Error),
     /// There is none.
     #[error("key: there is no controlling terminal: {0}; use ctl:WORD or signal:NAME")]
     NoTerminal(std::io::Error),

@@ -7,7 +7,7 @@
 use super::error::EventError;
 use std::str::FromStr;
 
-const ESCAPE: u8 = 0x1b;
+pub(super) const ESCAPE: u8 = 0x1b;
 
 /// A key with its modifiers.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,6 +116,14 @@ impl Key {
     pub fn is(&self, token: &[u8]) -> bool {
         self.sequences.iter().any(|s| s == token)
     }
+
+    /// Can more bytes after these make it this key? After a single one only if its usual form begins so: what is
+    /// rarely sent must not hold up the escape key.
+    pub fn begins(&self, token: &[u8]) -> bool {
+        let longer = |s: &&Vec<u8>| s.len() > token.len() && s.starts_with(token);
+        let count = if token.len() > 1 { usize::MAX } else { 1 };
+        self.sequences.iter().take(count).any(|s| longer(&s))
+    }
 }
 
 /// The bytes of a key that sends no escape sequence.
@@ -137,6 +145,7 @@ fn plain(name: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 fn simple(mut sequences: Vec<Vec<u8>>, modifiers: Modifiers) -> Option<Vec<Vec<u8>>> {
+    let spelt = spelt_out(&sequences, modifiers);
     if modifiers.shift {
         // A terminal sends the other character instead, and nobody knows which.
         return None;
@@ -159,7 +168,24 @@ fn simple(mut sequences: Vec<Vec<u8>>, modifiers: Modifiers) -> Option<Vec<Vec<u
             sequence.insert(0, ESCAPE);
         }
     }
+    sequences.extend(spelt);
     Some(sequences)
+}
+
+/// What is sent for a character with modifiers to a program that has asked for it: xterm's modifyOtherKeys, in
+/// its two formats (vim asks for it).
+fn spelt_out(sequences: &[Vec<u8>], modifiers: Modifiers) -> Vec<Vec<u8>> {
+    let text = sequences.first().and_then(|s| str::from_utf8(s).ok());
+    let character = text.and_then(|s| s.chars().next());
+    let Some(code) = character.filter(|_| modifiers.number() > 1) else {
+        return Vec::new();
+    };
+    let (code, number) = (u32::from(code.to_ascii_lowercase()), modifiers.number());
+    let formats = [
+        format!("\x1b[27;{number};{code}~"),
+        format!("\x1b[{code};{number}u"),
+    ];
+    formats.map(String::into_bytes).to_vec()
 }
 
 fn named(name: &str, modifiers: Modifiers) -> Vec<Vec<u8>> {
@@ -209,7 +235,8 @@ pub fn tokens(mut bytes: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-fn length(bytes: &[u8]) -> usize {
+/// How long the key is that bytes begin with; more than there are: its end is missing.
+pub(super) fn length(bytes: &[u8]) -> usize {
     let character = |at: usize| match bytes.get(at) {
         Some(0xc0..=0xdf) => 2,
         Some(0xe0..=0xef) => 3,
@@ -259,6 +286,9 @@ mod tests {
             ("up", b"\x1bOA"),
             ("enter", b"\n"),
             ("escape", b"\x1b"),
+            ("ctrl-t", b"\x1b[27;5;116~"),
+            ("ctrl-t", b"\x1b[116;5u"),
+            ("alt-enter", b"\x1b[27;3;13~"),
         ] {
             assert!(key(name).is(bytes), "{name}");
         }

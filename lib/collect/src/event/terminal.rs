@@ -1,20 +1,19 @@
 //! The source of keys: `key:KEY` on the controlling terminal.
 //!
-//! A key reaches one reader only, and the terminal belongs to the traced program. So keys are read only
-//! when the command's standard input is another (then a program that opens /dev/tty itself still competes
-//! with us: a password prompt, a pager). While we are in the terminal's foreground it is in non-canonical mode
+//! A key reaches one reader only. If the command that we start has our terminal as its standard input, a
+//! [`Relay`] stands between it and the terminal. Else keys are read here
+//! (a program that opens /dev/tty itself competes with us: a password prompt, a pager). While we are in the terminal's foreground it is in non-canonical mode
 //! without echo, so that keys come as they are pressed; signals by key (ctrl-c) go on working. In the
 //! background nothing is read and no setting touched. The settings come back when this value goes; only
 //! after SIGKILL they do not (`stty sane`).
 
 use super::error::EventError;
 use super::key::{Key, tokens};
-use super::{Armed, Occurrence, Source, What};
-use std::fs::{File, OpenOptions};
-use std::io::{IsTerminal, Read};
-use std::mem::MaybeUninit;
+use super::relay::{Relay, controlling};
+use super::{Armed, Occurrence, Source, What, settings};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 /// How often we look whether we have come into the foreground.
@@ -29,30 +28,37 @@ pub struct Terminal {
     due: Instant,
 }
 
-impl Terminal {
-    /// Opens it if there are keys to wait for.
+/// How keys are waited for.
+pub enum Keys {
+    /// No event asks for one.
+    None,
+    /// We read the terminal.
+    Read(Terminal),
+    /// The command does.
+    Relayed(Relay),
+}
+
+impl Keys {
+    /// Opens the terminal if there are keys to wait for. `is_launched`: a command will be started that has our
+    /// standard input.
     ///
     /// # Errors
-    /// There is none, or the command reads it.
-    pub fn open(armed: &Armed) -> Result<Option<Self>, EventError> {
+    /// There is no terminal, or the command cannot get one.
+    pub fn open(armed: &Armed, is_launched: bool) -> Result<Self, EventError> {
         let key = |(event, what): (usize, &super::Event)| match &what.what {
             What::Key(key) => Some((event, key.clone())),
             _ => None,
         };
         let keys: Vec<_> = armed.iter().filter_map(key).collect();
         if keys.is_empty() {
-            return Ok(None);
+            return Ok(Self::None);
         }
-        if std::io::stdin().is_terminal() {
-            return Err(EventError::TerminalInUse);
+        if is_launched && settings::is_controlling(0) {
+            return Relay::open(keys).map(Self::Relayed);
         }
-        let mut how = OpenOptions::new();
-        how.read(true)
-            .write(true)
-            .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC);
-        let file = how.open("/dev/tty").map_err(EventError::NoTerminal)?;
+        let file = controlling().map_err(EventError::NoTerminal)?;
         // Its settings are changed at the first look, when a signal does not end us any more.
-        Ok(Some(Self {
+        Ok(Self::Read(Terminal {
             file,
             keys,
             former: None,
@@ -60,10 +66,11 @@ impl Terminal {
             due: Instant::now(),
         }))
     }
+}
 
+impl Terminal {
     fn is_foreground(&self) -> bool {
-        // SAFETY: our own descriptor.
-        unsafe { libc::tcgetpgrp(self.file.as_raw_fd()) == libc::getpgrp() }
+        settings::is_foreground(self.file.as_raw_fd())
     }
 
     /// Puts the terminal into our mode if it is ours to set and not in it. Whoever brought us to the
@@ -74,13 +81,8 @@ impl Terminal {
         if !self.is_ours {
             return;
         }
-        let mut settings = MaybeUninit::<libc::termios>::uninit();
-        // SAFETY: our own descriptor; the structure is read only if the call has filled it.
-        let present = unsafe {
-            if libc::tcgetattr(self.file.as_raw_fd(), settings.as_mut_ptr()) != 0 {
-                return;
-            }
-            settings.assume_init()
+        let Some(present) = settings::of(self.file.as_raw_fd()) else {
+            return;
         };
         if present.c_lflag & libc::ICANON == 0 {
             return;
@@ -90,12 +92,7 @@ impl Terminal {
         wanted.c_cc[libc::VMIN] = 1;
         wanted.c_cc[libc::VTIME] = 0;
         self.former.get_or_insert(present);
-        self.set(&wanted);
-    }
-
-    fn set(&self, settings: &libc::termios) {
-        // SAFETY: our own descriptor and a whole structure.
-        unsafe { libc::tcsetattr(self.file.as_raw_fd(), libc::TCSANOW, settings) };
+        settings::set(self.file.as_raw_fd(), &wanted);
     }
 }
 
@@ -103,7 +100,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // In the background it has the settings of whoever is in the foreground.
         if let Some(former) = self.former.filter(|_| self.is_foreground()) {
-            self.set(&former);
+            settings::set(self.file.as_raw_fd(), &former);
         }
     }
 }
