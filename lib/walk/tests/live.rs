@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use process::{Names, Process, registers, release, stop};
 use sptrace_addr::Avma;
-use sptrace_walk::{Cache, End, FoundBy, Frame, Memory, Module, PageCache, Unwinder, Walk};
+use sptrace_walk::{Cache, End, FoundBy, Frame, Module, PageCache, Unwinder, Walk};
 
 /// Ends with the test.
 struct Running(Child);
