@@ -256,7 +256,7 @@ def it_looks_as_without_sptrace(b):
         (["less", "text"], [b" ", b"G", b"/line 7\r", b"q"]),
         (["vim", "-u", "NONE", "-n", "text"], [b"G", b"ihello\x1b", b":q!\r"]),
         (["python3", "-S", "-q"], [b"6*7\r", b"import os, sys; print(sys.stdin.isatty(), os.get_terminal_size())\r", b"raise SystemExit(3)\r"]),
-        (["bash", "--norc", "--noprofile", "-i"], [b"echo $-\r", b"sleep 20\r", b"\x1a", b"jobs\r", b"kill %1\r", b"\r", b"stty -a\r", b"exit 5\r"]),
+        (["bash", "--norc", "--noprofile", "-i"], [b"echo $-\r", b"sleep 20\r", b"\x1a", b"jobs\r", b"fg\r", b"\x03", b"stty -a\r", b"exit 5\r"]),
     ]
     for command, keys in programs:
         native = shows(b, command, keys)

@@ -82,7 +82,7 @@ fn compare(path: &str, step: usize, with_start: bool) -> Counts {
         Ok(())
     };
     let (mut caches, mut counts) = ((Cache::default(), Cache::default()), Counts::default());
-    let mut at_step = 0;
+    let mut at_step = 0_usize;
     for (&start, &end) in &functions {
         let Some(code) = file_bytes(&bytes, &segments, start) else {
             continue;
