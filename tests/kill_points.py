@@ -118,8 +118,8 @@ def of_many_threads(points):
     return [p for p in points if p not in leading and int(p.rsplit(" ", 1)[1]) <= FIRST] + leading * TIMES
 
 
-def try_all(job, points, verbose=True):
-    """Tries each point, two at a time. Gives (passed, failed)."""
+def try_all(job, points, verbose=True, missable=4):
+    """Tries each point, two at a time; more than one in `missable` not reached is a failure. Gives (passed, failed)."""
     plain = job.run("plain", None)
     if plain[0] or plain[3] == "0": sys.exit(f"kill_points: the job does not work untraced: {plain}")
     kinds, failed, missed = collections.Counter(), 0, []
@@ -137,7 +137,7 @@ def try_all(job, points, verbose=True):
     if verbose:
         for kind, n in sorted(kinds.items()): print(f"{'ok  ' if n else 'FAIL'} {kind}: {n} times")
         if missed: print(f"{len(missed)} points were not reached again, the first: {missed[0]}")
-    if len(missed) > len(points) // 2: failed += 1
+    if len(missed) > len(points) // missable: failed += 1
     return sum(kinds.values()), failed
 
 
@@ -190,7 +190,8 @@ def main():
                 continue
             if not points: continue
             print(f"{name}:", flush=True)
-            results = try_all(job, points)
+            # How often a thread of the job `attach` is led depends on where the others stand.
+            results = try_all(job, points, missable=2 if name == "attach" else 4)
             passed, failed = passed + results[0], failed + results[1]
         if args.list: return 0
         print(f"{passed} passed, {failed} failed")

@@ -1,5 +1,5 @@
 //! A child of ours that ends while its threads are being stopped keeps its end for who waits for it; one that
-//! does not end is stopped.
+//! does not end is stopped, and one that was too late to stop is held again.
 //!
 //! Given no input. Thousands of children end by themselves at another moment around the stop each; the moments
 //! close in on where half of them end before it. How many there are, and what each ends with, is fixed.
