@@ -207,7 +207,8 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         undo.writer.close();
         b.foreign.store(undo.foreign, Ordering::Relaxed);
         if attach::is_deserted() {
-            // Only what is safe beside running threads.
+            // Only what is safe beside running threads, with no regard to where they stood.
+            (*p).pc_count = 0;
             unpatch::all();
             return RESULT_FAILED;
         }
@@ -221,6 +222,7 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
             let rw = (*m).area_rw as *mut u8;
             let h = &mut *(rw as *mut AreaHeader);
             (h.used, h.originals) = ((*m).area_used, (*p).originals as u64);
+            h.table = (*p).table as u64;
             silent::retire(rw, (*m).area);
         }
         list_ranges(b);

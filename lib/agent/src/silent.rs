@@ -50,7 +50,9 @@ macro_rules! silent {
        one has one byte, its displacement must be the byte that stands behind it, lahf: -97. */
     .macro SILENT_ENTRY
     .p2align 6
-    .skip 33
+sptrace_table:
+    .quad 0                     /* the header's last word: what blocks name as their table, when the agent is gone */
+    .skip 25
 sptrace_silent_entry:
     SAVE_SILENT
     mov rdx, [rsp+32]
@@ -128,7 +130,8 @@ sptrace_silent_hook_exit:
     .endm
 
     /* Where the routines go that always take the slow path when the agent is gone: back. But a child that was
-       forked before shares the area until its first event, and has patched text, an agent, and a thread block. */
+       forked before shares the area until its first event, and has patched text, an agent, and thread blocks: they
+       name its table. (A gs base of the program's own has other words there.) */
     .macro SILENT_DOOR
     .p2align 4
 sptrace_silent_door:
@@ -136,6 +139,9 @@ sptrace_silent_door:
     rdgsbase rax
     test rax, rax
     jz 80f
+    mov rax, gs:[TABLE]
+    cmp rax, [rip+sptrace_table]
+    jne 80f
     jmp [rip+sptrace_agent_door]
 80: pop rax
     RESTORE CHECKING

@@ -178,9 +178,15 @@ fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
         }
         let count = || unsafe { area.0.add(TEXT + 0x300).cast::<u32>().read() };
         assert_eq!((call(area.address(TEXT), 0), count()), (7, 0));
-        unsafe { asm!("wrgsbase {}", in(reg) 1u64) };
-        let result = call(area.address(TEXT), 0);
-        unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
-        assert_eq!((result, count()), (7, 1));
+        // A gs base of the program's own, then a thread block.
+        for (table, calls) in [(5u64, 0), (6, 1)] {
+            unsafe { (*area.0.cast::<AreaHeader>()).table = 6 };
+            let mut block = vec![0u64; 0x2000 / 8];
+            block[0x1028 / 8] = table;
+            unsafe { asm!("wrgsbase {}", in(reg) block.as_ptr()) };
+            let result = call(area.address(TEXT), 0);
+            unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
+            assert_eq!((result, count()), (7, calls));
+        }
     }
 }

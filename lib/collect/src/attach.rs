@@ -27,10 +27,14 @@ use crate::react::EventsThread;
 use crate::session::{Finished, Session};
 use crate::stacks::Stacks;
 
-/// Attempts to stop all threads at a moment that suits.
+/// Attempts to stop all threads at a moment that suits, at most.
 const ATTEMPTS: u32 = 400;
-/// Of these, in which a thread must be out of all slots to be let go.
+/// Where a stop takes long, no attempt is begun later than this.
+const ATTEMPTS_END: Duration = Duration::from_secs(20);
+/// Attempts in which a thread must be out of all slots to be let go; never more than half of the time.
 const PATIENCE: u32 = 40;
+/// Threads on their way out of the agent are not followed longer; the others stand meanwhile.
+const LET_OUT_END: Duration = Duration::from_secs(2);
 /// So often a thread may not be stopped in time (2 seconds).
 const UNSTOPPABLE: u32 = 15;
 /// Between them.
@@ -145,7 +149,7 @@ impl Session {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(prepared.pid)?;
-        for _ in 0..ATTEMPTS {
+        for _ in attempts(ATTEMPTS_END) {
             let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
             let result = self.activate_stopped(prepared, is_ahead, &carrier, &live, &mut threads);
             threads.release();
@@ -315,7 +319,8 @@ impl Session {
         if eligible::is_sandboxed(pid) {
             return Ok(Some("it has entered a seccomp sandbox meanwhile"));
         }
-        for attempt in 0..ATTEMPTS {
+        let begun = Instant::now();
+        for attempt in attempts(ATTEMPTS_END) {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
             let mut threads = match Threads::stop_all(pid, &|| self.obey_all()) {
@@ -328,9 +333,10 @@ impl Session {
                     continue;
                 }
             };
-            let command = match attempt {
-                ..PATIENCE => COMMAND_DETACH,
-                _ => COMMAND_DETACH_ANYWAY,
+            let is_patient = attempt < PATIENCE && begun.elapsed() < ATTEMPTS_END / 2;
+            let command = match is_patient {
+                true => COMMAND_DETACH,
+                false => COMMAND_DETACH_ANYWAY,
             };
             let result = self.detach_stopped(command, &carrier, &memory, &mut threads);
             threads.release();
@@ -414,6 +420,12 @@ impl Session {
     }
 }
 
+/// Numbers of attempts: [`ATTEMPTS`], but none after `end`.
+fn attempts(end: Duration) -> impl Iterator<Item = u32> {
+    let begun = Instant::now();
+    (0..ATTEMPTS).take_while(move |_| begun.elapsed() < end)
+}
+
 /// Lets those threads run that are inside the agent, until each is out of it; the others stay where they are.
 /// False: one does not come out.
 fn let_out(
@@ -421,7 +433,7 @@ fn let_out(
     threads: &mut Threads,
     idle: &dyn Fn(),
 ) -> Result<bool, TraceeError> {
-    for _ in 0..ATTEMPTS {
+    for _ in attempts(LET_OUT_END) {
         let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
         let inside: Vec<u32> = inside.map(|t| t.tid).collect();
         if inside.is_empty() {

@@ -98,6 +98,8 @@ pub struct AreaHeader {
     pub originals: u64,
     /// Agent: where the slow path begins, also when `door` is another.
     pub agent_door: u64,
+    /// Agent, when it goes: the table of instrumented entries, which thread blocks point at.
+    pub table: u64,
 }
 
 /// [`AreaHeader::magic`].
