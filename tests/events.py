@@ -654,7 +654,7 @@ def main(cases, doc):
     if not programs:
         programs = os.path.join(work, "programs")
         os.mkdir(programs)
-        for file in ("recorder.c", "gated.c", "heirs.cpp"):
+        for file in ("recorder.c", "gated.c", "stages.c", "heirs.cpp"):
             name = file.split(".")[0]
             subprocess.run(["g++" if file.endswith("cpp") else "gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{file}")], check=True)
     for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):

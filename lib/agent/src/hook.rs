@@ -4,7 +4,8 @@
 //! Given what the slow path found at a hook's entry or return; keeps the shadow stack, the thread's
 //! mute state ([`crate::chunk::mute`]) and the table of replaced return addresses.
 //!
-//! A thread is muted unless it is inside a hooked function. The first such function, the root, gets a
+//! A thread is muted unless it is inside a hooked function that is to be recorded when it is called
+//! ([`crate::between`]). The first such function, the root, gets a
 //! shadow frame and its return address is replaced by one in its slot; when its frame has ended, in
 //! whatever way, the thread is muted again. A hooked function that is called from a patched site
 //! inside a root was recorded there, so nothing is to be done (the common routine sees that).
@@ -15,7 +16,7 @@
 
 use crate::slow::{FRAME_DONE, push, settle, top};
 use crate::state::*;
-use crate::{chunk, common, module, propagate, special, sys, unwind};
+use crate::{between, chunk, common, module, propagate, special, sys, unwind};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use propagate::Reach;
 use sptrace_wire::control::{ASK_MAPPED, hole};
@@ -229,16 +230,22 @@ pub unsafe fn fill_return(word: u64) {
 pub unsafe fn enter(hot: *mut Hot, above: u64, id: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        match special::special_of(id) {
-            Some((SPECIAL_MAPPED, _)) => look_for_modules(hot),
-            Some((SPECIAL_ROOT, entry)) => enter_root(hot, above, id, entry, true),
-            Some((SPECIAL_ROOT_OPEN, entry)) => enter_root(hot, above, id, entry, false),
+        let Some((kind, entry)) = special::special_of(id) else {
+            return;
+        };
+        match kind & SPECIAL_KIND {
+            SPECIAL_MAPPED => look_for_modules(hot),
+            SPECIAL_ROOT | SPECIAL_ROOT_OPEN => {
+                between::called(kind);
+                enter_root(hot, above, id, entry, kind);
+            }
             _ => {}
         }
     }
 }
 
-unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, may_replace: bool) {
+unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, kind: u32) {
+    let may_replace = kind & SPECIAL_KIND == SPECIAL_ROOT;
     let rsp = above + 8;
     // SAFETY: `above` is the function's return address; the shadow stack is ours.
     unsafe {
@@ -247,8 +254,11 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, may_replace
         if !is_called {
             settle(hot, rsp, true);
         }
-        let reach = propagate::reach(hot, entry);
         let is_root = (*hot).root == 0;
+        if is_root && !between::is_open(kind) {
+            return;
+        }
+        let reach = propagate::reach(hot, entry);
         if is_called && !is_root {
             return;
         }

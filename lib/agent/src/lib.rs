@@ -24,6 +24,7 @@
 )]
 
 pub mod attach;
+pub mod between;
 pub mod chunk;
 pub mod common;
 pub mod context;

@@ -25,6 +25,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::between::Rule;
 pub use error::EventError;
 use key::Key;
 
@@ -72,6 +73,10 @@ pub enum Reaction {
     Dump,
     /// End the recording.
     Stop,
+    /// Calls of the functions of this rule are recorded from here on ([`crate::between`]).
+    Open(usize),
+    /// They are not any more.
+    Close(usize),
 }
 
 /// An event has happened once.
@@ -130,6 +135,25 @@ impl Armed {
         Self {
             events: starts.chain(dumps).chain(stops).collect(),
         }
+    }
+
+    /// Also those that open and close rules, at each occurrence that does so.
+    pub fn with_rules(mut self, rules: &[Rule]) -> Self {
+        for (number, rule) in rules.iter().enumerate() {
+            let start = rule.start.as_ref().map(|e| (e, Reaction::Open(number)));
+            for (event, reaction) in start
+                .into_iter()
+                .chain([(&rule.stop, Reaction::Close(number))])
+            {
+                self.events.push(ArmedEvent {
+                    event: event.clone(),
+                    reaction,
+                    seen: AtomicU64::new(0),
+                    left: AtomicU64::new(u64::MAX),
+                });
+            }
+        }
+        self
     }
 
     /// No events?

@@ -20,35 +20,78 @@ use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
 use sptrace_patch::special;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
-use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN};
+use sptrace_wire::plan::{
+    FN_MUTED, FN_RETURN_ADDRESS, RULE_ALWAYS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN, SPECIAL_RULES,
+};
 
 /// Names shown of functions that cannot be hooked.
 const NAMES_SHOWN: usize = 3;
 
+/// Functions to be hooked.
+#[derive(Debug)]
+pub struct Choice {
+    /// Fits their names.
+    pub glob: String,
+    /// What a call of them means: which rules it obeys, opens and closes ([`sptrace_wire::plan::SPECIAL_RULES`]).
+    pub bits: u32,
+    /// As the user wrote it, for remarks.
+    what: String,
+    found: AtomicUsize,
+}
+
+impl Choice {
+    /// Of `what` the user wrote.
+    pub fn new(glob: &str, bits: u32, what: String) -> Self {
+        Self {
+            glob: glob.to_owned(),
+            bits,
+            what,
+            found: AtomicUsize::new(0),
+        }
+    }
+}
+
 /// The globs, and what they matched so far.
 #[derive(Default)]
 pub struct Filters {
-    within: Vec<String>,
+    hooked: Vec<Choice>,
+    /// Their globs.
+    globs: Vec<String>,
     without: Vec<String>,
     /// Code that is not traced may load a library: it is not to be missed.
     is_partial: bool,
     muted: AtomicUsize,
-    hooked: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
     looked_at: Mutex<HashMap<(String, u64), bool>>,
 }
 
 impl Filters {
-    /// Recording begins at functions that match `within` (everywhere, if that is empty) and leaves
-    /// out those that match `without`. `is_limited`: and what is reached deep down.
-    pub fn new(within: &[String], without: &[String], is_limited: bool) -> Self {
+    /// Recording begins at functions that match `within`, and at others by rules (everywhere, if there are neither),
+    /// and leaves out those that match `without`. `is_limited`: and what is reached deep down.
+    pub fn new(
+        within: &[String],
+        ruled: Vec<Choice>,
+        without: &[String],
+        is_limited: bool,
+    ) -> Self {
+        let always = 1 << RULE_ALWAYS << SPECIAL_RULES;
+        let within = within
+            .iter()
+            .map(|glob| Choice::new(glob, always, format!("-F {glob}")));
+        let hooked: Vec<_> = within.chain(ruled).collect();
         Self {
-            within: within.to_vec(),
+            globs: hooked.iter().map(|choice| choice.glob.clone()).collect(),
             without: without.to_vec(),
-            is_partial: is_limited || !within.is_empty() || !without.is_empty(),
+            is_partial: is_limited || !hooked.is_empty() || !without.is_empty(),
+            hooked,
             ..Self::default()
         }
+    }
+
+    /// Does recording begin at certain functions only?
+    pub fn is_hooking(&self) -> bool {
+        !self.hooked.is_empty()
     }
 
     /// The plan of a module for this recording, made of its own; `file` is the module's.
@@ -75,7 +118,7 @@ impl Filters {
     /// special functions (an exec, an unwinder)? By its names only, which is quick; a glob that fits
     /// the names of functions without a symbol makes it yes for all.
     pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
-        if self.within.iter().any(|glob| may_be_unnamed(glob)) {
+        if self.globs.iter().any(|glob| may_be_unnamed(glob)) {
             return true;
         }
         let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();
@@ -89,7 +132,7 @@ impl Filters {
                 has_specials
                     || names
                         .iter()
-                        .any(|n| !n.name.ends_with("@plt") && fits(&self.within, &n.name, n.svma.0))
+                        .any(|n| !n.name.ends_with("@plt") && fits(&self.globs, &n.name, n.svma.0))
             })
         });
         if let Ok(mut known) = self.looked_at.lock() {
@@ -100,7 +143,7 @@ impl Filters {
 
     /// `None`: nothing is to be hooked.
     fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
-        let roots = entries(cached, PlanReader::new(plan)?, &self.within);
+        let roots = entries(cached, PlanReader::new(plan)?, &self.globs);
         let is_loader = file
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
@@ -113,7 +156,14 @@ impl Filters {
             true => Vec::new(),
             false => hooks(cached, &object, &roots),
         };
-        let roots = hooks.len();
+        for hook in &mut hooks {
+            let symbol = cached.named_at(hook.entry).map_or("", |n| n.1);
+            for choice in &self.hooked {
+                if fits(std::slice::from_ref(&choice.glob), symbol, hook.entry.0) {
+                    hook.kind |= choice.bits;
+                }
+            }
+        }
         if let Some(hook) = rendezvous(&object) {
             // What it tells is needed more than it itself, if a glob fits it, too.
             match hooks.binary_search_by_key(&hook.entry, |h| h.entry) {
@@ -122,10 +172,13 @@ impl Filters {
             }
         }
         let made = add_hooks(&object, plan, &hooks)?;
-        self.hooked.fetch_add(
-            roots.saturating_sub(made.impossible.len()),
-            Ordering::Relaxed,
-        );
+        let made_hooks = hooks.iter().filter(|h| !made.impossible.contains(&h.entry));
+        for hook in made_hooks {
+            let obeys = self.hooked.iter().filter(|c| hook.kind & c.bits == c.bits);
+            for choice in obeys {
+                choice.found.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         if let Ok(mut names) = self.impossible.lock() {
             names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
         }
@@ -162,14 +215,30 @@ impl Filters {
                 shown.join(", ")
             ));
         }
-        if !self.within.is_empty()
+        let missing = self
+            .hooked
+            .iter()
+            .filter(|c| c.found.load(Ordering::Relaxed) == 0);
+        let (within, ruled): (Vec<&Choice>, Vec<_>) =
+            missing.partition(|c| c.bits >> SPECIAL_RULES >> RULE_ALWAYS & 1 != 0);
+        let is_always = |c: &&Choice| c.bits >> SPECIAL_RULES >> RULE_ALWAYS & 1 != 0;
+        if !within.is_empty()
             && impossible.is_empty()
-            && self.hooked.load(Ordering::Relaxed) == 0
+            && within.len() == self.hooked.iter().filter(is_always).count()
         {
+            let within: Vec<_> = within.iter().map(|c| c.what.as_str()).collect();
             remarks.push(format!(
-                "no function matches -F {}: nothing was recorded (names: sptrace analyze --functions)",
-                self.within.join(" -F ")
+                "no function matches {}: nothing was recorded (names: sptrace analyze --functions)",
+                within.join(" ")
             ));
+        }
+        if impossible.is_empty() {
+            remarks.extend(ruled.iter().map(|c| {
+                format!(
+                    "no function matches {} (names: sptrace analyze --functions)",
+                    c.what
+                )
+            }));
         }
         remarks
     }

@@ -12,6 +12,7 @@ pub mod ahead;
 pub mod alive;
 pub mod answer;
 pub mod attach;
+pub mod between;
 pub mod clock;
 pub mod collector;
 pub mod disk;

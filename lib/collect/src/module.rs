@@ -277,7 +277,11 @@ fn read_places(plan: PlanReader<'_>) -> (Places, Vec<u64>) {
 /// Hooks count as sites after the others.
 fn add_hooks(plan: PlanReader<'_>, places: &Places, callees: &mut Vec<u64>) {
     let base_svma = plan.header().base_svma;
-    for hook in plan.specials().iter().filter(|s| s.kind == SPECIAL_ROOT) {
+    for hook in plan
+        .specials()
+        .iter()
+        .filter(|s| s.kind & SPECIAL_KIND == SPECIAL_ROOT)
+    {
         let site = callees.len() as u32;
         callees.push(base_svma + u64::from(hook.entry));
         for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {

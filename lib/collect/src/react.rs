@@ -7,6 +7,8 @@
 //!
 //! Must not know: how events are recognised, or what a trace file looks like.
 
+mod rules;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
@@ -19,6 +21,7 @@ use std::thread::JoinHandle;
 use sptrace_trace::{Clock, DUMP, ExitStatus, Header, Note, Snapshot, Summary};
 
 use crate::alive::is_alive;
+use crate::between::{Between, Rule};
 use crate::clock;
 use crate::collector::Collector;
 use crate::event::calls::Calls;
@@ -48,11 +51,13 @@ pub struct OnEvents {
     pub start_on: Vec<Event>,
     /// Until then the command is followed, and nothing recorded: calls can begin the recording.
     pub shadow: bool,
+    /// Record the calls of some functions between two events each.
+    pub between: Vec<Rule>,
     /// Write the ring out at these.
     pub dump_on: Vec<Event>,
     /// End the recording at these.
     pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so, and how often the recording begins and ends.
+    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and ends.
     pub times: u64,
     /// Tells the user of a dump.
     pub say: fn(&str),
@@ -76,6 +81,7 @@ pub struct Reactor {
     /// For the calls that begin it, unless the command is followed.
     gates: Arc<Gates>,
     windows: Arc<Windows>,
+    between: Arc<Between>,
     /// What has begun the present window, or will begin the next, and what has ended the last.
     causes: Mutex<[String; 2]>,
 }
@@ -118,7 +124,9 @@ impl Prepared {
             return Err(EventError::SeenInRecording(event.text.clone()));
         }
         let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-        let armed = Arc::new(Armed::new(starts, dumps, stops, asked.times));
+        let armed = Armed::new(starts, dumps, stops, asked.times).with_rules(&asked.between);
+        let armed = Arc::new(armed);
+        let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
         let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
         // SAFETY: gives a fresh descriptor or an error.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -144,7 +152,14 @@ impl Prepared {
         if !gates.is_empty() {
             sources.push(Box::new(gates.watch()));
         }
-        let seen = armed.iter().filter(|event| !waits(event));
+        let is_agents = |(index, event): &(usize, &Event)| {
+            let reaction = armed.reaction(*index);
+            matches!(event.what, What::Call(_))
+                && matches!(reaction, Some(Reaction::Open(_) | Reaction::Close(_)))
+        };
+        let seen = armed
+            .iter()
+            .filter(|event| !waits(event) && !is_agents(event));
         let calls = Calls::new(seen, Clock::of(header))?;
         // One that nothing ends does not begin again.
         let times = if stops.is_empty() { 1 } else { asked.times };
@@ -165,6 +180,7 @@ impl Prepared {
             ended: AtomicBool::new(false),
             gates,
             windows: Arc::new(windows),
+            between,
             causes: Mutex::default(),
         };
         Ok(Self {
@@ -221,6 +237,11 @@ impl Reactor {
     /// How often the recording begins and ends.
     pub fn windows(&self) -> &Windows {
         &self.windows
+    }
+
+    /// The functions that are recorded between two events each.
+    pub fn between(&self) -> &Between {
+        &self.between
     }
 
     /// The recording begins now: time counts from here.
@@ -346,7 +367,8 @@ impl EventsThread {
         }
         let windows = Arc::clone(&shared.reactor.windows);
         windows.launched();
-        sources.push(Box::new(Moments::new(armed, windows)));
+        let between = Arc::clone(&shared.reactor.between);
+        sources.push(Box::new(Moments::new(armed, windows, between)));
         let crashes = armed.all(&What::Crash);
         if !crashes.is_empty() {
             let shared = Arc::clone(shared);
@@ -418,6 +440,7 @@ pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
     for occurrence in collector.seen() {
         happened(shared, collector, &occurrence);
     }
+    rules::noted(shared, collector);
 }
 
 /// sptrace has received a signal.
@@ -474,6 +497,15 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
         Some(Reaction::Dump) if windows.number() > 0 => {}
         _ => return "nothing is recorded yet".to_owned(),
     }
+    match reactor.armed.reaction(occurrence.event) {
+        Some(Reaction::Open(rule)) if reactor.between.is_open(rule) => {
+            return "these calls are recorded already".to_owned();
+        }
+        Some(Reaction::Close(rule)) if !reactor.between.is_open(rule) => {
+            return "these calls are not recorded now".to_owned();
+        }
+        _ => {}
+    }
     let reaction = match reactor.armed.count(occurrence.event) {
         Verdict::React(reaction) => reaction,
         Verdict::Missing(more) => return format!("counted, {more} more to come"),
@@ -491,6 +523,8 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
             "the recording begins".to_owned()
         }
         Reaction::Dump => dump(shared, c, occurrence, text),
+        Reaction::Open(rule) => rules::turn(shared, c, rule, true, occurrence.tsc, used_up),
+        Reaction::Close(rule) => rules::turn(shared, c, rule, false, occurrence.tsc, used_up),
         Reaction::Stop => {
             c.record_until(occurrence.tsc);
             if windows.stop(occurrence.tsc) {

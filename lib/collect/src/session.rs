@@ -90,8 +90,9 @@ impl Session {
             drop_when_full: options.drop_when_full,
             depth_limit: options.depth_limit,
             loader: options.loader,
-            roots_only: !options.within.is_empty(),
+            roots_only: !options.within.is_empty() || !events.reactor.between().rules().is_empty(),
         })?;
+        events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
         let system = |what| move |source| TraceeError::System { what, source };
         let ring = events
@@ -120,7 +121,12 @@ impl Session {
                 hasher.write(agent);
                 hasher.finish()
             },
-            filters: Filters::new(&options.within, &options.without, options.depth_limit > 0),
+            filters: Filters::new(
+                &options.within,
+                reactor.between().choices(),
+                &options.without,
+                options.depth_limit > 0,
+            ),
             options,
             collector: Mutex::new(collector),
             commands: Mutex::new(send),
@@ -240,6 +246,7 @@ impl Session {
             format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
         }));
         remarks.extend(shared.filters.remarks());
+        remarks.extend(shared.reactor.between().remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));
         };

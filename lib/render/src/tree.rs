@@ -9,7 +9,7 @@ use crate::units::{Count, Duration, clean};
 use sptrace_trace::{
     Clock, Entry, ExitStatus, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -36,6 +36,8 @@ pub struct Tree<'a, W> {
     clock: Clock,
     options: TreeOptions,
     streams: HashMap<StreamId, Lines>,
+    /// In order of time: a thread's events may come after a note that is later.
+    notes: VecDeque<Note>,
     lines: u64,
     result: io::Result<()>,
 }
@@ -66,6 +68,7 @@ impl<'a, W: Write> Tree<'a, W> {
             clock,
             options,
             streams: HashMap::new(),
+            notes: VecDeque::new(),
             lines: 0,
             result: Ok(()),
         };
@@ -79,8 +82,30 @@ impl<'a, W: Write> Tree<'a, W> {
         self.result.is_err() || self.options.max_lines.is_some_and(|max| self.lines >= max)
     }
 
-    /// A line for what happened to a process.
+    /// A line for what happened to a process, before what is later.
     pub fn note(&mut self, note: &Note) {
+        let at = self
+            .notes
+            .partition_point(|other| other.tsc() <= note.tsc());
+        self.notes.insert(at, note.clone());
+    }
+
+    /// An event of this time comes: shows the notes before it.
+    fn show_notes(&mut self, stream: StreamId, tsc: u64) {
+        if self.notes.front().is_none_or(|note| note.tsc() > tsc) {
+            return;
+        }
+        self.open_innermost(stream);
+        if self.options.min_ns == 0 {
+            self.release(stream);
+        }
+        let now = self.notes.partition_point(|note| note.tsc() <= tsc);
+        for note in self.notes.drain(..now).collect::<Vec<_>>() {
+            self.show(&note);
+        }
+    }
+
+    fn show(&mut self, note: &Note) {
         let text = match note {
             Note::ProcessExit {
                 status: ExitStatus::Exited(code),
@@ -112,6 +137,9 @@ impl<'a, W: Write> Tree<'a, W> {
     /// # Errors
     /// The first error of the output.
     pub fn finish(mut self) -> io::Result<()> {
+        for note in std::mem::take(&mut self.notes) {
+            self.show(&note);
+        }
         std::mem::replace(&mut self.result, Ok(()))?;
         self.out.flush()
     }
@@ -221,6 +249,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
         if self.is_finished() {
             return;
         }
+        self.show_notes(stream, frame.start_tsc);
         self.open_innermost(stream);
         self.lines_of(stream).open.push(OpenLine {
             frame: *frame,
@@ -230,6 +259,10 @@ impl<W: Write> Visitor for Tree<'_, W> {
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
+        // When one ended whose end was not seen is when its thread did, or the recording.
+        if !frame.flags.end_unseen {
+            self.show_notes(stream, frame.end_tsc);
+        }
         let (names, style) = (self.names, self.options.style);
         let ns = self.clock.ns(frame.total_ticks);
         let is_shown = ns >= self.options.min_ns;
@@ -271,10 +304,11 @@ impl<W: Write> Visitor for Tree<'_, W> {
         }
     }
 
-    fn mark(&mut self, stream: StreamId, _: u64, depth: u32, mark: Mark) {
+    fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark) {
         if self.is_finished() {
             return;
         }
+        self.show_notes(stream, tsc);
         let text = match mark {
             Mark::Resumed(function) => format!("{} returned again", self.names.name(function)),
             Mark::Lost(events) => format!("{} events lost", Count(events)),

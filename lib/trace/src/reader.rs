@@ -319,7 +319,11 @@ impl<R: Read + Seek> TraceReader<R> {
                     break;
                 }
             } else if self.read_payload(length)? {
-                self.interpret(kind).map_err(|what| what.at(at))?;
+                match self.interpret(kind).map_err(|what| what.at(at))? {
+                    Some(Item::Note(Note::ModuleMap { .. })) | None => {}
+                    Some(Item::Note(note)) => survey.notes.push(note),
+                    Some(Item::Block(_)) => {}
+                }
             }
             self.advance(length);
         }
@@ -366,6 +370,8 @@ pub struct Survey {
     pub bytes: u64,
     /// What a ring has dropped of the beginning, if it has.
     pub dropped: Option<Dropped>,
+    /// What happened to processes and to the recording, as the file has it: events of before a note may come after it.
+    pub notes: Vec<Note>,
 }
 
 impl Default for Survey {
@@ -376,6 +382,7 @@ impl Default for Survey {
             blocks: 0,
             bytes: 0,
             dropped: None,
+            notes: Vec::new(),
         }
     }
 }

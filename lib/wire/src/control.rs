@@ -3,7 +3,7 @@
 //! Each field says who writes it. Both sides treat what the other wrote as untrusted numbers:
 //! an index out of range is counted and ignored, never followed.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of the whole arena: address space only, pages appear when touched.
 pub const ARENA_BYTES: u64 = 1 << 30;
@@ -103,6 +103,54 @@ pub struct Control {
     pub functions: AtomicU64,
     /// Agent: events lost because no chunk was free.
     pub lost: AtomicU64,
+    /// Functions that are recorded at times only.
+    pub rules: [Rule; RULES],
+}
+
+/// Number of [`Rule`]s.
+pub const RULES: usize = 7;
+/// Of each of them it is kept when it was turned so many times.
+pub const TURNS_KEPT: usize = 64;
+
+/// When the calls of some functions are recorded ([`crate::plan::SPECIAL_RULES`]).
+#[repr(C)]
+pub struct Rule {
+    /// Host and agents: counts up when the rule is opened, and when it is closed: it is open while this is odd.
+    pub turns: AtomicU64,
+    /// Host and agents: TSC of the last turns, by their number; written after the turn.
+    pub turned_tsc: [AtomicU64; TURNS_KEPT],
+    /// Agents: calls, since the last turn, of functions that bring the next.
+    pub calls: AtomicU64,
+    /// Host: so many of them open it; 0: none do.
+    pub opening_calls: AtomicU64,
+    /// Host: so many of them close it; 0: none do.
+    pub closing_calls: AtomicU64,
+    /// Host: no turn but closing is made from here on.
+    pub last_turn: AtomicU64,
+}
+
+impl Rule {
+    /// Are calls that begin now recorded?
+    pub fn is_open(&self) -> bool {
+        self.turns.load(Ordering::Acquire) & 1 != 0
+    }
+
+    /// Opens or closes it, if `turns` are all that were made yet. False: somebody else did, or it shall not be
+    /// opened again.
+    pub fn turn(&self, turns: u64, tsc: u64) -> bool {
+        let is_opening = turns & 1 == 0;
+        if is_opening && turns >= self.last_turn.load(Ordering::Relaxed) {
+            return false;
+        }
+        let turned =
+            self.turns
+                .compare_exchange(turns, turns + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if turned.is_ok() {
+            self.calls.store(0, Ordering::Relaxed);
+            self.turned_tsc[turns as usize % TURNS_KEPT].store(tsc, Ordering::Release);
+        }
+        turned.is_ok()
+    }
 }
 
 /// Numbers of [`Control::holes`]: what was not seen, and why.

@@ -241,6 +241,18 @@ pub const SPECIAL_PROTECT: u32 = 13;
 /// [`PlanSpecial::kind`]: pthread_cancel(3): the C library registers a handler.
 pub const SPECIAL_CANCEL: u32 = 14;
 
+/// In [`PlanSpecial::kind`]: the kind. The rest is zero but for hooks at which recording begins.
+pub const SPECIAL_KIND: u32 = 0xff;
+/// In [`PlanSpecial::kind`], from this bit on: recording begins here while one of these rules
+/// ([`crate::control::Rule`]) is open.
+pub const SPECIAL_RULES: u32 = 8;
+/// The same: a call of it opens these rules.
+pub const SPECIAL_OPENS: u32 = 16;
+/// The same: a call of it closes these rules.
+pub const SPECIAL_CLOSES: u32 = 24;
+/// The rule that is always open.
+pub const RULE_ALWAYS: u32 = crate::control::RULES as u32;
+
 /// [`PlanSpecial::kind`]: recording begins here (`run -F`); its return address may be replaced.
 pub const SPECIAL_ROOT: u32 = 20;
 /// [`PlanSpecial::kind`]: the same, but its return address stays.

@@ -72,6 +72,10 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Attaches, records, detaches.
 pub fn run(args: AttachArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+    if let Err(message) = args.record.rules() {
+        say(&message);
+        return ExitCode::from(exit_code::WRONG_USAGE);
+    }
     match record(args, sigpipe) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

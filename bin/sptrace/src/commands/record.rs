@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
+use sptrace_collect::between::{MAX_RULES, Rule};
 use sptrace_collect::event::Event;
 use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::Finished;
@@ -73,7 +74,7 @@ pub struct RecordArgs {
     /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
     #[arg(long, value_name = "EVENT", requires = "ring", group = "repeated")]
     dump_on: Vec<Event>,
-    /// Each event of --dump-on does so N times; what lies between the events of --start-on and --stop-on
+    /// Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on
     /// (`run`) is recorded N times, into one trace
     #[arg(long, value_name = "N", default_value_t = 1, requires = "repeated", value_parser = clap::value_parser!(u64).range(1..))]
     times: u64,
@@ -87,6 +88,11 @@ pub struct RecordArgs {
     /// else is patched before the first of them is entered (repeatable; raw or demangled name)
     #[arg(short = 'F', long = "filter", value_name = "GLOB")]
     within: Vec<String>,
+    /// The same, but only of calls that begin between two events (see below; START may be `start`: the recording's):
+    /// different functions each at its time, also beside -F. With --times N each does so N times. A call as an
+    /// event is noticed at once here (repeatable, up to 7)
+    #[arg(long, num_args = 3, value_names = ["GLOB", "START", "STOP"], group = "repeated")]
+    between: Vec<String>,
     /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
@@ -139,9 +145,26 @@ impl RecordArgs {
         self.dump_on.is_empty().then(|| self.output.clone())
     }
 
+    /// The rules of --between.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn rules(&self) -> Result<Vec<Rule>, String> {
+        let rules = self.between.chunks_exact(3).map(|words| {
+            let error = |e| format!("--between '{}': {e}", words.join("' '"));
+            Rule::parse(&words[0], &words[1], &words[2]).map_err(error)
+        });
+        let rules = rules.collect::<Result<Vec<_>, _>>()?;
+        if rules.len() > MAX_RULES {
+            return Err(format!("more than {MAX_RULES} of --between"));
+        }
+        Ok(rules)
+    }
+
     /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done in it.
     pub fn is_endless(&self) -> bool {
-        self.times > 1 && self.stop_on.is_empty() && self.dump_on.is_empty()
+        let nothing = self.stop_on.is_empty() && self.dump_on.is_empty() && self.between.is_empty();
+        self.times > 1 && nothing
     }
 
     /// Prepares the recording of `command`, launched or running, which begins at one of `start_on`, if there are any.
@@ -161,6 +184,7 @@ impl RecordArgs {
         if self.ring.is_some() && self.output.exists() && !self.output.is_file() {
             return Err(no_output(&self.output, "--ring needs a regular file"));
         }
+        let between = self.rules()?;
         let output = self.output.clone();
         let options = Options {
             output: self.output,
@@ -182,6 +206,7 @@ impl RecordArgs {
             is_launched,
             start_on,
             shadow,
+            between,
             dump_on: self.dump_on,
             stop_on: self.stop_on,
             times: self.times,

@@ -11,8 +11,8 @@ use sptrace_render::{
     write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
-    CallTree, Clock, Dictionary, Ending, Filter, Frame, Item, Mark, Names, Note, Selection, Stats,
-    StreamId, StreamTotals, Summary, Survey, TraceError, TraceFile, TraceReader, Visitor,
+    CallTree, Clock, Ending, Filter, Frame, Item, Mark, Names, Note, Selection, Stats, StreamId,
+    StreamTotals, Summary, Survey, TraceError, TraceFile, TraceReader, Visitor,
 };
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -291,21 +291,21 @@ impl Session<'_> {
 
     /// Replays the whole trace through the filters.
     fn replay<V: Sink>(&self, mut reader: Reader, view: V) -> anyhow::Result<V> {
-        let dictionary = &self.survey.dictionary;
+        let survey = self.survey;
         let path = &self.args.input;
         let explained = |error| explain(path, error);
         if self.selection.is_everything() {
             let mut view = view;
-            replay_into(&mut reader, dictionary, &mut view).map_err(explained)?;
+            replay_into(&mut reader, survey, &mut view).map_err(explained)?;
             return Ok(view);
         }
-        let mut filter = Filter::new(&self.selection, dictionary, view);
-        replay_into(&mut reader, dictionary, &mut filter).map_err(explained)?;
+        let mut filter = Filter::new(&self.selection, &survey.dictionary, view);
+        replay_into(&mut reader, survey, &mut filter).map_err(explained)?;
         Ok(filter.inner)
     }
 }
 
-/// A visitor that also shows notes and can have enough.
+/// A visitor that also shows notes, of which it is told before all events, and can have enough.
 trait Sink: Visitor {
     fn note(&mut self, _: &Note) {}
     fn is_finished(&self) -> bool {
@@ -337,16 +337,15 @@ impl<V: Sink> Sink for Filter<'_, V> {
 
 fn replay_into(
     reader: &mut Reader,
-    dictionary: &Dictionary,
+    survey: &Survey,
     sink: &mut impl Sink,
 ) -> Result<(), TraceError> {
+    let dictionary = &survey.dictionary;
     let mut tree = CallTree::new();
+    survey.notes.iter().for_each(|note| sink.note(note));
     while let Some(item) = reader.next_item()? {
         match item {
-            Item::Note(note) => {
-                tree.note(&note);
-                sink.note(&note);
-            }
+            Item::Note(note) => tree.note(&note),
             Item::Block(block) => {
                 let replayed = tree.replay(&block, dictionary, sink);
                 replayed.map_err(|what| what.at(reader.offset()))?;

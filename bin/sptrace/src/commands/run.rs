@@ -28,6 +28,8 @@ Examples:
   sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
                                                 nothing on disk until one of these happens
   sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
+  sptrace run --between 'parse_*' start call:render --between 'render*' call:render#2 time:1s -- ./program
+                                                some functions, then others
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
   sptrace run --start-on call:reload_config --stop-on time:1s -- ./server
   sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
@@ -105,6 +107,10 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
             message: "--times with --start-on needs --stop-on EVENT: what ends each recording"
                 .to_owned(),
         });
+    }
+    if let Err(message) = args.record.rules() {
+        let code = exit_code::WRONG_USAGE;
+        return Err(Failure::Said { code, message });
     }
     let argv: Vec<CString> = args
         .command

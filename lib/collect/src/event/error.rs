@@ -55,6 +55,12 @@ pub enum EventError {
          followed from its start; call:GLOB can without (crash and exit cannot)"
     )]
     SeenInRecording(String),
+    /// It comes at the end.
+    #[error("{0} cannot open a rule of --between: nothing comes after it")]
+    TooLate(String),
+    /// Too many rules.
+    #[error("more than {0} of --between")]
+    TooManyRules(usize),
     /// Too many functions are watched.
     #[error("more than 64 call, return and slow events")]
     TooMany,

@@ -2,16 +2,17 @@
 //!
 //! Given from where time counts ([`crate::windows`]); an event happens each time that its duration has passed since
 //! then. Those that begin the recording count from the command's start, or from the end of the last window; the
-//! others from the recording's beginning.
+//! others from the recording's beginning, or the last turn of the rule that they turn ([`crate::between`]).
 
 use super::{Armed, Occurrence, Reaction, Source, What};
+use crate::between::Between;
 use crate::windows::{Counting, Windows};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 struct Moment {
     event: usize,
-    is_start: bool,
+    reaction: Option<Reaction>,
     period: Duration,
     due: Option<Instant>,
 }
@@ -20,27 +21,29 @@ struct Moment {
 pub struct Moments {
     all: Vec<Moment>,
     windows: Arc<Windows>,
-    counting: Counting,
+    between: Arc<Between>,
+    counting: (Counting, u64),
 }
 
 impl Moments {
     /// Those of `armed`.
-    pub fn new(armed: &Armed, windows: Arc<Windows>) -> Self {
+    pub fn new(armed: &Armed, windows: Arc<Windows>, between: Arc<Between>) -> Self {
         let moment = |(event, what): (usize, &super::Event)| {
             let What::Time(period) = what.what else {
                 return None;
             };
             Some(Moment {
                 event,
-                is_start: armed.reaction(event) == Some(Reaction::Start),
+                reaction: armed.reaction(event),
                 period,
                 due: None,
             })
         };
         let mut moments = Self {
             all: armed.iter().filter_map(moment).collect(),
-            counting: windows.counting(),
+            counting: (windows.counting(), between.counting()),
             windows,
+            between,
         };
         moments.count();
         moments
@@ -48,19 +51,30 @@ impl Moments {
 
     fn count(&mut self) {
         for moment in &mut self.all {
-            let from = match moment.is_start {
-                true => self.counting.starts,
-                false => self.counting.others,
+            let (counting, _) = self.counting;
+            let turned = |rule, is_opening| match self.between.since(rule, is_opening)? {
+                Some(turned) => Some(turned.max(counting.others?)),
+                None => counting.others,
+            };
+            let from = match moment.reaction {
+                Some(Reaction::Start) => counting.starts,
+                Some(Reaction::Open(rule)) => turned(rule, true),
+                Some(Reaction::Close(rule)) => turned(rule, false),
+                _ => counting.others,
             };
             moment.due = from.and_then(|from| from.checked_add(moment.period));
         }
     }
 
+    fn is_new(&self) -> bool {
+        let (windows, between) = self.counting;
+        self.windows.counting().number != windows.number || self.between.counting() != between
+    }
+
     /// Those that have come by `now`.
     fn passed(&mut self, now: Instant, found: &mut Vec<Occurrence>) {
-        let counting = self.windows.counting();
-        if counting.number != self.counting.number {
-            self.counting = counting;
+        if self.is_new() {
+            self.counting = (self.windows.counting(), self.between.counting());
             self.count();
         }
         for moment in &mut self.all {
@@ -87,8 +101,11 @@ impl Source for Moments {
     fn due(&self) -> Option<Instant> {
         let due = self.all.iter().filter_map(|moment| moment.due).min();
         // What another counting makes due is found by a look at once.
-        let is_new = self.windows.counting().number != self.counting.number;
-        if is_new { Some(Instant::now()) } else { due }
+        if self.is_new() {
+            Some(Instant::now())
+        } else {
+            due
+        }
     }
 
     fn look(&mut self, found: &mut Vec<Occurrence>) {
@@ -106,7 +123,7 @@ mod tests {
         let windows = Arc::new(Windows::new(None));
         windows.begin();
         let start = windows.counting().others.expect("it has begun");
-        let mut moments = Moments::new(&Armed::new(&[], &events, &[], 1), windows);
+        let mut moments = Moments::new(&Armed::new(&[], &events, &[], 1), windows, Arc::default());
         let at = |ms| start + Duration::from_millis(ms);
         let mut seen = |now| {
             let mut found = Vec::new();
@@ -127,7 +144,7 @@ mod tests {
         let windows = Arc::new(Windows::new(Some(2)));
         windows.launched();
         let armed = Armed::new(&start_on, &[], &stop_on, 2);
-        let mut moments = Moments::new(&armed, Arc::clone(&windows));
+        let mut moments = Moments::new(&armed, Arc::clone(&windows), Arc::default());
         let mut seen = |from: Option<Instant>, ms| {
             let mut found = Vec::new();
             let now = from.expect("it counts") + Duration::from_millis(ms);
