@@ -637,41 +637,47 @@ def misuse(b):
     assert b.dumps() == []
 
 
-def main(cases, doc):
+def main(cases, doc, new_bench=Bench, wrong=None):
+    """`new_bench` is given sptrace, the programs' folder and one of its own. `wrong` takes sptrace's place for --self-check."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
     parser.add_argument("--programs")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
+    if wrong: parser.add_argument("--self-check", action="store_true")
     a = parser.parse_args()
     chosen = [c for c in cases if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
     if a.list:
         print("\n".join(c.__name__ for c in chosen))
         return 0
     work, passed, failed = tempfile.mkdtemp(prefix="sptrace-events-"), 0, 0
-    programs = a.programs
-    if not programs:
-        programs = os.path.join(work, "programs")
+    programs = a.programs or os.path.join(work, "programs")
+    if not a.programs and new_bench is Bench:
         os.mkdir(programs)
         for file in ("recorder.c", "gated.c", "stages.c", "heirs.cpp"):
             name = file.split(".")[0]
             subprocess.run(["g++" if file.endswith("cpp") else "gcc", "-g", "-O2", "-pthread", "-o", os.path.join(programs, f"{name}.O2"), os.path.join(ROOT, f"tests/programs/{name}/{file}")], check=True)
+    is_checked = wrong and a.self_check
+    if is_checked:
+        a.sptrace = os.path.join(work, "wrong")
+        with open(a.sptrace, "w") as f: f.write(wrong)
+        os.chmod(a.sptrace, 0o755)
     for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
         folder = os.path.join(work, f"case{number}")
         os.mkdir(folder)
-        bench, begun = Bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder), time.monotonic()
+        bench, begun = new_bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder), time.monotonic()
         try: function(bench)
-        except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
+        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
             failed += 1
             print(f"FAILED {function.__name__}: {error!r}"[:1500], flush=True)
         else:
             passed += 1
             print(f"ok     {function.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
         finally: bench.close()
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)
     print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return 1 if (passed if is_checked else failed) else 0
 
 
 if __name__ == "__main__":

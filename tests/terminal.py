@@ -11,9 +11,10 @@ so; the program goes on at its terminal when sptrace is killed or stopped, and t
 --self-check runs the cases with a thing in sptrace's place that does it all wrong: none may pass.
 Must not know: how sptrace works.
 """
-import argparse, fcntl, fnmatch, os, pty, re, select, shlex, shutil, signal, struct, subprocess, sys, tempfile, termios, time
+import fcntl, os, pty, re, select, shlex, shutil, signal, struct, subprocess, sys, termios, time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from events import main, wait_for
+
 CASES = []
 PATIENCE = 30  # seconds
 # Says in hex what it reads, in raw mode; ends at q. Says what signals come and which streams are terminals.
@@ -49,15 +50,6 @@ def case(function):
     """A function that takes a Bench and asserts."""
     CASES.append(function)
     return function
-
-
-def wait_for(what, seconds=None):
-    end = time.monotonic() + (seconds or PATIENCE)
-    while time.monotonic() < end:
-        got = what()
-        if got: return got
-        time.sleep(0.01)
-    return what()
 
 
 class Terminal:
@@ -124,7 +116,7 @@ class Terminal:
 class Bench:
     """A fresh folder, and terminals in it."""
 
-    def __init__(self, sptrace, folder):
+    def __init__(self, sptrace, _programs, folder):
         self.sptrace, self.folder, self.open = sptrace, folder, []
         self.env = dict(os.environ, LC_ALL="C", TERM="xterm", PS1="$ ", HISTFILE="/dev/null", LESSHISTFILE="-", HOME=folder, XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"))
         for name in ("LINES", "COLUMNS", "LESS", "TMUX", "PYTHONSTARTUP"): self.env.pop(name, None)
@@ -433,6 +425,50 @@ def dumps_are_said_on_the_terminal(b):
     assert t.end() == 7 and "written at key:f5" in b.report(), t.shown
 
 
+@case
+def a_key_ends_what_is_attached_to(b):
+    program = subprocess.Popen([sys.executable, "-S", "-c", "while True: sum(range(999))"])
+    try:
+        t = b.terminal([b.sptrace, "attach", "-o", "t.data", "-p", str(program.pid), "--stop-on", "key:ctrl-t"])
+        t.wait(b"attached to")
+        t.press(b"no\x1b[A")
+        time.sleep(0.3)
+        assert "memfd:sptrace" in open(f"/proc/{program.pid}/maps").read()
+        t.press(b"\x14")
+        assert t.end() == 0 and b"--stop-on key:ctrl-t" in t.shown and t.modes() == t.begun, t.shown
+        assert "memfd:sptrace" not in open(f"/proc/{program.pid}/maps").read() and program.poll() is None
+    finally:
+        program.kill()
+        program.wait()
+
+
+@case
+def the_relay_is_killed(b):
+    """To the program that is what the end of a terminal is; ours is as before."""
+    for moment in ("before", "recording"):
+        if os.path.exists(b.path("pid")): os.remove(b.path("pid"))
+        t = b.run(["-q", *KEYS], b.probe())
+        t.wait(b"ready")
+        pid = b.program()
+        if moment == "recording":
+            t.press(b"\x14")
+            assert wait_for(lambda: "memfd:sptrace" in open(f"/proc/{pid}/maps").read())
+        relays = [p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_relay(p, t.pid)]
+        assert len(relays) == 1, relays
+        os.kill(relays[0], signal.SIGKILL)
+        t.end()
+        assert wait_for(lambda: os.path.exists(b.path("hup"))), moment
+        os.remove(b.path("hup"))
+        assert wait_for(lambda: not os.path.exists(f"/proc/{pid}")), moment
+        assert t.modes() == t.begun, moment
+
+
+def is_relay(pid, session):
+    try: fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    except OSError: return False
+    return int(fields[3]) == session and open(f"/proc/{pid}/comm").read() == "sptrace-relay\n"
+
+
 WRONG = """#!/bin/sh
 # Keys go to the program, nothing is recorded, terminals stay raw, output goes through a pipe, statuses are lost, nobody hears of
 # a hang-up.
@@ -445,41 +481,6 @@ true
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
-    parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--self-check", action="store_true")
-    a = parser.parse_args()
-    chosen = [c for c in CASES if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
-    if a.list:
-        print("\n".join(c.__name__ for c in chosen))
-        return 0
-    work, passed, failed = tempfile.mkdtemp(prefix="sptrace-terminal-"), 0, 0
-    if a.self_check:
-        global PATIENCE
-        PATIENCE = 4
-        a.sptrace = os.path.join(work, "wrong")
-        with open(a.sptrace, "w") as f: f.write(WRONG)
-        os.chmod(a.sptrace, 0o755)
-    for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
-        folder = os.path.join(work, f"case{number}")
-        os.mkdir(folder)
-        bench, begun = Bench(os.path.abspath(a.sptrace), folder), time.monotonic()
-        try: function(bench)
-        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
-            failed += 1
-            print(f"FAILED {function.__name__}: {error!r}"[:1500], flush=True)
-        else:
-            passed += 1
-            print(f"ok     {function.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
-        finally: bench.close()
-    shutil.rmtree(work, ignore_errors=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if (passed if a.self_check else failed) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if "--self-check" in sys.argv: PATIENCE = 4
+    sys.exit(main(CASES, __doc__, Bench, WRONG))

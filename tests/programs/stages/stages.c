@@ -1,6 +1,6 @@
-/* Works in rounds, one for each byte that it reads: prepares, parses (which looks a word up), renders (which draws, and
-   draws each line), finishes. Prints what it has made; with `threads` two of them do so. For what is recorded of some
-   functions at some times (tests/between.py). */
+// Works in rounds, one for each byte that it reads: prepares, parses (which looks a word up), renders (which draws, and
+// draws each line), finishes. Prints what it has made; with `threads` two of them do so. For what is recorded of some
+// functions at some times (tests/between.py).
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
