@@ -32,6 +32,8 @@ pub(crate) struct Gated {
     /// Number of the gate, among those of its process.
     gate: usize,
     way: Way,
+    /// For the user.
+    name: String,
 }
 
 /// A process's gates.
@@ -117,15 +119,19 @@ impl Gates {
             };
             let object = Object::parse(bytes).ok()?;
             for function in filters::hooks(cached, &object, &functions) {
+                let name = name_of(cached, function.entry);
                 match Way::of(&object, &function) {
-                    Some(way) => found.push(Gated { gate, way }),
-                    None => {
-                        locked(&self.impossible).insert(name_of(cached, function.entry));
-                    }
+                    Some(way) => found.push(Gated { gate, way, name }),
+                    None => self.give_up(&name),
                 }
             }
         }
         Some(found)
+    }
+
+    /// No jump is put at this function's entry.
+    fn give_up(&self, name: &str) {
+        locked(&self.impossible).insert(name.to_owned());
     }
 
     /// What was found in a module.
@@ -143,8 +149,8 @@ impl Gates {
         if !impossible.is_empty() {
             let all: Vec<_> = impossible.iter().take(3).map(String::as_str).collect();
             return Some(format!(
-                "calls could not be waited for: {} (no jump can be put at the entry, or too many functions; \
-                 name a caller, or use --shadow)",
+                "calls could not be waited for: {} (no jump can be put at the entry, it is not the file's, or too many \
+                 functions; name a caller, or use --shadow)",
                 all.join(", ")
             ));
         }

@@ -107,7 +107,10 @@ impl Session {
                 continue;
             }
             let page = placement::place(&prepared.maps, &taken, l.start, l.end, gate::GATE_BYTES);
-            let Some(page) = page else { continue };
+            let Some(page) = page else {
+                found.iter().for_each(|gated| gates.give_up(&gated.name));
+                continue;
+            };
             taken.push((page, gate::GATE_BYTES));
             let bias = l.bias;
             lots.push(Lot { bias, page, found });
@@ -160,7 +163,7 @@ impl Session {
         };
         let mut led = Vec::new();
         for lot in lots {
-            led.extend(write_ways(pid, lot, start, memory)?);
+            led.extend(write_ways(pid, lot, start, memory, gates)?);
         }
         // Whoever comes waits from here on, and is seen.
         locked(&gates.watched).push(watched);
@@ -214,18 +217,25 @@ impl Session {
 }
 
 /// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
-fn write_ways(pid: u32, lot: &Lot, gates: u64, memory: &File) -> Result<Vec<Led>, TraceeError> {
+fn write_ways(
+    pid: u32,
+    lot: &Lot,
+    first_gate: u64,
+    memory: &File,
+    gates: &Gates,
+) -> Result<Vec<Led>, TraceeError> {
     let mut led = Vec::new();
     for (i, gated) in lot.found.iter().enumerate() {
         let way = lot.page + i as u64 * WAY_BYTES;
         let at = gated.way.start.0.wrapping_add(lot.bias);
-        let gate = Avma(gates + gated.gate as u64 * gate::GATE_BYTES);
+        let gate = Avma(first_gate + gated.gate as u64 * gate::GATE_BYTES);
         let code = gated.way.code(lot.bias, Avma(way), gate);
         let jump = gated.way.jump(lot.bias, Avma(way));
         let mut there = [0u8; JUMP_BYTES];
         let is_original =
             memory.read_exact_at(&mut there, at).is_ok() && there == gated.way.original;
         let (Some(code), Some(jump), true) = (code, jump, is_original) else {
+            gates.give_up(&gated.name);
             continue;
         };
         if way + WAY_BYTES > lot.page + gate::GATE_BYTES {
