@@ -67,6 +67,10 @@ def options_of(rng):
     if rng.random() < 0.25: options += ["--on-full", rng.choice(["drop", "block"])]
     if rng.random() < 0.4: options += ["--buffer", rng.choice(["64K", "128K", "256K", "1M"])]
     if rng.random() < 0.15: options += ["--loader"]
+    if rng.random() < 0.15:
+        turns = ["time:1ms", "time:20ms", "call:m*#3", "call:*a*#7", "call:f_*"]
+        for _ in range(rng.randint(1, 3)): options += ["--between", rng.choice(["*", "main", "f_*", "*a*", "malloc"]), rng.choice(["start", *turns]), rng.choice(["exit", *turns])]
+        options += ["--times", rng.choice(["1", "2", "1000"])]
     if rng.random() < 0.1: options += ["-l", rng.choice(["libc.*", "*"])]
     size = rng.random()
     if size < 0.2: options += ["--ring", rng.choice(["2M", "4M"])]
@@ -343,7 +347,7 @@ class Stress:
     def holds_all(self, instance, events):
         """A program that writes a line at each call of a function: the trace has as many calls as there are lines."""
         plan, run = instance.plan, instance.run
-        if any(o in plan.options for o in ("-F", "-N", "-D", "-l", "drop", "--ring", "--max-size")) or plan.case.name.startswith("programs/sandbox"): return []
+        if any(o in plan.options for o in ("-F", "--between", "-N", "-D", "-l", "drop", "--ring", "--max-size")) or plan.case.name.startswith("programs/sandbox"): return []
         if not plan.case.name.startswith("programs/counted"): return [] if events or not run.stdout else ["the trace holds no event"]
         _, out, err = self.report("functions", instance.trace, "--format", "csv", "-F", "f_line")
         calls, lines = sum(int(c) for c in re.findall(rb"(?m)^[^,]*,f_line,(\d+)", out)), run.stdout.count(b"\n")

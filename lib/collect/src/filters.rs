@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
@@ -36,8 +36,11 @@ pub struct Choice {
     pub bits: u32,
     /// As the user wrote it, for remarks.
     what: String,
-    found: AtomicUsize,
+    is_found: AtomicBool,
 }
+
+/// [`Choice::bits`] of what is recorded whenever it is called.
+const ALWAYS: u32 = 1 << RULE_ALWAYS << SPECIAL_RULES;
 
 impl Choice {
     /// Of `what` the user wrote.
@@ -46,8 +49,16 @@ impl Choice {
             glob: glob.to_owned(),
             bits,
             what,
-            found: AtomicUsize::new(0),
+            is_found: AtomicBool::new(false),
         }
+    }
+
+    fn is_always(&self) -> bool {
+        self.bits == ALWAYS
+    }
+
+    fn is_missing(&self) -> bool {
+        !self.is_found.load(Ordering::Relaxed)
     }
 }
 
@@ -75,10 +86,9 @@ impl Filters {
         without: &[String],
         is_limited: bool,
     ) -> Self {
-        let always = 1 << RULE_ALWAYS << SPECIAL_RULES;
         let within = within
             .iter()
-            .map(|glob| Choice::new(glob, always, format!("-F {glob}")));
+            .map(|glob| Choice::new(glob, ALWAYS, format!("-F {glob}")));
         let hooked: Vec<_> = within.chain(ruled).collect();
         Self {
             globs: hooked.iter().map(|choice| choice.glob.clone()).collect(),
@@ -87,11 +97,6 @@ impl Filters {
             hooked,
             ..Self::default()
         }
-    }
-
-    /// Does recording begin at certain functions only?
-    pub fn is_hooking(&self) -> bool {
-        !self.hooked.is_empty()
     }
 
     /// The plan of a module for this recording, made of its own; `file` is the module's.
@@ -157,12 +162,7 @@ impl Filters {
             false => hooks(cached, &object, &roots),
         };
         for hook in &mut hooks {
-            let symbol = cached.named_at(hook.entry).map_or("", |n| n.1);
-            for choice in &self.hooked {
-                if fits(std::slice::from_ref(&choice.glob), symbol, hook.entry.0) {
-                    hook.kind |= choice.bits;
-                }
-            }
+            hook.kind |= self.bits_of(cached, hook.entry);
         }
         if let Some(hook) = rendezvous(&object) {
             // What it tells is needed more than it itself, if a glob fits it, too.
@@ -172,17 +172,29 @@ impl Filters {
             }
         }
         let made = add_hooks(&object, plan, &hooks)?;
-        let made_hooks = hooks.iter().filter(|h| !made.impossible.contains(&h.entry));
-        for hook in made_hooks {
-            let obeys = self.hooked.iter().filter(|c| hook.kind & c.bits == c.bits);
-            for choice in obeys {
-                choice.found.fetch_add(1, Ordering::Relaxed);
-            }
+        let impossible: HashSet<&Svma> = made.impossible.iter().collect();
+        let made_hooks = hooks.iter().filter(|h| !impossible.contains(&h.entry));
+        let bits = made_hooks.fold(0, |bits, hook| bits | hook.kind);
+        for choice in self.hooked.iter().filter(|c| bits & c.bits == c.bits) {
+            choice.is_found.store(true, Ordering::Relaxed);
         }
         if let Ok(mut names) = self.impossible.lock() {
             names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
         }
         Some(made.plan)
+    }
+
+    /// What a call of this function means, of which it is known that one of the globs fits it.
+    fn bits_of(&self, cached: &Cached, entry: Svma) -> u32 {
+        if self.hooked.iter().all(Choice::is_always) {
+            return ALWAYS;
+        }
+        let symbol = cached.named_at(entry).map_or("", |n| n.1);
+        let fitting = self
+            .hooked
+            .iter()
+            .filter(|c| fits(std::slice::from_ref(&c.glob), symbol, entry.0));
+        fitting.fold(0, |bits, choice| bits | choice.bits)
     }
 
     /// What the user should know of globs without effect.
@@ -215,29 +227,19 @@ impl Filters {
                 shown.join(", ")
             ));
         }
-        let missing = self
-            .hooked
-            .iter()
-            .filter(|c| c.found.load(Ordering::Relaxed) == 0);
-        let (within, ruled): (Vec<&Choice>, Vec<_>) =
-            missing.partition(|c| c.bits >> SPECIAL_RULES >> RULE_ALWAYS & 1 != 0);
-        let is_always = |c: &&Choice| c.bits >> SPECIAL_RULES >> RULE_ALWAYS & 1 != 0;
-        if !within.is_empty()
-            && impossible.is_empty()
-            && within.len() == self.hooked.iter().filter(is_always).count()
-        {
-            let within: Vec<_> = within.iter().map(|c| c.what.as_str()).collect();
-            remarks.push(format!(
-                "no function matches {}: nothing was recorded (names: sptrace analyze --functions)",
-                within.join(" ")
-            ));
-        }
         if impossible.is_empty() {
-            remarks.extend(ruled.iter().map(|c| {
-                format!(
-                    "no function matches {} (names: sptrace analyze --functions)",
-                    c.what
-                )
+            let (within, ruled): (Vec<_>, Vec<_>) = self.hooked.iter().partition(|c| c.is_always());
+            if !within.is_empty() && within.iter().all(|c| c.is_missing()) {
+                let within: Vec<_> = within.iter().map(|c| c.what.as_str()).collect();
+                remarks.push(format!(
+                    "no function matches {}: nothing was recorded (names: sptrace analyze --functions)",
+                    within.join(" ")
+                ));
+            }
+            let missing = ruled.into_iter().filter(|c| c.is_missing());
+            remarks.extend(missing.map(|c| {
+                let what = &c.what;
+                format!("no function matches {what} (names: sptrace analyze --functions)")
             }));
         }
         remarks
