@@ -88,6 +88,17 @@ def is_running(pid):
     except (OSError, ProcessLookupError): return False
 
 
+def tasks(pid):
+    """Where each thread of a process stands: name, state, system call with its arguments and rip, what it waits for in the kernel."""
+    found = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        def read(name, tid=tid):
+            try: return open(f"/proc/{pid}/task/{tid}/{name}").read().strip()
+            except OSError as error: return error.strerror
+        found.append(f"  {tid} {read('stat').partition(' ')[2][:24]} | {read('syscall')} | {read('wchan')}")
+    return "\n".join(found)
+
+
 class Attacher:
     def __init__(self, sptrace, folder, rng):
         self.sptrace, self.folder, self.rng = sptrace, folder, rng
@@ -105,8 +116,9 @@ class Attacher:
                 process.send_signal(how)
             said = process.communicate(timeout=90)[1]
         except subprocess.TimeoutExpired:
+            stand = "\n".join([f"{how}, sptrace:", tasks(process.pid), *(f"process {pid}:\n{tasks(pid)}" for pid in pids if is_running(pid))])
             process.kill()
-            raise Failed("sptrace does not end: " + (process.communicate()[1] or ""))
+            raise Failed("sptrace does not end: " + (process.communicate()[1] or "") + stand)
         if process.returncode in (-signal.SIGINT, -signal.SIGTERM) and isinstance(how, signal.Signals) and "attached" not in said:
             return None, said  # asked to end before it had begun
         if process.returncode < 0: raise Failed(f"sptrace died by signal {-process.returncode}: {said}")
