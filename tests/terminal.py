@@ -230,13 +230,13 @@ def sizes_and_interrupts_arrive(b):
     assert t.end() == 7 and t.modes() == t.begun
 
 
-def shows(b, argv, keys):
-    """What a program shows for keys that are pressed one after another, when it is at rest each time."""
+def shows(b, argv, keys, rest):
+    """What a program shows for keys that are pressed one after another, when it has shown nothing for so many seconds."""
     t = b.terminal(argv)
-    t.settle(1.5)
+    t.settle(1.1 + rest)
     for key in keys:
         t.press(key)
-        t.settle()
+        t.settle(rest)
     status = t.end()
     return status, t.shown, t.modes() == t.begun
 
@@ -251,12 +251,15 @@ def it_looks_as_without_sptrace(b):
         (["bash", "--norc", "--noprofile", "-i"], [b"echo $-\r", b"sleep 20\r", b"\x1a", b"jobs\r", b"fg\r", b"\x03", b"stty -a\r", b"exit 5\r"]),
     ]
     for command, keys in programs:
-        native = shows(b, command, keys)
-        traced = shows(b, b.traced(["-q", "--start-on", "key:ctrl-t"], command), keys)
-        again = shows(b, b.traced(["-q", "--start-on", "key:ctrl-t"], command), [*keys[:-1], b"\x14", keys[-1]])
-        assert native[2] and len(native[1]) > 100, native
         blind = lambda shown: re.sub(rb"\d{4,}", b"N", shown[1])
-        for got in (traced, again): assert (got[0], blind(got), got[2]) == (native[0], blind(native), True), (command, got, native)
+        for rest in (0.4, 1.2, 3): # on a loaded machine a key may come before the last one is answered, natively, too
+            native = shows(b, command, keys, rest)
+            traced = shows(b, b.traced(["-q", "--start-on", "key:ctrl-t"], command), keys, rest)
+            again = shows(b, b.traced(["-q", "--start-on", "key:ctrl-t"], command), [*keys[:-1], b"\x14", keys[-1]], rest)
+            wrong = [got for got in (traced, again) if (got[0], blind(got), got[2]) != (native[0], blind(native), True)]
+            if not wrong: break
+        assert native[2] and len(native[1]) > 100, native
+        assert not wrong, (command, wrong, native)
 
 
 @case
