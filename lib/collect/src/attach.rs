@@ -433,7 +433,7 @@ fn let_out(
     threads: &mut Threads,
     idle: &dyn Fn(),
 ) -> Result<bool, TraceeError> {
-    for attempt in attempts(LET_OUT_END) {
+    for _ in attempts(LET_OUT_END) {
         let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
         let inside: Vec<u32> = inside.map(|t| t.tid).collect();
         if inside.is_empty() {
@@ -442,9 +442,7 @@ fn let_out(
         for tid in &inside {
             threads.run(*tid)?;
         }
-        // Where processors are scarce, one that runs for so short a time does not run at all.
-        let doublings = attempt.saturating_sub(8).min(8);
-        std::thread::sleep(Duration::from_micros(30) * (1 << doublings));
+        std::thread::sleep(Duration::from_micros(30));
         // One that is out again may have made another.
         threads.stop(idle)?;
     }
