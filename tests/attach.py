@@ -273,6 +273,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    # As in a terminal, also where this is a job of a script: an interrupt that comes early ends an sptrace.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = random.Random(args.seed)
     seconds = args.seconds or (20 if args.full else 2)
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ or needs root and has not got it, is skipped by name.
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
 Must not know: how sptrace works, but for the names of its mappings.
 """
-import argparse, fnmatch, os, random, shutil, subprocess, sys, tempfile, time
+import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
 
 from attach import Skip, is_running, maps, run_cases, status_field
 
@@ -206,6 +206,20 @@ class Tests:
         self.attach("-p", t.pid, "--for", "100ms", status=0)
         assert status_field(t.pid, "State").startswith("T"), status_field(t.pid, "State")
         os.kill(t.pid, 18)
+        t.unharmed()
+
+    def interrupted_while_it_begins_as_a_job_of_a_script(self):
+        # Such jobs have SIGINT ignored. What came before the recording was ready was lost, and it did not end.
+        t = Target()
+        ignoring = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        job = subprocess.Popen([self.sptrace, "attach", "-q", "-o", os.path.join(self.folder, "trace"), "-p", str(t.pid)], preexec_fn=ignoring)
+        try:
+            end = time.monotonic() + 20
+            while int(status_field(job.pid, "SigIgn"), 16) & 1 << signal.SIGINT - 1:
+                assert time.monotonic() < end, "it ignores SIGINT"
+            job.send_signal(signal.SIGINT)
+            assert job.wait(20) in (0, -signal.SIGINT), job.returncode
+        finally: job.kill()
         t.unharmed()
 
     def wrong_usage(self):

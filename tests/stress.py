@@ -496,6 +496,8 @@ def main():
     parser.add_argument("--self-check", action="store_true")
     args = parser.parse_args()
     if args.seed is None: args.seed = int(time.time())
+    # As in a terminal: what a script starts in the background has SIGINT ignored, and an interrupt would not be one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     global EVENTS, LIMIT_S
     if args.event: EVENTS = {e: n for e, n in EVENTS.items() if any(fnmatch.fnmatch(e, g) for g in args.event)}
     work = tempfile.mkdtemp(prefix="sptrace-stress-", dir="/var/tmp")

@@ -72,6 +72,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Attaches, records, detaches.
 pub fn run(args: AttachArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+    heed_interrupts();
     if let Err(message) = args.record.rules() {
         say(&message);
         return ExitCode::from(exit_code::WRONG_USAGE);
@@ -85,6 +86,13 @@ pub fn run(args: AttachArgs, sigpipe: libc::sighandler_t) -> ExitCode {
             ExitCode::from(exit_code::FAILURE)
         }
     }
+}
+
+/// Jobs that a script starts with `&` have SIGINT ignored (POSIX, XCU 2.11). `kill -INT` is how such a recording is
+/// ended; until the session takes the signal over it would be lost, and the recording not end.
+fn heed_interrupts() {
+    // SAFETY: a disposition of our own process, as a terminal's jobs have it; nothing has been begun.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
 }
 
 fn cannot(pid: u32, why: &str) {

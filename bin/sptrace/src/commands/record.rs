@@ -213,8 +213,7 @@ impl RecordArgs {
             say: if self.quiet { |_| {} } else { say },
             warn: say,
         };
-        let events =
-            Prepared::new(asked, &output, &header).map_err(|e| format!("cannot wait for {e}"))?;
+        let events = Prepared::new(asked, &output, &header).map_err(|e| e.to_string())?;
         if has_file {
             keep_old(&output);
         }

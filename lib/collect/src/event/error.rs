@@ -39,29 +39,31 @@ pub enum EventError {
     Word(String),
     /// The command cannot have a terminal of its own.
     #[error(
-        "key: the command cannot get a terminal of its own: {0}; give it another input (</dev/null), or use \
+        "cannot wait for keys: the command cannot get a terminal of its own: {0}; give it another input (</dev/null), or use \
          ctl:WORD or signal:NAME"
     )]
     NoRelay(std::io::Error),
     /// There is none.
-    #[error("key: there is no controlling terminal: {0}; use ctl:WORD or signal:NAME")]
+    #[error(
+        "cannot wait for keys: there is no controlling terminal: {0}; use ctl:WORD or signal:NAME"
+    )]
     NoTerminal(std::io::Error),
     /// The socket for `sptrace ctl`.
-    #[error("ctl: cannot listen at {0}: {1}")]
+    #[error("cannot wait for control words: cannot listen at {0}: {1}")]
     Socket(String, std::io::Error),
     /// Nothing is recorded yet.
     #[error(
-        "{0} cannot begin a recording: it is seen in one; with --shadow it can, when the command is \
-         followed from its start; call:GLOB can without (crash and exit cannot)"
+        "{0} cannot begin a recording, as only a recording sees it; with --shadow, which follows the command \
+         from its start, it can (call:GLOB can without; crash and exit never can)"
     )]
     SeenInRecording(String),
     /// It comes at the end.
     #[error("{0} cannot open a rule of --between: nothing comes after it")]
     TooLate(String),
     /// Too many rules.
-    #[error("more than {0} of --between")]
+    #[error("more than {0} --between are too many")]
     TooManyRules(usize),
     /// Too many functions are watched.
-    #[error("more than 64 call, return and slow events")]
+    #[error("more than 64 call, return and slow events are too many")]
     TooMany,
 }
