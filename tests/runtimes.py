@@ -25,7 +25,8 @@ def build(folder):
     make("ocamlopt", ["strip", "-o", path("ocaml.stripped"), path("ocaml")], "ocaml.stripped", [path("ocaml.stripped")])
     make("javac", ["javac", "-d", folder, source("Churn.java")], "java", ["/usr/bin/java", "-Xmx64m", "-Xint", "-cp", folder, "Churn"])
     make("javac", ["true"], "java.compiled", ["/usr/bin/java", "-Xmx64m", "-cp", folder, "Churn"])
-    if not shutil.which("wine"): print("skip runtimes/wine: wine is not installed", flush=True)
+    missing = [program for program in ("wine", "x86_64-w64-mingw32-gcc") if not shutil.which(program)]
+    if missing: print(f"skip runtimes/wine: {', '.join(missing)} not installed", flush=True)
     else:
         script = f'export WINEPREFIX={path("wine")} WINEDEBUG=-all; wine {path("console.exe")} "$@" 2>/dev/null; status=$?; wineserver -w; exit $status'
         make("wine", ["x86_64-w64-mingw32-gcc", "-O1", "-o", path("console.exe"), source("console.c")], "wine", ["/bin/sh", "-c", script, "sh", "an argument"])
