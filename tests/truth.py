@@ -21,7 +21,7 @@ CALL = re.compile(r"^(?:\w+::)*(\w+)(?:@\S+)?\(.*\)(?: const)?(;| \{)")
 NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9}
 ORDER = {"direct": {"f_empty"}, "recursion": set(), "pointers": set(), "longjmp": set(), "ctors": set()}  # program: f_* that do not log
 FILTERS = [("recursion.O0", ["f_down"]), ("recursion.static", ["g_fib", "f_even"]), ("tailcalls.O2", ["f_ping"]), ("dlopen.O2", ["f_plug_entry"]), ("callbacks.O2", ["qsort"]),
-           ("virtual.O0", ["*Square*"]), ("pointers.O2", ["f_*"]), ("deep.O2", ["f_deep"])]
+           ("virtual.O0", ["*Square*"]), ("pointers.O2", ["f_*"]), ("deep.O2", ["f_deep"]), ("handwritten.O2", ["f_root"])]
 VARIANTS = ("O0", "O2", "static", "static-pie", "nopie", "now", "lazy", "noplt")
 # program: {symbol: calls, or a pattern of the program's output that says them}
 COUNTS = {

@@ -317,9 +317,9 @@ unsafe fn is_its_call(hot: *mut Hot, above: u64) -> bool {
     }
 }
 
-/// True if somebody else than a call may need to find this address on the stack: it does not follow
-/// a call (a signal handler's leads to the restorer), or lies in code that belongs to no module (a
-/// runtime that walks its own frames).
+/// False if somebody else than a call may need to find this address on the stack: it does not follow
+/// a call (a signal handler's leads to the restorer), or lies in a runtime that walks its own frames
+/// (marked functions, and code that belongs to no module).
 unsafe fn is_return_address(address: u64) -> bool {
     // SAFETY: bytes before an address inside a module's text are readable.
     unsafe {
@@ -328,6 +328,9 @@ unsafe fn is_return_address(address: u64) -> bool {
         }
         let m = module::known(address);
         if m.is_null() || (*m).plan.is_null() || address < (*m).start + 8 {
+            return false;
+        }
+        if propagate::flags_around(m, address - 1) & FN_RUNTIME != 0 {
             return false;
         }
         let byte = |back: u64| *((address - back) as *const u8);

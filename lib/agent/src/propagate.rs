@@ -177,17 +177,36 @@ unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
     // SAFETY: binary search within the count.
     unsafe {
         let want = address.wrapping_sub((*m).base) as u32;
+        let at = functions_before(m, want);
+        (at < header(m).functions as usize && (*functions(m).add(at)).entry == want).then_some(at)
+    }
+}
+
+/// `FN_*` of the function that `address` lies in; of one that has no end, up to the next.
+pub unsafe fn flags_around(m: *const Module, address: u64) -> u8 {
+    // SAFETY: at most the count.
+    unsafe {
+        let next = functions_before(m, address.wrapping_sub((*m).base) as u32 + 1);
+        next.checked_sub(1)
+            .map_or(0, |at| (*functions(m).add(at)).flags)
+    }
+}
+
+/// Number of functions that begin at smaller offsets.
+unsafe fn functions_before(m: *const Module, offset: u32) -> usize {
+    // SAFETY: binary search within the count.
+    unsafe {
         let table = functions(m);
         let (mut low, mut high) = (0usize, header(m).functions as usize);
         while low < high {
             let middle = (low + high) / 2;
-            if (*table.add(middle)).entry < want {
+            if (*table.add(middle)).entry < offset {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        (low < header(m).functions as usize && (*table.add(low)).entry == want).then_some(low)
+        low
     }
 }
 

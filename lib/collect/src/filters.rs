@@ -282,7 +282,6 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
     let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
     let unwinder = unwinder_parts(&analysis, object);
     let kept = Kept::of(object, &analysis);
-    let walked = Walked::of(&analysis, &kept);
     let mut linked = links_to(&analysis);
     let mut hooks = Vec::new();
     for (i, f) in analysis.functions.iter().enumerate() {
@@ -299,9 +298,7 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
             continue;
         }
         let name = cached.named_at(f.entry).map_or("", |n| n.1);
-        let may_replace = !walked.all
-            && !special::returns_twice(name)
-            && !walked.called.contains(&f.entry)
+        let may_replace = !special::returns_twice(name)
             && kept.in_function(f) == Keep::Nothing
             && flags & FN_RETURN_ADDRESS == 0
             && !takers.contains(&f.entry)
@@ -318,29 +315,6 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
         });
     }
     hooks
-}
-
-/// What is called from code whose return addresses must stay: a hook would replace those.
-struct Walked {
-    /// Through pointers, so it may be anything.
-    all: bool,
-    called: HashSet<Svma>,
-}
-
-impl Walked {
-    fn of(analysis: &Analysis, kept: &Kept) -> Self {
-        let callers = analysis
-            .functions
-            .iter()
-            .filter(|f| kept.in_function(f) != Keep::Nothing);
-        let sites: Vec<Site> = callers.flat_map(|f| analysis.sites_of(f)).collect();
-        Self {
-            all: sites
-                .iter()
-                .any(|s| s.kind == SiteKind::CallIndirect && s.got_slot.0 == 0),
-            called: sites.iter().map(|s| s.target).collect(),
-        }
-    }
 }
 
 /// What the entry points of an unwinder call: one of these takes their frame's place and its own

@@ -7,7 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::kept::Kept;
+use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
@@ -85,6 +85,9 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         }
         if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
             flags |= FN_UNRESOLVED;
+        }
+        if b.kept.in_function(f) != Keep::Nothing {
+            flags |= FN_RUNTIME;
         }
         if is_loader && b.is_resolver(f) {
             flags |= FN_RESOLVER;

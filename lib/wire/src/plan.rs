@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 36;
+pub const PLAN_VERSION: u32 = 37;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -137,6 +137,8 @@ pub const FN_UNRESOLVED: u8 = 16;
 /// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded once
 /// it runs.
 pub const FN_USES_GS: u8 = 32;
+/// [`PlanFunction::flags`]: a runtime may look up return addresses that lie in it: they must stay.
+pub const FN_RUNTIME: u8 = 64;
 
 /// One call site or tail jump, patched or refused.
 #[repr(C)]
