@@ -183,6 +183,7 @@ class Case:
                     if not isinstance(how, signal.Signals) and is_running(process.pid) and "ended" not in said: raise Failed(f"status {rc}: {said.strip()}")
                     continue
                 cycles += 1
+                if "/dev/zero" in said or "zero (deleted)" in said: raise Failed(f"what a former sptrace left is taken for a module: {said}")
                 attacher.check(process.pid, code, said)
                 if cycles % 5 == 1: self.check_begin(attacher)
                 if cycles % 5 == 1 or recorded == 0: recorded = max(recorded, attacher.events())

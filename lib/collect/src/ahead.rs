@@ -102,7 +102,7 @@ fn look_at(shared: &Shared, pid: u32, seen: &mut Seen, is_new: &mut bool) -> Opt
         return is_first.then_some(Found::Limited(pid));
     }
     let maps = LiveMaps::open(pid).and_then(|live| live.code()).ok()?;
-    let code = code_of(&maps, &shared.areas_of(pid));
+    let code = code_of(&maps);
     if code != seen.code {
         *is_new = true;
         (seen.code, seen.is_passed_on) = (code, false);

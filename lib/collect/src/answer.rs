@@ -161,7 +161,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     if m.path == "[vdso]" {
         return leave_out("no file");
     }
-    if m.file.1 == 0 || m.access[1] || !m.access[2] {
+    if m.file.1 == 0 || m.is_shared || m.access[1] || !m.access[2] {
         return answer(NOT_CODE);
     }
     if shared.options.leaves_out(&m.path) {
@@ -211,7 +211,7 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     };
     let is_code = |m: &&Mapping| {
         let is_wanted = !shared.options.leaves_out(&m.path);
-        m.access[2] && !m.access[1] && m.file.1 != 0 && is_wanted
+        m.access[2] && !m.access[1] && m.file.1 != 0 && !m.is_shared && is_wanted
     };
     let code: Vec<_> = maps.iter().filter(is_code).collect();
     {

@@ -10,7 +10,7 @@ mod run;
 mod shadow;
 mod window;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -97,8 +97,6 @@ pub struct Collector<W: Write> {
     pub modules: Vec<Module>,
     by_file: HashMap<(String, u64), usize>,
     processes: HashMap<u32, Process>,
-    /// Patch areas that lie in processes since a window before, or in their children.
-    retired: BTreeSet<(u64, u64)>,
     streams: Vec<Option<StreamState>>,
     /// Last targets of calls through pointers, by a hash of the address.
     recent: Box<[Recent; RECENT]>,
@@ -126,7 +124,6 @@ impl<W: Write> Collector<W> {
             modules: Vec::new(),
             by_file: HashMap::new(),
             processes: HashMap::new(),
-            retired: BTreeSet::new(),
             streams: (0..STREAMS).map(|_| None).collect(),
             recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
@@ -196,14 +193,6 @@ impl<W: Write> Collector<W> {
             self.processes.remove(&pid);
             self.recent.fill(Recent::default());
         }
-    }
-
-    /// The patch areas of a process, if it is known, and what may be left of others.
-    pub fn areas_of(&self, pid: u32) -> Vec<(u64, u64)> {
-        let process = self.processes.get(&pid);
-        let mut areas = process.map_or_else(Vec::new, |p| p.areas.ranges());
-        areas.extend(&self.retired);
-        areas
     }
 
     /// The image of a process.

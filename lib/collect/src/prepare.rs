@@ -32,25 +32,20 @@ pub(crate) struct Code {
     file: (String, u64),
 }
 
-/// The code of all modules. What sptrace has mapped is none: the agent, and patch areas.
-pub(crate) fn code_of(maps: &[Mapping], areas: &[(u64, u64)]) -> Vec<Code> {
+/// The code of all modules. What sptrace has mapped is none: the agent, and patch areas, those of a former one too.
+pub(crate) fn code_of(maps: &[Mapping]) -> Vec<Code> {
     let code = |m: &Mapping| Code {
         start: m.start,
         end: m.end,
         file: m.file.clone(),
     };
-    let all = maps.iter().filter(|m| is_code(m, areas));
-    all.map(code).collect()
+    maps.iter().filter(is_code).map(code).collect()
 }
 
-pub(crate) fn is_code(m: &Mapping, areas: &[(u64, u64)]) -> bool {
-    let is_area = m.is_shared && areas.iter().any(|a| holds(m, *a));
+/// Images are mapped as private memory; patch areas, and what else generates code at two places, share it.
+fn is_code(m: &&Mapping) -> bool {
     let is_agent = (IMAGE_AVMA..ARENA_AVMA).contains(&m.start);
-    m.access[2] && !m.access[1] && m.file.1 != 0 && !is_area && !is_agent
-}
-
-fn holds(m: &Mapping, (start, bytes): (u64, u64)) -> bool {
-    m.start <= start && start + bytes <= m.end
+    m.access[2] && !m.access[1] && m.file.1 != 0 && !m.is_shared && !is_agent
 }
 
 /// A process as it was a moment ago, with its modules analysed.
@@ -67,13 +62,12 @@ impl Looked {
     pub(crate) fn at(shared: &Shared, pid: u32) -> Result<Self, TraceeError> {
         let maps = maps::read(pid)?;
         let walker = Walker::open(pid, &maps);
-        let areas = shared.areas_of(pid);
-        let code = maps.iter().filter(|m| is_code(m, &areas));
+        let code = maps.iter().filter(is_code);
         let addresses: Vec<u64> = code.map(|m| text_of(shared, pid, &maps, m)).collect();
         Ok(Self {
             pid,
             walker,
-            modules: code_of(&maps, &areas).into_iter().zip(addresses).collect(),
+            modules: code_of(&maps).into_iter().zip(addresses).collect(),
             maps,
         })
     }
@@ -94,10 +88,10 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Sets `mapped`, if the process has the modules still that it was prepared with.
-    fn note_mapped(&mut self, areas: &[(u64, u64)]) -> Result<(), TraceeError> {
+    fn note_mapped(&mut self) -> Result<(), TraceeError> {
         let code = LiveMaps::open(self.pid)?.code()?;
         let known = self.modules.iter().map(|(code, _)| code);
-        if code_of(&code, areas).iter().eq(known) {
+        if code_of(&code).iter().eq(known) {
             self.mapped = code;
         }
         Ok(())
@@ -144,7 +138,7 @@ impl Session {
             modules: looked.modules,
             mapped: Vec::new(),
         };
-        prepared.note_mapped(&self.shared.areas_of(pid))?;
+        prepared.note_mapped()?;
         Ok(prepared)
     }
 
@@ -177,7 +171,7 @@ impl Session {
             mapped: Vec::new(),
             ..old
         };
-        prepared.note_mapped(&self.shared.areas_of(prepared.pid))?;
+        prepared.note_mapped()?;
         Ok(prepared)
     }
 

@@ -201,11 +201,6 @@ impl Shared {
         self.filters.must_be_known(&m.file, file)
     }
 
-    /// The patch areas of a process.
-    pub(crate) fn areas_of(&self, pid: u32) -> Vec<(u64, u64)> {
-        self.lock().areas_of(pid)
-    }
-
     /// Notes that a module is left out, and why.
     pub fn leave_out(&self, path: &str, why: &'static str) {
         self.left_out

@@ -12,10 +12,8 @@ use std::sync::atomic::Ordering;
 
 impl<W: Write> Collector<W> {
     /// All processes were let go: what their threads were in ends with the recording, and nothing is known of
-    /// them any more but where their patch areas lie.
+    /// them any more.
     pub fn end_window(&mut self, arena: &Arena) {
-        let areas = self.processes.values().flat_map(|p| p.areas.ranges());
-        self.retired.extend(areas);
         self.drain(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         for i in 0..used {
