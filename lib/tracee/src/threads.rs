@@ -90,6 +90,17 @@ impl Threads {
     /// # Errors
     /// Not permitted, gone, or none could be stopped.
     pub fn stop_one(pid: u32) -> Result<Self, TraceeError> {
+        let until = Instant::now() + STOP_LIMIT;
+        loop {
+            match Self::stop_any(pid) {
+                Err(TraceeError::Unstoppable(_)) if Instant::now() < until => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Tries one thread after the other.
+    fn stop_any(pid: u32) -> Result<Self, TraceeError> {
         let mut tids = threads_of(pid)?;
         // The first thread is waited for by others most rarely; running ones stop later than sleeping ones.
         tids.sort_by_key(|t| (matches!(state(pid, *t), Some('D')), *t));

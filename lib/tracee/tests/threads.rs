@@ -108,8 +108,8 @@ fn a_child_that_runs_is_stopped() {
     assert_eq!(end_of(pid).unwrap(), 3);
 }
 
-#[test]
-fn one_that_was_late_to_stop_is_held_again() {
+/// A process that cannot stop for so long, and then ends with 7.
+fn in_vfork(microseconds: u32) -> u32 {
     let pid = match unsafe { libc::fork() } {
         0 => unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -123,7 +123,7 @@ fn one_that_was_late_to_stop_is_held_again() {
                 0,
             ) == 0
             {
-                libc::usleep(1_200_000);
+                libc::usleep(microseconds);
                 libc::_exit(0);
             }
             libc::_exit(7)
@@ -133,8 +133,23 @@ fn one_that_was_late_to_stop_is_held_again() {
     while sptrace_tracee::threads::state(pid, pid) != Some('D') {
         std::thread::yield_now();
     }
+    pid
+}
+
+#[test]
+fn one_that_was_late_to_stop_is_held_again() {
+    let pid = in_vfork(3_200_000);
     assert!(Threads::stop_one(pid).is_err());
     let threads = Threads::stop_all(pid, &|| ()).unwrap();
+    assert_eq!(threads.all().count(), 1);
+    threads.release();
+    assert_eq!(end_of(pid).unwrap(), 7);
+}
+
+#[test]
+fn the_only_thread_is_waited_for_while_its_vfork_child_is_slow() {
+    let pid = in_vfork(1_000_000);
+    let threads = Threads::stop_one(pid).unwrap();
     assert_eq!(threads.all().count(), 1);
     threads.release();
     assert_eq!(end_of(pid).unwrap(), 7);
