@@ -664,17 +664,17 @@ def main(cases, doc, new_bench=Bench, wrong=None):
         folder = os.path.join(work, f"case{number}")
         os.mkdir(folder)
         bench, begun = new_bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder), time.monotonic()
+        fault = None
         try: function(bench)
-        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
-            failed += 1
-            print(f"FAILED {function.__name__}: {error!r}"[:1500], flush=True)
-        else:
-            passed += 1
-            print(f"ok     {function.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
+        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error: fault = repr(error)
         finally: bench.close()
+        if is_checked: fault, said = (None, f"finds {fault}") if fault else ("finds nothing wrong", "")
+        else: said = f"({time.monotonic() - begun:.1f} s)"
+        passed, failed = passed + (not fault), failed + bool(fault)
+        print((f"FAILED {function.__name__}: {fault}" if fault else f"ok     {function.__name__} {said}")[:1500], flush=True)
     shutil.rmtree(work, ignore_errors=True)
     print(f"{passed} passed, {failed} failed")
-    return 1 if (passed if is_checked else failed) else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Gives: one line a case, then `N passed, N failed` alone on the last line; status
 Checked, each on a pseudo-terminal of its own: the key begins the recording and does not reach the program; everything else does,
 byte for byte; sizes, interrupts, hang-ups and stops do; what is shown is what is shown without sptrace; redirected streams stay
 so; the program goes on at its terminal when sptrace is killed or stopped, and the terminal's settings come back.
---self-check runs the cases with a thing in sptrace's place that does it all wrong: none may pass.
+--self-check runs the cases with a thing in sptrace's place that does it all wrong: each must find it.
 Must not know: how sptrace works.
 """
 import fcntl, os, pty, re, select, shlex, shutil, signal, struct, subprocess, sys, termios, time
