@@ -168,7 +168,7 @@ class Tests:
 
     def other_mount_namespace(self):
         need("unshare", root=True)
-        t = Target(["unshare", "-m"])
+        t = Target(["unshare", "-m", "--propagation", "unchanged"])
         said = self.attach("-p", t.pid, "--for", "100ms", status=0)
         assert "attached to" in said, said
         t.unharmed()

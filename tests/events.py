@@ -496,7 +496,7 @@ def shadow_begins_at_a_moment(b):
     assert "threads 2" in b.report(), b.report()
     tree = b.report("tree")
     assert re.search(r"pymain_run_python\S*\(\) \{ /\* began earlier|Py_RunMain\(\) \{ /\* began earlier", tree), tree[:900]
-    assert re.search(r"(thread_run|pythread_wrapper)\S*\(\) \{ /\* began earlier", tree), tree[:2000]
+    assert re.search(r"(thread_run|pythread_wrapper|start_thread)\S*\(\) \{ /\* began earlier", tree), tree[:2000]
 
 
 @case

@@ -146,7 +146,8 @@ def run(kind, name, tracer, requests, kill_after_s, sptrace):
         loader.join()
         found += loaded[0] if loaded else ["the load did not end"]
         if killer: killer.join()
-        os.kill(pid, server.stop)
+        try: os.kill(pid, server.stop)
+        except ProcessLookupError: found.append("it has ended before it was told to")
         if not wait_until(lambda: not alive(pid), LIMIT_S): found.append("it does not end")
         status = process.wait(LIMIT_S)
         stderr = process.stderr.read().decode("latin1")

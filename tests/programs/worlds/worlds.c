@@ -96,10 +96,11 @@ static void namespaces(void)
         fflush(stdout);
         pid_t inner = fork();
         if (inner == 0) {
-            printf("pid %d parent %d, %ld\n", (int)getpid(), (int)getppid(), f_new_2(2));
+            if (e == 0) printf("pid %d parent %d, ", (int)getpid(), (int)getppid());
+            printf("%ld\n", f_new_2(2));
             fflush(stdout);
             pid_t last = fork();
-            if (last == 0) { f_new_3(1); execl("/bin/sh", "sh", "-c", "echo shell $$; exit 4", (char *)NULL); _exit(9); }
+            if (last == 0) { f_new_3(1); execl("/bin/sh", "sh", "-c", e == 0 ? "echo shell $$; exit 4" : "exit 4", (char *)NULL); _exit(9); }
             _exit(f_wait(last) + 1);
         }
         printf("inner %d %ld\n", f_wait(inner), f_new_4(1));
