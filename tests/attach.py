@@ -11,7 +11,7 @@ of its code is that of its file, nobody traces it, and neither arena nor agent i
   --full       all variants of the programs, for 20 seconds each, not for 2
 Must not know: how sptrace works, but for the names of its mappings.
 """
-import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
+import argparse, csv, fnmatch, io, os, random, shutil, signal, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -124,11 +124,11 @@ class Attacher:
         if process.returncode < 0: raise Failed(f"sptrace died by signal {-process.returncode}: {said}")
         return process.returncode, said
 
-    def events(self):
-        """Lines of the tree of the last trace."""
+    def functions(self):
+        """Names of the functions in the last trace."""
         r = subprocess.run([self.sptrace, "report", "functions", "-i", os.path.join(self.folder, "trace"), "--format", "csv"], capture_output=True, text=True, timeout=120)
         if r.returncode != 0: raise Failed("the trace cannot be read: " + r.stderr.strip())
-        return len(r.stdout.splitlines()) - 1
+        return {row["function"] for row in csv.DictReader(io.StringIO(r.stdout))}
 
     def began_earlier(self):
         """Names of the functions that the last trace says were open when it began, outermost first, of each thread."""
@@ -156,9 +156,9 @@ class Attacher:
 
 class Case:
     """A program that runs for a while. `stdin` is None or a function that is given the pipe."""
-    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12, open_at_start=()):
+    def __init__(self, name, argv, *, seconds=3, expected=None, status=0, options=(), need=(), must_record=True, longest=0.12, open_at_start=(), must_see=()):
         self.name, self.argv, self.seconds, self.expected, self.status = name, argv, seconds, expected, status
-        self.open_at_start, self.options, self.need, self.must_record, self.longest = list(open_at_start), options, need, must_record, longest
+        self.must_see, self.open_at_start, self.options, self.need, self.must_record, self.longest = must_see, list(open_at_start), options, need, must_record, longest
 
     def check_begin(self, attacher):
         """The trace begins with what was open: main and what it had called."""
@@ -170,7 +170,7 @@ class Case:
     def run(self, attacher):
         argv = [str(a) for a in self.argv]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
-        cycles, recorded = 0, 0
+        cycles, recorded = 0, set()
         try:
             time.sleep(0.25)
             code = code_of(process.pid) if is_running(process.pid) else []
@@ -186,7 +186,7 @@ class Case:
                 if "/dev/zero" in said or "zero (deleted)" in said: raise Failed(f"what a former sptrace left is taken for a module: {said}")
                 attacher.check(process.pid, code, said)
                 if cycles % 5 == 1: self.check_begin(attacher)
-                if cycles % 5 == 1 or recorded == 0: recorded = max(recorded, attacher.events())
+                if cycles % 5 == 1 or not recorded.issuperset(self.must_see) or not recorded: recorded |= attacher.functions()
                 time.sleep(attacher.rng.uniform(0, 0.03))
             out = process.communicate(timeout=60)[0]
         finally:
@@ -194,7 +194,8 @@ class Case:
         if process.returncode != self.status or self.expected is not None and out != self.expected:
             raise Failed(f"status {process.returncode}, output {out[-300:]!r} after {cycles} cycles")
         if cycles == 0: raise NoCycle("the program had ended before it was attached to")
-        if self.must_record and recorded == 0: raise Failed("nothing was recorded")
+        if self.must_record and not recorded: raise Failed("nothing was recorded")
+        if not recorded.issuperset(self.must_see): raise Failed(f"not seen: {set(self.must_see) - recorded}")
         return f"{cycles} cycles"
 
 
@@ -232,6 +233,17 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 [t.start() for t in threads]; [t.join() for t in threads]
 print("ok")
 """
+# What the children call there the parent never does while it is traced.
+CHILDREN = """
+import os, time, zlib
+end = time.time() + %s
+while time.time() < end:
+    child = os.fork()
+    if child == 0: os._exit(len(zlib.compress(b"x" * 1000)))
+    assert os.waitpid(child, 0)[1] >> 8 == 17
+    time.sleep(0.005)
+print("ok")
+"""
 PERL = "my $e = time + %d; my $n = 0; while (time < $e) { my %%h = map { $_ => $_ * 2 } 1..500; my $s = 0; $s += $h{$_} for keys %%h; die unless $s == 250500; eval { die 'x' }; $n++ } print qq(ok\\n)"
 NODE = "const e = Date.now() + %d; let n = 0; function f(x) { return x < 2 ? x : f(x-1) + f(x-2) } const t = setInterval(() => { if (f(15) !== 610) throw 1; if (Date.now() > e) { clearInterval(t); console.log('ok') } }, 1)"
 GO = """package main
@@ -250,6 +262,7 @@ def real_cases(folder, seconds):
     cases = []
     python = shutil.which("python3")
     cases.append(Case("python3", [python, "-c", PYTHON % seconds], expected="ok\n", seconds=seconds))
+    cases.append(Case("python3.children", [python, "-c", CHILDREN % seconds], expected="ok\n", seconds=seconds, must_see=("deflate",)))
     if shutil.which("perl"): cases.append(Case("perl", [shutil.which("perl"), "-e", PERL % seconds], expected="ok\n", seconds=seconds))
     if shutil.which("node"): cases.append(Case("node", [shutil.which("node"), "-e", NODE % (seconds * 1000)], expected="ok\n", seconds=seconds, must_record=False))
     if shutil.which("go"):

@@ -69,10 +69,17 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
             module::find(addresses.add(i).read());
         }
         (*p).preparing = 0;
+        // Looked at while the process stands still: it shall not wait for these pages then.
+        for m in modules().filter(|m| is_planned(*m)) {
+            specials_in_flight(m);
+        }
         if control().roots_only != 0 && (*p).originals.is_null() {
             (*p).originals = hook::make_table();
         }
         inherit(false);
+        for m in modules() {
+            module::keep_private(m);
+        }
         RESULT_DONE
     }
 }
@@ -111,8 +118,8 @@ unsafe fn forget_gone(b: &AttachBlock) {
     }
 }
 
-/// Says whether children inherit arena, image, and what was mapped for the agent. Without it they run as
-/// children of an untraced process: there is nothing of ours in what they execute.
+/// Says whether children inherit arena, image, and what was mapped for the agent, but for what belongs to a
+/// module. Without it they run as children of an untraced process: there is nothing of ours in what they execute.
 unsafe fn inherit(shall: bool) {
     // SAFETY: memory of ours; where nothing is mapped the kernel passes over.
     unsafe {
@@ -122,14 +129,9 @@ unsafe fn inherit(shall: bool) {
             (IMAGE_BEFORE_BYTES + ARENA_BYTES) as usize,
             shall,
         );
-        detach::own_memory(&mut |start, bytes| sys::inherit(start as usize, bytes as usize, shall));
-        for i in 0..(*process()).module_count as usize {
-            let m = &(*process()).modules[i];
-            // What a former agent has left is the children's, too.
-            if m.area != 0 && m.is_left == 0 {
-                sys::inherit(m.area as usize, m.area_bytes as usize, shall);
-            }
-        }
+        detach::process_memory(&mut |start, bytes| {
+            sys::inherit(start as usize, bytes as usize, shall)
+        });
     }
 }
 
@@ -155,6 +157,12 @@ pub unsafe fn is_deserted() -> bool {
         (*process()).pc_count != 0
             && control().tracer_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
     }
+}
+
+/// True in a command that finds the other threads stopped.
+pub unsafe fn is_standing() -> bool {
+    // SAFETY: reads the process block.
+    unsafe { !(*process()).pcs.is_null() }
 }
 
 /// True if a stopped thread stands, or will return to, between the two: bytes from `start` on must not change.
@@ -217,12 +225,19 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         // Before anything leads into an area: should the host end, a child needs it, too.
         inherit(true);
         let all = || modules().filter(|m| !(**m).plan.is_null());
+        // A view of what children do not inherit would not be inherited either.
+        all()
+            .filter(|m| (**m).is_left != 0)
+            .for_each(|m| module::share(m));
         if !all().all(|m| module::move_in(m)) {
             propagate::unlock();
             return RESULT_FAILED;
         }
         for m in all() {
-            silent::wake((*m).area_rw as *mut u8);
+            let rw = (*m).area_rw as *mut u8;
+            if silent::is_silent(rw) {
+                silent::wake(rw);
+            }
         }
         for m in modules().filter(|m| is_planned(*m)) {
             special::install_specials(m);
@@ -306,25 +321,6 @@ unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
     }
 }
 
-/// The function whose code `address` probably lies in: the last that begins at or before it.
-unsafe fn function_around(m: *const Module, address: u64) -> Option<usize> {
-    // SAFETY: binary search within the count.
-    unsafe {
-        let want = address.wrapping_sub((*m).base) as u32;
-        let table = propagate::functions(m);
-        let (mut low, mut high) = (0usize, propagate::header(m).functions as usize);
-        while low < high {
-            let middle = (low + high) / 2;
-            if (*table.add(middle)).entry <= want {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low.checked_sub(1)
-    }
-}
-
 /// The entry of the function around `address`, 0 if that is unknown.
 unsafe fn entry_around(address: u64) -> u64 {
     // SAFETY: the module table is complete up to its count.
@@ -333,7 +329,7 @@ unsafe fn entry_around(address: u64) -> u64 {
         if m.is_null() || (*m).plan.is_null() {
             return 0;
         }
-        let found = function_around(m, address);
+        let found = propagate::function_around(m, address);
         found.map_or(0, |i| {
             (*m).base + (*propagate::functions(m).add(i)).entry as u64
         })
@@ -348,7 +344,7 @@ unsafe fn instrument_around(address: u64) {
         if m.is_null() || (*m).plan.is_null() {
             return;
         }
-        if let Some(i) = function_around(m, address)
+        if let Some(i) = propagate::function_around(m, address)
             && *(*m).functions.add(i) != INSTRUMENTED
         {
             propagate::instrument(m, i);

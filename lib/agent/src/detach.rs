@@ -197,7 +197,7 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         let first = (&raw const (*p).modules).cast::<Module>();
         let areas = (0..(*p).module_count as usize)
             .map(|i| first.add(i))
-            .filter(|m| !(**m).plan.is_null() && (**m).area_rw != 0);
+            .filter(|m| !(**m).plan.is_null() && (**m).area_rw != 0 && (**m).is_private == 0);
         let mapped = || areas.clone().filter(|m| (**m).gone == 0);
         mapped().for_each(|m| undo.sites(m));
         if !inside {
@@ -555,13 +555,19 @@ unsafe fn list_ranges(b: &AttachBlock) {
                 count += 1;
             }
         };
-        own_memory(&mut add);
+        process_memory(&mut add);
         let p = process();
         for i in 0..(*p).module_count as usize {
             let m = &(*p).modules[i];
-            // There is nothing that its slots could lead back to, or there are none.
-            let is_unused = (*p).was_active == 0 && m.area_used <= SLOTS_START as u64;
-            if !m.plan.is_null() && (m.gone != 0 || is_unused) {
+            if m.plan.is_null() {
+                continue;
+            }
+            add(m.area_rw, m.area_bytes);
+            add(m.functions as u64, module::function_bytes(m.plan));
+            // There is nothing that its slots could lead back to, or nothing has led there.
+            let is_empty = m.area_used <= SLOTS_START as u64;
+            let is_unused = is_empty && (m.is_private != 0 || (*p).was_active == 0);
+            if m.gone != 0 || is_unused {
                 add(m.area, m.area_bytes);
             }
         }
@@ -569,9 +575,8 @@ unsafe fn list_ranges(b: &AttachBlock) {
     }
 }
 
-/// Gives all ranges that were mapped for the agent, but for the areas' execute views and what hooks have
-/// replaced.
-pub unsafe fn own_memory(add: &mut dyn FnMut(u64, u64)) {
+/// Gives all ranges that were mapped for the agent, but for what belongs to a module and what hooks have replaced.
+pub unsafe fn process_memory(add: &mut dyn FnMut(u64, u64)) {
     // SAFETY: reads the process block.
     unsafe {
         let p = process();
@@ -581,13 +586,6 @@ pub unsafe fn own_memory(add: &mut dyn FnMut(u64, u64)) {
                 add(start, bytes);
             }
         };
-        for i in 0..(*p).module_count as usize {
-            let m = &(*p).modules[i];
-            if !m.plan.is_null() {
-                add(m.area_rw, m.area_bytes);
-                add(m.functions as u64, module::function_bytes(m.plan));
-            }
-        }
         add((*p).fork_page as u64, PAGE);
         add((*p).table as u64, ((1u64 << TABLE_BITS) + 512) * 8);
         add(

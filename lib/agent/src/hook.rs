@@ -330,7 +330,8 @@ unsafe fn is_return_address(address: u64) -> bool {
         if m.is_null() || (*m).plan.is_null() || address < (*m).start + 8 {
             return false;
         }
-        if propagate::flags_around(m, address - 1) & FN_RUNTIME != 0 {
+        let caller = propagate::function_around(m, address - 1);
+        if caller.is_some_and(|i| (*propagate::functions(m).add(i)).flags & FN_RUNTIME != 0) {
             return false;
         }
         let byte = |back: u64| *((address - back) as *const u8);

@@ -5,10 +5,11 @@
 //! where this thread is the only user of the memory, the whole text is made writable once, before the first
 //! patch, and what [`crate::text`] writes in place later leaves one mapping. The host says where that lies;
 //! what it did not name is not touched. Threads that are only stopped are users: should sptrace be killed,
-//! they run on, and all of their text would not be executable.
+//! they run on, and all of their text would not be executable. Nor is anybody asked while a process stands still:
+//! what is patched then is joined with the rest at the first patch after it.
 
 use crate::state::*;
-use crate::{module, sys};
+use crate::{attach, module, sys};
 use sptrace_wire::control::*;
 
 /// Segments of code of one module that are made ready.
@@ -18,7 +19,7 @@ const SEGMENTS: usize = 4;
 pub unsafe fn prepare(m: *mut Module) {
     // SAFETY: the table is changed under the lock.
     unsafe {
-        if (*m).joined == 0 {
+        if (*m).joined == 0 && !attach::is_standing() {
             (*m).joined = 1;
             if sys::alone() {
                 join(m);
@@ -48,8 +49,7 @@ unsafe fn join(m: *const Module) {
 }
 
 unsafe fn toggle(start: usize, bytes: usize) -> bool {
-    // SAFETY: nobody executes there, and both change the protection of one whole mapping: no memory
-    // is needed for the second.
+    // SAFETY: nobody executes there, and the first joins all to one mapping: no memory is needed for the second.
     unsafe {
         let charged = sys::protect(start, bytes, sys::PROT_RW);
         let restored =

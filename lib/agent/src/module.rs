@@ -144,6 +144,7 @@ unsafe fn ask(address: u64) -> Asked {
             wide,
             joined: u32::from(left),
             is_left: u32::from(left && (*p).preparing != 0),
+            is_private: 0,
             area_used: h.used.max(SLOTS_START as u64),
             wirings: h.wirings,
         };
@@ -243,11 +244,76 @@ unsafe fn put_over(rw: *mut u8, bytes: usize, at: u64) -> bool {
     }
 }
 
+/// Fork children shall not inherit what was mapped for a module, until something leads there.
+pub unsafe fn keep_private(m: *mut Module) {
+    // SAFETY: of the module table.
+    unsafe {
+        if !(*m).plan.is_null() && (*m).gone == 0 && (*m).is_private == 0 {
+            (*m).is_private = 1;
+            inherit(m, false);
+        }
+    }
+}
+
+/// Before the first patch of a module: what it leads to must be there in fork children, too. One system call a
+/// mapping, of which a large program has a thousand: so not for all modules at once, while it stands still.
+pub unsafe fn share(m: *mut Module) {
+    // SAFETY: of the module table.
+    unsafe {
+        if (*m).is_private != 0 {
+            inherit(m, true);
+            (*m).is_private = 0;
+        }
+    }
+}
+
+unsafe fn inherit(m: *const Module, shall: bool) {
+    // SAFETY: mapped for the module.
+    unsafe {
+        let bytes = (*m).area_bytes as usize;
+        sys::inherit((*m).area_rw as usize, bytes, shall);
+        sys::inherit(
+            (*m).functions as usize,
+            function_bytes((*m).plan) as usize,
+            shall,
+        );
+        // What a former agent has left is the children's, too.
+        if (*m).is_left == 0 {
+            sys::inherit((*m).area as usize, bytes, shall);
+        }
+    }
+}
+
+/// In a fork child: modules that nothing leads to from there are as if they had never been met.
+unsafe fn forget_private() {
+    // SAFETY: one thread; nobody holds a place in the table.
+    unsafe {
+        let p = process();
+        let first = (&raw mut (*p).modules).cast::<Module>();
+        // The first is the program's own, which none takes the place of.
+        if (*first).is_private != 0 {
+            *first = NO_MODULE;
+        }
+        let mut kept = 0;
+        for i in 0..(*p).module_count as usize {
+            if (*first.add(i)).is_private == 0 {
+                *first.add(kept) = *first.add(i);
+                kept += 1;
+            }
+        }
+        for i in kept..(*p).module_count as usize {
+            *first.add(i) = NO_MODULE;
+        }
+        (*p).module_count = kept as u32;
+    }
+}
+
 /// In a fork child: replaces the areas, which are shared with the parent, by copies of what was
 /// used, and puts back to "first" what the parent has wired since the fork.
 pub unsafe fn own_areas() -> bool {
     // SAFETY: one thread, signals blocked; this code does not lie in an area.
     unsafe {
+        forget_private();
         let p = process();
         for i in 0..(*p).module_count as usize {
             let m = &raw mut (*p).modules[i];

@@ -182,14 +182,10 @@ unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
     }
 }
 
-/// `FN_*` of the function that `address` lies in; of one that has no end, up to the next.
-pub unsafe fn flags_around(m: *const Module, address: u64) -> u8 {
-    // SAFETY: at most the count.
-    unsafe {
-        let next = functions_before(m, address.wrapping_sub((*m).base) as u32 + 1);
-        next.checked_sub(1)
-            .map_or(0, |at| (*functions(m).add(at)).flags)
-    }
+/// Index of the function that `address` probably lies in: the last that begins at or before it.
+pub unsafe fn function_around(m: *const Module, address: u64) -> Option<usize> {
+    // SAFETY: reads the plan.
+    unsafe { functions_before(m, address.wrapping_sub((*m).base) as u32 + 1).checked_sub(1) }
 }
 
 /// Number of functions that begin at smaller offsets.

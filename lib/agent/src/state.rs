@@ -126,6 +126,8 @@ pub struct Module {
     pub joined: u32,
     /// 1: what a former agent has left is in the place of the execute view still.
     pub is_left: u32,
+    /// 1: fork children do not inherit what was mapped for it, for nothing leads there: see [`crate::module::share`].
+    pub is_private: u32,
     /// Bytes of the area that have been written.
     pub area_used: u64,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
@@ -216,7 +218,8 @@ pub struct ForkPage {
     pub lock: AtomicU32,
 }
 
-const NO_MODULE: Module = Module {
+/// A place in the table of modules that is not taken.
+pub const NO_MODULE: Module = Module {
     start: 0,
     end: 0,
     base: 0,
@@ -230,6 +233,7 @@ const NO_MODULE: Module = Module {
     wide: 0,
     joined: 0,
     is_left: 0,
+    is_private: 0,
     area_used: 0,
     wirings: 0,
 };

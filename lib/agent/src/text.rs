@@ -8,7 +8,7 @@
 //! its own without the file's name.
 
 use crate::state::*;
-use crate::{attach, mappings, sys};
+use crate::{attach, mappings, module, sys};
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
 
@@ -114,6 +114,7 @@ impl Batch {
             let mut i = 0;
             let alone = self.count > 0 && sys::alone();
             if self.count > 0 && !self.module.is_null() {
+                module::share(self.module);
                 mappings::prepare(self.module);
             }
             while i < self.count {

@@ -12,7 +12,7 @@ use sptrace_code::{self as cache, Cached};
 use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::arena::{Arena, futex_wake};
 use sptrace_tracee::kill_point;
-use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
@@ -49,12 +49,13 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     // The number is the process's own idea: in another pid namespace it names somebody else.
-    let maps = shared.preparing.mappings_of(q);
-    let is_ours = maps::is_traced(&maps);
+    let live = LiveMaps::open(q.pid).ok();
+    let is_ours = live.as_ref().is_some_and(LiveMaps::is_traced);
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
         ASK_MODULE => {
+            let maps = shared.preparing.mappings_of(q);
             let mut answer = module(shared, &maps, q.pid, q.argument);
             if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
                 let mut c = shared.lock();
@@ -78,7 +79,8 @@ fn answer(shared: &Shared, q: &Question) {
         }
         ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
         ASK_TEXT => {
-            let (start, end) = mappings::text(&maps, q.pid, q.argument).unwrap_or_default();
+            let code_around = |at| live.as_ref()?.code_around(at);
+            let (start, end) = mappings::text(&code_around, q.pid, q.argument).unwrap_or_default();
             [start, end, 0, 0, 0, 0]
         }
         _ => [0; 6],

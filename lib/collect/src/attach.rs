@@ -180,11 +180,15 @@ impl Session {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
-        let mapped = live.code()?;
-        if is_ahead && !prepared.is_up_to_date(&mapped) {
+        let is_same = live.has_still(&prepared.mapped);
+        if is_ahead && !is_same {
             return Ok(NOT_UP_TO_DATE);
         }
-        let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, &mapped);
+        if !is_same {
+            prepared.mapped = live.code_map()?;
+        }
+        let mapped = &prepared.mapped.mappings;
+        let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, mapped);
         let mut command = Command {
             command: COMMAND_ADOPT,
             gone,

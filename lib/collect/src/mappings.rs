@@ -1,20 +1,34 @@
 //! What a process may be asked to do with its mappings so that they stay few.
 //!
-//! Given its maps, as the agent asks before it patches ([`sptrace_wire::control::ASK_TEXT`]); gives extents.
+//! Given its code, as the agent asks before it patches ([`sptrace_wire::control::ASK_TEXT`]); gives extents.
 //! Must not know why the agent asks now.
 
 use sptrace_tracee::maps::Mapping;
 
-/// First and last address of the mapping of a file's code that ends after `address`, if it can be made
-/// writable for a moment as a whole. That charges all of its pages: with vm.overcommit_memory 2 these would
-/// be missing elsewhere, and the kernel copies pages that are locked at once.
-pub fn text(maps: &[Mapping], pid: u32, address: u64) -> Option<(u64, u64)> {
-    let is_text = |m: &&Mapping| {
-        m.access == [true, false, true] && !m.is_shared && m.file.1 != 0 && m.end > address
-    };
-    let m = maps.iter().find(is_text)?;
+/// First and last address of the mapping of a file's code that ends after `address`, and of those that continue it,
+/// if they can be made writable for a moment as a whole. That charges all of their pages: with
+/// vm.overcommit_memory 2 these would be missing elsewhere, and the kernel copies pages that are locked at once.
+/// `code_around` gives the first mapping of a file's code that ends after an address.
+pub fn text(
+    code_around: &dyn Fn(u64) -> Option<Mapping>,
+    pid: u32,
+    address: u64,
+) -> Option<(u64, u64)> {
+    let is_text = |m: &Mapping| m.access == [true, false, true] && !m.is_shared;
+    let mut first = code_around(address)?;
+    while !is_text(&first) {
+        first = code_around(first.end)?;
+    }
+    let mut end = first.end;
+    while let Some(m) = code_around(end) {
+        let follows = m.start == end && m.offset == first.offset + (end - first.start);
+        if !follows || m.file != first.file || !is_text(&m) {
+            break;
+        }
+        end = m.end;
+    }
     let is_free = !is_counted_strictly() && !has_locked_memory(pid);
-    is_free.then_some((m.start, m.end))
+    is_free.then_some((first.start, end))
 }
 
 fn is_counted_strictly() -> bool {
@@ -35,29 +49,40 @@ fn number(path: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn mapping(start: u64, access: [bool; 3], inode: u64) -> Mapping {
+    fn code(start: u64, is_writable: bool, inode: u64) -> Mapping {
         Mapping {
             start,
             end: start + 0x1000,
-            access,
+            access: [true, is_writable, true],
             is_shared: false,
-            offset: 0,
+            offset: start,
             file: (String::new(), inode),
             path: String::new(),
         }
     }
 
     #[test]
-    fn only_code_of_files_is_named() {
+    fn text_that_was_patched_in_parts_is_named_as_one() {
         let maps = [
-            mapping(0x1000, [true, false, false], 7),
-            mapping(0x2000, [true, true, true], 7),
-            mapping(0x3000, [true, false, true], 0),
-            mapping(0x4000, [true, false, true], 7),
+            code(0x1000, true, 7),
+            code(0x2000, false, 7),
+            code(0x3000, false, 7),
+            code(0x4000, false, 8),
+            code(0x6000, false, 8),
         ];
-        let pid = std::process::id();
-        let named = text(&maps, pid, 0x1000);
-        assert!(named.is_none() || named == Some((0x4000, 0x5000)));
-        assert_eq!(text(&maps, pid, 0x5000), None);
+        let code_around = |at| maps.iter().find(|m| m.end > at).cloned();
+        let named = |at| text(&code_around, std::process::id(), at);
+        if is_counted_strictly() || has_locked_memory(std::process::id()) {
+            assert_eq!(named(0x1000), None);
+            return;
+        }
+        assert_eq!(named(0x1000), Some((0x2000, 0x4000)));
+        assert_eq!(named(0x3000), Some((0x3000, 0x4000)));
+        assert_eq!(
+            named(0x4000),
+            Some((0x4000, 0x5000)),
+            "another file, and a gap"
+        );
+        assert_eq!(named(0x7000), None);
     }
 }

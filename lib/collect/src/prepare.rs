@@ -9,20 +9,24 @@
 
 use std::fs::File;
 
+use sptrace_addr::Avma;
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::ARENA_AVMA;
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::image::IMAGE_AVMA;
-use sptrace_tracee::maps::{self, LiveMaps, Mapping};
-use sptrace_tracee::threads::Threads;
+use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
+use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
 use crate::answer;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::Walker;
+use crate::stacks::{Copied, Stacks, Walker};
+
+/// Of a stack, copied to try the walk.
+const REHEARSED_BYTES: usize = 64 << 10;
 
 /// Code that a process has mapped from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,25 +87,18 @@ pub(crate) struct Prepared {
     pub(crate) loader: u64,
     modules: Vec<(Code, u64)>,
     /// All executable mappings of files, ours included; empty: not known.
-    mapped: Vec<Mapping>,
+    pub(crate) mapped: CodeMap,
 }
 
 impl Prepared {
     /// Sets `mapped`, if the process has the modules still that it was prepared with.
     fn note_mapped(&mut self) -> Result<(), TraceeError> {
-        let code = LiveMaps::open(self.pid)?.code()?;
+        let code = LiveMaps::open(self.pid)?.code_map()?;
         let known = self.modules.iter().map(|(code, _)| code);
-        if code_of(&code).iter().eq(known) {
+        if code_of(&code.mappings).iter().eq(known) {
             self.mapped = code;
         }
         Ok(())
-    }
-
-    /// True if a process with this code has the same modules, and still all code that was mapped for it.
-    pub(crate) fn is_up_to_date(&self, code: &[Mapping]) -> bool {
-        let key = |m: &Mapping| (m.start, m.end, m.file.1, m.offset);
-        let is_same = |(a, b): (&Mapping, &Mapping)| key(a) == key(b) && a.file.0 == b.file.0;
-        code.len() == self.mapped.len() && code.iter().zip(&self.mapped).all(is_same)
     }
 }
 
@@ -127,7 +124,8 @@ impl Session {
         };
         let sent = command.send(&self.shared.arena)?;
         let block = sent.block;
-        self.call_beside(pid, &looked.maps, sent, Errand::MapAndCall { block })?;
+        let errand = Errand::MapAndCall { block };
+        let carrier = self.call_beside((pid, &memory), &looked.maps, sent, errand)?;
         let mut prepared = Prepared {
             pid,
             maps: maps::read(pid)?,
@@ -136,10 +134,26 @@ impl Session {
             cache: Cache::default(),
             loader,
             modules: looked.modules,
-            mapped: Vec::new(),
+            mapped: CodeMap::default(),
         };
         prepared.note_mapped()?;
+        self.rehearse(&mut prepared, &carrier);
         Ok(prepared)
+    }
+
+    /// Walks a stack as it was a moment ago: what is read and followed for the first time is so slowly, and all
+    /// threads would stand still meanwhile.
+    fn rehearse(&self, prepared: &mut Prepared, (thread, stack): &(Thread, Copied)) {
+        let code: Vec<(u64, u64)> = prepared
+            .modules
+            .iter()
+            .map(|(c, _)| (c.start, c.end))
+            .collect();
+        let starts = |at: Avma| self.shared.function_start(prepared.pid, at.0).map(Avma);
+        let (unwinder, cache) = (prepared.walker.unwinder(), &mut prepared.cache);
+        let memory = (&prepared.memory, stack);
+        let end = thread.regs.rsp + REHEARSED_BYTES as u64;
+        Stacks::as_copied(unwinder, cache, memory, &code, &starts).of(&thread.regs, end);
     }
 
     /// Prepares a process again, which may have other modules than before.
@@ -162,40 +176,45 @@ impl Session {
         };
         let sent = command.send(&self.shared.arena)?;
         let block = sent.block;
-        self.call_beside(old.pid, &looked.maps, sent, Errand::Call { block })?;
+        let carrier = {
+            let process = (old.pid, &old.memory);
+            self.call_beside(process, &looked.maps, sent, Errand::Call { block })?
+        };
         let mut prepared = Prepared {
             maps: maps::read(old.pid)?,
             walker: looked.walker,
             cache: Cache::default(),
             modules: looked.modules,
-            mapped: Vec::new(),
+            mapped: CodeMap::default(),
             ..old
         };
         prepared.note_mapped()?;
+        self.rehearse(&mut prepared, &carrier);
         Ok(prepared)
     }
 
-    /// Has the agent carry out a command, while the program runs but for one thread.
+    /// Has the agent carry out a command, while the program runs but for one thread: that is given as it was.
     fn call_beside(
         &self,
-        pid: u32,
+        (pid, memory): (u32, &File),
         maps: &[Mapping],
         sent: Sent,
         errand: Errand,
-    ) -> Result<(), TraceeError> {
+    ) -> Result<(Thread, Copied), TraceeError> {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(pid, arena, &self.image, maps)?;
-        let mut threads = Threads::stop_one(pid)?;
+        let mut threads = Threads::stop_one(pid, &|| self.obey_all())?;
         let Some(thread) = threads.all().next().copied() else {
             return Err(TraceeError::Gone);
         };
+        let stack = Copied::of(memory, thread.regs.rsp, REHEARSED_BYTES);
         self.shared.preparing.begin(pid);
         let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
         self.shared.preparing.end();
         threads.release();
         led?;
         match sent.result(arena) {
-            RESULT_DONE => Ok(()),
+            RESULT_DONE => Ok((thread, stack)),
             0 => Err(TraceeError::NoRoom(
                 "it cannot open or map the arena (no /proc, or a memory limit)",
             )),

@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::answer::openable;
 
+const PAGE_BYTES: u64 = 4096;
 /// No stack that makes sense is deeper.
 const MAX_FRAMES: usize = 100_000;
 /// Of a stack that cannot be walked, looked through at most.
@@ -131,6 +132,28 @@ pub struct Stacks<'a> {
     starts: &'a FunctionStart<'a>,
 }
 
+/// A part of a stack as it was at one moment, by whole pages.
+pub struct Copied {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    /// So many bytes above a stack pointer, or what there is of them.
+    pub fn of(memory: &File, rsp: u64, bytes: usize) -> Self {
+        let start = rsp & !(PAGE_BYTES - 1);
+        let mut copy = vec![0; bytes];
+        let got = memory.read_at(&mut copy, start).unwrap_or(0);
+        copy.truncate(got);
+        Self { start, bytes: copy }
+    }
+
+    fn get(&self, at: u64, length: usize) -> Option<&[u8]> {
+        let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        self.bytes.get(from..from.checked_add(length)?)
+    }
+}
+
 /// What one stack says.
 #[derive(Default)]
 pub struct Stack {
@@ -153,10 +176,38 @@ impl<'a> Stacks<'a> {
     ) -> Self {
         let read =
             |at: u64, into: &mut [u8]| memory.read_exact_at(into, at).map_err(|_| Unreadable);
+        Self::reading(unwinder, cache, Box::new(read), code, starts)
+    }
+
+    /// The same for a process that runs, with a stack as it was.
+    pub fn as_copied(
+        unwinder: &'a Unwinder<'a>,
+        cache: &'a mut Cache,
+        (memory, copied): (&'a File, &'a Copied),
+        code: &'a [(u64, u64)],
+        starts: &'a FunctionStart<'a>,
+    ) -> Self {
+        let read = move |at: u64, into: &mut [u8]| match copied.get(at, into.len()) {
+            Some(bytes) => {
+                into.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => memory.read_exact_at(into, at).map_err(|_| Unreadable),
+        };
+        Self::reading(unwinder, cache, Box::new(read), code, starts)
+    }
+
+    fn reading(
+        unwinder: &'a Unwinder<'a>,
+        cache: &'a mut Cache,
+        read: Read<'a>,
+        code: &'a [(u64, u64)],
+        starts: &'a FunctionStart<'a>,
+    ) -> Self {
         Self {
             unwinder,
             cache,
-            memory: PageCache::new(Box::new(read)),
+            memory: PageCache::new(read),
             code,
             starts,
         }

@@ -124,6 +124,8 @@ const CALL: u64 = 2;
 const UNMAP: u64 = 4;
 /// What the agent does beside the program may take long: it asks, and the host analyses.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
+/// What is done while all threads stand still takes about so long.
+const SHORT: Duration = Duration::from_millis(1);
 /// Mapping takes less.
 const MAP_LIMIT: Duration = Duration::from_millis(20);
 /// So does what the code does after the agent.
@@ -225,12 +227,12 @@ impl<'a> Carrier<'a> {
                 // It could not be mapped.
                 break;
             }
-            let pause = if start.elapsed() < 10 * MAP_LIMIT {
-                10
-            } else {
-                500
-            };
-            std::thread::sleep(Duration::from_micros(pause));
+            match start.elapsed() {
+                // All threads may stand still meanwhile, and the shortest sleep lasts longer than most errands.
+                time if time < SHORT => std::thread::yield_now(),
+                time if time < 10 * MAP_LIMIT => std::thread::sleep(Duration::from_micros(10)),
+                _ => std::thread::sleep(Duration::from_micros(500)),
+            }
         }
         let start = Instant::now();
         loop {

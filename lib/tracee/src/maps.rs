@@ -1,6 +1,9 @@
 //! /proc/PID/maps: what lies where in a process, and where there is room.
 
+mod code;
 mod query;
+
+pub use code::CodeMap;
 
 use std::fs::File;
 
@@ -26,6 +29,14 @@ pub struct Mapping {
     pub file: (String, u64),
     /// Path or name, may be empty.
     pub path: String,
+}
+
+impl Mapping {
+    /// True if both map the same part of the same file to the same place.
+    pub fn is_same_code(&self, other: &Self) -> bool {
+        let key = |m: &Self| (m.start, m.end, m.file.1, m.offset);
+        key(self) == key(other) && self.file.0 == other.file.0
+    }
 }
 
 /// Reads the mappings of a process, in ascending order.
@@ -68,6 +79,19 @@ impl LiveMaps {
         }
         let is_code = |m: &Mapping| m.access[2] && m.file.1 != 0;
         Ok(read(self.pid)?.into_iter().filter(is_code).collect())
+    }
+
+    /// The first of them that ends after an address.
+    pub fn code_around(&self, address: u64) -> Option<Mapping> {
+        query::code_around(&self.file, address).unwrap_or_else(|| {
+            let all = self.code().ok()?;
+            all.into_iter().find(|m| m.end > address)
+        })
+    }
+
+    /// As [`is_traced`].
+    pub fn is_traced(&self) -> bool {
+        self.around(ARENA_AVMA).is_some_and(|m| is_arena(&m))
     }
 
     /// The mapping that holds an address, or the next one.
@@ -119,8 +143,11 @@ fn name_patched(maps: &mut [Mapping]) {
 
 /// True if these are the mappings of a process that an arena is mapped into.
 pub fn is_traced(maps: &[Mapping]) -> bool {
-    maps.iter()
-        .any(|m| m.start == ARENA_AVMA && m.path.contains("memfd:sptrace"))
+    maps.iter().any(is_arena)
+}
+
+fn is_arena(m: &Mapping) -> bool {
+    m.start == ARENA_AVMA && m.path.contains("memfd:sptrace")
 }
 
 /// True if arena and image of an agent are there, whole.

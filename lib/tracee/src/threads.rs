@@ -85,14 +85,15 @@ impl Threads {
         }
     }
 
-    /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any.
+    /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any. `idle` is called
+    /// while none stops.
     ///
     /// # Errors
     /// Not permitted, gone, or none could be stopped.
-    pub fn stop_one(pid: u32) -> Result<Self, TraceeError> {
+    pub fn stop_one(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
         let until = Instant::now() + STOP_LIMIT;
         loop {
-            match Self::stop_any(pid) {
+            match Self::stop_any(pid, idle) {
                 Err(TraceeError::Unstoppable(_)) if Instant::now() < until => {}
                 result => return result,
             }
@@ -100,7 +101,7 @@ impl Threads {
     }
 
     /// Tries one thread after the other.
-    fn stop_any(pid: u32) -> Result<Self, TraceeError> {
+    fn stop_any(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
         let mut tids = threads_of(pid)?;
         // The first thread is waited for by others most rarely; running ones stop later than sleeping ones.
         tids.sort_by_key(|t| (matches!(state(pid, *t), Some('D')), *t));
@@ -114,7 +115,7 @@ impl Threads {
             let mut threads = Self::none(pid);
             match threads
                 .seize(*tid)
-                .and_then(|()| threads.stop_held(limit, &|| ()))
+                .and_then(|()| threads.stop_held(limit, idle))
             {
                 Ok(()) if threads.held.is_empty() => {}
                 Ok(()) => return Ok(threads),

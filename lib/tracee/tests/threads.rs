@@ -139,7 +139,7 @@ fn in_vfork(microseconds: u32) -> u32 {
 #[test]
 fn one_that_was_late_to_stop_is_held_again() {
     let pid = in_vfork(3_200_000);
-    assert!(Threads::stop_one(pid).is_err());
+    assert!(Threads::stop_one(pid, &|| ()).is_err());
     let threads = Threads::stop_all(pid, &|| ()).unwrap();
     assert_eq!(threads.all().count(), 1);
     threads.release();
@@ -149,7 +149,7 @@ fn one_that_was_late_to_stop_is_held_again() {
 #[test]
 fn the_only_thread_is_waited_for_while_its_vfork_child_is_slow() {
     let pid = in_vfork(1_000_000);
-    let threads = Threads::stop_one(pid).unwrap();
+    let threads = Threads::stop_one(pid, &|| ()).unwrap();
     assert_eq!(threads.all().count(), 1);
     threads.release();
     assert_eq!(end_of(pid).unwrap(), 7);

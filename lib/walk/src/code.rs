@@ -13,7 +13,8 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, OpKind, Register,
 };
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::memory::Memory;
@@ -282,7 +283,7 @@ fn follow(
     mut look: impl FnMut(u64, Option<&Instruction>, &State, &mut dyn Memory) -> Found,
 ) {
     let mut paths = VecDeque::from([(start, State::new())]);
-    let mut seen: HashMap<u64, Vec<Value>> = HashMap::new();
+    let mut seen: FxHashMap<u64, Vec<Value>> = FxHashMap::default();
     let mut steps = 0;
     let mut info = InstructionInfoFactory::new();
     while let Some((mut at, mut state)) = paths.pop_front() {

@@ -99,11 +99,27 @@ fn path(maps: &File, address: u64) -> Option<String> {
 /// Executable mappings of files, without their paths. None: as for [`all`].
 pub fn code(maps: &File) -> Option<Vec<Mapping>> {
     let (mut found, mut at) = (Vec::new(), 0);
-    while let Some(query) = ask(maps, at, EXECUTABLE | FILE_BACKED, &mut [])? {
-        at = query.end;
-        found.push(query.mapping(String::new()));
+    while let Some(m) = code_around(maps, at)? {
+        at = m.end;
+        found.push(m);
     }
     Some(found)
+}
+
+/// The first of them that ends after an address; the inner None: there is none. None: as for [`all`].
+pub fn code_around(maps: &File, address: u64) -> Option<Option<Mapping>> {
+    let query = ask(maps, address, EXECUTABLE | FILE_BACKED, &mut [])?;
+    Some(query.map(|q| q.mapping(String::new())))
+}
+
+/// True if this code is mapped there still. None: as for [`all`].
+pub fn is_there(maps: &File, m: &Mapping) -> Option<bool> {
+    let query = ask(maps, m.start, EXECUTABLE | FILE_BACKED, &mut [])?;
+    let is_same = |q: Query| {
+        let found = (q.start, q.end, q.inode, q.offset);
+        found == (m.start, m.end, m.file.1, m.offset) && q.is_on(&m.file.0)
+    };
+    Some(query.is_some_and(is_same))
 }
 
 /// The mapping at or after an address. None: as for [`all`], or there is none.
@@ -114,6 +130,18 @@ pub fn around(maps: &File, address: u64) -> Option<Mapping> {
 }
 
 impl Query {
+    fn device(&self) -> String {
+        format!("{:02x}:{:02x}", self.major, self.minor)
+    }
+
+    /// As a comparison with [`Self::device`], but faster.
+    fn is_on(&self, device: &str) -> bool {
+        let number = |part| u32::from_str_radix(part, 16).ok();
+        device.split_once(':').is_some_and(|(major, minor)| {
+            number(major) == Some(self.major) && number(minor) == Some(self.minor)
+        })
+    }
+
     fn mapping(&self, path: String) -> Mapping {
         let has = |flag: u64| self.vma_flags & flag != 0;
         Mapping {
@@ -122,7 +150,7 @@ impl Query {
             access: [has(READABLE), has(WRITABLE), has(EXECUTABLE)],
             is_shared: has(SHARED),
             offset: self.offset,
-            file: (format!("{:02x}:{:02x}", self.major, self.minor), self.inode),
+            file: (self.device(), self.inode),
             path,
         }
     }

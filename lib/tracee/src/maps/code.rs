@@ -1,0 +1,106 @@
+//! The code of a process as it was at one moment, and whether it is so still.
+//!
+//! Given [`LiveMaps`]; to be asked while the process stands still. Where the kernel answers for single mappings, each
+//! that is known is asked for, and that nothing has come besides is told by the sum: of a large program that takes a
+//! quarter of the time of finding them all, which is done where the sum differs. Must not know what the answer is for.
+
+use super::{LiveMaps, Mapping, query};
+use crate::error::TraceeError;
+
+/// Executable mappings of files at one moment.
+#[derive(Default)]
+pub struct CodeMap {
+    /// In ascending order, without their paths.
+    pub mappings: Vec<Mapping>,
+    /// KiB of all executable mappings, with those of no file.
+    kib: Option<u64>,
+}
+
+impl LiveMaps {
+    /// The code that is there now. Empty: it has changed meanwhile.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn code_map(&self) -> Result<CodeMap, TraceeError> {
+        let kib = self.code_kib();
+        let mappings = self.code()?;
+        match self.code_kib() == kib {
+            true => Ok(CodeMap { mappings, kib }),
+            false => Ok(CodeMap::default()),
+        }
+    }
+
+    /// True if the process has this code, and no other. False of a code map that is empty.
+    pub fn has_still(&self, known: &CodeMap) -> bool {
+        if known.mappings.is_empty() {
+            return false;
+        }
+        if self.code_kib() == known.kib {
+            // What is shared is ours, and told by the sum.
+            let images = known.mappings.iter().filter(|m| !m.is_shared);
+            let mut answers = images.map(|m| query::is_there(&self.file, m));
+            match answers.find(|is_there| *is_there != Some(true)) {
+                None => return true,
+                Some(Some(_)) => return false,
+                // The kernel does not answer for single ones.
+                Some(None) => {}
+            }
+        }
+        self.code().is_ok_and(|now| {
+            let same = |(a, b): (&Mapping, &Mapping)| a.is_same_code(b);
+            now.len() == known.mappings.len() && now.iter().zip(&known.mappings).all(same)
+        })
+    }
+
+    /// KiB of executable mappings (proc(5): VmExe and VmLib are their sum in two parts).
+    fn code_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+            line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        };
+        Some(kib("VmExe:")? + kib("VmLib:")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn other_code_is_noticed() {
+        let live = LiveMaps::open(std::process::id()).expect("it is here");
+        let known = live.code_map().expect("it is here");
+        assert!(live.has_still(&known) && !live.has_still(&CodeMap::default()));
+        let exe = std::fs::File::open("/proc/self/exe").expect("it can be read");
+        let map = |protection, flags, fd| {
+            // SAFETY: a new mapping, at a place that the kernel chooses.
+            unsafe { libc::mmap(std::ptr::null_mut(), 8192, protection, flags, fd, 0) }
+        };
+        let (file, code) = (exe.as_raw_fd(), libc::PROT_READ | libc::PROT_EXEC);
+        let data = map(libc::PROT_READ, libc::MAP_PRIVATE, file);
+        assert!(live.has_still(&known), "no code has come");
+        let generated = map(code, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1);
+        assert!(live.has_still(&known), "only such of no file has come");
+        // SAFETY: what was mapped above, and is used by nobody.
+        unsafe { libc::munmap(generated, 8192) };
+        let code = map(code, libc::MAP_PRIVATE, file);
+        assert!(!live.has_still(&known), "code has come");
+        let with_it = live.code_map().expect("it is here");
+        assert_eq!(with_it.mappings.len(), known.mappings.len() + 1);
+        assert!(live.has_still(&with_it));
+        // SAFETY: as above.
+        unsafe { libc::munmap(code, 8192) };
+        assert!(!live.has_still(&with_it), "code has gone");
+        assert!(live.has_still(&known), "all is as it was");
+        // SAFETY: as above; as much code as was there, at another place.
+        let other = unsafe {
+            libc::mprotect(data, 8192, libc::PROT_READ | libc::PROT_EXEC);
+            data
+        };
+        assert!(!live.has_still(&with_it), "as much code at another place");
+        // SAFETY: as above.
+        unsafe { libc::munmap(other, 8192) };
+    }
+}
