@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A stop is waited for so long: a thread that waits for a vfork child or a disk cannot stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// One that runs stops within so long, and the shortest sleep lasts as long.
+const SHORT: Duration = Duration::from_micros(200);
 /// While threads are made as fast as they are stopped.
 const ROUNDS: usize = 64;
 
@@ -218,7 +220,7 @@ impl Threads {
         until: Instant,
         idle: &dyn Fn(),
     ) -> Result<(), TraceeError> {
-        let mut waited = 0u32;
+        let begun = Instant::now();
         while self.held.get(&tid).is_some_and(|t| !t.is_stopped) {
             match self.look(tid, true)? {
                 Seen::Gone => {
@@ -233,13 +235,12 @@ impl Threads {
                 Seen::Nothing if Instant::now() > until => {
                     return Err(TraceeError::Unstoppable(tid));
                 }
-                Seen::Nothing if waited < 64 => std::thread::yield_now(),
+                Seen::Nothing if begun.elapsed() < SHORT => std::thread::yield_now(),
                 Seen::Nothing => {
                     idle();
                     std::thread::sleep(Duration::from_micros(20));
                 }
             }
-            waited += 1;
         }
         Ok(())
     }

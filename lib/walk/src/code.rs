@@ -245,26 +245,10 @@ impl State {
 
 /// DWARF number of a 64-bit register (System V ABI, figure 3.36).
 fn whole(register: Register) -> Option<usize> {
-    use Register::*;
-    let order = [
-        RAX,
-        RDX,
-        RCX,
-        RBX,
-        RSI,
-        RDI,
-        Register::RBP,
-        Register::RSP,
-        R8,
-        R9,
-        R10,
-        R11,
-        R12,
-        R13,
-        R14,
-        R15,
-    ];
-    order.iter().position(|r| *r == register)
+    // In the order of the instruction set: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, and the others.
+    const NUMBERS: [usize; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+    let index = (register as usize).checked_sub(Register::RAX as usize)?;
+    NUMBERS.get(index).copied()
 }
 
 /// What a search says of an instruction that it has come to.
@@ -275,25 +259,50 @@ enum Found {
     End,
 }
 
+/// What a search needs, kept for the next: it happens while a process stands still, and memory that is used for the
+/// first time is slow.
+#[derive(Default)]
+pub(crate) struct Search {
+    /// By instruction: the stack pointers that it was met with, 0 for none.
+    seen: FxHashMap<u64, [u64; HEIGHTS]>,
+    paths: VecDeque<(u64, State)>,
+}
+
+impl Value {
+    /// Not 0, and another for another place.
+    fn number(self) -> u64 {
+        let place = |p: Place| (p.register as u64) << 48 | p.offset as u64 & ((1 << 48) - 1);
+        match self {
+            Self::Unknown => 1,
+            Self::Number(_) => 2,
+            Self::Start(at) => 1 << 63 | place(at),
+            Self::Word(at) => 1 << 62 | place(at),
+        }
+    }
+}
+
 /// Follows the code from `start` on, the nearest instructions first. What follows a call that does not return is come
 /// to with a wrong stack pointer: so each instruction is followed with some that differ.
 fn follow(
+    Search { seen, paths }: &mut Search,
     memory: &mut dyn Memory,
     start: u64,
     mut look: impl FnMut(u64, Option<&Instruction>, &State, &mut dyn Memory) -> Found,
 ) {
-    let mut paths = VecDeque::from([(start, State::new())]);
-    let mut seen: FxHashMap<u64, Vec<Value>> = FxHashMap::default();
+    seen.clear();
+    paths.clear();
+    paths.push_back((start, State::new()));
     let mut steps = 0;
     let mut info = InstructionInfoFactory::new();
     while let Some((mut at, mut state)) = paths.pop_front() {
         // One block, then the next path's turn.
         loop {
-            let met = seen.entry(at).or_default();
-            if met.len() >= HEIGHTS || met.contains(&state.rsp()) {
-                break;
+            let (met, rsp) = (seen.entry(at).or_default(), state.rsp().number());
+            let known = met.iter_mut().find(|m| **m == 0 || **m == rsp);
+            match known {
+                Some(free) if *free == 0 => *free = rsp,
+                _ => break,
             }
-            met.push(state.rsp());
             steps += 1;
             if steps > LONGEST_SEARCH {
                 return;
@@ -340,13 +349,14 @@ fn decode(memory: &mut dyn Memory, at: u64) -> Option<Instruction> {
 /// Offers the rules at `address` of the function that begins at `entry`, by the shortest paths there first, until one
 /// is accepted.
 pub(crate) fn from_entry(
+    search: &mut Search,
     memory: &mut dyn Memory,
     entry: u64,
     address: u64,
     accept: &mut dyn FnMut(&mut dyn Memory, &Rule) -> bool,
 ) -> Option<Rule> {
     let mut accepted = None;
-    follow(memory, entry, |at, _, state, memory| {
+    follow(search, memory, entry, |at, _, state, memory| {
         if at != address {
             return Found::GoOn;
         }
@@ -417,12 +427,13 @@ fn rule_inside(state: &State) -> Option<Rule> {
 /// Offers the rule of each return that code at `address` may come to, nearest first, until one is accepted; then
 /// those of jumps through pointers, which may be a function's end, too.
 pub(crate) fn to_return(
+    search: &mut Search,
     memory: &mut dyn Memory,
     address: u64,
     accept: &mut dyn FnMut(&mut dyn Memory, &Rule) -> bool,
 ) -> Option<Rule> {
     let (mut accepted, mut at_jumps) = (None, Vec::new());
-    follow(memory, address, |_, instruction, state, memory| {
+    follow(search, memory, address, |_, instruction, state, memory| {
         let Some(i) = instruction else {
             return Found::Leave;
         };

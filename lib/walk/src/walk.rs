@@ -56,6 +56,7 @@ pub struct Cache {
     verdicts: HashMap<(u64, bool), (Option<usize>, Verdict)>,
     /// By the next instruction: what the code says where no table does.
     rules: HashMap<u64, Rule>,
+    search: code::Search,
 }
 
 /// What is prepared of a process's modules.
@@ -371,9 +372,10 @@ impl Walker<'_, '_> {
             Some(rule) => rule.clone(),
             None => {
                 let start = starts(Avma(lookup_address(pc, exact)));
+                let (search, memory) = (&mut self.cache.search, &mut *self.memory);
                 let rule = start
-                    .and_then(|s| code::from_entry(self.memory, s.0, pc, &mut is_good))
-                    .or_else(|| code::to_return(self.memory, pc, &mut is_good))?;
+                    .and_then(|s| code::from_entry(search, memory, s.0, pc, &mut is_good))
+                    .or_else(|| code::to_return(search, memory, pc, &mut is_good))?;
                 self.cache.rules.insert(pc, rule.clone());
                 rule
             }
