@@ -153,7 +153,9 @@ impl Session {
         let (unwinder, cache) = (prepared.walker.unwinder(), &mut prepared.cache);
         let memory = (&prepared.memory, stack);
         let end = thread.regs.rsp + REHEARSED_BYTES as u64;
+        cache.learn_all(true);
         Stacks::as_copied(unwinder, cache, memory, &code, &starts).of(&thread.regs, end);
+        prepared.cache.learn_all(false);
     }
 
     /// Prepares a process again, which may have other modules than before.

@@ -15,6 +15,7 @@ use iced_x86::{
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use crate::memory::Memory;
@@ -259,14 +260,22 @@ enum Found {
     End,
 }
 
-/// What a search needs, kept for the next: it happens while a process stands still, and memory that is used for the
-/// first time is slow.
+/// What searches have found, and what one needs, kept for the next: it happens while a process stands still, and
+/// memory that is used for the first time is slow.
 #[derive(Default)]
 pub(crate) struct Search {
-    /// By instruction: the stack pointers that it was met with, 0 for none.
-    seen: FxHashMap<u64, [u64; HEIGHTS]>,
-    paths: VecDeque<(u64, State)>,
+    /// By the next instruction: rules that were accepted, and those to be tried first, of which a thorough search
+    /// finds many.
+    pub rules: FxHashMap<u64, Rule>,
+    /// A function is followed to its end.
+    pub is_thorough: bool,
+    seen: Seen,
+    paths: Paths,
 }
+
+/// By instruction: the stack pointers that it was met with, 0 for none.
+type Seen = FxHashMap<u64, [u64; HEIGHTS]>;
+type Paths = VecDeque<(u64, State)>;
 
 impl Value {
     /// Not 0, and another for another place.
@@ -284,7 +293,7 @@ impl Value {
 /// Follows the code from `start` on, the nearest instructions first. What follows a call that does not return is come
 /// to with a wrong stack pointer: so each instruction is followed with some that differ.
 fn follow(
-    Search { seen, paths }: &mut Search,
+    (seen, paths): (&mut Seen, &mut Paths),
     memory: &mut dyn Memory,
     start: u64,
     mut look: impl FnMut(u64, Option<&Instruction>, &State, &mut dyn Memory) -> Found,
@@ -347,26 +356,44 @@ fn decode(memory: &mut dyn Memory, at: u64) -> Option<Instruction> {
 }
 
 /// Offers the rules at `address` of the function that begins at `entry`, by the shortest paths there first, until one
-/// is accepted.
+/// is accepted. `is_inside` says whether what is before a return address belongs to that function.
 pub(crate) fn from_entry(
     search: &mut Search,
     memory: &mut dyn Memory,
-    entry: u64,
+    (entry, is_inside): (u64, &dyn Fn(u64) -> bool),
     address: u64,
     accept: &mut dyn FnMut(&mut dyn Memory, &Rule) -> bool,
 ) -> Option<Rule> {
-    let mut accepted = None;
-    follow(search, memory, entry, |at, _, state, memory| {
-        if at != address {
+    let (mut accepted, is_thorough) = (None, search.is_thorough);
+    let needed = (&mut search.seen, &mut search.paths);
+    let (mut first, mut behind_calls) = (FxHashMap::default(), Vec::new());
+    follow(needed, memory, entry, |at, instruction, state, memory| {
+        if is_thorough {
+            // What a search for this address would try first.
+            if let Entry::Vacant(place) = first.entry(at)
+                && let Some(rule) = rule_inside(state)
+            {
+                place.insert(rule);
+            }
+            let call = instruction.filter(|i| i.mnemonic() == Mnemonic::Call);
+            behind_calls.extend(call.map(Instruction::next_ip));
+        }
+        if at != address || accepted.is_some() {
             return Found::GoOn;
         }
         accepted = rule_inside(state).filter(|r| accept(memory, r));
-        if accepted.is_some() {
-            Found::End
-        } else {
-            Found::Leave
+        match accepted {
+            _ if is_thorough => Found::GoOn,
+            Some(_) => Found::End,
+            None => Found::Leave,
         }
     });
+    for next in behind_calls {
+        // A jump at the end, or a call that does not return, may have led out of the function.
+        if let Some(rule) = first.remove(&next).filter(|_| is_inside(next)) {
+            search.rules.entry(next).or_insert(rule);
+        }
+    }
     accepted
 }
 
@@ -433,7 +460,8 @@ pub(crate) fn to_return(
     accept: &mut dyn FnMut(&mut dyn Memory, &Rule) -> bool,
 ) -> Option<Rule> {
     let (mut accepted, mut at_jumps) = (None, Vec::new());
-    follow(search, memory, address, |_, instruction, state, memory| {
+    let needed = (&mut search.seen, &mut search.paths);
+    follow(needed, memory, address, |_, instruction, state, memory| {
         let Some(i) = instruction else {
             return Found::Leave;
         };

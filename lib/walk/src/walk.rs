@@ -54,9 +54,16 @@ pub struct Cache {
     of_framehop: CacheX86_64,
     context: UnwindContext<usize>,
     verdicts: HashMap<(u64, bool), (Option<usize>, Verdict)>,
-    /// By the next instruction: what the code says where no table does.
-    rules: HashMap<u64, Rule>,
+    /// What the code says where no table does.
     search: code::Search,
+}
+
+impl Cache {
+    /// While this is so, a function without a table is followed to its end: walks that come through it from elsewhere
+    /// need not do so later.
+    pub fn learn_all(&mut self, shall: bool) {
+        self.search.is_thorough = shall;
+    }
 }
 
 /// What is prepared of a process's modules.
@@ -367,16 +374,20 @@ impl Walker<'_, '_> {
             word.and_then(|w| read_u64(memory, w).ok())
                 .is_some_and(|address| code::follows_call(memory, address))
         };
-        let known = self.cache.rules.get(&pc);
+        let known = self.cache.search.rules.get(&pc);
         let rule = match known.filter(|rule| is_good(self.memory, rule)) {
             Some(rule) => rule.clone(),
             None => {
                 let start = starts(Avma(lookup_address(pc, exact)));
                 let (search, memory) = (&mut self.cache.search, &mut *self.memory);
+                let is_inside = |next| starts(Avma(lookup_address(next, false))) == start;
                 let rule = start
-                    .and_then(|s| code::from_entry(search, memory, s.0, pc, &mut is_good))
+                    .and_then(|s| {
+                        let function = (s.0, &is_inside as &dyn Fn(u64) -> bool);
+                        code::from_entry(search, memory, function, pc, &mut is_good)
+                    })
                     .or_else(|| code::to_return(search, memory, pc, &mut is_good))?;
-                self.cache.rules.insert(pc, rule.clone());
+                self.cache.search.rules.insert(pc, rule.clone());
                 rule
             }
         };

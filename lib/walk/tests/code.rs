@@ -41,7 +41,7 @@ fn functions(tables: &UnwindTables<'_>) -> BTreeMap<u64, u64> {
     found
 }
 
-#[derive(Default, Debug, Clone, Copy)]
+#[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     same: u32,
     other: u32,
@@ -49,7 +49,7 @@ struct Counts {
 }
 
 /// Compares the rules at every `step`th instruction of all functions.
-fn compare(path: &str, step: usize, with_start: bool) -> Counts {
+fn compare(path: &str, step: usize, with_start: bool, learns: bool) -> Counts {
     let bytes = std::fs::read(path).unwrap();
     let tables = UnwindTables::read(&bytes).unwrap();
     let functions = functions(&tables);
@@ -82,6 +82,7 @@ fn compare(path: &str, step: usize, with_start: bool) -> Counts {
         Ok(())
     };
     let (mut caches, mut counts) = ((Cache::default(), Cache::default()), Counts::default());
+    caches.1.learn_all(learns);
     let mut at_step = 0_usize;
     for (&start, &end) in &functions {
         let Some(code) = file_bytes(&bytes, &segments, start) else {
@@ -102,7 +103,11 @@ fn compare(path: &str, step: usize, with_start: bool) -> Counts {
             }
             let pc = i.ip();
             let registers = at(pc);
-            let starts = |_: Avma| (with_start && is_whole).then_some(Avma(start));
+            let starts = |at: Avma| {
+                let around = functions.range(..=at.0).next_back();
+                let start = around.map(|(start, _)| Avma(*start));
+                start.filter(|_| with_start && is_whole)
+            };
             right.set(0);
             let table = by_table.walk(&registers, &mut memory, &mut caches.0, 2, None);
             let Some(expected) = table.frames.get(1) else {
@@ -158,16 +163,25 @@ fn calls_behind(bytes: &[u8], segments: &[(u64, u64, u64)], function: u64) -> Op
     .map(|i| i.next_ip())
 }
 
+fn libc() -> &'static str {
+    let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
+    libc.into_iter().find(|p| Path::new(p).exists()).unwrap()
+}
+
+#[test]
+fn what_was_learned_on_the_way_is_what_a_search_finds() {
+    let [searched, learned] = [false, true].map(|learns| compare(libc(), 101, true, learns));
+    assert_eq!(searched, learned);
+}
+
 #[test]
 fn code_says_what_tables_say() {
-    let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
-    let libc = libc.into_iter().find(|p| Path::new(p).exists()).unwrap();
-    for path in [libc, "/usr/bin/git"] {
+    for path in [libc(), "/usr/bin/git"] {
         if !Path::new(path).exists() {
             continue;
         }
         for with_start in [true, false] {
-            let c = compare(path, 41, with_start);
+            let c = compare(path, 41, with_start, false);
             println!("{path}, start known: {with_start}: {c:?}");
             let all = c.same + c.other + c.none;
             // Filling behind a function has a row of the table, but nobody stands there.
