@@ -35,7 +35,7 @@ impl LiveMaps {
         if known.mappings.is_empty() {
             return false;
         }
-        if self.code_kib() == known.kib {
+        if self.has_as_much(known) {
             // What is shared is ours, and told by the sum.
             let images = known.mappings.iter().filter(|m| !m.is_shared);
             let mut answers = images.map(|m| query::is_there(&self.file, m));
@@ -50,6 +50,11 @@ impl LiveMaps {
             let same = |(a, b): (&Mapping, &Mapping)| a.is_same_code(b);
             now.len() == known.mappings.len() && now.iter().zip(&known.mappings).all(same)
         })
+    }
+
+    /// True if there is as much code as was, at whatever places.
+    pub fn has_as_much(&self, known: &CodeMap) -> bool {
+        self.code_kib() == known.kib
     }
 
     /// KiB of executable mappings (proc(5): VmExe and VmLib are their sum in two parts).
