@@ -305,13 +305,14 @@ def ring_into_a_device(b): return b.fails(OWN, "run", "-q", "--ring", "2M", "-o"
 @case
 def ring_is_readable_after_a_kill(b):
     process = subprocess.Popen([b.sptrace, "run", "-q", "--ring", "2M", "-o", "trace", "--", "/bin/sh", "-c", "while :; do ls -lR /usr/lib; done"], cwd=b.folder,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=os.path.join(os.path.dirname(b.folder), "cache")))
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=os.path.join(os.path.dirname(b.folder), "cache")), start_new_session=True)
     for _ in range(200):
         time.sleep(0.05)
         if os.path.exists(b.path("trace")) and os.stat(b.path("trace")).st_blocks * 512 > 2 << 20: break
     time.sleep(0.3)
     process.kill()
     process.wait()
+    os.killpg(process.pid, signal.SIGKILL)  # the command has no end of its own
     got = b.run("report", "functions", "-i", "trace")
     found = no_panic(got) + never_looks_whole(b, "trace")
     if got.returncode or b"dropped by --ring" not in got.stderr or got.stdout.count(b"\n") < 10: found.append(f"status {got.returncode}, {got.stderr[:200]!r}, {len(got.stdout)} bytes")
