@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use sptrace_addr::Avma;
@@ -16,7 +15,7 @@ use sptrace_trace::ExitStatus;
 use sptrace_tracee::arena::{Role, tell_of_death};
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
-use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
+use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible};
 use sptrace_wire::attach::*;
@@ -44,9 +43,6 @@ const PAUSE: Duration = Duration::from_micros(500);
 const RANGES: u32 = 16 << 10;
 /// Of a stack whose end is not known, looked at.
 const STACK_BYTES: u64 = 1 << 20;
-
-/// Executable mappings whose questions take longer than beginning a thread.
-const ASKED_BESIDE: usize = 100;
 
 /// Beside the agent's results: other modules are mapped.
 const NOT_UP_TO_DATE: u32 = u32::MAX;
@@ -153,40 +149,21 @@ impl Session {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(prepared.pid)?;
-        let known = std::mem::take(&mut prepared.mapped);
-        std::thread::scope(|scope| {
-            // Asked while the threads are being stopped; whether any code has come or gone then is a shorter question.
-            let is_worth_it = known.mappings.len() >= ASKED_BESIDE;
-            let mut asked = is_worth_it.then(|| scope.spawn(|| live.has_still(&known)));
-            let mut is_same = || match asked.take().map(ScopedJoinHandle::join) {
-                Some(Ok(true)) if live.has_as_much(&known) => true,
-                _ => live.has_still(&known),
-            };
-            for _ in attempts(ATTEMPTS_END) {
-                let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
-                let code = (&known, &mut is_same as &mut dyn FnMut() -> bool);
-                let result = self.activate_stopped(
-                    prepared,
-                    is_ahead,
-                    &carrier,
-                    (&live, code),
-                    &mut threads,
-                );
-                threads.release();
-                match result? {
-                    RESULT_AGAIN => std::thread::sleep(PAUSE),
-                    RESULT_DONE => return Ok(true),
-                    NOT_UP_TO_DATE => return Ok(false),
-                    RESULT_NOT_WRITABLE => {
-                        return Err(TraceeError::NotPermitted(NO_TEXT.to_owned()));
-                    }
-                    _ => return Err(TraceeError::NoRoom("the agent could not patch it")),
-                }
+        for _ in attempts(ATTEMPTS_END) {
+            let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
+            let result = self.activate_stopped(prepared, is_ahead, &carrier, &live, &mut threads);
+            threads.release();
+            match result? {
+                RESULT_AGAIN => std::thread::sleep(PAUSE),
+                RESULT_DONE => return Ok(true),
+                NOT_UP_TO_DATE => return Ok(false),
+                RESULT_NOT_WRITABLE => return Err(TraceeError::NotPermitted(NO_TEXT.to_owned())),
+                _ => return Err(TraceeError::NoRoom("the agent could not patch it")),
             }
-            Err(TraceeError::NoRoom(
-                "its threads stand where patches must be",
-            ))
-        })
+        }
+        Err(TraceeError::NoRoom(
+            "its threads stand where patches must be",
+        ))
     }
 
     fn activate_stopped(
@@ -194,7 +171,7 @@ impl Session {
         prepared: &mut Prepared,
         is_ahead: bool,
         carrier: &Carrier<'_>,
-        (live, (known, is_same)): (&LiveMaps, (&CodeMap, &mut dyn FnMut() -> bool)),
+        live: &LiveMaps,
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
@@ -203,14 +180,10 @@ impl Session {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
-        let now;
-        let mapped = match is_ahead || is_same() {
-            true => &known.mappings,
-            false => {
-                now = live.code()?;
-                &now
-            }
-        };
+        if !is_ahead && !live.has_still(&prepared.mapped) {
+            prepared.mapped = live.code_map()?;
+        }
+        let mapped = &prepared.mapped.mappings;
         let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, mapped);
         let mut command = Command {
             command: COMMAND_ADOPT,
@@ -236,7 +209,7 @@ impl Session {
             command.threads.push(entry);
         }
         command.pcs.extend(self.behind_ways(&command.pcs));
-        if is_ahead && !is_same() {
+        if is_ahead && !live.has_still_at(&prepared.mapped, &command.pcs) {
             return Ok(NOT_UP_TO_DATE);
         }
         let sent = command.send(arena)?;

@@ -1,11 +1,12 @@
 //! The code of a process as it was at one moment, and whether it is so still.
 //!
-//! Given [`LiveMaps`]; to be asked while the process stands still. Where the kernel answers for single mappings, each
-//! that is known is asked for, and that nothing has come besides is told by the sum: of a large program that takes a
-//! quarter of the time of finding them all, which is done where the sum differs. Must not know what the answer is for.
+//! Given [`LiveMaps`]; to be asked while the process stands still. Where the kernel answers for single mappings, those
+//! that are known are asked for, and that nothing has come besides is told by the sum: of a large program that takes
+//! less time than finding them all, which is done where the sum differs. Must not know what the answer is for.
 
 use super::{LiveMaps, Mapping, query};
 use crate::error::TraceeError;
+use std::collections::BTreeSet;
 
 /// Executable mappings of files at one moment.
 #[derive(Default)]
@@ -32,14 +33,34 @@ impl LiveMaps {
 
     /// True if the process has this code, and no other. False of a code map that is empty.
     pub fn has_still(&self, known: &CodeMap) -> bool {
+        // What is shared is ours, and told by the sum.
+        let images = known.mappings.iter().filter(|m| !m.is_shared);
+        self.has(known, images)
+    }
+
+    /// True if the process has this code at the addresses, which lie in it or in none, and as much as this. A small
+    /// part of the questions; it does not notice other code, as much, in the place of what nobody stands in.
+    pub fn has_still_at(&self, known: &CodeMap, addresses: &[u64]) -> bool {
+        let holds = |at: &u64| {
+            let after = known.mappings.partition_point(|m| m.start <= *at);
+            after
+                .checked_sub(1)
+                .filter(|i| *at < known.mappings[*i].end)
+        };
+        let images: BTreeSet<usize> = addresses.iter().filter_map(holds).collect();
+        self.has(known, images.iter().map(|i| &known.mappings[*i]))
+    }
+
+    fn has<'a>(&self, known: &CodeMap, mut some: impl Iterator<Item = &'a Mapping>) -> bool {
         if known.mappings.is_empty() {
             return false;
         }
-        if self.has_as_much(known) {
-            // What is shared is ours, and told by the sum.
-            let images = known.mappings.iter().filter(|m| !m.is_shared);
-            let mut answers = images.map(|m| query::is_there(&self.file, m));
-            match answers.find(|is_there| *is_there != Some(true)) {
+        if self.code_kib() == known.kib {
+            let answer = some.find_map(|m| match query::is_there(&self.file, m) {
+                Some(true) => None,
+                other => Some(other),
+            });
+            match answer {
                 None => return true,
                 Some(Some(_)) => return false,
                 // The kernel does not answer for single ones.
@@ -50,11 +71,6 @@ impl LiveMaps {
             let same = |(a, b): (&Mapping, &Mapping)| a.is_same_code(b);
             now.len() == known.mappings.len() && now.iter().zip(&known.mappings).all(same)
         })
-    }
-
-    /// True if there is as much code as was, at whatever places.
-    pub fn has_as_much(&self, known: &CodeMap) -> bool {
-        self.code_kib() == known.kib
     }
 
     /// KiB of executable mappings (proc(5): VmExe and VmLib are their sum in two parts).
@@ -105,6 +121,15 @@ mod tests {
             data
         };
         assert!(!live.has_still(&with_it), "as much code at another place");
+        let here = other_code_is_noticed as fn() as u64;
+        assert!(
+            live.has_still_at(&with_it, &[here, 5]),
+            "nobody stands in what has gone"
+        );
+        assert!(
+            !live.has_still_at(&with_it, &[here, code as u64]),
+            "somebody does"
+        );
         // SAFETY: as above.
         unsafe { libc::munmap(other, 8192) };
     }
