@@ -121,7 +121,7 @@ mod tests {
             data
         };
         assert!(!live.has_still(&with_it), "as much code at another place");
-        let here = other_code_is_noticed as fn() as u64;
+        let here = other_code_is_noticed as fn() as usize as u64;
         assert!(
             live.has_still_at(&with_it, &[here, 5]),
             "nobody stands in what has gone"
