@@ -13,22 +13,21 @@ use std::collections::BTreeSet;
 pub struct CodeMap {
     /// In ascending order, without their paths.
     pub mappings: Vec<Mapping>,
-    /// KiB of all executable mappings, with those of no file.
+    /// KiB of all executable mappings, with those of no file; not known where that has just changed.
     kib: Option<u64>,
 }
 
 impl LiveMaps {
-    /// The code that is there now. Empty: it has changed meanwhile.
+    /// The code that is there now.
     ///
     /// # Errors
     /// The process is gone.
     pub fn code_map(&self) -> Result<CodeMap, TraceeError> {
-        let kib = self.code_kib();
+        let before = self.code_kib();
         let mappings = self.code()?;
-        match self.code_kib() == kib {
-            true => Ok(CodeMap { mappings, kib }),
-            false => Ok(CodeMap::default()),
-        }
+        // A program that generates code all the time may just do so.
+        let kib = self.code_kib().filter(|kib| before == Some(*kib));
+        Ok(CodeMap { mappings, kib })
     }
 
     /// True if the process has this code, and no other. False of a code map that is empty.
@@ -55,7 +54,7 @@ impl LiveMaps {
         if known.mappings.is_empty() {
             return false;
         }
-        if self.code_kib() == known.kib {
+        if known.kib.is_some() && self.code_kib() == known.kib {
             let answer = some.find_map(|m| match query::is_there(&self.file, m) {
                 Some(true) => None,
                 other => Some(other),
