@@ -23,8 +23,8 @@ def need(*programs, root=False):
 
 
 class Target:
-    """A program that sleeps and then says so."""
-    def __init__(self, before=(), code="import time; time.sleep(1.2); print('slept')"):
+    """A program that sleeps and then says so; long enough for a busy machine."""
+    def __init__(self, before=(), code="import time; time.sleep(3); print('slept')"):
         self.process = subprocess.Popen([*before, sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         time.sleep(0.4)
         self.pid = self.process.pid
@@ -75,7 +75,7 @@ class Tests:
 
     def not_dumpable(self):
         need("setpriv", root=True)
-        t = Target(NOBODY, "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(1.2); print('slept')")
+        t = Target(NOBODY, "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(3); print('slept')")
         self.attach("-p", t.pid, before=NOBODY, says=("not permitted", "CAP_SYS_PTRACE", "sudo sptrace attach"))
         t.unharmed()
 
@@ -139,7 +139,7 @@ class Tests:
         assert p.wait() == 0
 
     def thread_of_a_process(self):
-        t = Target(code="import threading, time; t = threading.Thread(target=time.sleep, args=(1.2,)); t.start(); t.join(); print('slept')")
+        t = Target(code="import threading, time; t = threading.Thread(target=time.sleep, args=(3,)); t.start(); t.join(); print('slept')")
         tid = max(map(int, os.listdir(f"/proc/{t.pid}/task")))
         self.attach("-p", tid, says=("thread of process", str(t.pid)))
         t.unharmed()
@@ -190,7 +190,7 @@ class Tests:
                    "f = (ctypes.c_ubyte * 8)(6, 0, 0, 0, 0, 0, 0xff, 0x7f)\n"
                    "class P(ctypes.Structure): _fields_ = [('n', ctypes.c_ushort), ('f', ctypes.c_void_p)]\n"
                    "p = P(1, ctypes.addressof(f)); c.prctl(38, 1, 0, 0, 0); assert c.prctl(22, 2, ctypes.byref(p)) == 0\n"
-                   "time.sleep(1.2); print('slept')")
+                   "time.sleep(3); print('slept')")
         self.attach("-p", t.pid, says=("seccomp", "sptrace run"))
         t.unharmed()
 

@@ -7,7 +7,8 @@ Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), python3,
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
 Checked, each on a pseudo-terminal of its own: the key begins the recording and does not reach the program; everything else does,
 byte for byte; sizes, interrupts, hang-ups and stops do; what is shown is what is shown without sptrace; redirected streams stay
-so; the program goes on at its terminal when sptrace is killed or stopped, and the terminal's settings come back.
+so; the program goes on at its terminal when sptrace is killed or stopped, and the terminal's settings come back. And without a key:
+an interrupt ends it, however early.
 --self-check runs the cases with a thing in sptrace's place that does it all wrong: each must find it.
 Must not know: how sptrace works.
 """
@@ -443,6 +444,30 @@ def a_key_ends_what_is_attached_to(b):
     finally:
         program.kill()
         program.wait()
+
+
+@case
+def an_interrupt_at_any_moment(b):
+    """ctrl-c before there is a command reaches it, too: sptrace or the command ends by it, whenever it comes."""
+    for moment in range(0, 60, 2):
+        pid, master = pty.fork()
+        if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.chdir(b.folder)
+            os.execve(b.sptrace, b.traced(["-q"], ["sleep", "20"]), b.env)
+        assert wait_for(lambda: os.path.samefile(f"/proc/{pid}/exe", b.sptrace), 10)
+        time.sleep(moment / 1000)
+        begun, ended = time.monotonic(), 0
+        os.write(master, b"\x03")
+        while not ended and time.monotonic() < begun + 10:
+            if select.select([master], [], [], 0.02)[0]:
+                try: os.read(master, 4096)
+                except OSError: pass
+            ended, how = os.waitpid(pid, os.WNOHANG)
+        os.close(master)
+        if not ended: os.waitpid(pid, 0)
+        assert ended, f"an interrupt after {moment} ms is lost"
+        assert os.waitstatus_to_exitcode(how) in (-signal.SIGINT, 128 + signal.SIGINT), (moment, how)
 
 
 @case

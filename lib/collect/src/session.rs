@@ -30,7 +30,7 @@ use crate::outcome::Outcome;
 use crate::output;
 use crate::react::{self, EventsThread, Prepared};
 use crate::shared::{Command, Options, Shared, Stopped};
-use crate::signals::{HANDLED, block_signals, wait_any, wait_for_something};
+use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 
 /// How the command ended, and what was seen.
 pub struct Finished {
@@ -218,6 +218,15 @@ impl Session {
             terminal: self.relay.as_ref().and_then(Relay::terminal),
         };
         let started = launch::start(argv, &inherited)?;
+        // What the terminal sends from here on reaches the command as well; what it has sent before there was one, only
+        // us. The command stands still: one that has reached it, too, is the same to it.
+        let pass = |signal| {
+            if signal != libc::SIGCHLD && HANDLED.contains(&signal) {
+                // SAFETY: our own child.
+                unsafe { libc::kill(started.command as i32, signal) };
+            }
+        };
+        take_signals(self.signals.0, &self.shared, &mut |signal, _| pass(signal));
         self.leader = started.leader;
         if let Some(mut relay) = self.relay.take() {
             relay.launched();

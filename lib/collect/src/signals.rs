@@ -66,6 +66,11 @@ pub fn wait_for_something(
     let mut count = 0u64;
     // SAFETY: eight bytes.
     unsafe { libc::read(wake, (&raw mut count).cast(), 8) };
+    take_signals(signals, shared, &mut met);
+}
+
+/// Gives `met` each signal that is there and where it came from.
+pub fn take_signals(signals: i32, shared: &Shared, met: &mut dyn FnMut(i32, i32)) {
     let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let bytes = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the buffer has the size of one entry.

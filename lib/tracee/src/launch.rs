@@ -79,12 +79,19 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
     let seized = ptrace::seize(pid as u32);
     kill_point::around("letting the command go", || drop(go_write));
     if let Err(e) = seized {
+        let mut status = 0;
         // SAFETY: our own child, which has not executed anything.
         unsafe {
             libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, std::ptr::null_mut(), 0);
+            libc::waitpid(pid, &raw mut status, 0);
         }
-        return Err(e);
+        // Another signal has come first: an interrupt, say.
+        return Err(match libc::WTERMSIG(status) {
+            signal if libc::WIFSIGNALED(status) && signal != libc::SIGKILL => {
+                TraceeError::Killed(signal)
+            }
+            _ => e,
+        });
     }
     // First this: a signal may stop the child before its exec, and then it needs us.
     let end = wait_for_exec(pid)?;
