@@ -446,6 +446,8 @@ fn let_out(
             threads.run(*tid)?;
         }
         std::thread::sleep(Duration::from_micros(30));
+        // It may wait for us: before an exec it asks to be held.
+        idle();
         // One that is out again may have made another.
         threads.stop(idle)?;
     }

@@ -17,6 +17,7 @@ use crate::ptrace;
 use crate::threads::{Thread, Threads, restarted};
 use std::arch::global_asm;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 global_asm!(
@@ -194,7 +195,7 @@ impl<'a> Carrier<'a> {
     /// and its place is clean. `is_done` tells of the errand's end.
     ///
     /// # Errors
-    /// The process is gone, or does not come back in time.
+    /// The process is gone, or the program that the agent was in; or it does not come back in time.
     pub fn lead(
         &self,
         threads: &mut Threads,
@@ -202,6 +203,9 @@ impl<'a> Carrier<'a> {
         errand: Errand,
         is_done: &dyn Fn() -> bool,
     ) -> Result<(), TraceeError> {
+        if !matches!(errand, Errand::MapAndCall { .. }) && !self.has_agent() {
+            return Err(TraceeError::Gone);
+        }
         let tid = thread.tid;
         let after = restarted(&thread, threads.pid);
         let stub = self.stub(&after, thread.mask, errand);
@@ -254,6 +258,13 @@ impl<'a> Carrier<'a> {
             threads.run(tid)?;
             std::thread::sleep(Duration::from_micros(20));
         }
+    }
+
+    /// The agent is where it would be called. A process that was looked at may have executed another program before
+    /// its threads were stopped: then there is nothing of ours in it, and nothing to be led to.
+    fn has_agent(&self) -> bool {
+        let is_there = |avma| self.memory.read_exact_at(&mut [0; 8], avma).is_ok();
+        is_there(self.image.command_avma) && is_there(ARENA_AVMA)
     }
 
     /// True where the code waits to be relieved.

@@ -235,10 +235,12 @@ impl Threads {
                 Seen::Nothing if Instant::now() > until => {
                     return Err(TraceeError::Unstoppable(tid));
                 }
-                Seen::Nothing if begun.elapsed() < SHORT => std::thread::yield_now(),
                 Seen::Nothing => {
                     idle();
-                    std::thread::sleep(Duration::from_micros(20));
+                    match begun.elapsed() < SHORT {
+                        true => std::thread::yield_now(),
+                        false => std::thread::sleep(Duration::from_micros(20)),
+                    }
                 }
             }
         }
