@@ -164,19 +164,22 @@ print("failed", failed, min(counts[:3]) > 0, flush=True)
 for line in sys.stdin: print(line, end="", flush=True)
 """
     process = b.start(["--start-on", "time:150ms", "--stop-on", "time:50ms", "--times", "12"], ["python3", "-S", "-c", script, "6"])
-    assert process.stdout.readline() == b"failed 0 True\n"
+    line = process.stdout.readline()
+    assert line == b"failed 0 True\n", line
     pid = child_of(process)
-    assert wait_for(lambda: process.poll() is not None or is_untraced(pid))
+    assert wait_for(lambda: process.poll() is not None or is_untraced(pid)), f"{pid} does not come back"
     process.stdin.write(b"x\n")
     process.stdin.flush()
-    assert process.stdout.readline() == b"x\n"
+    line = process.stdout.readline()
+    assert line == b"x\n", line
     # The rest of the recordings, if there are any yet.
     said(process, "recording 12 of 12 begins")
     assert wait_for(lambda: is_native(pid)) and not changed_text(pid), changed_text(pid)
     status, out, err = finish(process)
     assert (status, out) == (0, "") and "keeps memory" not in err and " 0 lost" in err, (status, out, err)
     windows, _ = in_windows(b.report("tree"))
-    assert len(windows) == 12 and all(any("began earlier" in l for l in w) for w in windows)
+    begun = [any("began earlier" in l for l in w) for w in windows]
+    assert len(begun) == 12 and all(begun), begun
 
 
 @case
@@ -333,6 +336,16 @@ def calls_begin_each_recording(b):
     windows, _ = in_windows(b.report("tree"))
     leaves = [sum("f_leaf()" in l for l in w) for w in windows]
     assert leaves == [1, 2, 3], (leaves, b.report("tree"))
+
+
+@case
+def one_program_after_the_other_as_recordings_end(b):
+    """A process that executes another program between the look at it and its letting go has nothing of ours any more."""
+    script = os.path.join(b.folder, "again.sh")
+    with open(script, "w") as f: f.write('[ "$1" = 0 ] && exit 7\nexec sh "$0" $(($1 - 1))\n')
+    process = b.start(["--start-on", "time:10ms", "--stop-on", "time:5ms", "--times", "12"], ["sh", script, "300"])
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (7, b"") and b"keeps memory" not in err, (process.returncode, out, err)
 
 
 @case

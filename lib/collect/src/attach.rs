@@ -150,7 +150,7 @@ impl Session {
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(prepared.pid)?;
         for _ in attempts(ATTEMPTS_END) {
-            let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_all())?;
+            let mut threads = Threads::stop_all(prepared.pid, &|| self.obey_beside(prepared.pid))?;
             let result = self.activate_stopped(prepared, is_ahead, &carrier, &live, &mut threads);
             threads.release();
             match result? {
@@ -326,7 +326,7 @@ impl Session {
         for attempt in attempts(ATTEMPTS_END) {
             self.serve();
             let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
-            let mut threads = match Threads::stop_all(pid, &|| self.obey_all()) {
+            let mut threads = match Threads::stop_all(pid, &|| self.obey_beside(pid)) {
                 Ok(threads) => threads,
                 // One that was late is ours still, and let go when it stops.
                 Err(e) if unstoppable == UNSTOPPABLE || eligible::has_ended(pid) => return Err(e),
@@ -376,7 +376,8 @@ impl Session {
             }
             let state = &arena.control().host_state;
             state.store(HOST_DETACHING, Ordering::Release);
-            if !let_out(carrier, threads, &|| self.obey_all())? {
+            let pid = threads.pid;
+            if !let_out(carrier, threads, &|| self.obey_beside(pid))? {
                 return Ok(RESULT_AGAIN);
             }
         }

@@ -329,6 +329,22 @@ impl Session {
         }
     }
 
+    /// The same while all threads of a process are being stopped. They are let go in the end, so one that must be is
+    /// promised that at once: its stop would be taken for theirs.
+    pub(crate) fn obey_beside(&self, pid: u32) {
+        let is_its = |tid: u32| std::path::Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Release(tid, reply) if is_its(tid) => drop(reply.send(true)),
+                other => self.obey(other),
+            }
+        }
+        let mut releasing = self.releasing.borrow_mut();
+        for (_, reply) in releasing.extract_if(.., |(tid, _)| is_its(*tid)) {
+            let _ = reply.send(true);
+        }
+    }
+
     /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
     pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> bool {
         let mut is_asked = false;

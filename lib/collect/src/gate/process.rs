@@ -64,7 +64,7 @@ impl Session {
         let memory = open_memory(pid)?;
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
-            let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
+            let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
             let led = match is_in_flight(&self.shared, prepared, &lots, &threads) {
                 true => Ok(None),
                 false => self
@@ -76,7 +76,7 @@ impl Session {
                 self.led.borrow_mut().extend(led);
                 self.shared.reactor.wake();
                 return gates.guard(pid).or_else(|e| {
-                    let mut threads = Threads::stop_all(pid, &|| self.obey_all())?;
+                    let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
                     let back = self.lead_back(&mut threads);
                     threads.release();
                     back.and(Err(e))
