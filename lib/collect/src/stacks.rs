@@ -33,10 +33,10 @@ impl Walker {
     /// Opens the files that the process has mapped; takes time in proportion to their tables.
     pub fn open(pid: u32, maps: &[Mapping]) -> Self {
         let files = Files::open(pid, maps);
+        let unwinder = files.unwinder();
         // SAFETY: the bytes lie in mappings and on the heap, stay where they are when `files` is moved, and
         // are never written; nobody gets the unwinder for longer than a reference to `Self` lives.
-        let unwinder =
-            unsafe { std::mem::transmute::<Unwinder<'_>, Unwinder<'static>>(files.unwinder()) };
+        let unwinder = unsafe { std::mem::transmute::<Unwinder<'_>, Unwinder<'static>>(unwinder) };
         Self {
             unwinder,
             _files: files,
