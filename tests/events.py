@@ -39,7 +39,7 @@ class Bench:
         self.sptrace, self.programs, self.folder = sptrace, programs, folder
         os.mkdir(os.path.join(folder, "runtime"), 0o700)
         self.env = dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"), XDG_RUNTIME_DIR=os.path.join(folder, "runtime"))
-        self.recorder, self.gated, self.heirs = (os.path.join(programs, name) for name in ("recorder.O2", "gated.O2", "heirs.O2"))
+        self.recorder, self.gated, self.heirs, self.headed = (os.path.join(programs, f"{name}.O2") for name in ("recorder", "gated", "heirs", "headed"))
         self.started = []
 
     def path(self, name): return os.path.join(self.folder, name)
@@ -449,7 +449,7 @@ def never_started(b):
     status, out, err = b.run(["--start-on", "ctl:go"], ["sh", "-c", "echo out; exit 7"])
     assert (status, out) == (7, "out\n") and "nothing was recorded: no event of --start-on happened" in err, (status, out, err)
     b.fails(125, "return:main cannot begin a recording", "run", "--start-on", "return:main", "--", "ls")
-    b.fails(125, "call:main#2 cannot begin a recording", "run", "--start-on", "call:main#2", "--", "ls")
+    b.fails(125, "slow:main>1s#2 cannot begin a recording", "run", "--start-on", "slow:main>1s#2", "--", "ls")
     b.fails(2, "--loader", "run", "--loader", "--start-on", "ctl:go", "--", "ls")
 
 
@@ -630,6 +630,7 @@ def misuse(b):
     b.fails(2, "signal:INT", "run", "--stop-on", "key:ctrl-c", "--", "ls")
     b.fails(2, "no duration", "run", "--stop-on", "slow:f>10", "--", "ls")
     b.fails(125, "there is no controlling terminal", "run", "--stop-on", "key:f5", "--", "ls")
+    b.fails(125, "more than 64", "run", *[w for n in range(65) for w in ("--start-on", f"call:f{n}")], "--", "ls")
     b.fails(125, "more than 64", "run", *[w for n in range(65) for w in ("--stop-on", f"call:f{n}")], "--", "ls")
     os.chmod(b.path("runtime"), 0o755)
     os.mkdir(b.path("runtime/sptrace"), 0o755)

@@ -12,6 +12,7 @@ Must not know: how sptrace works.
 import fcntl, os, re, signal, struct, sys, termios, time
 
 from events import changed_text, child_of, finish, is_armed, is_native, is_untraced, main, wait_for
+from transparency import children_of
 
 CASES = []
 
@@ -336,6 +337,69 @@ def calls_begin_each_recording(b):
     windows, _ = in_windows(b.report("tree"))
     leaves = [sum("f_leaf()" in l for l in w) for w in windows]
     assert leaves == [1, 2, 3], (leaves, b.report("tree"))
+
+
+@case
+def every_fourth_call_begins_a_recording(b):
+    """The process counts, from the end of the last recording on; the fourth call is in the trace, and those before are native."""
+    process = b.start(["--start-on", "call:f_leaf#4", "--stop-on", "ctl:end", "--times", "3"], [b.recorder, "wait"])
+    assert process.stdout.readline() == b"ready\n"
+    pid = child_of(process)
+    for number in (1, 2, 3):
+        assert wait_for(lambda: len(changed_text(pid)) == 1), number
+        do(process, 3)
+        assert len(changed_text(pid)) == 1 and is_untraced(pid)
+        do(process, number)
+        said(process, f"recording {number} of 3 begins (call:f_leaf#4)")
+        assert b.sptrace_says("ctl", "end")[1] == "the recording has ended\n"
+        if number < 3: said(process, f"recording {number} of 3 has ended")
+    status, out, err = finish(process)
+    assert (status, out) == (0, "done\n"), (status, out, err)
+    windows, _ = in_windows(b.report("tree"))
+    leaves = [sum("f_leaf()" in l for l in w) for w in windows]
+    assert leaves == [1, 2, 3], (leaves, b.report("tree"))
+
+
+@case
+def the_nth_call_of_many_threads_begins_it(b):
+    """Eight at once, under a timer: one of them waits, and nothing of any is changed by the counting."""
+    for nth in (1, 3, 8, 9):
+        process = b.start(["--start-on", f"call:f_gated#{nth}"], [b.gated])
+        assert process.stdout.readline() == b"ready threads\n"
+        pid = child_of(process)
+        assert wait_for(lambda: len(changed_text(pid)) == 1)
+        for line in (b"ready child\n", b""):
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            if line: assert process.stdout.readline() == line
+        status, out, err = finish(process)
+        assert (status, out) == (0, "sum 6842.0, child 8\n"), (nth, status, out, err)
+        whole = b.report("tree").count("f_gated() {") if nth < 9 else 0
+        assert 1 <= whole <= 10 - nth if nth < 9 else "nothing was recorded" in err, (nth, whole, err)
+
+
+@case
+def the_counting_changes_nothing(b):
+    """The function's entry is the head of a loop: rax, flags and the red zone are looked at in each round."""
+    for events in (["call:f_headed#2000000"], ["call:f_headed#1000000000000"], ["call:f_headed#300000", "--start-on", "time:7ms", "--stop-on", "time:5ms", "--times", "1000"]):
+        status, out, err = b.run(["--start-on", *events], [b.headed, "1500"])
+        assert (status, out) == (0, "faults 0\n"), (events, status, out, err)
+        assert ("nothing was recorded" in err) == ("#1000000000000" in events[0]), (events, err)
+        windows, _ = in_windows(b.report("tree"))
+        assert len(windows) < 2 or sum(any("main() { /* began earlier" in l for l in w) for w in windows) >= len(windows) - 1
+
+
+@case
+def killed_before_it_runs_by_itself(b):
+    """The command at any moment up to its being let go: sptrace ends as it does."""
+    for n in range(120):
+        process = b.start(["-q", "--start-on", "ctl:go"], ["sleep", "20"])
+        while not children_of(process.pid): pass
+        until = time.monotonic() + n * 0.00002
+        while time.monotonic() < until: pass
+        os.kill(children_of(process.pid)[-1], signal.SIGKILL)
+        status, out, err = finish(process)
+        assert (status, out, err) == (-signal.SIGKILL, "", ""), (n, status, out, err)
 
 
 @case

@@ -1,8 +1,8 @@
 //! Gates: places at which a thread that calls a certain function waits for the host, without a system call.
 //!
 //! Given where pages for code shall lie and how many gates there are; maps these, and a page for each gate whose
-//! first touch is reported to a userfaultfd(2) instead of being served. The host takes the descriptor over
-//! (pidfd_getfd(2)) and writes the code. If the host ends, its descriptor is closed, and whoever waits or comes
+//! first touch is reported to a userfaultfd(2) instead of being served, and one behind them for counts. The host takes
+//! the descriptor over (pidfd_getfd(2)) and writes code and counts. If the host ends, its descriptor is closed, and whoever waits or comes
 //! goes on: the page is an ordinary one then.
 //!
 //! Must not know: which functions lead here.
@@ -24,7 +24,8 @@ pub unsafe fn make(b: &AttachBlock) -> u32 {
         let count = b.modules as usize;
         let mapped = (0..count).take_while(|i| map_code(at(*i))).count();
         let bytes = b.gate_pages as usize * PAGE;
-        let gates = sys::map_private(bytes);
+        let all_bytes = bytes + PAGE;
+        let gates = sys::map_private(all_bytes);
         if mapped == count
             && !gates.is_null()
             && let Some(descriptor) = sys::watch_faults(gates as usize, bytes)
@@ -35,7 +36,7 @@ pub unsafe fn make(b: &AttachBlock) -> u32 {
         }
         (0..mapped).for_each(|i| sys::unmap(at(i), PAGE));
         if !gates.is_null() {
-            sys::unmap(gates as usize, bytes);
+            sys::unmap(gates as usize, all_bytes);
         }
         RESULT_FAILED
     }

@@ -1,5 +1,6 @@
 //! `--start-on call:GLOB` of a command that runs by itself: its calls of certain functions lead over a gate
-//! ([`sptrace_patch::gate`]), at which a thread waits until the recording has begun.
+//! ([`sptrace_patch::gate`]), at which a thread waits until the recording has begun. Of `call:GLOB#N` each process
+//! counts for itself, and who makes the Nth call waits.
 //!
 //! [`Gates`] knows which functions of a module those are, and watches the gates of all processes, a source of
 //! events like others ([`Watch`]). [`process`] puts the ways there and takes them away.
@@ -10,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sptrace_addr::Svma;
+use sptrace_addr::{Avma, Svma};
 use sptrace_code::{Cached, unnamed};
 use sptrace_image::Object;
 use sptrace_patch::columns::from_columns;
-use sptrace_patch::gate::Way;
+use sptrace_patch::gate::{Gate, Way};
 use sptrace_patch::read_plan::PlanReader;
 use sptrace_tracee::TraceeError;
-use sptrace_tracee::gate::{Guard, waiting_at};
+use sptrace_tracee::gate::{GATE_BYTES, Guard, waiting_at};
 
 use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
@@ -25,6 +26,10 @@ use crate::filters;
 
 /// Globs that fit more functions of a module are none that a recording should begin at; their ways fill a page.
 const MAX_WAYS: usize = 32;
+/// Their counts fill an eighth of a page.
+const MAX_GATES: usize = 64;
+/// Of a gate's count, in the page behind the gates.
+const COUNT_BYTES: u64 = 8;
 
 /// A function of a module, and the event that a call of it is.
 #[derive(Debug)]
@@ -34,6 +39,15 @@ pub(crate) struct Gated {
     way: Way,
     /// For the user.
     name: String,
+}
+
+/// A call that begins a recording.
+struct Awaited {
+    /// Index of the event.
+    event: usize,
+    glob: String,
+    /// It is each so many of them.
+    every: u64,
 }
 
 /// A process's gates.
@@ -49,8 +63,8 @@ struct Watched {
 /// The gates of a recording.
 #[derive(Default)]
 pub(crate) struct Gates {
-    /// By number: the event's index, and its glob.
-    calls: Vec<(usize, String)>,
+    /// By number.
+    calls: Vec<Awaited>,
     /// By module of the recording.
     modules: Mutex<BTreeMap<usize, Arc<Vec<Gated>>>>,
     watched: Mutex<Vec<Watched>>,
@@ -65,12 +79,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Gates {
     /// For the calls among these events.
     pub(crate) fn new<'a>(events: impl Iterator<Item = (usize, &'a Event)>) -> Self {
-        let glob = |(index, event): (usize, &Event)| match &event.what {
-            What::Call(glob) => Some((index, glob.clone())),
+        let awaited = |(index, event): (usize, &Event)| match &event.what {
+            What::Call(glob) => Some(Awaited {
+                event: index,
+                glob: glob.clone(),
+                every: event.every,
+            }),
             _ => None,
         };
         Self {
-            calls: events.filter_map(glob).collect(),
+            calls: events.filter_map(awaited).collect(),
             ..Self::default()
         }
     }
@@ -78,6 +96,11 @@ impl Gates {
     /// No event needs one.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// More than there is room for.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.calls.len() > MAX_GATES
     }
 
     /// The source of the events.
@@ -99,7 +122,7 @@ impl Gates {
         let plan = PlanReader::new(&plan)?;
         let mut found = Vec::new();
         let mut object_of = None;
-        for (gate, (_, glob)) in self.calls.iter().enumerate() {
+        for (gate, Awaited { glob, .. }) in self.calls.iter().enumerate() {
             let functions = filters::entries(cached, plan, std::slice::from_ref(glob));
             if functions.is_empty() {
                 continue;
@@ -134,6 +157,16 @@ impl Gates {
         locked(&self.impossible).insert(name.to_owned());
     }
 
+    /// Where the calls of a gate are led in a process whose gates begin at `start`.
+    fn gate(&self, number: usize, start: u64) -> Gate {
+        let counts = start + self.calls.len() as u64 * GATE_BYTES;
+        let counted = self.calls.get(number).is_some_and(|c| c.every > 1);
+        Gate {
+            at: Avma(start + number as u64 * GATE_BYTES),
+            count: counted.then(|| Avma(counts + number as u64 * COUNT_BYTES)),
+        }
+    }
+
     /// What was found in a module.
     fn of(&self, index: usize) -> Option<Arc<Vec<Gated>>> {
         let found = locked(&self.modules).get(&index).map(Arc::clone);
@@ -158,7 +191,7 @@ impl Gates {
             .values()
             .any(|found| !found.is_empty());
         (!has_any).then(|| {
-            let globs: Vec<_> = self.calls.iter().map(|(_, glob)| format!("call:{glob}")).collect();
+            let globs: Vec<_> = self.calls.iter().map(|c| format!("call:{}", c.glob)).collect();
             format!(
                 "no function of what was loaded for a while matches --start-on {} (names: sptrace analyze --functions)",
                 globs.join(", ")
@@ -208,11 +241,11 @@ impl Source for Watch {
     fn look(&mut self, found: &mut Vec<Occurrence>) {
         for w in locked(&self.0.watched).iter() {
             for gate in waiting_at(&w.descriptor, w.start) {
-                let Some((event, _)) = self.0.calls.get(gate) else {
+                let Some(awaited) = self.0.calls.get(gate) else {
                     continue;
                 };
                 found.push(Occurrence {
-                    event: *event,
+                    event: awaited.event,
                     tsc: clock::tsc(),
                     pid: w.pid,
                     detail: String::new(),

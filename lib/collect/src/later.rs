@@ -24,7 +24,8 @@ impl Session {
     pub fn run_later(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         self.record(child, |session| {
-            ptrace::detach(child, 0)?;
+            // Fails only if it has been killed at this very stop: its end is seen below.
+            let _ = ptrace::detach(child, 0);
             Ok(session.live(child))
         })
     }

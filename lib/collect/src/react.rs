@@ -112,9 +112,8 @@ impl Prepared {
     /// An event cannot be waited for.
     pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
         let unseen = |e: &&Event| {
-            use What::{Call, Crash, Exit, Return, Slow};
+            use What::{Crash, Exit, Return, Slow};
             match e.what {
-                Call(_) => !asked.shadow && e.every != 1,
                 Return(_) | Slow(..) => !asked.shadow,
                 Crash | Exit => true,
                 _ => false,
@@ -124,7 +123,20 @@ impl Prepared {
             return Err(EventError::SeenInRecording(event.text.clone()));
         }
         let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-        let armed = Armed::new(starts, dumps, stops, asked.times).with_rules(&asked.between);
+        let waits = |event: &Event| !asked.shadow && matches!(event.what, What::Call(_));
+        let gates = Arc::new(Gates::new(
+            starts.iter().enumerate().filter(|(_, e)| waits(e)),
+        ));
+        if gates.are_too_many() {
+            return Err(EventError::TooMany);
+        }
+        // What is counted at a gate is not counted here.
+        let counted = starts.iter().map(|e| Event {
+            every: if waits(e) { 1 } else { e.every },
+            ..e.clone()
+        });
+        let counted: Vec<_> = counted.collect();
+        let armed = Armed::new(&counted, dumps, stops, asked.times).with_rules(&asked.between);
         let armed = Arc::new(armed);
         let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
         let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
@@ -145,10 +157,6 @@ impl Prepared {
         if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
             sources.push(Box::new(control));
         }
-        let waits = |(index, _): &(usize, &Event)| {
-            !asked.shadow && armed.reaction(*index) == Some(Reaction::Start)
-        };
-        let gates = Arc::new(Gates::new(armed.iter().filter(waits)));
         if !gates.is_empty() {
             sources.push(Box::new(gates.watch()));
         }
@@ -157,9 +165,10 @@ impl Prepared {
             matches!(event.what, What::Call(_))
                 && matches!(reaction, Some(Reaction::Open(_) | Reaction::Close(_)))
         };
+        let is_before = |index| !asked.shadow && armed.reaction(index) == Some(Reaction::Start);
         let seen = armed
             .iter()
-            .filter(|event| !waits(event) && !is_agents(event));
+            .filter(|event| !is_before(event.0) && !is_agents(event));
         let calls = Calls::new(seen, Clock::of(header))?;
         // One that nothing ends does not begin again.
         let times = if stops.is_empty() { 1 } else { asked.times };

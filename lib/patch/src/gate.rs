@@ -3,8 +3,8 @@
 //!
 //! Given a function's code, where it lies in a process, and where there is room near it; gives the bytes of a
 //! jump at its entry and of the code that this leads to: touch the gate, do what the jump covers, go on behind
-//! it. No register and no flag changes, nothing is pushed, and a thread that waits stands at the first
-//! instruction of that code, as it stood at the entry.
+//! it. No register and no flag changes, and a thread that waits stands at the touch as it stood at the entry. Where
+//! only the n-th call shall wait, the code counts before; what it pushes for that lies below the red zone.
 //!
 //! Must not know: who watches the gate.
 
@@ -16,8 +16,31 @@ use sptrace_image::Object;
 
 /// Bytes of the jump at the entry.
 pub const JUMP_BYTES: usize = 5;
-/// Room for the code of one function: the touch, at most five instructions, a jump.
+/// Room for the code of one function: the counting, the touch, at most five instructions, a jump.
 pub const WAY_BYTES: u64 = 128;
+
+/// Bytes below the stack pointer that a function may use (System V ABI, 3.2.2): its entry can be the head of a
+/// loop, too.
+const RED_ZONE_BYTES: u8 = 128;
+
+/// Where calls are led.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    /// A byte whose touch makes a thread wait.
+    pub at: Avma,
+    /// A word of 64 bits that each call takes one from: who makes it zero waits, the others do not. `None`: everyone
+    /// waits.
+    pub count: Option<Avma>,
+}
+
+/// Code that leads over a gate.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The machine code.
+    pub bytes: Vec<u8>,
+    /// Where in it a thread stands that waits.
+    pub touch: u64,
+}
 
 /// A function whose callers can be led over a gate.
 #[derive(Clone, Debug)]
@@ -52,12 +75,14 @@ impl Way {
         })
     }
 
-    /// The code at `at`, which touches the gate at `gate`; the function's module lies at `bias`. `None`: that is
-    /// too far from the function.
-    pub fn code(&self, bias: u64, at: Avma, gate: Avma) -> Option<Vec<u8>> {
-        // mov [gate], al: the form with an address of 64 bits (Intel SDM, MOV moffs8, AL).
-        let mut out = vec![0xa2];
-        out.extend(gate.0.to_le_bytes());
+    /// The code at `at`, which leads over a gate; the function's module lies at `bias`. `None`: that is too far from
+    /// the function.
+    pub fn code(&self, bias: u64, at: Avma, gate: Gate) -> Option<Code> {
+        let mut out = Vec::new();
+        let touch = match gate.count {
+            Some(count) => counted_touch(count, gate.at, &mut out),
+            None => push_touch(gate.at, &mut out),
+        };
         let ip = self.start.0.wrapping_add(bias);
         for mut i in Decoder::with_ip(64, &self.code, ip, DecoderOptions::NONE) {
             i.as_near_branch();
@@ -68,7 +93,8 @@ impl Way {
             let jump = jump(Avma(at.0 + there), Avma(goes_on.0.wrapping_add(bias)))?;
             out.extend(jump);
         }
-        (out.len() as u64 <= WAY_BYTES).then_some(out)
+        let fits = out.len() as u64 <= WAY_BYTES;
+        fits.then_some(Code { bytes: out, touch })
     }
 
     /// Where the code goes on in the text; 0: it returns.
@@ -80,6 +106,41 @@ impl Way {
     pub fn jump(&self, bias: u64, at: Avma) -> Option<[u8; JUMP_BYTES]> {
         jump(Avma(self.start.0.wrapping_add(bias)), at)
     }
+}
+
+/// Adds the touch; gives where it stands.
+fn push_touch(gate: Avma, out: &mut Vec<u8>) -> u64 {
+    let touch = out.len() as u64;
+    // mov [gate], al: the form with an address of 64 bits (Intel SDM, MOV moffs8, AL).
+    out.push(0xa2);
+    out.extend(gate.0.to_le_bytes());
+    touch
+}
+
+/// Adds the counting, and the touch for who makes the count zero; gives where the touch stands. The flags are
+/// kept on the stack, since nothing that takes one from a word leaves them alone.
+fn counted_touch(count: Avma, gate: Avma, out: &mut Vec<u8>) -> u64 {
+    // lea rsp, [rsp - 128]; pushfq; push rax; mov rax, count
+    out.extend([0x48, 0x8d, 0x64, 0x24, RED_ZONE_BYTES.wrapping_neg()]);
+    out.extend([0x9c, 0x50, 0x48, 0xb8]);
+    out.extend(count.0.to_le_bytes());
+    // lock dec qword [rax]; pop rax; jne
+    out.extend([0xf0, 0x48, 0xff, 0x08, 0x58, 0x75, 0]);
+    let behind_branch = out.len();
+    put_back(out);
+    let touch = push_touch(gate, out);
+    // jmp
+    out.extend([0xeb, 0]);
+    let behind_touch = out.len();
+    out[behind_branch - 1] = (behind_touch - behind_branch) as u8;
+    put_back(out);
+    out[behind_touch - 1] = (out.len() - behind_touch) as u8;
+    touch
+}
+
+/// popfq; lea rsp, [rsp + 128]
+fn put_back(out: &mut Vec<u8>) {
+    out.extend([0x9d, 0x48, 0x8d, 0xa4, 0x24, RED_ZONE_BYTES, 0, 0, 0]);
 }
 
 fn encode(i: &Instruction, at: Avma, out: &mut Vec<u8>) -> Option<()> {

@@ -1,17 +1,22 @@
-//! Ways over a gate for the functions of this program: the touch, then the same instructions with the same
-//! targets, then back behind the jump.
+//! Ways over a gate for the functions of this program: the touch, perhaps for one of many only, then the same instructions
+//! with the same targets, then back behind the jump.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use sptrace_addr::Avma;
 use sptrace_code::analyze;
 use sptrace_image::Object;
-use sptrace_patch::gate::{JUMP_BYTES, WAY_BYTES, Way};
+use sptrace_patch::gate::{Gate, JUMP_BYTES, WAY_BYTES, Way};
 use sptrace_patch::roots::Hook;
 use sptrace_wire::plan::SPECIAL_ROOT;
 
 const BIAS: u64 = 0x7f31_2000_0000;
 const AT: Avma = Avma(BIAS - 0x1200_0000);
 const GATE: Avma = Avma(0x1234_5678_9000);
+const COUNT: Avma = Avma(GATE.0 + 0x1008);
+const UNCOUNTED: Gate = Gate {
+    at: GATE,
+    count: None,
+};
 
 fn decode(code: &[u8], ip: u64) -> Vec<Instruction> {
     let decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
@@ -36,6 +41,49 @@ fn meaning(i: &Instruction) -> (Mnemonic, u64, u64, String) {
     )
 }
 
+/// With a count it is the same behind the counting, up to what is relative to where it lies; both branches go there.
+fn follows_the_counting(way: &Way, behind_touch: &[u8]) {
+    let gate = Gate {
+        count: Some(COUNT),
+        ..UNCOUNTED
+    };
+    let code = way.code(BIAS, AT, gate).unwrap();
+    assert!(code.bytes.len() as u64 <= WAY_BYTES);
+    let all = decode(&code.bytes, AT.0);
+    let behind = code.bytes.len() - behind_touch.len();
+    let (counting, moved) = all.split_at(
+        all.iter()
+            .position(|i| i.ip() == AT.0 + behind as u64)
+            .unwrap(),
+    );
+    let mnemonics: Vec<_> = counting.iter().map(Instruction::mnemonic).collect();
+    use Mnemonic::{Dec, Jmp, Jne, Lea, Mov, Pop, Popfq, Push, Pushfq};
+    let saved = [Lea, Pushfq, Push, Mov, Dec, Pop, Jne];
+    let expected = [&saved[..], &[Popfq, Lea, Mov, Jmp], &[Popfq, Lea]].concat();
+    assert_eq!(mnemonics, expected);
+    assert!(counting[4].has_lock_prefix() && counting[3].immediate64() == COUNT.0);
+    let touch = &counting[9];
+    assert_eq!(
+        (touch.ip() - AT.0, touch.memory_displacement64()),
+        (code.touch, GATE.0)
+    );
+    assert_eq!(counting[6].near_branch_target(), counting[11].ip());
+    assert_eq!(counting[10].near_branch_target(), moved[0].ip());
+    // Nothing is left on the stack, on either way.
+    let pushed = |i: &Instruction| match i.mnemonic() {
+        Lea => i.memory_displacement64() as i64,
+        _ => i64::from(i.stack_pointer_increment()),
+    };
+    let sum = |part: &[Instruction]| part.iter().map(pushed).sum::<i64>();
+    assert_eq!(sum(&counting[..9]), 0);
+    assert_eq!(sum(&counting[..7]) + sum(&counting[11..]), 0);
+    let plain = decode(behind_touch, AT.0 + 9);
+    for (a, b) in plain.iter().zip(moved) {
+        assert_eq!(meaning(a), meaning(b));
+    }
+    assert_eq!(plain.len(), moved.len());
+}
+
 #[test]
 fn a_way_does_what_its_jump_covers() {
     let bytes = std::fs::read("/proc/self/exe").unwrap();
@@ -54,9 +102,9 @@ fn a_way_does_what_its_jump_covers() {
         };
         ways += 1;
         let start = way.start.0 + BIAS;
-        let code = way.code(BIAS, AT, GATE).unwrap();
-        assert!(code.len() as u64 <= WAY_BYTES);
-        let mut instructions = decode(&code, AT.0);
+        let code = way.code(BIAS, AT, UNCOUNTED).unwrap();
+        assert!(code.bytes.len() as u64 <= WAY_BYTES && code.touch == 0);
+        let mut instructions = decode(&code.bytes, AT.0);
         let touch = instructions.remove(0);
         assert_eq!(
             (touch.mnemonic(), touch.op1_register()),
@@ -71,6 +119,7 @@ fn a_way_does_what_its_jump_covers() {
             assert!(last.near_branch_target() >= start + JUMP_BYTES as u64);
             instructions.pop();
         }
+        follows_the_counting(&way, &code.bytes[9..]);
         let original = object.code_from(way.start).unwrap();
         let originals = Decoder::with_ip(64, original, start, DecoderOptions::NONE);
         let mut end = start;

@@ -10,6 +10,10 @@ use crate::ptrace;
 use crate::terminal::{self, Forked, Terminal, pipe};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// From a signal that kills to the end.
+const ENDING_WITHIN: Duration = Duration::from_millis(20);
 
 /// What the command shall inherit, as sptrace found it.
 pub struct Inherited<'a> {
@@ -76,23 +80,18 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
     }
     drop(write);
     drop(go_read);
-    let seized = ptrace::seize(pid as u32);
-    kill_point::around("letting the command go", || drop(go_write));
-    if let Err(e) = seized {
-        let mut status = 0;
-        // SAFETY: our own child, which has not executed anything.
-        unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, &raw mut status, 0);
-        }
-        // Another signal has come first: an interrupt, say.
-        return Err(match libc::WTERMSIG(status) {
-            signal if libc::WIFSIGNALED(status) && signal != libc::SIGKILL => {
-                TraceeError::Killed(signal)
-            }
-            _ => e,
+    if let Err(e) = ptrace::seize(pid as u32) {
+        // Was it killed before: by an interrupt, say?
+        let signal = wait_for_death(pid, ENDING_WITHIN);
+        // SAFETY: our own child, which still waits for the byte: it has executed nothing.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        let signal = signal.or_else(|| {
+            let ours = wait_for_death(pid, Duration::MAX);
+            ours.filter(|signal| *signal != libc::SIGKILL)
         });
+        return Err(signal.map_or(e, TraceeError::Killed));
     }
+    kill_point::around("letting the command go", || drop(go_write));
     // First this: a signal may stop the child before its exec, and then it needs us.
     let end = wait_for_exec(pid)?;
     let mut errno = 0i32;
@@ -114,6 +113,20 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
             Err(TraceeError::Killed(libc::WTERMSIG(s)))
         }
         Some(_) => Err(TraceeError::Gone),
+    }
+}
+
+/// Waits so long for the end of a child that may be ending; the signal that has killed it.
+fn wait_for_death(pid: i32, longest: Duration) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        let mut status = 0;
+        // SAFETY: our own child.
+        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG | libc::__WALL) } {
+            0 if begun.elapsed() < longest => std::thread::sleep(Duration::from_millis(1)),
+            got if got == pid && libc::WIFSIGNALED(status) => return Some(libc::WTERMSIG(status)),
+            _ => return None,
+        }
     }
 }
 

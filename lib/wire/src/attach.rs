@@ -26,8 +26,8 @@ pub const COMMAND_SILENCE: u32 = 4;
 pub const COMMAND_DETACH_ANYWAY: u32 = 5;
 
 /// Maps what threads need to wait at a gate: pages for the code that leads there, at the addresses named, and
-/// pages to fault on, which a userfaultfd(2) of the process watches. Runs while every other thread is stopped,
-/// before `ACTIVATE`. Children inherit the pages, but nobody waits there.
+/// pages to fault on, which a userfaultfd(2) of the process watches, with one for counts behind them. Runs while every
+/// other thread is stopped, before `ACTIVATE`. Children inherit the pages, but nobody waits there.
 pub const COMMAND_GATE: u32 = 6;
 /// Closes the descriptor that `GATE` has opened. Likewise.
 pub const COMMAND_CLOSE: u32 = 7;

@@ -56,12 +56,12 @@ pub struct RunArgs {
     loader: bool,
     /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
     /// (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been
-    /// loaded for 0.1 s or so. After --stop-on it runs by itself again, with --times N until the
+    /// loaded for 0.1 s or so, and with #N each process counts for itself. After --stop-on it runs by itself again, with --times N until the
     /// next EVENT
     #[arg(long, value_name = "EVENT", group = "repeated")]
     start_on: Vec<Event>,
     /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
-    /// as recording. Returns and every Nth call can begin the recording then, and stacks that cannot be walked
+    /// as recording. Returns and slow calls can begin the recording then, and stacks that cannot be walked
     /// are whole
     #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,

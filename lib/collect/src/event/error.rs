@@ -54,7 +54,7 @@ pub enum EventError {
     /// Nothing is recorded yet.
     #[error(
         "{0} cannot begin a recording, as only a recording sees it; with --shadow, which follows the command \
-         from its start, it can (call:GLOB can without; crash and exit never can)"
+         from its start, it can (call:GLOB and call:GLOB#N can without; crash and exit never can)"
     )]
     SeenInRecording(String),
     /// It comes at the end.

@@ -36,8 +36,10 @@ pub(crate) struct Led {
     at: u64,
     original: [u8; JUMP_BYTES],
     jump: [u8; JUMP_BYTES],
-    /// The code that it leads to, and where a thread waits.
+    /// The code that it leads to.
     way: u64,
+    /// Where a thread waits in it.
+    touch: u64,
     /// Where that goes on in the text; 0: it returns.
     goes_on: u64,
 }
@@ -161,6 +163,11 @@ impl Session {
             start,
             guard: None,
         };
+        for (number, awaited) in gates.calls.iter().enumerate() {
+            if let Some(count) = gates.gate(number, start).count {
+                inside::write(memory, &awaited.every.to_le_bytes(), count.0)?;
+            }
+        }
         let mut led = Vec::new();
         for lot in lots {
             led.extend(write_ways(pid, lot, start, memory, gates)?);
@@ -189,7 +196,7 @@ impl Session {
         }
         let waiting: Vec<(Thread, u64)> = threads
             .all()
-            .filter_map(|t| Some((*t, led.iter().find(|l| l.way == t.regs.rip)?.at)))
+            .filter_map(|t| Some((*t, led.iter().find(|l| l.touch == t.regs.rip)?.at)))
             .collect();
         for (t, entry) in waiting {
             let mut regs = t.regs;
@@ -228,7 +235,7 @@ fn write_ways(
     for (i, gated) in lot.found.iter().enumerate() {
         let way = lot.page + i as u64 * WAY_BYTES;
         let at = gated.way.start.0.wrapping_add(lot.bias);
-        let gate = Avma(first_gate + gated.gate as u64 * gate::GATE_BYTES);
+        let gate = gates.gate(gated.gate, first_gate);
         let code = gated.way.code(lot.bias, Avma(way), gate);
         let jump = gated.way.jump(lot.bias, Avma(way));
         let mut there = [0u8; JUMP_BYTES];
@@ -241,13 +248,14 @@ fn write_ways(
         if way + WAY_BYTES > lot.page + gate::GATE_BYTES {
             break;
         }
-        inside::write(memory, &code, way)?;
+        inside::write(memory, &code.bytes, way)?;
         led.push(Led {
             pid,
             at,
             original: gated.way.original,
             jump,
             way,
+            touch: way + code.touch,
             goes_on: gated.way.goes_on(lot.bias),
         });
     }
