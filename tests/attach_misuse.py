@@ -125,6 +125,32 @@ class Tests:
             assert process.wait(10) == 0, process.returncode
         assert ended > 0, "it never ended meanwhile"
 
+    def executes_another_program_again_and_again(self):
+        rng, attached = random.Random(1), 0
+        script, end = os.path.join(self.folder, "again.sh"), os.path.join(self.folder, "end")
+        with open(script, "w") as f: f.write(f'[ -e {end} ] && exit 7\nexec sh "$0"\n')
+        for before in ([], ["setarch", "-R"]):
+            # Without randomization each image lies where the one before it lay.
+            if before and (not shutil.which("setarch") or subprocess.run([*before, "true"], capture_output=True).returncode): continue
+            process = subprocess.Popen([*before, "sh", script])
+            try:
+                for _ in range(6):
+                    time.sleep(rng.uniform(0.01, 0.06))
+                    r = subprocess.run([self.sptrace, "attach", "-o", os.path.join(self.folder, "again"), "-p", str(process.pid), "--for", f"{rng.randrange(1, 60)}ms"], capture_output=True, text=True, timeout=60)
+                    said, says = r.stderr.splitlines(), ("attached to", "coverage:", "events:") if r.returncode == 0 else ("cannot attach to",)
+                    assert r.returncode in (0, 1) and len(said) == len(says) and all(line.startswith(f"sptrace: {s}") for line, s in zip(said, says)), (r.returncode, r.stderr)
+                    if r.returncode == 1: assert "again and again" in r.stderr and "sptrace run" in r.stderr, r.stderr
+                    assert process.poll() is None, process.returncode
+                    attached += r.returncode == 0
+                open(end, "w").close()
+                assert process.wait(20) == 7, process.returncode
+                os.remove(end)
+            finally:
+                process.kill()
+                process.wait()
+        assert attached, "it was never attached to"
+        return f"attached {attached} times"
+
     def kernel_thread(self):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try: flags = int(open(f"/proc/{pid}/stat").read().rpartition(") ")[2].split()[6])
@@ -238,7 +264,7 @@ def main():
     def tried(name):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             os.chmod(folder, 0o777)
-            getattr(Tests(os.path.abspath(args.sptrace), folder), name)()
+            return getattr(Tests(os.path.abspath(args.sptrace), folder), name)()
 
     return run_cases((n, lambda n=n: tried(n)) for n in names if not args.only or any(fnmatch.fnmatch(n, g) for g in args.only))
 

@@ -203,6 +203,8 @@ impl Session {
             match self.activate_prepared(&mut prepared) {
                 Ok(true) => active.push(pid),
                 Ok(false) => late.push((pid, prepared)),
+                // There is another program in it, which nothing is prepared for.
+                Err(TraceeError::Replaced) => {}
                 Err(e) => self.refuse(pid, e, pid == first),
             }
         }
@@ -214,6 +216,7 @@ impl Session {
         for (pid, prepared) in late {
             match self.activate_late(prepared) {
                 Ok(()) => active.push(pid),
+                Err(TraceeError::Replaced) => {}
                 Err(e) => self.refuse(pid, e, pid == first),
             }
         }

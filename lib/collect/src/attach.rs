@@ -15,9 +15,10 @@ use sptrace_trace::ExitStatus;
 use sptrace_tracee::arena::{Role, tell_of_death};
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
+use sptrace_tracee::inside::Place;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, eligible};
+use sptrace_tracee::{TraceeError, eligible, program};
 use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
@@ -41,6 +42,12 @@ const UNSTOPPABLE: u32 = 15;
 const PAUSE: Duration = Duration::from_micros(500);
 /// Pairs that the agent may leave: areas, tables and thread blocks.
 const RANGES: u32 = 16 << 10;
+/// A process that executes another program meanwhile is looked at anew so often at least,
+const PROGRAMS: u32 = 20;
+/// and for so long: the first of its programs may have had to be analysed.
+const PROGRAMS_END: Duration = Duration::from_secs(2);
+/// Of the place for code of ours, looked at: that is written to its end.
+const PLACE_BYTES: usize = 64;
 /// Of a stack whose end is not known, looked at.
 const STACK_BYTES: u64 = 1 << 20;
 
@@ -130,22 +137,50 @@ impl Session {
     }
 
     pub(crate) fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
+        self.with_one_program(&mut |session| session.try_attach(pid))
+    }
+
+    /// Does what is begun anew if the process executes another program meanwhile.
+    fn with_one_program<T>(
+        &mut self,
+        act: &mut dyn FnMut(&mut Self) -> Result<T, TraceeError>,
+    ) -> Result<T, TraceeError> {
+        let begun = Instant::now();
+        let mut programs = 1;
+        loop {
+            let result = act(self);
+            let is_over = programs >= PROGRAMS && begun.elapsed() >= PROGRAMS_END;
+            if is_over || !matches!(result, Err(TraceeError::Replaced)) {
+                return result;
+            }
+            programs += 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn try_attach(&mut self, pid: u32) -> Result<(), TraceeError> {
         let looked = Looked::at(&self.shared, pid)?;
         let mut prepared = self.prepare_process(looked)?;
         let activated = self.activate(&mut prepared, false);
-        if activated.is_err() {
+        // Of a program that has gone nothing is left.
+        if activated.is_err() && eligible::holds(pid, &self.shared.arena) {
             self.detach(pid);
         }
         activated.map(|_| ())
     }
 
     /// Stops all threads and patches what is on their stacks.
-    /// Of a process that was prepared some time ago (`is_ahead`) only if it is the same still: false if not.
+    /// Of a process that was prepared some time ago (`is_ahead`) only if it has the same code still: false if not.
     pub(crate) fn activate(
         &self,
         prepared: &mut Prepared,
         is_ahead: bool,
     ) -> Result<bool, TraceeError> {
+        let result = self.try_activate(prepared, is_ahead);
+        result.map_err(|e| program::cause(prepared.pid, &prepared.memory, e))
+    }
+
+    fn try_activate(&self, prepared: &mut Prepared, is_ahead: bool) -> Result<bool, TraceeError> {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(prepared.pid, arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(prepared.pid)?;
@@ -175,6 +210,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        program::check(prepared.pid, &prepared.memory)?;
         self.lead_back(threads)?;
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
@@ -301,7 +337,7 @@ impl Session {
 
     /// Lets a process go, as it was.
     pub(crate) fn detach(&mut self, pid: u32) {
-        let result = self.try_detach(pid);
+        let result = self.with_one_program(&mut |session| session.try_detach(pid));
         let why = match result {
             Ok(None) => return,
             Ok(Some(why)) => why.to_owned(),
@@ -316,8 +352,26 @@ impl Session {
     }
 
     fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {
-        let maps = maps::read(pid)?;
+        // It may stand at an exec stop.
+        self.serve();
         let memory = open_memory(pid)?;
+        let result = self.try_detach_program(pid, &memory);
+        result.map_err(|e| program::cause(pid, &memory, e))
+    }
+
+    fn try_detach_program(
+        &mut self,
+        pid: u32,
+        memory: &File,
+    ) -> Result<Option<&'static str>, TraceeError> {
+        let maps = maps::read(pid)?;
+        if !maps::is_traced(&maps) {
+            // It has executed another program, which runs as it is, or is about to map the arena.
+            return match Place::find(memory, &maps, PLACE_BYTES)?.is_unused {
+                true => Ok(None),
+                false => Err(TraceeError::Replaced),
+            };
+        }
         let mut unstoppable = 0;
         if eligible::is_sandboxed(pid) {
             return Ok(Some("it has entered a seccomp sandbox meanwhile"));
@@ -341,7 +395,7 @@ impl Session {
                 true => COMMAND_DETACH,
                 false => COMMAND_DETACH_ANYWAY,
             };
-            let result = self.detach_stopped(command, &carrier, &memory, &mut threads);
+            let result = self.detach_stopped(command, &carrier, memory, &mut threads);
             threads.release();
             match result? {
                 RESULT_AGAIN => std::thread::sleep(PAUSE),
@@ -361,6 +415,7 @@ impl Session {
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
+        program::check(threads.pid, memory)?;
         self.lead_back(threads)?;
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);

@@ -10,13 +10,13 @@
 use std::fs::File;
 
 use sptrace_addr::Avma;
-use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::ARENA_AVMA;
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::image::IMAGE_AVMA;
 use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
+use sptrace_tracee::{TraceeError, program};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
@@ -56,6 +56,8 @@ fn is_code(m: &&Mapping) -> bool {
 pub(crate) struct Looked {
     pub(crate) pid: u32,
     pub(crate) maps: Vec<Mapping>,
+    /// Tells whether it is the same program still.
+    memory: File,
     walker: Walker,
     /// Its code, and an address in the text of each module.
     modules: Vec<(Code, u64)>,
@@ -64,7 +66,12 @@ pub(crate) struct Looked {
 impl Looked {
     /// Looks at a process: into the cache, and into the recording, before the agent asks.
     pub(crate) fn at(shared: &Shared, pid: u32) -> Result<Self, TraceeError> {
+        let memory = open_memory(pid)?;
+        if !program::is_loaded(pid) {
+            return Err(TraceeError::Replaced);
+        }
         let maps = maps::read(pid)?;
+        program::check(pid, &memory)?;
         let walker = Walker::open(pid, &maps);
         let code = maps.iter().filter(is_code);
         let addresses: Vec<u64> = code.map(|m| text_of(shared, pid, &maps, m)).collect();
@@ -73,6 +80,7 @@ impl Looked {
             walker,
             modules: code_of(&maps).into_iter().zip(addresses).collect(),
             maps,
+            memory,
         })
     }
 }
@@ -112,7 +120,7 @@ impl Session {
             ));
         }
         self.shared.lock().forget(pid);
-        let memory = open_memory(pid)?;
+        let memory = looked.memory;
         let loader = loader_of(pid);
         let stack = looked.maps.iter().find(|m| m.path == "[stack]");
         let command = Command {
@@ -179,11 +187,12 @@ impl Session {
         let sent = command.send(&self.shared.arena)?;
         let block = sent.block;
         let carrier = {
-            let process = (old.pid, &old.memory);
+            let process = (old.pid, &looked.memory);
             self.call_beside(process, &looked.maps, sent, Errand::Call { block })?
         };
         let mut prepared = Prepared {
             maps: maps::read(old.pid)?,
+            memory: looked.memory,
             walker: looked.walker,
             cache: Cache::default(),
             modules: looked.modules,
@@ -198,6 +207,18 @@ impl Session {
     /// Has the agent carry out a command, while the program runs but for one thread: that is given as it was.
     fn call_beside(
         &self,
+        process: (u32, &File),
+        maps: &[Mapping],
+        sent: Sent,
+        errand: Errand,
+    ) -> Result<(Thread, Copied), TraceeError> {
+        let (pid, memory) = process;
+        self.try_call_beside(process, maps, sent, errand)
+            .map_err(|e| program::cause(pid, memory, e))
+    }
+
+    fn try_call_beside(
+        &self,
         (pid, memory): (u32, &File),
         maps: &[Mapping],
         sent: Sent,
@@ -209,6 +230,11 @@ impl Session {
         let Some(thread) = threads.all().next().copied() else {
             return Err(TraceeError::Gone);
         };
+        // What comes was made for the program that was looked at: another must not be led there.
+        if let Err(e) = program::check(pid, memory) {
+            threads.release();
+            return Err(e);
+        }
         let stack = Copied::of(memory, thread.regs.rsp, REHEARSED_BYTES);
         self.shared.preparing.begin(pid);
         let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));

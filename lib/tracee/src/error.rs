@@ -23,6 +23,12 @@ pub enum TraceeError {
     /// The process ended meanwhile.
     #[error("the process ended")]
     Gone,
+    /// It is not the program any more that was looked at. Said if it never is for long enough.
+    #[error(
+        "it executes another program again and again, none for long enough to attach to it; try again when one \
+         stays, or trace it from its start (`sptrace run`)"
+    )]
+    Replaced,
     /// A thread waits for something that no signal interrupts.
     #[error("thread {0} cannot be stopped: it waits for a vfork child or for a disk")]
     Unstoppable(u32),
