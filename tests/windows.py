@@ -404,6 +404,18 @@ def killed_before_it_runs_by_itself(b):
 
 
 @case
+def who_waits_for_a_vfork_child_has_callers(b):
+    """It cannot be stopped while it waits, and when it can, its return address is in a register."""
+    trees = []
+    for _ in range(4):
+        status, out, err = b.run(["--start-on", "time:200ms"], [b.recorder, "vfork"])
+        assert (status, out) == (0, "child ended with 5\n"), (status, out, err)
+        trees.append(b.report("tree"))
+        if all(f" {name}() {{ /* began earlier */" in trees[-1] for name in ("__libc_start_main", "main", "f_parent")): return
+    raise AssertionError(trees[-1][:2000])
+
+
+@case
 def one_program_after_the_other_as_recordings_end(b):
     """A process that executes another program between the look at it and its letting go has nothing of ours any more."""
     script = os.path.join(b.folder, "again.sh")

@@ -70,7 +70,12 @@ fn check(walk: &Walk) {
         assert!(frame.stack_pointer.0 >= segment_top);
         segment_top = frame.stack_pointer.0;
         if let (Some(cfa), false) = (frame.cfa, is_last) {
-            assert!(cfa > frame.stack_pointer, "{walk:#x?}");
+            // Nothing may lie on the stack where a thread stands, in libc's vfork: a step without progress is one only.
+            let is_up = cfa > frame.stack_pointer;
+            assert!(
+                is_up || frame.is_exact() && cfa == frame.stack_pointer,
+                "{walk:#x?}"
+            );
         }
         assert!(!matches!(frame.found_by, FoundBy::Code));
     }

@@ -1,5 +1,5 @@
 // What a flight recorder is for, by the first argument: a crash three calls deep, the same in a child process, one slow call
-// among many, and a program that waits.
+// among many, a program that waits, and one that waits for a vfork child.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +34,18 @@ TRACED static void f_mark(void) { sink++; }
 
 static void crash(void) { for (int n = 1; n <= 5000; n++) sink += f_outer(n); }
 
+TRACED static int f_parent(void)
+{
+    int status = 0;
+    pid_t child = vfork();
+    if (child == 0) {
+        f_doze(700);
+        _exit(5);
+    }
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -60,6 +72,9 @@ int main(int argc, char **argv)
         fflush(stdout);
         while (read(0, &byte, 1) == 1) f_leaf(byte);
         puts("done");
+    } else if (!strcmp(mode, "vfork")) {
+        printf("child ended with %d\n", f_parent());
+        f_doze(400);
     } else if (!strcmp(mode, "doze")) {
         for (int n = 0; n < 40; n++) {
             sink += f_outer(n);
