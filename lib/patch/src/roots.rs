@@ -11,7 +11,7 @@ use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
 use crate::read_plan::{PlanReader, header_bytes};
-use crate::special::{Joined, hook_range, jumps_into};
+use crate::special::{Joined, hook_range, jumps_into, may_have_data_below};
 use crate::tactic::Refusal;
 use crate::template::Builder;
 
@@ -141,6 +141,9 @@ impl Made {
                 slot_entry: entry + self.shift,
             })
         };
+        if may_have_data_below(object, (hook.entry, hook.end)) {
+            return false;
+        }
         let Some(range) = hook_range(object, hook.entry, hook.end, &site_at) else {
             return false;
         };

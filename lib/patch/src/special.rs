@@ -3,7 +3,10 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
+};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, FunctionFlags};
 use sptrace_image::Object;
@@ -182,6 +185,7 @@ pub fn prologue(object: &Object<'_>, entry: Svma, end: Svma) -> Option<(Svma, Sv
     Some((start, covered))
 }
 
+const ENDBR_BYTES: u64 = 4;
 /// Bytes of the jump to a hook.
 const HOOK_JUMP_BYTES: u64 = 5;
 
@@ -210,9 +214,10 @@ pub struct Joined {
     pub slot_entry: u32,
 }
 
-/// True if what the function does first below the stack pointer is to read: an argument may lie there,
-/// where a hook would push.
-fn takes_from_below(object: &Object<'_>, entry: Svma, end: Svma) -> bool {
+/// True if something may lie below the stack pointer at the entry of the function in `[entry, end)`, where a hook would
+/// push: an argument, since what it does there first is to read; or what it has put there itself before it jumped back
+/// to its entry.
+pub fn may_have_data_below(object: &Object<'_>, (entry, end): (Svma, Svma)) -> bool {
     let length = end.0.saturating_sub(entry.0) as usize;
     let Some(code) = object.code_from(entry) else {
         return false;
@@ -223,15 +228,22 @@ fn takes_from_below(object: &Object<'_>, entry: Svma, end: Svma) -> bool {
             && (i.memory_displacement64() as i64) < 0
             && i.mnemonic() != Mnemonic::Lea
     };
-    let first = Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE)
-        .into_iter()
-        .find(is_below);
-    first.is_some_and(|i| i.op0_kind() != OpKind::Memory)
+    let decode = || Decoder::with_ip(64, code, entry.0, DecoderOptions::NONE);
+    let Some(first) = decode().into_iter().find(is_below) else {
+        return false;
+    };
+    // An endbr64 at the entry may be left out by the jump.
+    let head = entry.0..=entry.0 + ENDBR_BYTES;
+    let jumps_back = |i: Instruction| head.contains(&i.near_branch_target());
+    let access = InstructionInfoFactory::new().info(&first).op0_access();
+    let is_write = first.op0_kind() == OpKind::Memory
+        && matches!(access, OpAccess::Write | OpAccess::CondWrite);
+    !is_write || decode().into_iter().any(jumps_back)
 }
 
 /// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
 /// before five bytes may be followed by filling. A site among the first instructions (`site_at`)
-/// keeps its slot, to which the hook leads.
+/// keeps its slot, to which the hook leads. Whether the hook may push there: [`may_have_data_below`].
 pub fn hook_range(
     object: &Object<'_>,
     entry: Svma,
@@ -273,9 +285,6 @@ pub fn hook_range(
         } else {
             return None;
         }
-    }
-    if takes_from_below(object, entry, end) {
-        return None;
     }
     if range.ret_bytes == 0 && range.covered > end {
         // It runs on into another function, or is no function.
