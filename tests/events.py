@@ -162,7 +162,9 @@ def what_a_running_thread_holds(b):
 def slow_call(b):
     status, out, err = b.run(recorder("slow:f_work>50ms", "slow:f_leaf>50ms"), [b.recorder, "slow"])
     assert (status, out) == (0, "done\n"), (status, out)
-    assert re.search(r"dump 1 written to t.data at slow:f_work>50ms \(it took [67]\d\.\d+ ms\)", err), err
+    took = re.search(r"dump 1 written to t.data at slow:f_work>50ms \(it took ([\d.]+) ms\)", err)
+    # It sleeps for 60; how late it wakes up is up to the machine's load.
+    assert took and 60 <= float(took[1]) < 5000, err
     assert b.dumps() == ["t.data"] and "f_doze" in b.report("functions")
 
 

@@ -1,5 +1,5 @@
 // What a flight recorder is for, by the first argument: a crash three calls deep, the same in a child process, one slow call
-// among many, a program that waits, and one that waits for a vfork child.
+// among many, a program that waits, and one that waits for vfork children.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,14 +36,18 @@ static void crash(void) { for (int n = 1; n <= 5000; n++) sink += f_outer(n); }
 
 TRACED static int f_parent(void)
 {
-    int status = 0;
-    pid_t child = vfork();
-    if (child == 0) {
-        f_doze(700);
-        _exit(5);
+    volatile int sum = 0;
+    for (int n = 0; n < 6; n++) {
+        int status = 0;
+        pid_t child = vfork();
+        if (child == 0) {
+            f_doze(150);
+            _exit(5);
+        }
+        waitpid(child, &status, 0);
+        sum += WEXITSTATUS(status);
     }
-    waitpid(child, &status, 0);
-    return WEXITSTATUS(status);
+    return sum;
 }
 
 int main(int argc, char **argv)
@@ -73,7 +77,7 @@ int main(int argc, char **argv)
         while (read(0, &byte, 1) == 1) f_leaf(byte);
         puts("done");
     } else if (!strcmp(mode, "vfork")) {
-        printf("child ended with %d\n", f_parent());
+        printf("children ended with %d\n", f_parent());
         f_doze(400);
     } else if (!strcmp(mode, "doze")) {
         for (int n = 0; n < 40; n++) {
