@@ -407,7 +407,7 @@ def killed_before_it_runs_by_itself(b):
 def who_waits_for_a_vfork_child_has_callers(b):
     """It cannot be stopped while it waits, and when it can, its return address is in a register."""
     trees = []
-    for _ in range(4):
+    for _ in range(10):
         status, out, err = b.run(["--start-on", "time:200ms"], [b.recorder, "vfork"])
         assert (status, out) == (0, "children ended with 30\n"), (status, out, err)
         trees.append(b.report("tree"))
