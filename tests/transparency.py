@@ -71,6 +71,10 @@ def program_cases(programs):
             cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
             # What tells of new libraries is a function that the filter names, too.
             cases.append(Case(f"depth.filter/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-F", "*", "-D", "8"]))
+        if base == "sigprof" and variant == "O0":
+            # Its prologues are moved, and store below the stack pointer: a signal may come between.
+            cases.append(Case(f"depth.filter/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-F", "*", "-D", "9"]))
+            cases.append(Case(f"root.filter/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-F", "f_tiny"]))
         if base == "sigprof":
             cases.append(Case(f"programs/sigprof.60s.{variant}", [os.path.join(programs, name), "60"], timeout_s=200))
         if variant == "O2" and base not in ("sandbox", "worlds"):

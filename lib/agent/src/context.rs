@@ -172,7 +172,7 @@ impl Context<'_> {
     unsafe fn execute_moved(&mut self, hot: *mut Hot, place: &Place) -> bool {
         let registers = REGISTERS.map(|i| self.0[i]);
         let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
-        // SAFETY: code of an area, up to its end; pushes go to words of the interrupted stack that were
+        // SAFETY: code of an area, up to its end; stores go to words of the interrupted stack that were
         // read just now, and that the program is about to overwrite with the same.
         unsafe {
             let call = place.start + place.moved;
@@ -195,7 +195,7 @@ impl Context<'_> {
                 }
             }
             for &(at, value) in run.stores() {
-                (at as *mut u64).write_volatile(value);
+                (at as *mut u64).write_unaligned(value);
             }
             for (&i, value) in REGISTERS.iter().zip(run.registers) {
                 self.0[i] = value;

@@ -4,10 +4,10 @@
 //! Given registers, the bytes at their rip, and a way to read memory; gives the registers after the
 //! instruction, or refuses. What it executes is exact, all arithmetic flags included (AF, where it is
 //! undefined, stays); everything else is refused: other instructions, operands of 8 and 16 bits, every
-//! store but a push. Pushes are collected, and made by the caller when all went well.
+//! store but pushes and moves to the stack. These are collected, and made by the caller when all went well.
 //!
-//! Only the stack of the interrupted function is read: other memory may be half changed by the handler
-//! that runs meanwhile. Knows nothing of slots, signal frames or text.
+//! Only the stack of the interrupted function is read and written: other memory may be half changed by the handler
+//! that runs meanwhile, whose own frames begin below the red zone of where it interrupted. Knows nothing of slots, signal frames or text.
 
 /// Instructions executed at most.
 const STEPS: u32 = 8;
@@ -41,6 +41,8 @@ pub struct Run {
     pub rip: u64,
     /// rflags.
     pub flags: u64,
+    /// Below lie the frames of the handler.
+    lowest: u64,
     stores: [(u64, u64); STEPS as usize],
     stored: usize,
     steps: u32,
@@ -97,6 +99,7 @@ impl Run {
             registers,
             rip,
             flags,
+            lowest: registers[RSP].wrapping_sub(RED_ZONE_BYTES),
             stores: [(0, 0); STEPS as usize],
             stored: 0,
             steps: 0,
@@ -104,7 +107,7 @@ impl Run {
         }
     }
 
-    /// What was pushed, as (address, value), in order.
+    /// What was pushed or moved to the stack, as (address, value), in order; addresses need not be aligned.
     pub fn stores(&self) -> &[(u64, u64)] {
         self.stores.get(..self.stored).unwrap_or(&[])
     }
@@ -277,10 +280,15 @@ impl Run {
             };
             return self.set(c, reg, address);
         }
-        if destination.is_none() && matches!(opcode, 0x89 | 0xc7) {
-            return None;
-        }
         let bytes = if c.is_wide() { 8 } else { 4 };
+        if destination.is_none() && matches!(opcode, 0x89 | 0xc7) {
+            let value = match (opcode, extension) {
+                (0x89, _) => self.get(Operand::Register(reg))?,
+                (_, 0) => immediate,
+                _ => return None,
+            };
+            return self.mov_to_stack(operand, value, bytes, read);
+        }
         let value = match destination {
             Some(_) => self.get(operand)?,
             None if opcode == 0x63 => self.load(operand, 4, read)?,
@@ -432,9 +440,37 @@ impl Run {
         let at = self.registers[RSP].wrapping_sub(8);
         // The stack may end here.
         read(at)?;
+        self.store(at, value)?;
+        self.registers[RSP] = at;
+        Some(())
+    }
+
+    /// Four bytes are stored with the four behind them, as these are.
+    fn mov_to_stack(
+        &mut self,
+        operand: Operand,
+        value: u64,
+        bytes: u64,
+        read: &impl Fn(u64) -> Option<u64>,
+    ) -> Option<()> {
+        let Operand::Memory(address) = operand else {
+            return None;
+        };
+        let before = self.load(operand, 8, read)?;
+        let low = u64::from(u32::MAX);
+        let word = match bytes {
+            8 => value,
+            _ => before & !low | value & low,
+        };
+        self.store(address, word)
+    }
+
+    fn store(&mut self, at: u64, value: u64) -> Option<()> {
+        if at.wrapping_sub(self.lowest) > FRAME_BYTES {
+            return None;
+        }
         *self.stores.get_mut(self.stored)? = (at, value);
         self.stored += 1;
-        self.registers[RSP] = at;
         Some(())
     }
 

@@ -9,7 +9,7 @@
               pages are its own"
 )]
 
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use sptrace_agent::moved::Run;
 use std::collections::HashMap;
 
@@ -225,9 +225,16 @@ impl Machine {
             stack: before.stack.clone(),
             jumped,
         };
+        let words = after.stack.iter();
+        let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
         for (at, value) in run.stores() {
-            after.stack[((at - stack) / 8) as usize] = *value;
+            let offset = (at - stack) as usize;
+            bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
         }
+        after.stack = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect();
         if jumped && run.rip != self.rip() + JUMP_BYTES as u64 {
             // Random bytes: there is nothing.
             return None;
@@ -251,6 +258,7 @@ fn instruction(random: &mut Random) -> Vec<u8> {
         &[0x8b],
         &[0x8d],
         &[0xc7, 0xc0],
+        &[0xc7],
         &[0xf7],
         &[0xa9],
         &[0x0f, 0xb6],
@@ -317,7 +325,7 @@ fn executes_what_the_processor_does() {
     let machine = Machine::new();
     let mut random = Random(0x5eed_0001);
     let mut seen: HashMap<Mnemonic, u32> = HashMap::new();
-    let mut refused = 0;
+    let (mut refused, mut stores) = (0, [0, 0]);
     for _ in 0..120_000 {
         let code = instruction(&mut random);
         let before = machine.state(&mut random);
@@ -350,8 +358,14 @@ fn executes_what_the_processor_does() {
             machine.rip()
         );
         *seen.entry(decoded.mnemonic()).or_default() += 1;
+        let is_store = decoded.mnemonic() == Mnemonic::Mov && decoded.op0_kind() == OpKind::Memory;
+        stores[usize::from(decoded.memory_size().size() == 8)] += u32::from(is_store);
     }
     assert!(refused > 5000, "{refused} refused");
+    assert!(
+        stores.iter().all(|n| *n >= 20),
+        "{stores:?} stores of 4 and 8 bytes"
+    );
     use Mnemonic::*;
     for wanted in [
         Push, Pop, Mov, Lea, Add, Or, Adc, Sbb, And, Sub, Xor, Cmp, Test, Movzx, Movsx, Movsxd,
