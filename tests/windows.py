@@ -395,7 +395,7 @@ def killed_before_it_runs_by_itself(b):
     """The command at any moment up to its being let go: sptrace ends as it does."""
     for n in range(120):
         process = b.start(["-q", "--start-on", "ctl:go"], ["sleep", "20"])
-        while not children_of(process.pid): pass
+        while not children_of(process.pid): assert process.poll() is None, finish(process)
         until = time.monotonic() + n * 0.00002
         while time.monotonic() < until: pass
         os.kill(children_of(process.pid)[-1], signal.SIGKILL)
