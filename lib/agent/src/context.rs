@@ -194,8 +194,9 @@ impl Context<'_> {
                     goes_on_at = Some(here);
                 }
             }
-            for &(at, value) in run.stores() {
-                (at as *mut u64).write_unaligned(value);
+            for (at, value, bytes) in run.stores() {
+                let value = value.to_le_bytes();
+                core::ptr::copy_nonoverlapping(value.as_ptr(), *at as *mut u8, *bytes);
             }
             for (&i, value) in REGISTERS.iter().zip(run.registers) {
                 self.0[i] = value;

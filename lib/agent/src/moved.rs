@@ -43,7 +43,7 @@ pub struct Run {
     pub flags: u64,
     /// Below lie the frames of the handler.
     lowest: u64,
-    stores: [(u64, u64); STEPS as usize],
+    stores: [(u64, u64, usize); STEPS as usize],
     stored: usize,
     steps: u32,
     code_bytes: u64,
@@ -100,15 +100,15 @@ impl Run {
             rip,
             flags,
             lowest: registers[RSP].wrapping_sub(RED_ZONE_BYTES),
-            stores: [(0, 0); STEPS as usize],
+            stores: [(0, 0, 0); STEPS as usize],
             stored: 0,
             steps: 0,
             code_bytes: 0,
         }
     }
 
-    /// What was pushed or moved to the stack, as (address, value), in order; addresses need not be aligned.
-    pub fn stores(&self) -> &[(u64, u64)] {
+    /// What was pushed or moved to the stack, as (address, value, bytes), in order; addresses need not be aligned.
+    pub fn stores(&self) -> &[(u64, u64, usize)] {
         self.stores.get(..self.stored).unwrap_or(&[])
     }
 
@@ -440,12 +440,11 @@ impl Run {
         let at = self.registers[RSP].wrapping_sub(8);
         // The stack may end here.
         read(at)?;
-        self.store(at, value)?;
+        self.store(at, value, 8)?;
         self.registers[RSP] = at;
         Some(())
     }
 
-    /// Four bytes are stored with the four behind them, as these are.
     fn mov_to_stack(
         &mut self,
         operand: Operand,
@@ -456,20 +455,16 @@ impl Run {
         let Operand::Memory(address) = operand else {
             return None;
         };
-        let before = self.load(operand, 8, read)?;
-        let low = u64::from(u32::MAX);
-        let word = match bytes {
-            8 => value,
-            _ => before & !low | value & low,
-        };
-        self.store(address, word)
+        // The stack may end here, or something else begin.
+        read(address)?;
+        self.store(address, value, bytes as usize)
     }
 
-    fn store(&mut self, at: u64, value: u64) -> Option<()> {
+    fn store(&mut self, at: u64, value: u64, bytes: usize) -> Option<()> {
         if at.wrapping_sub(self.lowest) > FRAME_BYTES {
             return None;
         }
-        *self.stores.get_mut(self.stored)? = (at, value);
+        *self.stores.get_mut(self.stored)? = (at, value, bytes);
         self.stored += 1;
         Some(())
     }
@@ -494,8 +489,8 @@ impl Run {
         if address.wrapping_sub(from) > FRAME_BYTES {
             return None;
         }
-        for &(at, value) in self.stores().iter().rev() {
-            if at == address {
+        for &(at, value, stored) in self.stores().iter().rev() {
+            if at == address && stored as u64 >= bytes {
                 return Some(if bytes == 8 {
                     value
                 } else {
@@ -503,7 +498,7 @@ impl Run {
                 });
             }
             let distance = address.wrapping_sub(at) as i64;
-            if distance > -8 && distance < 8 {
+            if distance > -(bytes as i64) && distance < stored as i64 {
                 return None;
             }
         }

@@ -227,9 +227,9 @@ impl Machine {
         };
         let words = after.stack.iter();
         let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
-        for (at, value) in run.stores() {
+        for (at, value, width) in run.stores() {
             let offset = (at - stack) as usize;
-            bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+            bytes[offset..offset + width].copy_from_slice(&value.to_le_bytes()[..*width]);
         }
         after.stack = bytes
             .chunks_exact(8)
