@@ -11,7 +11,7 @@ Must not know: how sptrace works.
 """
 import fcntl, os, re, signal, struct, sys, termios, time
 
-from events import changed_text, child_of, finish, is_armed, is_native, is_untraced, main, wait_for
+from events import changed_text, child_of, finish, is_armed, is_native, is_untraced, left_out, main, wait_for
 from transparency import children_of
 
 CASES = []
@@ -377,6 +377,43 @@ def the_nth_call_of_many_threads_begins_it(b):
         assert (status, out) == (0, "sum 6842.0, child 8\n"), (nth, status, out, err)
         whole = b.report("tree").count("f_gated() {") if nth < 9 else 0
         assert 1 <= whole <= 10 - nth if nth < 9 else "nothing was recorded" in err, (nth, whole, err)
+
+
+@case
+def returns_and_slow_calls_begin_each_recording(b):
+    """It runs by itself up to the first call of what is waited for, and is followed from there on; nobody has to fill a buffer."""
+    first = {"return:f_doze": 5, "return:nanosleep": 5, "slow:f_doze>20ms#3": 33, "slow:clock_nanosleep>20ms": 5}
+    for event, least in first.items():
+        status, out, err = b.run(["--start-on", event, "--stop-on", "time:120ms", "--times", "3"], [b.recorder, "doze"])
+        assert (status, out) == (0, "done\n") and "ended early: --stop-on time:120ms" in err and " 0 lost" in err, (event, status, out, err)
+        windows, _ = in_windows(b.report("tree"))
+        function = re.split("[:>#]", event)[1]
+        assert len(windows) == 3 and least // 5 <= left_out(err) < 120, (event, len(windows), err)
+        for w in windows:
+            assert f"at --start-on {event}" in w[0] and "__libc_start_main() { /* began earlier" in w[1], (event, w[:3])
+            begun = [l for l in w if "/* began earlier" in l]
+            assert re.search(rf"0 ns .* {function}\(\); /\* began earlier, end not seen \*/", begun[-1]), (event, w[:12])
+            assert 1 <= sum("f_outer() {" in l for l in w) <= 6, (event, w)
+
+
+@case
+def calls_that_are_looked_for_are_made_once(b):
+    """Those at the gate are made again, so their returns are seen: by eight threads at once, under a timer; through whatever leads there."""
+    for nth in (1, 8, 9, 10):
+        process = b.start(["--start-on", f"return:f_gated#{nth}"], [b.gated])
+        assert process.stdout.readline() == b"ready threads\n"
+        pid = child_of(process)
+        assert wait_for(lambda: len(changed_text(pid)) == 1) and is_untraced(pid)
+        for line in (b"ready child\n", b""):
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            if line: assert process.stdout.readline() == line
+        status, out, err = finish(process)
+        assert (status, out) == (0, "sum 6842.0, child 8\n"), (nth, status, out, err)
+        assert ("nothing was recorded" in err) == (nth == 10) and left_out(err) > 10 * min(nth, 9), (nth, err)
+    for event in ("return:f_headed", "slow:f_headed>10us", "return:main"):
+        status, out, err = b.run(["--start-on", event, "--stop-on", "time:5ms", "--times", "1000"], [b.headed, "900"])
+        assert (status, out) == (0, "faults 0\n") and ("nothing was recorded" in err) == (event == "return:main"), (event, status, out, err)
 
 
 @case

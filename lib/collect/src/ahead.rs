@@ -70,7 +70,7 @@ struct Seen {
 }
 
 fn look(shared: &Shared, first: u32, found: &Sender<Found>, ended: &Receiver<()>) {
-    let goes_on = || !shared.ended.load(Ordering::Acquire) && !shared.reactor.is_started();
+    let goes_on = || !shared.ended.load(Ordering::Acquire) && shared.reactor.windows().is_waiting();
     let mut all: BTreeMap<u32, Seen> = BTreeMap::new();
     let mut pause = LOOK_EVERY;
     while goes_on() {
@@ -142,7 +142,7 @@ impl Session {
     /// Does what follows from what the looker has found by now.
     pub(crate) fn prepare_found(&mut self, looker: &Looker, ahead: &mut Ahead) {
         while let Ok(found) = looker.found.try_recv() {
-            if self.shared.reactor.is_started() {
+            if !self.shared.reactor.windows().is_waiting() {
                 return;
             }
             match found {

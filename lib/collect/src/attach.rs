@@ -211,7 +211,7 @@ impl Session {
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
         program::check(prepared.pid, &prepared.memory)?;
-        self.lead_back(threads)?;
+        self.lead_back(threads, self.shared.reactor.windows().was_followed())?;
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
@@ -416,7 +416,7 @@ impl Session {
     ) -> Result<u32, TraceeError> {
         let arena = &self.shared.arena;
         program::check(threads.pid, memory)?;
-        self.lead_back(threads)?;
+        self.lead_back(threads, false)?;
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
         if stopped.iter().any(|t| is_inside(&t)) {

@@ -44,7 +44,10 @@ impl Rule {
         if let Some(event) = &start
             && matches!(event.what, What::Crash | What::Exit)
         {
-            return Err(EventError::TooLate(event.text.clone()));
+            return Err(EventError::TooLate(
+                event.text.clone(),
+                "open a rule of --between",
+            ));
         }
         let (glob, stop) = (glob.to_owned(), stop.parse()?);
         Ok(Self { glob, start, stop })

@@ -615,7 +615,11 @@ impl<W: Write> Collector<W> {
                 state.line.unwound(tsc, count);
                 state.watched.unwound(state.line.depth());
             }
-            record::CLOSED => state.line.close_open(tsc, count),
+            record::CLOSED => {
+                let found = state.line.found_open();
+                state.line.close_open(tsc, count);
+                self.found_returned(state, tsc, &found);
+            }
             record::RESUMED => {
                 let callee = self.site_callee(state.pid, payload as u32);
                 let encoder = state.line.recording();

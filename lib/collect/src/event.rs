@@ -69,6 +69,8 @@ pub enum What {
 pub enum Reaction {
     /// Begin the recording.
     Start,
+    /// Follow the processes, as one of those that begin it can be seen then only.
+    Follow,
     /// Write out the ring.
     Dump,
     /// End the recording.
@@ -137,6 +139,28 @@ impl Armed {
         }
     }
 
+    /// Also what leads to following the processes, for those of `start_on` that can be seen then only; and calls that
+    /// begin the recording, so often as well, for when they are followed.
+    pub fn with_following(mut self, start_on: &[Event], times: u64) -> Self {
+        for event in start_on {
+            let (what, reaction, every, left) = match &event.what {
+                What::Return(glob) | What::Slow(glob, _) => {
+                    (What::Call(glob.clone()), Reaction::Follow, 1, u64::MAX)
+                }
+                What::Call(_) => (event.what.clone(), Reaction::Start, event.every, times),
+                _ => continue,
+            };
+            let text = event.text.clone();
+            self.events.push(ArmedEvent {
+                event: Event { what, every, text },
+                reaction,
+                seen: AtomicU64::new(0),
+                left: AtomicU64::new(left),
+            });
+        }
+        self
+    }
+
     /// Also those that open and close rules, at each occurrence that does so.
     pub fn with_rules(mut self, rules: &[Rule]) -> Self {
         for (number, rule) in rules.iter().enumerate() {
@@ -188,6 +212,14 @@ impl Armed {
     pub fn count_anew(&self, reaction: Reaction) {
         let events = self.events.iter().filter(|e| e.reaction == reaction);
         events.for_each(|e| e.seen.store(0, Ordering::Release));
+    }
+
+    /// Would the event react at the `nth` occurrence from now?
+    pub fn would_react(&self, event: usize, nth: u64) -> bool {
+        self.events.get(event).is_some_and(|armed| {
+            let seen = armed.seen.load(Ordering::Acquire) + nth;
+            seen.is_multiple_of(armed.event.every) && armed.left.load(Ordering::Acquire) > 0
+        })
     }
 
     /// Counts an occurrence.

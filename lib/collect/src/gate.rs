@@ -46,6 +46,8 @@ struct Awaited {
     /// Index of the event.
     event: usize,
     glob: String,
+    /// As the user wrote it, maybe of an event that only follows from such a call.
+    text: String,
     /// It is each so many of them.
     every: u64,
 }
@@ -83,6 +85,7 @@ impl Gates {
             What::Call(glob) => Some(Awaited {
                 event: index,
                 glob: glob.clone(),
+                text: event.text.clone(),
                 every: event.every,
             }),
             _ => None,
@@ -191,7 +194,7 @@ impl Gates {
             .values()
             .any(|found| !found.is_empty());
         (!has_any).then(|| {
-            let globs: Vec<_> = self.calls.iter().map(|c| format!("call:{}", c.glob)).collect();
+            let globs: Vec<_> = self.calls.iter().map(|c| c.text.as_str()).collect();
             format!(
                 "no function of what was loaded for a while matches --start-on {} (names: sptrace analyze --functions)",
                 globs.join(", ")

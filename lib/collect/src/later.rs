@@ -50,11 +50,15 @@ impl Session {
         }
     }
 
-    /// Waits for an event that begins the recording, and attaches. False: there will be none.
+    /// Waits for an event that begins the recording, or for a call that could become one, and attaches. False: there
+    /// will be none.
     fn begin_window(&mut self, child: u32) -> bool {
         let looker = Looker::spawn(&self.shared, child);
         let mut ahead = Ahead::default();
-        while self.ended.is_none() && !self.is_stopped() && !self.shared.reactor.is_started() {
+        while self.ended.is_none()
+            && !self.is_stopped()
+            && self.shared.reactor.windows().is_waiting()
+        {
             self.wait_and_forward();
             self.serve();
             self.prepare_found(&looker, &mut ahead);
@@ -67,7 +71,9 @@ impl Session {
         }
         let shared = Arc::clone(&self.shared);
         self.attach_all(child, looker, &mut ahead, &|| shared.reactor.begin());
-        shared.reactor.tell_window(false);
+        if !shared.reactor.windows().was_followed() {
+            shared.reactor.tell_window(false);
+        }
         true
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
@@ -14,6 +14,9 @@ use crate::alive::is_alive;
 use crate::answer;
 use crate::react;
 use crate::shared::Shared;
+
+/// What begins a recording is looked for in what threads have not handed over yet so often.
+const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 
 /// Starts one of them.
 pub fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
@@ -28,12 +31,16 @@ pub fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread
 pub fn drain_loop(shared: &Shared) {
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
-    let mut last_look = std::time::Instant::now();
+    let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
+        if last_start.elapsed() > LOOK_FOR_START_EVERY {
+            c.look_ahead_for_start(&shared.arena);
+            last_start = Instant::now();
+        }
         react::collected(shared, &mut c);
         if let Some(why) = shared.shall_stop(c.written_bytes()) {
             shared.stop(&mut c, why);
@@ -43,7 +50,7 @@ pub fn drain_loop(shared: &Shared) {
         }
         if last_look.elapsed() > Duration::from_millis(100) {
             c.end_dead_streams(&shared.arena, &is_alive);
-            last_look = std::time::Instant::now();
+            last_look = Instant::now();
         }
         drop(c);
         if drained == 0 && !shared.options.drop_when_full {

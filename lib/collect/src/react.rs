@@ -7,35 +7,32 @@
 //!
 //! Must not know: how events are recognised, or what a trace file looks like.
 
+mod prepared;
 mod rules;
+
+pub use prepared::Prepared;
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use sptrace_trace::{Clock, DUMP, ExitStatus, Header, Note, Snapshot, Summary};
+use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot, Summary};
 
 use crate::alive::is_alive;
 use crate::between::{Between, Rule};
 use crate::clock;
 use crate::collector::Collector;
-use crate::event::calls::Calls;
-use crate::event::control::Control;
 use crate::event::parse::signal_name;
 use crate::event::processes::Processes;
-use crate::event::relay::Relay;
-use crate::event::terminal::Keys;
 use crate::event::time::Moments;
-use crate::event::{
-    Armed, Event, EventError, Occurrence, Reaction, Source, Verdict, What, wait::once,
-};
+use crate::event::{Armed, Event, Occurrence, Reaction, Source, Verdict, What, wait::once};
 use crate::gate::Gates;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::shared::{Shared, Stopped};
 use crate::windows::{Start, Windows};
 
@@ -80,6 +77,8 @@ pub struct Reactor {
     ended: AtomicBool,
     /// For the calls that begin it, unless the command is followed.
     gates: Arc<Gates>,
+    /// It will be, for some of the events.
+    follows: bool,
     windows: Arc<Windows>,
     between: Arc<Between>,
     /// What has begun the present window, or will begin the next, and what has ended the last.
@@ -93,123 +92,6 @@ struct Dump {
     summary: Summary,
     event: String,
     events: u64,
-}
-
-/// What is prepared before there is a recording.
-pub struct Prepared {
-    /// For the session.
-    pub reactor: Reactor,
-    /// For the command's launch.
-    pub relay: Option<Relay>,
-    sources: Vec<Box<dyn Source>>,
-    calls: Option<(Calls, sptrace_trace::Classifier)>,
-}
-
-impl Prepared {
-    /// Opens what the events need; nothing is left of it when this value goes.
-    ///
-    /// # Errors
-    /// An event cannot be waited for.
-    pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
-        let unseen = |e: &&Event| {
-            use What::{Crash, Exit, Return, Slow};
-            match e.what {
-                Return(_) | Slow(..) => !asked.shadow,
-                Crash | Exit => true,
-                _ => false,
-            }
-        };
-        if let Some(event) = asked.start_on.iter().find(unseen) {
-            return Err(EventError::SeenInRecording(event.text.clone()));
-        }
-        let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-        let waits = |event: &Event| !asked.shadow && matches!(event.what, What::Call(_));
-        let gates = Arc::new(Gates::new(
-            starts.iter().enumerate().filter(|(_, e)| waits(e)),
-        ));
-        if gates.are_too_many() {
-            return Err(EventError::TooMany);
-        }
-        // What is counted at a gate is not counted here.
-        let counted = starts.iter().map(|e| Event {
-            every: if waits(e) { 1 } else { e.every },
-            ..e.clone()
-        });
-        let counted: Vec<_> = counted.collect();
-        let armed = Armed::new(&counted, dumps, stops, asked.times).with_rules(&asked.between);
-        let armed = Arc::new(armed);
-        let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
-        let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
-        // SAFETY: gives a fresh descriptor or an error.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(failed(std::io::Error::last_os_error()));
-        }
-        // SAFETY: a fresh descriptor.
-        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        let mut relay = None;
-        match Keys::open(&armed, asked.is_launched)? {
-            Keys::None => {}
-            Keys::Read(terminal) => sources.push(Box::new(terminal)),
-            Keys::Relayed(between) => relay = Some(between),
-        }
-        if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
-            sources.push(Box::new(control));
-        }
-        if !gates.is_empty() {
-            sources.push(Box::new(gates.watch()));
-        }
-        let is_agents = |(index, event): &(usize, &Event)| {
-            let reaction = armed.reaction(*index);
-            matches!(event.what, What::Call(_))
-                && matches!(reaction, Some(Reaction::Open(_) | Reaction::Close(_)))
-        };
-        let is_before = |index| !asked.shadow && armed.reaction(index) == Some(Reaction::Start);
-        let seen = armed
-            .iter()
-            .filter(|event| !is_before(event.0) && !is_agents(event));
-        let calls = Calls::new(seen, Clock::of(header))?;
-        // One that nothing ends does not begin again.
-        let times = if stops.is_empty() { 1 } else { asked.times };
-        let windows = Windows::new((!starts.is_empty()).then_some(times));
-        let ring = match asked.dump_on.is_empty() {
-            true => None,
-            false => Some(output::memory().map_err(failed)?),
-        };
-        let reactor = Reactor {
-            armed,
-            asked,
-            output: output.to_owned(),
-            ring,
-            waiting: Mutex::default(),
-            made: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            wake,
-            ended: AtomicBool::new(false),
-            gates,
-            windows: Arc::new(windows),
-            between,
-            causes: Mutex::default(),
-        };
-        Ok(Self {
-            reactor,
-            relay,
-            sources,
-            calls,
-        })
-    }
-
-    /// Takes it apart; what concerns calls goes to the collector.
-    pub fn split(self, collector: &mut Collector<Output>) -> (Reactor, Vec<Box<dyn Source>>) {
-        if let Some((calls, classifier)) = self.calls {
-            collector.watch(calls, classifier);
-        }
-        if self.reactor.asked.shadow {
-            collector.shadow(Arc::clone(&self.reactor.armed));
-        }
-        (self.reactor, self.sources)
-    }
 }
 
 impl Reactor {
@@ -233,14 +115,9 @@ impl Reactor {
         Some(self.written.load(Ordering::Acquire))
     }
 
-    /// Has an event of `start_on` happened, and the recording not been brought to its end yet?
-    pub fn is_started(&self) -> bool {
-        self.windows.is_started()
-    }
-
-    /// Is the command followed until then?
-    pub fn is_shadow(&self) -> bool {
-        self.asked.shadow
+    /// Is what comes before the recording followed?
+    pub fn is_followed(&self) -> bool {
+        self.asked.shadow || self.windows.is_following()
     }
 
     /// How often the recording begins and ends.
@@ -443,7 +320,8 @@ fn block(signals: [i32; 2]) {
 
 /// What the collector has seen since it was asked last.
 pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
-    if let Some(occurrence) = collector.begun() {
+    let begun = collector.begun();
+    if let Some(occurrence) = begun.filter(|_| shared.reactor.windows.would_start() == Start::Now) {
         started(shared, collector, &occurrence);
     }
     for occurrence in collector.seen() {
@@ -493,6 +371,10 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
     let used_up = || "it has happened as often as it counts".to_owned();
     match reactor.armed.reaction(occurrence.event) {
         Some(Reaction::Start) => match windows.would_start() {
+            // Of the recording that is brought to its end, and collected late.
+            Start::Soon if occurrence.tsc <= c.until_tsc => {
+                return "the recording has begun already".to_owned();
+            }
             Start::Now | Start::Soon => {}
             Start::Already => return "the recording has begun already".to_owned(),
             Start::UsedUp => return used_up(),
@@ -501,6 +383,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
         Some(Reaction::Stop) if windows.is_begun_at(occurrence.tsc) => {
             return "the recording begins".to_owned();
         }
+        Some(Reaction::Follow) => return follow(shared, c),
         _ if !windows.is_pause() => {}
         // What was recorded before can be dumped.
         Some(Reaction::Dump) if windows.number() > 0 => {}
@@ -523,7 +406,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
     let text = text_of(shared, occurrence);
     match reaction {
         Reaction::Start => {
-            if reactor.is_shadow() {
+            if reactor.is_followed() {
                 // Those that have ended by now are not part of it.
                 c.end_dead_streams(&shared.arena, &is_alive);
                 c.record_from(occurrence.tsc);
@@ -531,6 +414,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
             started(shared, c, occurrence);
             "the recording begins".to_owned()
         }
+        Reaction::Follow => String::new(),
         Reaction::Dump => dump(shared, c, occurrence, text),
         Reaction::Open(rule) => rules::turn(shared, c, rule, true, occurrence.tsc, used_up),
         Reaction::Close(rule) => rules::turn(shared, c, rule, false, occurrence.tsc, used_up),
@@ -560,7 +444,7 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
     reactor.tell_window(true);
     shared.go_on();
     reactor.windows.wait_again(clock::tsc());
-    if reactor.is_started() {
+    if !reactor.windows.is_waiting() {
         window_begun(shared, c, clock::tsc());
     }
     reactor.wake();
@@ -599,16 +483,31 @@ fn text_of(shared: &Shared, occurrence: &Occurrence) -> String {
     }
 }
 
+/// A function is called whose return, or whose taking long, would begin the recording.
+fn follow(shared: &Shared, c: &mut Collector<Output>) -> String {
+    if shared.reactor.windows.follow() {
+        c.record_again();
+        c.begin_following();
+        shared.wake_main();
+    }
+    String::new()
+}
+
 /// The recording begins: at once if the command is followed, else the session attaches to it.
 fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) {
     let reactor = &shared.reactor;
+    let is_followed = reactor.is_followed();
     reactor.causes()[0] = text_of(shared, occurrence);
     reactor.windows.start(occurrence.tsc);
     if !reactor.windows.is_ending() {
         window_begun(shared, c, occurrence.tsc);
     }
-    if reactor.is_shadow() {
+    if is_followed {
         reactor.begin();
+        reactor.tell_window(false);
+        if reactor.windows.several().is_some() {
+            return shared.wake_main();
+        }
         c.note(&Note::Text {
             pid: occurrence.pid,
             tsc: occurrence.tsc,

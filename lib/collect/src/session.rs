@@ -164,7 +164,7 @@ impl Session {
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         self.record(child, |session| {
-            if !session.shared.reactor.is_shadow() {
+            if !session.shared.reactor.is_followed() {
                 session.shared.reactor.begin();
             }
             session.exec_stop(child);
@@ -282,7 +282,7 @@ impl Session {
     /// A process stands at its exec stop: inject, or let it go and say so.
     fn exec_stop(&mut self, pid: u32) {
         let reactor = &self.shared.reactor;
-        if reactor.windows().is_pause() && !reactor.is_shadow() {
+        if reactor.windows().is_pause() && !reactor.is_followed() {
             // It was in a recording that has ended meanwhile.
             let _ = ptrace::detach(pid, 0);
             return;

@@ -122,6 +122,15 @@ fn copy(pid: u32, m: &Mapping) -> Option<Mapped> {
 
 type Read<'a> = Box<dyn FnMut(u64, &mut [u8]) -> Result<(), Unreadable> + 'a>;
 
+/// Registers as walks take them.
+pub(crate) fn walked(r: &libc::user_regs_struct) -> Registers {
+    let general = [
+        r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+        r.r13, r.r14, r.r15,
+    ];
+    Registers::all(r.rip, general)
+}
+
 /// One stop of one process.
 pub struct Stacks<'a> {
     unwinder: &'a Unwinder<'a>,
@@ -215,11 +224,7 @@ impl<'a> Stacks<'a> {
 
     /// The stack of a thread, which ends at `stack_end` at the latest.
     pub fn of(&mut self, r: &libc::user_regs_struct, stack_end: u64) -> Stack {
-        let general = [
-            r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15,
-        ];
-        let registers = Registers::all(r.rip, general);
+        let registers = walked(r);
         let (memory, starts) = (&mut self.memory, Some(self.starts));
         let walk = self
             .unwinder

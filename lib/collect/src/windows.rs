@@ -14,6 +14,8 @@ use std::time::Instant;
 enum Phase {
     /// For an event that begins it.
     Waiting,
+    /// The same, and what only a recording shows is looked for: the processes are followed.
+    Following,
     /// That has happened.
     Started,
     /// What is to be recorded is.
@@ -53,6 +55,8 @@ struct State {
     phase: Phase,
     /// Of the present window, or the last.
     number: u64,
+    /// It was followed before it began.
+    is_followed: bool,
     since: Instant,
     counting: u64,
     /// Ticks of the windows that have ended, and when the present one began.
@@ -79,6 +83,7 @@ impl Windows {
             state: Mutex::new(State {
                 phase,
                 number,
+                is_followed: false,
                 since: Instant::now(),
                 counting: 0,
                 ticks: 0,
@@ -116,14 +121,36 @@ impl Windows {
         state.counting += 1;
     }
 
-    /// An event that begins the recording has happened, and is not followed by one that ended it yet.
-    pub fn is_started(&self) -> bool {
-        self.state().phase != Phase::Waiting
+    /// The processes are to run by themselves: no event has begun the recording yet, or led to their being followed.
+    pub fn is_waiting(&self) -> bool {
+        self.state().phase == Phase::Waiting
+    }
+
+    /// They are followed until an event begins the recording.
+    pub fn is_following(&self) -> bool {
+        self.state().phase == Phase::Following
+    }
+
+    /// They were when the present recording began.
+    pub fn was_followed(&self) -> bool {
+        self.state().is_followed
+    }
+
+    /// They are to be followed from now on. False: they are, or are recorded.
+    pub fn follow(&self) -> bool {
+        let mut state = self.state();
+        let is_waiting = state.phase == Phase::Waiting && state.number < self.times;
+        if is_waiting {
+            state.phase = Phase::Following;
+            state.is_followed = true;
+        }
+        is_waiting
     }
 
     /// Nothing is recorded before the next event that begins it.
     pub fn is_pause(&self) -> bool {
-        matches!(self.state().phase, Phase::Waiting | Phase::Ending { .. })
+        use Phase::{Ending, Following, Waiting};
+        matches!(self.state().phase, Waiting | Following | Ending { .. })
     }
 
     /// An event that has happened at this moment has begun it.
@@ -142,7 +169,7 @@ impl Windows {
         let state = self.state();
         match state.phase {
             _ if state.number == self.times => Start::UsedUp,
-            Phase::Waiting => Start::Now,
+            Phase::Waiting | Phase::Following => Start::Now,
             Phase::Ending {
                 is_next_asked: false,
             } => Start::Soon,
@@ -154,7 +181,7 @@ impl Windows {
     pub fn start(&self, tsc: u64) {
         let mut state = self.state();
         match state.phase {
-            Phase::Waiting => state.next(tsc),
+            Phase::Waiting | Phase::Following => state.next(tsc),
             Phase::Ending { .. } => {
                 let is_next_asked = true;
                 state.phase = Phase::Ending { is_next_asked };
@@ -199,6 +226,7 @@ impl Windows {
             return false;
         };
         state.phase = Phase::Waiting;
+        state.is_followed = false;
         state.counting += 1;
         if is_next_asked {
             state.next(tsc);
@@ -211,7 +239,7 @@ impl Windows {
         let state = self.state();
         let since = Some(state.since);
         let (starts, others) = match state.phase {
-            Phase::Waiting => (since, None),
+            Phase::Waiting | Phase::Following => (since, None),
             // Dumps may come after the end.
             Phase::Recording | Phase::Over => (None, since),
             Phase::Started | Phase::Ending { .. } => (None, None),
@@ -240,14 +268,14 @@ mod tests {
     #[test]
     fn windows_begin_and_end_so_often() {
         let w = Windows::new(Some(3));
-        assert!(!w.is_started() && w.is_pause() && w.number() == 0);
+        assert!(w.is_waiting() && w.is_pause() && w.number() == 0);
         for number in 1..=3 {
             let tsc = number * 100;
             assert_eq!(w.would_start(), Start::Now);
             w.start(tsc);
             assert_eq!(
-                (w.number(), w.is_started(), w.is_pause()),
-                (number, true, false)
+                (w.number(), w.is_waiting(), w.is_pause()),
+                (number, false, false)
             );
             w.begin();
             assert_ne!(w.would_start(), Start::Now);
@@ -275,8 +303,27 @@ mod tests {
         w.start(4);
         assert_eq!(w.would_start(), Start::Already);
         assert!(w.is_ending() && w.wait_again(5));
-        assert_eq!((w.number(), w.is_started()), (2, true));
+        assert_eq!((w.number(), w.is_waiting()), (2, false));
         assert!(w.stop(9) && w.ticks(9) == 2 + 4);
+    }
+
+    #[test]
+    fn what_is_followed_is_no_recording_yet() {
+        let w = Windows::new(Some(2));
+        w.launched();
+        let counting = w.counting();
+        assert!(w.follow() && !w.follow());
+        assert!(w.is_following() && !w.is_waiting() && w.is_pause() && !w.is_ending());
+        assert_eq!((w.number(), w.would_start()), (0, Start::Now));
+        assert_eq!(w.counting(), counting, "moments go on to be waited for");
+        w.begin();
+        assert!(w.is_following(), "that they are attached to begins nothing");
+        w.start(10);
+        w.begin();
+        assert!(!w.is_following() && !w.follow() && w.number() == 1);
+        assert!(!w.stop(20) && !w.follow() && w.wait_again(30) && w.follow());
+        w.start(40);
+        assert!(w.stop(50) && !w.follow() && w.ticks(60) == 20);
     }
 
     #[test]
@@ -298,7 +345,7 @@ mod tests {
         assert!(w.counting().starts.is_some_and(|at| at <= stopped));
         assert_eq!(counted(&w), (true, false));
         let at_once = Windows::new(None);
-        assert!(at_once.is_started() && !at_once.is_pause() && at_once.several().is_none());
+        assert!(!at_once.is_waiting() && !at_once.is_pause() && at_once.several().is_none());
         at_once.begin();
         assert_eq!(counted(&at_once), (false, true));
         assert!(at_once.stop(1));

@@ -9,7 +9,7 @@
 //! Must not know: who watches the gate.
 
 use crate::roots::Hook;
-use crate::special::{HookRange, hook_range, jumps_into};
+use crate::special::{HookRange, hook_range, jumps_into, may_have_data_below};
 use iced_x86::{Decoder, DecoderOptions, Encoder, Instruction};
 use sptrace_addr::{Avma, Svma};
 use sptrace_image::Object;
@@ -53,6 +53,8 @@ pub struct Way {
     code: Vec<u8>,
     /// Where it goes on; `None`: it has returned.
     goes_on: Option<Svma>,
+    /// At its entry nothing lies below the stack pointer.
+    pub is_clear_below: bool,
 }
 
 impl Way {
@@ -72,6 +74,7 @@ impl Way {
             original: code.get(..JUMP_BYTES)?.try_into().ok()?,
             code: code.get(..(end - start.0) as usize)?.to_vec(),
             goes_on: (range.ret_bytes == 0).then_some(range.moved_end),
+            is_clear_below: !may_have_data_below(object, (function.entry, function.end)),
         })
     }
 

@@ -343,7 +343,7 @@ fn follow(
     }
 }
 
-fn decode(memory: &mut dyn Memory, at: u64) -> Option<Instruction> {
+pub(crate) fn decode(memory: &mut dyn Memory, at: u64) -> Option<Instruction> {
     let mut bytes = [0; LONGEST_INSTRUCTION_BYTES];
     // What is mapped may end behind it.
     let mut length = bytes.len();

@@ -7,6 +7,7 @@
 //! panic. Knows nothing of ptrace, files and names.
 #![forbid(unsafe_code)]
 
+mod call;
 mod code;
 mod frame;
 mod memory;
@@ -16,6 +17,7 @@ mod sigframe;
 mod tables;
 mod walk;
 
+pub use call::call_that_led_to;
 pub use frame::{End, FoundBy, Frame, Walk};
 pub use memory::{Memory, PageCache, Unreadable};
 pub use registers::Registers;

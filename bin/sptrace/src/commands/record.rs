@@ -44,7 +44,7 @@ Events:
   crash                 the command or a process that it started is killed by a signal
   exit                  the command ends
 Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
-full; a process other than the command that lives for less than some 50 ms may crash unnoticed.
+full (of --start-on: within 50 ms); a process other than the command that lives for less than some 50 ms may crash unnoticed.
 ";
 
 /// Options of every recording.

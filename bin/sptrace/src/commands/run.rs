@@ -34,6 +34,8 @@ Examples:
   sptrace run --start-on call:reload_config --stop-on time:1s -- ./server
   sptrace run --start-on time:10s --stop-on time:200ms -- mplayer film.avi
                                                 200 ms of it, ten seconds after its start
+  sptrace run --start-on 'slow:handle_*>50ms' --stop-on time:1s -- ./server
+                                                what comes after a slow call
   sptrace run --start-on signal:USR1 --stop-on time:1s --times 3 -- ./server
                                                 a second of it at each of the first three signals
   sptrace run --shadow --start-on call:dlopen --stop-on return:dlopen -- ./program
@@ -55,14 +57,13 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "start_on")]
     loader: bool,
     /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
-    /// (repeatable, see below; not what only a recording shows). call:GLOB waits for functions of what has been
-    /// loaded for 0.1 s or so, and with #N each process counts for itself. After --stop-on it runs by itself again, with --times N until the
-    /// next EVENT
+    /// (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each
+    /// process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from
+    /// there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT
     #[arg(long, value_name = "EVENT", group = "repeated")]
     start_on: Vec<Event>,
     /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
-    /// as recording. Returns and slow calls can begin the recording then, and stacks that cannot be walked
-    /// are whole
+    /// as recording. Calls count from the first one on then, and stacks that cannot be walked are whole
     #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
     /// The command and its arguments

@@ -49,6 +49,41 @@ impl<W: Write> Collector<W> {
         found
     }
 
+    /// While all is followed: has something happened that begins the recording? Then it does, as if that had been
+    /// handed over. A thread that calls little need not fill a chunk for it.
+    pub fn look_ahead_for_start(&mut self, arena: &Arena) {
+        if !self.is_followed() {
+            return;
+        }
+        self.drain(arena);
+        self.begin_glance();
+        let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
+        for i in 0..used.min(STREAMS) {
+            if let Some(index) = self.next_of(arena, i)
+                && let Some(mut state) = self.streams[i].clone()
+            {
+                let counted = (self.events, self.record_bytes, self.torn);
+                let start_tsc = arena.chunk(index).start_tsc;
+                self.decode(arena, index, start_tsc, &mut state);
+                (self.events, self.record_bytes, self.torn) = counted;
+            }
+        }
+        self.end_glance();
+    }
+
+    /// The chunk that a thread is writing, if it is the one after what was drained.
+    fn next_of(&self, arena: &Arena, i: usize) -> Option<u32> {
+        let stream = arena.stream(i);
+        let index = stream.chunk.load(Ordering::Acquire);
+        let state = self.streams[i].as_ref()?;
+        if stream.state.load(Ordering::Acquire) != STREAM_LIVE || index as usize >= CHUNKS_MAX {
+            return None;
+        }
+        let chunk = arena.chunk(index);
+        let is_its = chunk.stream as usize == i && chunk.epoch == state.epoch;
+        (is_its && chunk.sequence == state.sequence).then_some(index)
+    }
+
     /// One thread's. False: chunks that it has handed over must be drained first.
     fn peek_at(&mut self, arena: &Arena, i: usize, is_last: bool, found: &mut Peek) -> bool {
         let index = arena.stream(i).chunk.load(Ordering::Acquire);

@@ -13,6 +13,7 @@ use super::{Collector, StreamState};
 use crate::event::{Armed, Occurrence, Reaction, Verdict};
 use crate::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use sptrace_trace::{FunctionId, StreamEncoder, StreamInfo};
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) struct Shadow {
     /// What the collector has seen begin it.
     begun: Option<Occurrence>,
     left_out: u64,
+    /// What is decoded will be so once more: what was seen there and how many were left out before.
+    glance: Option<(Vec<Occurrence>, u64)>,
 }
 
 /// A call that began before the recording, innermost last.
@@ -34,6 +37,8 @@ pub(super) struct Shadow {
 struct Before {
     callee: FunctionId,
     kind: u8,
+    /// It was open when the thread was attached to.
+    is_found: bool,
 }
 
 /// A stream's events on the way to its encoder.
@@ -72,7 +77,7 @@ impl Line {
     #[inline]
     pub(super) fn enter(&mut self, tsc: u64, kind: u8, callee: FunctionId) {
         if self.following.is_some() {
-            self.push(kind & (PLACE_TAIL | PLACE_OPEN), callee);
+            self.push(kind & (PLACE_TAIL | PLACE_OPEN), callee, false);
         } else if kind & PLACE_TAIL != 0 {
             self.encoder.tail(tsc, callee);
         } else if kind & PLACE_OPEN != 0 {
@@ -84,7 +89,7 @@ impl Line {
 
     pub(super) fn enter_earlier(&mut self, tsc: u64, callee: FunctionId) {
         match self.following {
-            Some(_) => self.push(PLACE_OPEN, callee),
+            Some(_) => self.push(PLACE_OPEN, callee, true),
             None => self.encoder.enter_earlier(tsc, callee),
         }
     }
@@ -92,7 +97,7 @@ impl Line {
     /// A call that the process was forked in; `kind` is [`PLACE_ENTRY`] or [`PLACE_OPEN`].
     pub(super) fn inherit(&mut self, tsc: u64, kind: u8, callee: FunctionId) {
         if self.following.is_some() {
-            self.push(kind & PLACE_OPEN, callee);
+            self.push(kind & PLACE_OPEN, callee, false);
         } else if kind & PLACE_OPEN != 0 {
             self.encoder.inherit_open(tsc, callee);
         } else {
@@ -100,7 +105,7 @@ impl Line {
         }
     }
 
-    fn push(&mut self, flags: u8, callee: FunctionId) {
+    fn push(&mut self, flags: u8, callee: FunctionId, is_found: bool) {
         let kind = match flags {
             0 => PLACE_ENTRY,
             f if f & PLACE_TAIL != 0 => PLACE_TAIL,
@@ -112,7 +117,11 @@ impl Line {
             self.before.pop();
         }
         self.calls_before += u32::from(kind == PLACE_ENTRY);
-        self.before.push(Before { callee, kind });
+        self.before.push(Before {
+            callee,
+            kind,
+            is_found,
+        });
     }
 
     #[inline]
@@ -121,6 +130,19 @@ impl Line {
             self.encoder.exit(tsc);
         } else {
             self.end_before(tsc, 1);
+        }
+    }
+
+    /// Of what is followed, the calls that were open when the thread was attached to and are still, innermost last.
+    pub(super) fn found_open(&self) -> Vec<FunctionId> {
+        match self.following {
+            Some(_) => self
+                .before
+                .iter()
+                .filter(|b| b.is_found)
+                .map(|b| b.callee)
+                .collect(),
+            None => Vec::new(),
         }
     }
 
@@ -193,15 +215,25 @@ fn length_without(before: &[Before], tails: usize) -> Option<usize> {
 }
 
 impl<W: Write> Collector<W> {
-    /// Nothing is recorded before one of the events that are armed for it, or [`Self::record_from`]. To be
-    /// said before anything is recorded.
-    pub fn shadow(&mut self, armed: Arc<Armed>) {
+    /// Nothing of what is followed is recorded before one of the events that are armed for it, or
+    /// [`Self::record_from`]. All is from now on (`is_followed`), or from [`Self::begin_following`] on. To be said before
+    /// anything is recorded.
+    pub fn shadow(&mut self, armed: Arc<Armed>, is_followed: bool) {
         self.shadow = Some(Shadow {
             armed,
-            from_tsc: u64::MAX,
+            from_tsc: if is_followed { u64::MAX } else { 0 },
             begun: None,
             left_out: 0,
+            glance: None,
         });
+    }
+
+    /// What comes from now on is followed only, until the recording begins. No thread records anything now.
+    pub fn begin_following(&mut self) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.from_tsc = u64::MAX;
+            shadow.begun = None;
+        }
     }
 
     /// The recording begins.
@@ -216,15 +248,15 @@ impl<W: Write> Collector<W> {
         self.shadow.as_mut()?.begun.take()
     }
 
-    /// Events of before the recording's start that were left out; `None`: there is no shadow mode.
+    /// Events of before the recording's start that were left out; `None`: nothing was followed.
     pub fn left_out(&self) -> Option<u64> {
-        self.shadow.as_ref().map(|s| s.left_out)
+        let shadow = self.shadow.as_ref();
+        shadow.filter(|s| s.from_tsc > 0).map(|s| s.left_out)
     }
 
     /// A new stream's line; it is named in the trace now, or when the recording begins.
     pub(super) fn new_line(&mut self, info: StreamInfo) -> Option<Line> {
-        let is_before = self.shadow.as_ref().is_some_and(|s| s.from_tsc == u64::MAX);
-        if is_before {
+        if self.is_followed() {
             let encoder = self.writer.encoder(sptrace_trace::StreamId(u32::MAX));
             let mut line = Line::new(encoder);
             line.following = Some(Box::new(info));
@@ -289,11 +321,69 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// Nothing has begun the recording yet.
+    pub(super) fn is_followed(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|s| s.from_tsc == u64::MAX)
+    }
+
+    /// What is decoded from here on is only looked at.
+    pub(super) fn begin_glance(&mut self) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.glance = Some((Vec::new(), shadow.left_out));
+        }
+    }
+
+    /// The first of what was seen that begins the recording does so. It is counted no more when it is decoded again.
+    pub(super) fn end_glance(&mut self) {
+        let Some(shadow) = &mut self.shadow else {
+            return;
+        };
+        let Some((mut found, left_out)) = shadow.glance.take() else {
+            return;
+        };
+        shadow.left_out = left_out;
+        found.sort_by_key(|o| o.tsc);
+        let mut seen: HashMap<usize, u64> = HashMap::new();
+        let begins = |o: &Occurrence| {
+            let count = seen.entry(o.event).or_default();
+            *count += 1;
+            let is_start = shadow.armed.reaction(o.event) == Some(Reaction::Start);
+            is_start && shadow.armed.would_react(o.event, *count)
+        };
+        if let Some(at) = found.iter().position(begins) {
+            let occurrence = found.swap_remove(at);
+            shadow.from_tsc = occurrence.tsc;
+            shadow.begun = Some(occurrence);
+        }
+    }
+
+    /// Entry-only frames were closed. `found`: what there was before ([`Line::found_open`]). Those return now, or have
+    /// since the thread's last event.
+    pub(super) fn found_returned(
+        &mut self,
+        state: &mut StreamState,
+        tsc: u64,
+        found: &[FunctionId],
+    ) {
+        let (Some(calls), false) = (&mut self.calls, found.is_empty()) else {
+            return;
+        };
+        let left = state.line.found_open().len();
+        for callee in found.iter().skip(left).rev() {
+            calls.found_returned(self.writer.class(*callee), tsc, state.pid);
+        }
+        self.may_begin(state);
+    }
+
     fn look_for_start(&mut self, state: &mut StreamState) {
         let found = self.seen();
         let Some(shadow) = &mut self.shadow else {
             return;
         };
+        if let Some((seen, _)) = &mut shadow.glance {
+            seen.extend(found);
+            return;
+        }
         let mut has_begun = false;
         // What would end the recording does not count before it begins.
         for occurrence in found {

@@ -120,6 +120,14 @@ impl Calls {
         });
     }
 
+    /// A frame has ended that began before anything was seen of the thread: how long it took is not known.
+    pub fn found_returned(&mut self, class: u64, tsc: u64, pid: u32) {
+        self.tell(class, tsc, pid, |wanted| match wanted {
+            Wanted::Return => Some(String::new()),
+            _ => None,
+        });
+    }
+
     fn tell(&mut self, class: u64, tsc: u64, pid: u32, detail: impl Fn(Wanted) -> Option<String>) {
         for (bit, (event, wanted)) in self.events.iter().enumerate() {
             if class >> bit & 1 != 0

@@ -51,15 +51,14 @@ pub enum EventError {
     /// The socket for `sptrace ctl`.
     #[error("cannot wait for control words: cannot listen at {0}: {1}")]
     Socket(String, std::io::Error),
-    /// Nothing is recorded yet.
-    #[error(
-        "{0} cannot begin a recording, as only a recording sees it; with --shadow, which follows the command \
-         from its start, it can (call:GLOB and call:GLOB#N can without; crash and exit never can)"
-    )]
-    SeenInRecording(String),
     /// It comes at the end.
-    #[error("{0} cannot open a rule of --between: nothing comes after it")]
-    TooLate(String),
+    #[error("{0} cannot {1}: nothing comes after it")]
+    TooLate(String, &'static str),
+    /// Processes are followed until it is seen.
+    #[error(
+        "{0} cannot begin a recording with --dump-on: let a call, a moment, a signal, a key or a word begin it"
+    )]
+    NoDumps(String),
     /// Too many rules.
     #[error("more than {0} --between are too many")]
     TooManyRules(usize),

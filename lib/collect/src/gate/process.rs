@@ -15,6 +15,7 @@ use sptrace_tracee::command::Command;
 use sptrace_tracee::inside::{self, open_memory};
 use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, gate};
+use sptrace_walk::{Unreadable, call_that_led_to};
 use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
 use super::{Gated, Gates, Watched, locked};
@@ -22,7 +23,7 @@ use crate::placement;
 use crate::prepare::Prepared;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::Stacks;
+use crate::stacks::{Stacks, walked};
 
 /// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
 const ATTEMPTS: u32 = 40;
@@ -42,6 +43,8 @@ pub(crate) struct Led {
     touch: u64,
     /// Where that goes on in the text; 0: it returns.
     goes_on: u64,
+    /// Who waits may be put back to its call.
+    is_clear_below: bool,
 }
 
 /// What shall be put into one module: its place, where the code goes, and what leads there.
@@ -79,7 +82,7 @@ impl Session {
                 self.shared.reactor.wake();
                 return gates.guard(pid).or_else(|e| {
                     let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
-                    let back = self.lead_back(&mut threads);
+                    let back = self.lead_back(&mut threads, false);
                     threads.release();
                     back.and(Err(e))
                 });
@@ -180,8 +183,13 @@ impl Session {
         Ok(led)
     }
 
-    /// Takes all ways away that lead over gates, with all threads stopped. A process has its parent's, too.
-    pub(crate) fn lead_back(&self, threads: &mut Threads) -> Result<(), TraceeError> {
+    /// Takes all ways away that lead over gates, with all threads stopped. A process has its parent's, too. Who waits
+    /// stands at the function's entry then; or, `calls_again`, at the call of it, if that can be told.
+    pub(crate) fn lead_back(
+        &self,
+        threads: &mut Threads,
+        calls_again: bool,
+    ) -> Result<(), TraceeError> {
         let pid = threads.pid;
         let mut led = self.led.borrow_mut();
         if led.is_empty() {
@@ -194,13 +202,17 @@ impl Session {
                 inside::write(&memory, &l.original, l.at)?;
             }
         }
-        let waiting: Vec<(Thread, u64)> = threads
+        let waiting: Vec<(Thread, Led)> = threads
             .all()
-            .filter_map(|t| Some((*t, led.iter().find(|l| l.touch == t.regs.rip)?.at)))
+            .filter_map(|t| Some((*t, *led.iter().find(|l| l.touch == t.regs.rip)?)))
             .collect();
-        for (t, entry) in waiting {
+        for (t, l) in waiting {
             let mut regs = t.regs;
-            regs.rip = entry;
+            regs.rip = l.at;
+            let call = (calls_again && l.is_clear_below).then(|| call_of(&memory, &regs));
+            if let Some(call) = call.flatten() {
+                (regs.rip, regs.rsp) = (call, regs.rsp.wrapping_add(8));
+            }
             threads.put(t.tid, &regs, t.mask)?;
         }
         // Its children may have them still, and are looked at later.
@@ -221,6 +233,12 @@ impl Session {
         let behind = pcs.iter().filter_map(|pc| Some(way(pc)?.goes_on));
         behind.filter(|at| *at != 0).collect()
     }
+}
+
+/// The call that has led a thread to the function at whose entry it stands.
+fn call_of(memory: &File, regs: &libc::user_regs_struct) -> Option<u64> {
+    let mut read = |at, into: &mut [u8]| memory.read_exact_at(into, at).map_err(|_| Unreadable);
+    call_that_led_to(&mut read, &walked(regs))
 }
 
 /// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
@@ -257,6 +275,7 @@ fn write_ways(
             way,
             touch: way + code.touch,
             goes_on: gated.way.goes_on(lot.bias),
+            is_clear_below: gated.way.is_clear_below,
         });
     }
     Ok(led)
