@@ -29,6 +29,7 @@ table() {
     # One function without unwind information among many that have some.
     echo "handwritten.O2|gcc $C -O2 handwritten/handwritten.c"
     # No table says how to walk its stack.
+    echo "recorder.cet|gcc -pthread -O2 -fcf-protection=full -fno-plt recorder/recorder.c"
     echo "recorder.tableless|gcc -pthread -O2 -s -fno-asynchronous-unwind-tables recorder/recorder.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"

@@ -45,6 +45,8 @@ pub struct Code {
 /// A function whose callers can be led over a gate.
 #[derive(Clone, Debug)]
 pub struct Way {
+    /// Where the function is called: there, or at an endbr64 before it.
+    pub entry: Svma,
     /// Where the jump is written.
     pub start: Svma,
     /// What stands there.
@@ -70,6 +72,7 @@ impl Way {
         let end = range.moved_end.0 + range.ret_bytes as u64;
         let code = object.code_from(start)?;
         Some(Self {
+            entry: function.entry,
             start,
             original: code.get(..JUMP_BYTES)?.try_into().ok()?,
             code: code.get(..(end - start.0) as usize)?.to_vec(),

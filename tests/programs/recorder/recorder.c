@@ -20,7 +20,9 @@ TRACED static int f_inner(int n)
 }
 TRACED static int f_middle(int n) { return f_inner(n) + 1; }
 TRACED static int f_outer(int n) { return f_middle(n) + 1; }
-TRACED static void f_doze(int ms)
+// With an endbr64 where calls are to be marked.
+TRACED void f_doze(int ms);
+TRACED void f_doze(int ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
     while (nanosleep(&t, &t) != 0) {}

@@ -52,10 +52,13 @@ impl<W: Write> Collector<W> {
     /// While all is followed: has something happened that begins the recording? Then it does, as if that had been
     /// handed over. A thread that calls little need not fill a chunk for it.
     pub fn look_ahead_for_start(&mut self, arena: &Arena) {
-        if !self.is_followed() {
+        if self.calls.is_none() || !self.is_followed() {
             return;
         }
         self.drain(arena);
+        if !self.is_followed() {
+            return;
+        }
         self.begin_glance();
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
         for i in 0..used.min(STREAMS) {

@@ -35,6 +35,8 @@ pub(crate) struct Led {
     pid: u32,
     /// Where it stands.
     at: u64,
+    /// Where its callers lead: there, or before.
+    entry: u64,
     original: [u8; JUMP_BYTES],
     jump: [u8; JUMP_BYTES],
     /// The code that it leads to.
@@ -209,7 +211,7 @@ impl Session {
         for (t, l) in waiting {
             let mut regs = t.regs;
             regs.rip = l.at;
-            let call = (calls_again && l.is_clear_below).then(|| call_of(&memory, &regs));
+            let call = (calls_again && l.is_clear_below).then(|| call_of(&memory, &regs, l.entry));
             if let Some(call) = call.flatten() {
                 (regs.rip, regs.rsp) = (call, regs.rsp.wrapping_add(8));
             }
@@ -235,10 +237,14 @@ impl Session {
     }
 }
 
-/// The call that has led a thread to the function at whose entry it stands.
-fn call_of(memory: &File, regs: &libc::user_regs_struct) -> Option<u64> {
+/// The call that has led a thread to `entry`, where it stands or behind an endbr64.
+fn call_of(memory: &File, regs: &libc::user_regs_struct, entry: u64) -> Option<u64> {
     let mut read = |at, into: &mut [u8]| memory.read_exact_at(into, at).map_err(|_| Unreadable);
-    call_that_led_to(&mut read, &walked(regs))
+    let at_entry = libc::user_regs_struct {
+        rip: entry,
+        ..*regs
+    };
+    call_that_led_to(&mut read, &walked(&at_entry))
 }
 
 /// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
@@ -270,6 +276,7 @@ fn write_ways(
         led.push(Led {
             pid,
             at,
+            entry: gated.way.entry.0.wrapping_add(lot.bias),
             original: gated.way.original,
             jump,
             way,
