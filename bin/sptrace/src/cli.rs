@@ -43,3 +43,20 @@ pub enum Command {
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks
     Report(commands::report::ReportArgs),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn what_is_laid_out_by_hand_fits_the_width_of_the_help() {
+        let command = Cli::command();
+        for c in command.get_subcommands().chain([&command]) {
+            let text = c.get_after_help().map(ToString::to_string);
+            let text = text.unwrap_or_default();
+            let long: Vec<_> = text.lines().filter(|l| l.chars().count() > 100).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", c.get_name());
+        }
+    }
+}

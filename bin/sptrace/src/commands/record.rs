@@ -32,19 +32,21 @@ pub enum OnFull {
 /// For the help texts.
 pub const EVENTS: &str = "\
 Events:
-  time:DURATION         so long after the recording's start, and again and again (500ms, 10s, 2m); of
-                        --start-on: after the command's, then after the end of the last recording
-  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT do
-                        without an event, they do all the same
-  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5). The command does not get it,
-                        but whatever else is typed: if it reads the terminal, it is given one of its own
+  time:DURATION         so long after the recording's start, and again and again (500ms, 10s);
+                        of --start-on: after the command's, then after the end of the last recording
+  signal:NAME           sptrace receives a signal (USR1, USR2, HUP...); what INT, TERM, HUP and QUIT
+                        do without an event, they do all the same
+  key:KEY               a key on the controlling terminal (ctrl-t, alt-s, f5). The command does not
+                        get it, but whatever else is typed: if it reads the terminal, it is given
+                        one of its own
   ctl:WORD              `sptrace ctl WORD` from another terminal
   call:GLOB return:GLOB a function that matches is called or returns (raw or demangled name)
   slow:GLOB>DURATION    a call of such a function has taken longer
   crash                 the command or a process that it started is killed by a signal
   exit                  the command ends
-Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of 64 KiB is
-full (of --start-on: within 50 ms); a process other than the command that lives for less than some 50 ms may crash unnoticed.
+Each may end in #N: every Nth time. What concerns calls is noticed when the thread's buffer of
+64 KiB is full (of --start-on: within 50 ms); a process other than the command that lives for less
+than some 50 ms may crash unnoticed.
 ";
 
 /// Options of every recording.

@@ -28,7 +28,7 @@ Examples:
   sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
                                                 nothing on disk until one of these happens
   sptrace run --ring 64M --dump-on 'slow:handle_*>50ms' --times 3 -- ./server
-  sptrace run --between 'parse_*' start call:render --between 'render*' call:render#2 time:1s -- ./program
+  sptrace run --between 'parse*' start call:draw --between 'draw*' call:draw#2 time:1s -- ./program
                                                 some functions, then others
   sptrace run --stop-on time:10s -- ./server    the recording ends, the server goes on
   sptrace run --start-on call:reload_config --stop-on time:1s -- ./server
@@ -39,7 +39,7 @@ Examples:
   sptrace run --start-on signal:USR1 --stop-on time:1s --times 3 -- ./server
                                                 a second of it at each of the first three signals
   sptrace run --shadow --start-on call:dlopen --stop-on return:dlopen -- ./program
-                                                what its first dlopen does; it pays for tracing all the time
+                                                what its first dlopen does; it pays all the time
 ";
 const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal. 125: sptrace itself failed;
