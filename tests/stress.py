@@ -34,8 +34,6 @@ SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "term": signal.SIGTER
 EVENTS = {"nothing": 4, "kill sptrace": 6, "stop sptrace": 3, "int sptrace": 2, "term sptrace": 2, "kill program": 4, "segv program": 2,
           "term program": 2, "stop program": 3, "kill child": 2, "segv child": 1, "term child": 1, "stop child": 2, "two sptrace": 3,
           "sptrace under sptrace": 1, "disk full": 3}
-# its handler, of a signal that comes at any moment, walks the stack
-UNWINDING = "programs/sigprof."
 # programs that see to these signals themselves: any status is right then
 HANDLERS = {"python3*": "int term", "bash*": "int term", "perl": "int", "programs/alarm*": "term", "git*": "int term", "make": "int term", "sort": "int term",
             "gcc*": "int term segv", "grep": "segv", "rustc": "segv", "sqlite3": "int", "lua5.4": "int", "programs/altstack*": "segv", "programs/panic*": "segv", "xz*": "int term"}
@@ -93,13 +91,6 @@ def windows_of(rng):
     return options
 
 
-def without_gates(options):
-    """No call is waited for: a handler that walks the stack of who waits sees its innermost frames only (ARCHITECTURE, limits)."""
-    if "--shadow" in options: return options
-    seen = ("call:", "return:", "slow:")
-    return ["time:20ms" if before == "--start-on" and o.startswith(seen) else o for before, o in zip(["", *options], options)]
-
-
 class Plan:
     """What is drawn for one case."""
 
@@ -110,7 +101,6 @@ class Plan:
         for name in sorted(cases): variants[name.removeprefix("programs/").split(".")[0] if name.startswith("programs/") else name].append(name)
         self.case = cases[rng.choice(variants[rng.choice(sorted(variants))])]
         self.options = options_of(rng)
-        if self.case.name.startswith(UNWINDING): self.options = without_gates(self.options)
         self.event = rng.choices(list(EVENTS), EVENTS.values())[0]
         verb, _, whom = self.event.partition(" ")
         if whom == "child" and not any(fnmatch.fnmatch(self.case.name, g) for g in PARENTS): self.event = f"{verb} program"

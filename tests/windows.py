@@ -432,6 +432,18 @@ def the_counting_changes_nothing(b):
 
 
 @case
+def who_is_sampled_from_within_waits_for_nobody(b):
+    """A handler of SIGPROF that walks the stack of a thread at a gate would see its innermost frames only: no call is waited for, and that is said."""
+    program = os.path.join(b.programs, "sigprof.O2")
+    for event in ("call:f_*", "return:c*"):
+        status, out, err = b.run(["--start-on", event, "--stop-on", "time:1ms", "--times", "1000"], [program, "1"])
+        assert (status, out) == (0, "base 16 shortest 16 nest 11\nsamples many\n"), (event, status, out, err)
+        assert "nothing was recorded" in err and err.count("calls cannot begin the recording: it catches SIGPROF") == 1, (event, err)
+    status, out, err = b.run(["--start-on", "call:f_*", "--start-on", "time:200ms", "--stop-on", "time:1ms"], [program, "1"])
+    assert (status, out) == (0, "base 16 shortest 16 nest 11\nsamples many\n") and "nothing was recorded" not in err, (status, out, err)
+
+
+@case
 def killed_before_it_runs_by_itself(b):
     """The command at any moment up to its being let go: sptrace ends as it does."""
     for n in range(120):

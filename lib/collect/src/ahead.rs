@@ -176,9 +176,11 @@ impl Session {
                 if let Err(e) = self.lead_over_gates(&mut prepared)
                     && !matches!(e, TraceeError::Gone)
                 {
-                    self.remarks.push(format!(
-                        "pid {pid}: calls cannot begin the recording: {e}; use --shadow"
-                    ));
+                    let remark =
+                        format!("pid {pid}: calls cannot begin the recording: {e}; use --shadow");
+                    if !self.remarks.contains(&remark) {
+                        self.remarks.push(remark);
+                    }
                 }
                 ahead.all.insert(pid, (prepared, renewals));
             }

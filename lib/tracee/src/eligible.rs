@@ -124,6 +124,13 @@ pub fn is_sandboxed(pid: u32) -> bool {
     Status::of(pid).is_some_and(|s| is_in_sandbox(&s))
 }
 
+/// True if the process catches SIGPROF, as profilers inside of programs do: their handlers walk stacks at any moment.
+pub fn is_sampled_within(pid: u32) -> bool {
+    let caught = |status: Status| u64::from_str_radix(status.field("SigCgt"), 16).ok();
+    let caught = Status::of(pid).and_then(caught).unwrap_or(0);
+    caught & 1 << (libc::SIGPROF - 1) != 0
+}
+
 /// True if there is no such process, or only what its parent has not waited for.
 pub fn has_ended(pid: u32) -> bool {
     Status::of(pid).is_none_or(|s| s.field("State").starts_with(['Z', 'X']))

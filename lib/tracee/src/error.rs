@@ -20,6 +20,9 @@ pub enum TraceeError {
     /// The process has no place for the arena or the stub.
     #[error("no room in the process: {0}")]
     NoRoom(&'static str),
+    /// What was to be done could change what it does; how.
+    #[error("{0}")]
+    LeftAlone(&'static str),
     /// The process ended meanwhile.
     #[error("the process ended")]
     Gone,

@@ -14,7 +14,7 @@ use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
 use sptrace_tracee::inside::{self, open_memory};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, gate};
+use sptrace_tracee::{TraceeError, eligible, gate};
 use sptrace_walk::{Unreadable, call_that_led_to};
 use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
@@ -27,6 +27,10 @@ use crate::stacks::{Stacks, walked};
 
 /// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
 const ATTEMPTS: u32 = 40;
+
+/// Code of a way has no unwind table.
+const PROFILED: &str =
+    "it catches SIGPROF, and a profiler in it would not see the callers of a thread that waits";
 
 /// A jump at a function's entry.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,9 @@ impl Session {
         let lots = self.lots(prepared, gates);
         if lots.is_empty() {
             return Ok(());
+        }
+        if eligible::is_sampled_within(pid) {
+            return Err(TraceeError::LeftAlone(PROFILED));
         }
         let memory = open_memory(pid)?;
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
