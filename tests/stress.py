@@ -40,7 +40,7 @@ HANDLERS = {"python3*": "int term", "bash*": "int term", "perl": "int", "program
 REAL = ["bash", "python3", "python3.threads", "perl", "git.log", "git.status", "sqlite3", "gcc", "gcc.link", "xz", "xz.roundtrip", "zstd", "lua5.4", "openssl",
         "openssl.enc", "sort", "busybox", "awk", "sed", "grep", "tar", "make", "false", "killed", "stdin"]
 PROGRAMS = ("threads", "manythreads", "exceptions", "procs", "altstack", "sigprof", "forkwire", "cancel", "coroutine", "dlopen", "sandthrow", "sandbox", "panic",
-            "callbacks", "longjmp", "deep", "alarm", "sleeper", "smallstack", "closefds", "virtual", "direct", "tailforms", "nolibc", "counted")
+            "callbacks", "longjmp", "deep", "alarm", "sleeper", "smallstack", "closefds", "virtual", "direct", "tailforms", "nolibc", "counted", "flow")
 # programs that start others
 PARENTS = ["bash*", "python3.threads", "perl", "gcc*", "xz.roundtrip", "openssl.enc", "tar", "make", "busybox", "programs/procs*", "programs/forkwire*", "programs/alarm*"]
 PIPES = "for i in 1 2 3 4 5 6; do seq $i 400 | grep -v 7 | sed s/^/$i./ | sort -r | tail -n $i; done; (exit 5) | cat; echo ${PIPESTATUS[0]}; exit 3"

@@ -66,6 +66,12 @@ def program_cases(programs):
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
+        if base == "flow":
+            # What is too deep or muted jumps to functions that read their return address.
+            for name_of_case, options in (("depth", ["-D", "4"]), ("depth.filter", ["-F", "*", "-D", "1"]), ("notrace", ["-N", "who_calls_frame"])):
+                cases.append(Case(f"{name_of_case}/{name}", [os.path.join(programs, name)], quick=True, options=options))
+            # Functions without a name: one of them takes its arguments off the stack.
+            cases.append(Case(f"filter.nameless/{name}", [os.path.join(programs, name)], quick=True, options=["-F", "sub_*"]))
         if base == "sigprof" and variant == "O2":
             # The unwinder is loaded late, by code that is not traced.
             cases.append(Case(f"depth/{name}", [os.path.join(programs, name)] + arguments, quick=True, options=["-D", "8"]))
@@ -267,6 +273,8 @@ def command_cases(fixture):
         Case("ffmpeg", ["/usr/bin/ffmpeg", "-v", "error", "-threads", "4", "-i", f("clip.mpg"), "-f", "framemd5", "-"], threaded=True, timeout_s=300),
         Case("rustc", [rustc or "/nonexistent", "--edition", "2021", "--crate-name", "p", f("panic.rs"), "-o", "p"], threaded=True, timeout_s=600),
         Case("busybox", ["/bin/busybox", "sh", "-c", f"busybox sort {f('small')} | busybox sha256sum; busybox awk '{{s+=$1}} END {{printf \"%.3f\\n\", s}}' {f('small')}; exit 7"], quick=True),
+        # Nobody knows its setjmp by name.
+        Case("busybox.depth", ["/bin/busybox", "sh", "-c", f"busybox sort {f('small')} | busybox sha256sum; exit 7"], quick=True, options=["-F", "*", "-D", "3"]),
         Case("awk", ["/usr/bin/awk", "{n[length($2)]++} END {for (i = 0; i < 12; i++) print i, n[i] + 0}", f("small")], quick=True),
         Case("sed", ["/bin/sed", "-E", "s/([a-z]+) ([a-z]+)/\\2 \\1/g;5q", f("text")]),
         Case("grep", ["/bin/grep", "-rnE", "(ab|cd)+e.*z$", f("text")], quick=True),

@@ -347,7 +347,7 @@ unsafe fn instrument_around(address: u64) {
         if let Some(i) = propagate::function_around(m, address)
             && *(*m).functions.add(i) != INSTRUMENTED
         {
-            propagate::instrument(m, i);
+            propagate::instrument(m, i, INSTRUMENTED);
         }
     }
 }

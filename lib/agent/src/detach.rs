@@ -373,7 +373,7 @@ impl Undo {
             let h = header(m);
             let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
             for i in 0..h.functions as usize {
-                if *(*m).functions.add(i) != INSTRUMENTED {
+                if *(*m).functions.add(i) == UNTOUCHED {
                     continue;
                 }
                 let f = &*propagate::functions(m).add(i);

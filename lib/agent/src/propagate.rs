@@ -31,34 +31,40 @@ const LONG_WAIT_TICKS: u64 = 1 << 12;
 const LOCK_SLICE_MS: u64 = 20;
 const LOCK_SLICES: u32 = 6000;
 
-/// Makes sure that the sites of the function at `target` are patched.
+/// Makes sure that the sites of the function at `target` are patched, or those of its tail jumps that
+/// its return address makes necessary, if it is too deep.
 pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
     // SAFETY: the module table is complete up to its count; the rest happens under the lock.
     unsafe {
         let known = module::known(target);
+        let limit = crate::state::control().depth_limit;
+        let wanted = if limit > 0 && slow::depth(hot) >= limit {
+            TAILS
+        } else {
+            INSTRUMENTED
+        };
         if !known.is_null() && (*known).doubtful == 0 {
             if (*known).plan.is_null() {
                 return Reach::Ready;
             }
             if let Some(i) = function_at(known, target)
-                && (*(*known).functions.add(i)) == INSTRUMENTED
+                && !lacks(known, i, wanted)
             {
                 return verdict(known, i);
             }
         }
         if (*process()).may_propagate == 0 {
-            return Reach::Ready;
-        }
-        let limit = crate::state::control().depth_limit;
-        if limit > 0 && slow::depth(hot) >= limit {
-            return Reach::Later;
+            return match when_not_now(known, target) {
+                Reach::Later => Reach::Ready,
+                as_it_is => as_it_is,
+            };
         }
         let since = sys::tsc();
         if !lock((*hot).tid) {
             count_hole(hole::LOCK_BUSY);
-            return when_busy(known, target);
+            return when_not_now(known, target);
         }
-        let r = reach_locked(target);
+        let r = reach_locked(target, wanted);
         let gs_wanted = core::mem::take(&mut (*process()).gs_wanted);
         unlock();
         if gs_wanted != 0 {
@@ -69,17 +75,32 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
     }
 }
 
-/// Another thread patches: nothing is done now. But a callee that reads its return address must not find a
-/// foreign one meanwhile.
-unsafe fn when_busy(known: *const Module, target: u64) -> Reach {
+/// Nothing can be patched. But a callee that reads its return address must not find a foreign one, nor may
+/// one that it jumps to.
+unsafe fn when_not_now(known: *const Module, target: u64) -> Reach {
     // SAFETY: as in reach; a plan does not change.
     unsafe {
         if known.is_null() || (*known).plan.is_null() || (*known).doubtful != 0 {
             return Reach::Later;
         }
-        match function_at(known, target).map(|i| verdict(known, i)) {
-            Some(Reach::ReturnAddress) => Reach::ReturnAddress,
-            _ => Reach::Later,
+        match function_at(known, target) {
+            Some(i) if lacks(known, i, TAILS) => Reach::ReturnAddress,
+            Some(i) => verdict(known, i),
+            None => Reach::Later,
+        }
+    }
+}
+
+/// True if function number `i` is not instrumented as far as `wanted`, [`INSTRUMENTED`] or [`TAILS`].
+unsafe fn lacks(m: *const Module, i: usize, wanted: u8) -> bool {
+    // SAFETY: `i` came from function_at.
+    unsafe {
+        let flags = (*functions(m).add(i)).flags;
+        let needs_nothing = wanted == TAILS && flags & (FN_TAILS | FN_USES_GS) == 0;
+        match *(*m).functions.add(i) {
+            INSTRUMENTED => false,
+            TAILS => wanted != TAILS,
+            _ => !needs_nothing,
         }
     }
 }
@@ -110,8 +131,8 @@ pub unsafe fn waited(hot: *mut Hot, since: u64) {
     }
 }
 
-/// [`reach`] with the lock held.
-pub unsafe fn reach_locked(target: u64) -> Reach {
+/// [`reach`] with the lock held: instruments as far as `wanted`, [`INSTRUMENTED`] or [`TAILS`].
+pub unsafe fn reach_locked(target: u64, wanted: u8) -> Reach {
     // SAFETY: the lock is held.
     unsafe {
         let m = module::find(target);
@@ -132,20 +153,25 @@ pub unsafe fn reach_locked(target: u64) -> Reach {
             }
             return Reach::Ready;
         };
-        if *(*m).functions.add(i) != INSTRUMENTED {
-            instrument(m, i);
+        if lacks(m, i, wanted) {
+            instrument(m, i, wanted);
         }
         verdict(m, i)
     }
 }
 
+/// Of a function that lacks nothing.
 unsafe fn verdict(m: *const Module, i: usize) -> Reach {
     // SAFETY: `i` came from function_at.
     unsafe {
-        if (*functions(m).add(i)).flags & FN_RETURN_ADDRESS != 0 {
+        let flags = (*functions(m).add(i)).flags;
+        // What is muted keeps its tail jumps as they are.
+        if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
             Reach::ReturnAddress
-        } else {
+        } else if *(*m).functions.add(i) == INSTRUMENTED {
             Reach::Ready
+        } else {
+            Reach::Later
         }
     }
 }
@@ -153,11 +179,7 @@ unsafe fn verdict(m: *const Module, i: usize) -> Reach {
 /// True if the function at `callee` is instrumented: a call of it need not ask.
 pub unsafe fn is_ready(m: *const Module, callee: u64) -> bool {
     // SAFETY: the module's own tables.
-    unsafe {
-        function_at(m, callee).is_some_and(|i| {
-            *(*m).functions.add(i) == INSTRUMENTED && verdict(m, i) == Reach::Ready
-        })
-    }
+    unsafe { function_at(m, callee).is_some_and(|i| verdict(m, i) == Reach::Ready) }
 }
 
 /// The plan's header.
@@ -206,8 +228,9 @@ unsafe fn functions_before(m: *const Module, offset: u32) -> usize {
     }
 }
 
-/// Patches function number `first` of a module and those linked with it. Under the lock.
-pub unsafe fn instrument(m: *mut Module, first: usize) {
+/// Patches function number `first` of a module and those linked with it, or only their tail jumps, as
+/// `wanted` says: [`INSTRUMENTED`] or [`TAILS`]. Under the lock.
+pub unsafe fn instrument(m: *mut Module, first: usize, wanted: u8) {
     let mut waiting = [0u32; LINKED];
     let mut done = [0u32; LINKED];
     let (mut count, mut finished) = (1usize, 0usize);
@@ -220,23 +243,30 @@ pub unsafe fn instrument(m: *mut Module, first: usize) {
             count -= 1;
             let Some(&i) = waiting.get(count) else { break };
             let state = (*m).functions.add(i as usize);
-            if *state == INSTRUMENTED || done.iter().take(finished).any(|d| *d == i) {
+            let before = *state;
+            if before == INSTRUMENTED
+                || before == wanted
+                || done.iter().take(finished).any(|d| *d == i)
+            {
                 continue;
             }
             let f = &*functions(m).add(i as usize);
+            if f.flags & FN_USES_GS != 0 {
+                (*process()).gs_wanted = 1;
+            }
             if f.flags & FN_MUTED == 0 {
-                if f.flags & FN_USES_GS != 0 {
-                    (*process()).gs_wanted = 1;
-                }
-                if f.flags & FN_UNRESOLVED != 0 {
+                if f.flags & FN_UNRESOLVED != 0 && wanted == INSTRUMENTED {
                     count_hole(hole::UNRESOLVED);
                 }
                 let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-                let tails_only = f.flags & FN_RESOLVER != 0 && crate::state::control().loader == 0;
+                let calls = wanted == INSTRUMENTED
+                    && (f.flags & FN_RESOLVER == 0 || crate::state::control().loader != 0);
+                let tails = before != TAILS;
                 for k in 0..f.site_count as u32 {
                     if f.first_site + k < h.sites {
                         let s = &*sites.add((f.first_site + k) as usize);
-                        if !tails_only || s.flags & SITE_TAIL != 0 {
+                        let is_tail = s.flags & SITE_TAIL != 0;
+                        if if is_tail { tails } else { calls } {
                             site::patch(m, s, &mut batch);
                         }
                     }
@@ -245,9 +275,11 @@ pub unsafe fn instrument(m: *mut Module, first: usize) {
                 for l in 0..f.link_count as u32 {
                     if f.first_link + l < h.links {
                         let to = *links.add((f.first_link + l) as usize);
-                        let known =
-                            to < h.functions && *(*m).functions.add(to as usize) == INSTRUMENTED;
-                        if to >= h.functions || known {
+                        if to >= h.functions {
+                            continue;
+                        }
+                        let linked = *(*m).functions.add(to as usize);
+                        if linked == INSTRUMENTED || linked == wanted {
                             continue;
                         }
                         if count < LINKED {
@@ -259,18 +291,20 @@ pub unsafe fn instrument(m: *mut Module, first: usize) {
                     }
                 }
             }
-            control().functions.fetch_add(1, Ordering::Relaxed);
+            if wanted == INSTRUMENTED {
+                control().functions.fetch_add(1, Ordering::Relaxed);
+            }
             if finished < LINKED {
                 done[finished] = i;
                 finished += 1;
             } else {
                 batch.flush();
-                *state = INSTRUMENTED;
+                *state = wanted;
             }
         }
         batch.flush();
         for i in done.iter().take(finished) {
-            *(*m).functions.add(*i as usize) = INSTRUMENTED;
+            *(*m).functions.add(*i as usize) = wanted;
         }
     }
 }
@@ -284,7 +318,7 @@ pub unsafe fn instrument_resolvers(m: *mut Module) {
             if (*functions(m).add(i)).flags & FN_RESOLVER != 0
                 && *(*m).functions.add(i) != INSTRUMENTED
             {
-                instrument(m, i);
+                instrument(m, i, INSTRUMENTED);
             }
         }
     }

@@ -293,7 +293,7 @@ pub unsafe fn unwire(m: *mut Module) {
         let h = header(m);
         let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
         for i in 0..h.functions as usize {
-            let instrumented = *(*m).functions.add(i) == INSTRUMENTED;
+            let instrumented = *(*m).functions.add(i) != UNTOUCHED;
             let f = &*functions(m).add(i);
             for k in 0..f.site_count as u32 {
                 let s = &*sites.add((f.first_site + k) as usize);

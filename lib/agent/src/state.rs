@@ -114,7 +114,7 @@ pub struct Module {
     pub area_rw: u64,
     /// Bytes of the area.
     pub area_bytes: u64,
-    /// One byte a function: [`UNTOUCHED`], [`INSTRUMENTED`].
+    /// One byte a function: [`UNTOUCHED`], [`TAILS`], [`INSTRUMENTED`].
     pub functions: *mut u8,
     /// 1 once it must be checked before use (dlclose happened).
     pub doubtful: u32,
@@ -139,6 +139,8 @@ pub struct Module {
 pub const UNTOUCHED: u8 = 0;
 /// [`Module::functions`]: its sites are patched.
 pub const INSTRUMENTED: u8 = 1;
+/// [`Module::functions`]: its tail jumps are, no more: it was too deep.
+pub const TAILS: u8 = 2;
 
 /// [`Process::dormant`]: nothing is recorded any more.
 pub const DORMANT: u32 = 1;

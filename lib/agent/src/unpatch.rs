@@ -64,7 +64,7 @@ pub unsafe fn all() {
             }
             hooks(m, &mut now, &mut batch);
             for f in 0..header(m).functions as usize {
-                if *(*m).functions.add(f) == INSTRUMENTED {
+                if *(*m).functions.add(f) != UNTOUCHED {
                     sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
                 }
             }

@@ -244,6 +244,7 @@ impl Walk<'_, '_, '_> {
             }
             FlowControl::Return => {
                 self.seen.returns = true;
+                self.seen.pops |= instruction.op_count() > 0 && instruction.immediate(0) != 0;
                 None
             }
             FlowControl::Interrupt => {

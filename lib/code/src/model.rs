@@ -85,6 +85,8 @@ impl FunctionFlags {
     pub const USES_GS: Self = Self(1 << 5);
     /// It loads its return address, as `__builtin_return_address` does.
     pub const READS_RETURN: Self = Self(1 << 6);
+    /// It takes arguments off the stack when it returns (`ret imm16`).
+    pub const POPS: Self = Self(1 << 7);
 
     /// All bits of `other` are set.
     pub fn contains(self, other: Self) -> bool {

@@ -29,6 +29,8 @@ pub(crate) struct Region {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
     pub returns: bool,
+    /// By a `ret imm16`.
+    pub pops: bool,
     /// Left by an indirect jump that is no table.
     pub leaves_indirectly: bool,
     pub below_rsp: bool,
@@ -75,6 +77,7 @@ impl FrameUse {
 impl Seen {
     pub fn merge(&mut self, other: &Self) {
         self.returns |= other.returns;
+        self.pops |= other.pops;
         self.leaves_indirectly |= other.leaves_indirectly;
         self.below_rsp |= other.below_rsp;
         self.element_below_rsp |= other.element_below_rsp;

@@ -37,6 +37,14 @@ fn call_rel32_gives_its_target_and_a_function_there() {
 }
 
 #[test]
+fn a_function_that_takes_arguments_off_the_stack_is_marked() {
+    // call +1; ret; ret 16
+    let analysis = analyzed(&[0xe8, 1, 0, 0, 0, 0xc3, 0xc2, 16, 0], &[]);
+    let pops = |i: usize| analysis.functions[i].flags.contains(FunctionFlags::POPS);
+    assert_eq!((pops(0), pops(1)), (false, true));
+}
+
+#[test]
 fn call_to_next_instruction_is_marked_and_makes_no_function() {
     // call +0; pop rax; ret
     let analysis = analyzed(&[0xe8, 0, 0, 0, 0, 0x58, 0xc3], &[]);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
+use sptrace_patch::ends::may_end_in;
 use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
 use sptrace_patch::read_plan::PlanReader;
@@ -282,6 +283,16 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
     let takers: HashSet<Svma> = takers.iter().map(|s| s.target).collect();
     let unwinder = unwinder_parts(&analysis, object);
     let kept = Kept::of(object, &analysis);
+    // A hook's return finds its place by the stack pointer that a plain `ret` leaves.
+    let functions = analysis.functions.iter();
+    let pops: HashSet<Svma> = functions
+        .filter(|f| f.flags.contains(FunctionFlags::POPS))
+        .map(|f| f.entry)
+        .collect();
+    let may_pop = match pops.is_empty() {
+        true => HashSet::new(),
+        false => may_end_in(&analysis, &pops),
+    };
     let mut linked = links_to(&analysis);
     let mut hooks = Vec::new();
     for (i, f) in analysis.functions.iter().enumerate() {
@@ -302,6 +313,8 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
             && kept.in_function(f) == Keep::Nothing
             && flags & FN_RETURN_ADDRESS == 0
             && !takers.contains(&f.entry)
+            && !pops.contains(&f.entry)
+            && !may_pop.contains(&i)
             && (is_called || f.flags.contains(FunctionFlags::HAS_UNWIND));
         hooks.push(Hook {
             entry: f.entry,

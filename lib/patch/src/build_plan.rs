@@ -7,6 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
 use crate::special;
@@ -72,8 +73,13 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
     b.add_specials();
-    for f in &analysis.functions {
+    let readers = b.reads_return.iter().map(|entry| Svma(*entry)).collect();
+    let ends = may_end_in(analysis, &readers);
+    for (i, f) in analysis.functions.iter().enumerate() {
         let mut flags = 0;
+        if ends.contains(&i) {
+            flags |= FN_TAILS;
+        }
         if b.reads_return.contains(&f.entry.0) {
             flags |= FN_RETURN_ADDRESS;
         }
@@ -217,7 +223,7 @@ impl PlanBuilder<'_> {
                 first_link: self.links.len() as u32,
                 site_count: 1,
                 link_count: 0,
-                flags: 0,
+                flags: FN_TAILS,
             });
         }
         self.functions.sort_by_key(|f| f.entry);

@@ -7,6 +7,7 @@
 
 pub mod build_plan;
 pub mod columns;
+pub mod ends;
 pub mod gate;
 pub mod kept;
 pub mod mute;

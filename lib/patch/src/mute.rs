@@ -1,5 +1,6 @@
 //! Filters that act before anything is patched: a copy of a plan in which chosen functions are
-//! muted. Their own sites are left alone, and so are direct calls and jumps to them.
+//! muted. Their own sites are left alone, and so are direct calls and jumps to them, but for jumps to
+//! those that read their return address, or may end so: these must be seen to give it back.
 
 use std::collections::HashSet;
 
@@ -24,13 +25,18 @@ pub fn mute(
         .filter_map(|i| reader.function_entry(i))
         .filter(|entry| is_muted(*entry))
         .collect();
+    let may_read =
+        |entry: &u64| reader.function_flags(*entry) & (FN_RETURN_ADDRESS | FN_TAILS) != 0;
+    let readers: HashSet<u64> = muted.iter().copied().filter(may_read).collect();
     let sites: Vec<u32> = (0..h.sites)
         .filter(|i| {
             let Some(site) = reader.site(*i) else {
                 return false;
             };
             let callee = reader.ids(&site).and_then(|ids| ids.2);
-            callee.is_some_and(|c| muted.contains(&c))
+            let is_needed =
+                site.flags & SITE_TAIL != 0 && callee.is_some_and(|c| readers.contains(&c));
+            callee.is_some_and(|c| muted.contains(&c)) && !is_needed
                 || reader.got_slot(&site).is_some_and(is_muted_import)
         })
         .collect();

@@ -21,7 +21,7 @@
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 37;
+pub const PLAN_VERSION: u32 = 38;
 
 /// Start of a plan. Sections follow, each at its offset from the plan's start.
 #[repr(C)]
@@ -127,6 +127,9 @@ pub struct PlanFunction {
 pub const FN_RETURN_ADDRESS: u8 = 1;
 /// [`PlanFunction::flags`]: excluded by a filter: its sites are not patched.
 pub const FN_MUTED: u8 = 2;
+/// [`PlanFunction::flags`]: it may end in a jump to a function that reads its return address, or to
+/// one that is not known.
+pub const FN_TAILS: u8 = 4;
 /// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
 /// from the start; its other sites only when the loader's work is wanted.
 pub const FN_RESOLVER: u8 = 8;
