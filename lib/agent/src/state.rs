@@ -163,7 +163,7 @@ pub struct Process {
     pub stack_top: u64,
     /// Pid as of injection or of the last fork.
     pub pid: u32,
-    /// 1 in a pid namespace that is not that of the first traced process.
+    /// `PIDS_*` of [`sptrace_wire::control::Stream::other_pids`], as seen from the first traced process.
     pub other_pids: u32,
     /// Nothing is recorded any more: [`DORMANT`], [`TEXT_BACK`], [`GS_TAKEN`].
     pub dormant: AtomicU32,

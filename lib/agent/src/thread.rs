@@ -295,9 +295,14 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
         let hot = hot_of(gs);
         let (parent, parent_pid) = ((*hot).stream, (*hot).pid);
         (*p).pid = pid;
-        if sys::parent_pid() == 0 {
+        match sys::parent_pid() {
             // The parent cannot be seen from here: this is the first process of a pid namespace.
-            (*p).other_pids = 1;
+            0 => (*p).other_pids = PIDS_OTHER,
+            // One between us has shown no event, or has ended.
+            now if now != parent_pid && (*p).other_pids == PIDS_SAME => {
+                (*p).other_pids = PIDS_UNSURE;
+            }
+            _ => {}
         }
         if gs == (*p).nobody {
             (*p).nobody = 0;

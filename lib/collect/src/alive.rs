@@ -4,13 +4,15 @@
 //! pid namespace they name somebody else here, or nobody: then the process is looked for by what the kernel
 //! says of its numbers. Knows nothing of records.
 
-use sptrace_tracee::maps;
-use sptrace_wire::control::Stream;
+use sptrace_tracee::maps::{self, LiveMaps};
+use sptrace_wire::control::{PIDS_SAME, PIDS_UNSURE, Stream};
 
 /// The thread exists and is no zombie.
 pub fn is_alive(s: &Stream) -> bool {
-    if s.other_pids == 0 {
-        return runs(s.pid, s.tid);
+    match s.other_pids {
+        PIDS_SAME => return runs(s.pid, s.tid),
+        PIDS_UNSURE if runs(s.pid, s.tid) && is_ours(s.pid) => return true,
+        _ => {}
     }
     let numbers = |dir: &str| -> Vec<u32> {
         std::fs::read_dir(dir)
@@ -33,6 +35,11 @@ pub fn is_alive(s: &Stream) -> bool {
                         && runs(pid, tid)
                 })
         })
+}
+
+/// True if the process of this number here is traced.
+pub fn is_ours(pid: u32) -> bool {
+    LiveMaps::open(pid).is_ok_and(|m| m.is_traced())
 }
 
 fn runs(pid: u32, tid: u32) -> bool {

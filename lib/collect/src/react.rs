@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 
 use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot, Summary};
 
-use crate::alive::is_alive;
+use crate::alive::{is_alive, is_ours};
 use crate::between::{Between, Rule};
 use crate::clock;
 use crate::collector::Collector;
@@ -279,11 +279,16 @@ impl EventsThread {
 
 /// The processes that record, but for the command, whose end the session sees.
 fn others(shared: &Shared, command: u32) -> Vec<u32> {
-    use sptrace_wire::control::{STREAM_LIVE, STREAMS};
+    use sptrace_wire::control::{PIDS_SAME, PIDS_UNSURE, STREAM_LIVE, STREAMS, Stream};
     let used = shared.arena.control().streams_used.load(Ordering::Acquire) as usize;
     let streams = (0..used.min(STREAMS)).map(|i| shared.arena.stream(i));
+    let is_here = |s: &Stream| match s.other_pids {
+        PIDS_SAME => true,
+        PIDS_UNSURE => is_ours(s.pid),
+        _ => false,
+    };
     let mut pids: Vec<_> = streams
-        .filter(|s| s.state.load(Ordering::Acquire) == STREAM_LIVE && s.other_pids == 0)
+        .filter(|s| s.state.load(Ordering::Acquire) == STREAM_LIVE && is_here(s))
         .map(|s| s.pid)
         .filter(|pid| *pid != command)
         .collect();

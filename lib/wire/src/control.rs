@@ -218,11 +218,18 @@ pub struct Stream {
     pub start_tsc: u64,
     /// Agent: pid of the process that the stream was forked in, 0 if not forked.
     pub parent_pid: u32,
-    /// Agent: 1 if the process numbers differ from the host's: another pid namespace.
+    /// Agent: `PIDS_*`.
     pub other_pids: u32,
     /// Unused.
     pub reserved: [u32; 6],
 }
+
+/// [`Stream::other_pids`]: the process numbers are the host's, too.
+pub const PIDS_SAME: u32 = 0;
+/// [`Stream::other_pids`]: they differ: another pid namespace.
+pub const PIDS_OTHER: u32 = 1;
+/// [`Stream::other_pids`]: they may differ: not all ancestors were seen.
+pub const PIDS_UNSURE: u32 = 2;
 
 /// [`Stream::state`]: never used.
 pub const STREAM_FREE: u32 = 0;
