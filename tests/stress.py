@@ -72,7 +72,7 @@ def options_of(rng):
         for _ in range(rng.randint(1, 3)): options += ["--between", rng.choice(["*", "main", "f_*", "*a*", "malloc"]), rng.choice(["start", *turns]), rng.choice(["exit", *turns])]
         options += ["--times", rng.choice(["1", "2", "1000"])]
     elif "--loader" not in options and rng.random() < 0.35: options += windows_of(rng)
-    if rng.random() < 0.1: options += ["-l", rng.choice(["libc.*", "*"])]
+    if rng.random() < 0.1: options += ["-l", rng.choice(["libc.*", "ld*", "*"])]
     size = rng.random()
     if size < 0.2: options += ["--ring", rng.choice(["2M", "4M"])]
     elif size < 0.35: options += ["--max-size", rng.choice(["64K", "300K", "2M"])]

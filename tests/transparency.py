@@ -66,8 +66,13 @@ def program_cases(programs):
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))
+            cases.append(Case(f"modules/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-l", "ld*"]))
+        if base == "exceptions" and variant == "O2":
+            # The unwinder is left out.
+            cases.append(Case(f"modules/{name}", [os.path.join(programs, name)], threaded=True, quick=True, options=["-l", name, "-l", "libc.*"]))
         if base == "worlds" and variant == "O2":
             # The first process of a pid namespace shows no event: whose number is whose must be found out otherwise.
+            cases.append(Case(f"modules/{name}.gs", [os.path.join(programs, name), "gs"], quick=True, options=["-l", "ld*"]))
             cases.append(Case(f"notrace/{name}.namespaces", [os.path.join(programs, name), "namespaces"], quick=True, options=["-N", "*a*"]))
         if base == "flow":
             # What is too deep or muted jumps to functions that read their return address.

@@ -167,7 +167,10 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         return answer(NOT_CODE);
     }
     if shared.options.leaves_out(&m.path) {
-        return leave_out("not among the modules asked for");
+        shared.leave_out(&m.path, "not among the modules asked for");
+        if !shared.is_needed(pid, m) {
+            return answer(REFUSED);
+        }
     }
     let index = match shared.module(pid, m) {
         Ok(index) => index,
@@ -200,6 +203,10 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     };
     let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
     let wide = if wide { ANSWER_WIDE } else { 0 };
+    if shared.options.leaves_out(&m.path) {
+        // The agent counts those only that it does not get.
+        shared.arena.control().holes[hole::NO_PLAN].fetch_add(1, Ordering::Relaxed);
+    }
     let found = FOUND | wide | if left.is_some() { ANSWER_LEFT } else { 0 };
     let unwinder = unknown_unwinder(maps, c.process(pid));
     [found, plan_offset, bias, at, area_bytes, unwinder]
@@ -211,10 +218,7 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     let Ok(maps) = maps::read(pid) else {
         return 0;
     };
-    let is_code = |m: &&Mapping| {
-        let is_wanted = !shared.options.leaves_out(&m.path);
-        m.access[2] && !m.access[1] && m.file.1 != 0 && !m.is_shared && is_wanted
-    };
+    let is_code = |m: &&Mapping| m.access[2] && !m.access[1] && m.file.1 != 0 && !m.is_shared;
     let code: Vec<_> = maps.iter().filter(is_code).collect();
     {
         let mut c = shared.lock();

@@ -80,7 +80,7 @@ pub struct Filters {
 
 impl Filters {
     /// Recording begins at functions that match `within`, and at others by rules (everywhere, if there are neither),
-    /// and leaves out those that match `without`. `is_limited`: and what is reached deep down.
+    /// and leaves out those that match `without`. `is_limited`: and what is reached deep down, or other modules.
     pub fn new(
         within: &[String],
         ruled: Vec<Choice>,
@@ -100,10 +100,20 @@ impl Filters {
         }
     }
 
-    /// The plan of a module for this recording, made of its own; `file` is the module's.
-    pub fn plan(&self, cached: &Cached, mut plan: Vec<u8>, file: &Path) -> Vec<u8> {
+    /// The plan of a module for this recording, made of its own; `file` is the module's. Of one that
+    /// is left out nothing stays but its special functions.
+    pub fn plan(
+        &self,
+        cached: &Cached,
+        mut plan: Vec<u8>,
+        file: &Path,
+        is_left_out: bool,
+    ) -> Vec<u8> {
+        if is_left_out {
+            mute(&mut plan, &|_| true, &|_| false);
+        }
         let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
-        if !self.without.is_empty() {
+        if !is_left_out && !self.without.is_empty() {
             let leaves_out = |symbol: &str, svma| fits(&self.without, symbol, svma);
             let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
                 let import = cached.import_at(Svma(slot));
@@ -122,9 +132,9 @@ impl Filters {
 
     /// Must the agent know this file before control comes there: could recording begin in it, or has it
     /// special functions (an exec, an unwinder)? By its names only, which is quick; a glob that fits
-    /// the names of functions without a symbol makes it yes for all.
+    /// the names of functions without a symbol makes it yes for all. ld.so tells of new modules.
     pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
-        if self.globs.iter().any(|glob| may_be_unnamed(glob)) {
+        if is_loader(file) || self.globs.iter().any(|glob| may_be_unnamed(glob)) {
             return true;
         }
         let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();
@@ -150,10 +160,7 @@ impl Filters {
     /// `None`: nothing is to be hooked.
     fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
         let roots = entries(cached, PlanReader::new(plan)?, &self.globs);
-        let is_loader = file
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("ld-"));
-        if roots.is_empty() && !is_loader {
+        if roots.is_empty() && !is_loader(file) {
             return None;
         }
         let bytes = std::fs::read(file).ok()?;
@@ -245,6 +252,11 @@ impl Filters {
         }
         remarks
     }
+}
+
+fn is_loader(file: &Path) -> bool {
+    file.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("ld-"))
 }
 
 /// The functions of a plan whose names fit one of the globs, and their flags there.

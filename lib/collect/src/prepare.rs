@@ -259,11 +259,13 @@ pub(crate) const NO_TEXT: &str =
 /// An address in the code of the module at `m`, which is analysed.
 fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
     // Why one is left out is said when the agent asks.
-    let known = match shared.options.leaves_out(&m.path) {
-        true => None,
-        false => shared.module(pid, m).ok(),
+    let known = match shared.is_needed(pid, m) {
+        true => shared.module(pid, m).ok(),
+        false => None,
     };
-    if let Some(index) = known {
+    if let Some(index) = known
+        && !shared.options.leaves_out(&m.path)
+    {
         shared.look_for_gates(index, pid, m);
     }
     let start = known.and_then(|index| {

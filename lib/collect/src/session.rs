@@ -125,7 +125,7 @@ impl Session {
                 &options.within,
                 reactor.between().choices(),
                 &options.without,
-                options.depth_limit > 0,
+                options.depth_limit > 0 || !options.modules.is_empty(),
             ),
             options,
             collector: Mutex::new(collector),

@@ -151,7 +151,8 @@ impl Shared {
             .ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
         let plan = plan.ok_or("no plan could be made")?;
-        let mut plan = self.filters.plan(&cached, plan, &file);
+        let is_left_out = self.options.leaves_out(&m.path);
+        let mut plan = self.filters.plan(&cached, plan, &file, is_left_out);
         self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()
@@ -199,6 +200,13 @@ impl Shared {
     /// `run -F`: must the agent know this file before control comes there?
     pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
         self.filters.must_be_known(&m.file, file)
+    }
+
+    /// Must the agent know the module at `m`: is it among those asked for, or does something happen in it
+    /// that must be seen whatever is left out?
+    pub fn is_needed(&self, pid: u32, m: &Mapping) -> bool {
+        !self.options.leaves_out(&m.path)
+            || answer::openable(pid, m).is_some_and(|file| self.must_be_known(m, &file))
     }
 
     /// Notes that a module is left out, and why.
