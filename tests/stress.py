@@ -111,6 +111,8 @@ class Plan:
         self.disk_kib = rng.choice([64, 256, 1024, 4096])
         self.which = rng.random()
         if self.event == "disk full" and os.geteuid() != 0: self.event = "nothing"
+        # Its handler allocates memory: it hangs where the signal comes within malloc, untraced, too (2 of 2,052 times).
+        if self.event == "segv program" and self.case.name == "zstd": self.event = "kill program"
 
     def __str__(self):
         notes = [f"at {self.when:.2f} of its time" + (" (from the start)" if self.since_start else "")] if self.event.split()[0] in SIGNALS else []
