@@ -77,14 +77,14 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let ends = may_end_in(analysis, &readers);
     for (i, f) in analysis.functions.iter().enumerate() {
         let mut flags = 0;
-        if ends.contains(&i) {
-            flags |= FN_TAILS;
-        }
         if b.reads_return.contains(&f.entry.0) {
             flags |= FN_RETURN_ADDRESS;
         }
         if all_unwinder || unwinder.contains(&f.entry.0) || nameless.contains(&f.entry.0) {
             flags |= FN_MUTED;
+        } else if ends.contains(&i) {
+            // Not of an unwinder: its parts read what its entry was given back, and every throw calls them.
+            flags |= FN_TAILS;
         }
         if f.flags.contains(FunctionFlags::USES_GS) {
             flags |= FN_USES_GS;
