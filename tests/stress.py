@@ -211,7 +211,7 @@ class Stress:
             for load in self.loads: load.kill(); load.wait()
             watcher.stop.set(); watcher.join()
             allowed_s = TRACED_S + plan.stop_s
-            if watcher.longest_traced_s > allowed_s and plan.event != "sptrace under sptrace": found.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s")
+            if watcher.longest_traced_s > allowed_s and plan.event != "sptrace under sptrace": found.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s (states {watcher.longest_states[-100:]})")
             for instance in instances:
                 instance.run.wx = watcher.wx
                 instance.collect()

@@ -334,7 +334,7 @@ class Watcher(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.wx, self.traced_s, self.longest_traced_s, self.stop = set(), {}, 0.0, threading.Event()
+        self.wx, self.traced_s, self.longest_traced_s, self.longest_states, self.stop = set(), {}, 0.0, "", threading.Event()
 
     def run(self):
         last = time.monotonic()
@@ -349,9 +349,18 @@ class Watcher(threading.Thread):
                 except (OSError, AttributeError): continue
                 self.wx.update(re.sub(r"^\S+ ", "", line) for line in found)
                 if tracer == "0": self.traced_s.pop(pid, None)
-                # While it stands at its exec stop it does not run, however long that takes on a busy machine.
-                elif state != "t": self.traced_s[pid] = self.traced_s.get(pid, -passed) + passed
-                self.longest_traced_s = max(self.longest_traced_s, self.traced_s.get(pid, 0.0))
+                # While it stands at its exec stop it does not run, and before that it is still its tracer's child, however
+                # long that takes on a busy machine.
+                elif state != "t" and not self.is_tracers(pid, tracer):
+                    passed_s, states = self.traced_s.get(pid, (-passed, ""))
+                    self.traced_s[pid] = (passed_s + passed, states + state)
+                    if passed_s + passed > self.longest_traced_s: self.longest_traced_s, self.longest_states = self.traced_s[pid]
+
+    @staticmethod
+    def is_tracers(pid, tracer):
+        """Whether a process still runs the program of its tracer: it was forked and has not executed the command yet."""
+        try: return os.readlink(f"/proc/{pid}/exe") == os.readlink(f"/proc/{tracer}/exe")
+        except OSError: return False
 
 
 class Run:
@@ -410,7 +419,7 @@ class Runner:
         run.wx = watcher.wx
         # a tracer that is stopped between an exec and its exec stop cannot let go of the program
         allowed_s = TRACED_TOO_LONG_S + (STOPPED_S if run.interrupted and disturb == signal.SIGSTOP else 0)
-        if watcher.longest_traced_s > allowed_s: run.trouble.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s")
+        if watcher.longest_traced_s > allowed_s: run.trouble.append(f"TracerPid not 0 for {watcher.longest_traced_s:.1f} s (states {watcher.longest_states[-100:]})")
         run.stdout, run.stderr = open(out, "rb").read(), open(err, "rb").read()
         for name in case.files:
             run.files[name] = digest(os.path.join(self.cwd, name))
