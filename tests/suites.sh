@@ -51,6 +51,8 @@ suite() {
     echo "$verdict $name: status $untraced untraced, $traced traced; $(wc -l < "$work/$name.traced.counts") lines of results; $("$sptrace" report -i "$work/$name.data" | sed -n 's/^events *//p')"
     [ "$verdict" != FAIL ] || diff "$work/$name.untraced.counts" "$work/$name.traced.counts" | head -20
 }
+# One test of gawk is left out: whether a second begins between its two readings of the clock is chance.
+sed -i 's/^\(\ttestext\) time$/\1/' "$work/gawk/test/Makefile"
 # the name of each test, and the differences of those that fail (some need locales)
 suite gawk gawk/test 's/[[:space:]][0-9]\{4\}-[0-9].*//; /^make/d; /^gcc/d; p' make check
 suite catch2 catch2 '/^test cases:\|^assertions:\|failed/p' ./selftest

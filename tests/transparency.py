@@ -71,8 +71,9 @@ def program_cases(programs):
             # The unwinder is left out.
             cases.append(Case(f"modules/{name}", [os.path.join(programs, name)], threaded=True, quick=True, options=["-l", name, "-l", "libc.*"]))
         if base == "worlds" and variant == "O2":
-            # The first process of a pid namespace shows no event: whose number is whose must be found out otherwise.
+            # Nothing is traced but ld.so, and the process sets gs.
             cases.append(Case(f"modules/{name}.gs", [os.path.join(programs, name), "gs"], quick=True, options=["-l", "ld*"]))
+            # The first process of a pid namespace shows no event: whose number is whose must be found out otherwise.
             cases.append(Case(f"notrace/{name}.namespaces", [os.path.join(programs, name), "namespaces"], quick=True, options=["-N", "*a*"]))
         if base == "flow":
             # What is too deep or muted jumps to functions that read their return address.
