@@ -374,6 +374,7 @@ sptrace_common_offsets:
     .text
     "#,
     slow = sym crate::slow::slow,
+    has_block = sym crate::thread::has_block,
     unblocked = sym crate::unblocked::unblocked,
     process = sym crate::state::PROCESS,
     gs_taken = const crate::state::GS_TAKEN,

@@ -117,22 +117,32 @@ sptrace_slow_door:
     cmp dword ptr [rip+{process}+{sees_sandbox}], 0
     jne 86b
 88: mov qword ptr [rbp-24], 0
-    /* The program's stack may be a small one: use the thread block's, unless this is no thread of
-       ours yet or a signal handler that interrupted a dormant agent. */
+    /* The program's stack may be a small one: use the thread block's, unless none can be made or this is
+       a signal handler that interrupted a dormant agent. */
 84: MARK DOOR_INSIDE, 0, sptrace_slow_door
     xor ebx, ebx
     test dword ptr [rip+{process}+{dormant}], {gs_taken}
     jnz 81f
     rdgsbase rax
     test rax, rax
-    jz 81f
+    jz 89f
     rdfsbase rcx
     cmp rcx, gs:[KEY]
-    jne 81f
-    xchg gs:[AGENTSTACK], rbx
+    jne 89f
+90: xchg gs:[AGENTSTACK], rbx
     test rbx, rbx
     jz 81f
     mov rsp, rbx
+    jmp 81f
+    /* A thread's first event: no more than its block is made on the program's stack. */
+89: cmp qword ptr [rbp-24], 0
+    je 81f
+    SAVE_XMM
+    call {has_block}
+    RESTORE_XMM
+    lea rsp, [rbp-24]
+    test al, al
+    jnz 90b
 81: SAVE_XMM
     mov rdi, rbp
     mov rsi, [rbp-16]

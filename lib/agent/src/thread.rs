@@ -38,6 +38,22 @@ pub unsafe fn ensure() -> *mut Hot {
     }
 }
 
+/// Called by the door where gs points at no block of this thread: whether it does now, so that all else may happen on
+/// the block's stack.
+///
+/// # Safety
+/// Signals are blocked, unless the process is dormant.
+pub unsafe extern "C" fn has_block() -> bool {
+    // SAFETY: as in ensure; a block has its key at its beginning.
+    unsafe {
+        if (*process()).dormant.load(Ordering::Relaxed) != 0 || ensure().is_null() {
+            return false;
+        }
+        let gs = sys::gs_base();
+        gs != 0 && (gs as *const u64).read() == sys::fs_base()
+    }
+}
+
 /// A task is about to begin that shares memory, gs and fs with this thread: both would take the block for
 /// theirs. Until the next event gs points at a block whose key nobody has.
 pub unsafe fn let_go() {

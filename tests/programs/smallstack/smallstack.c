@@ -21,20 +21,30 @@ TRACED static void *f_thread(void *arg)
     return (char *)arg + f_deeper(20);
 }
 
+TRACED static int f_first(int n) { return n + 1; }
+TRACED static int f_second(int n) { return f_first(n) + 1; }
+TRACED static void *f_shallow(void *arg)
+{
+    char *frame = __builtin_frame_address(0), *lowest = area + GUARD;
+    int sum = f_second((int)(long)arg);
+    while (lowest < frame && *lowest == 0x5a) lowest++;
+    return (void *)(long)(frame - lowest <= 2048 ? sum : -1);
+}
+
 int main(void)
 {
     area = mmap(NULL, GUARD + SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(area, GUARD, PROT_NONE);
     struct sigaction a = {.sa_handler = f_handler, .sa_flags = SA_ONSTACK};
     sigaction(SIGUSR1, &a, NULL);
-    for (int round = 0; round < 5; round++) {
+    for (int round = -1; round < 5; round++) {
         memset(area + GUARD, 0x5a, SIZE);
         pthread_attr_t attr;
         pthread_attr_init(&attr);
         int error = pthread_attr_setstack(&attr, area + GUARD, SIZE);
         pthread_t id;
         void *result;
-        error |= pthread_create(&id, &attr, f_thread, NULL);
+        error |= pthread_create(&id, &attr, round < 0 ? f_shallow : f_thread, NULL);
         pthread_join(id, &result);
         int untouched = 0;
         while (untouched < SIZE && area[GUARD + untouched] == 0x5a) untouched++;
