@@ -57,6 +57,8 @@ def program_cases(programs):
         runs = [(name, arguments)]
         if base == "sandbox":
             runs = [(f"{name}.{m}", [m]) for m in ("seccomp", "filter", "tsc", "rlimit", "nofile", "mdwe", "mdwe-exec")]
+        if base == "filtered":
+            runs = [(f"{name}.{m}", [m]) for m in ("docker", "service", "mdwx", "kill")]
         if base == "worlds":
             runs = [(f"{name}.{m}", [m]) for m in WORLDS]
         for case_name, args in runs:

@@ -78,6 +78,11 @@ table() {
     echo "flow.cet|gcc $O -O3 -flto -fno-plt -fcf-protection=full -rdynamic flow/flow.c flow/forms.s"
     echo "signals.O3-lto|gcc $O -O3 -flto signals/signals.c"
     echo "signals.static|gcc $O -O2 -static signals/signals.c"
+    if [ -e /usr/include/seccomp.h ]; then
+        echo "filtered.O2|gcc $O -O2 filtered/filtered.c -lseccomp"
+    else
+        echo "skipped: libseccomp-dev is missing" >&2
+    fi
     if command -v clang >/dev/null; then
         echo "flow.clang|clang $O -Wno-unknown-attributes -O2 -rdynamic flow/flow.c flow/forms.s"
         echo "unwind.clang|clang++ $O -Wno-unknown-attributes -O2 -rdynamic -fnon-call-exceptions unwind/unwind.cpp"

@@ -25,11 +25,45 @@ fn forbids(option: u64, argument: u64) -> bool {
 pub fn enters_sandbox(kind: u32, f: &Frame) -> bool {
     match (kind, f.rdi) {
         (SPECIAL_PRCTL, option) => forbids(option, f.rsi),
-        (SPECIAL_SYSCALL, SYS_SECCOMP) => f.rsi <= 1,
+        // The strict mode takes no flags: with some the kernel is asked whether it has the call (libseccomp).
+        (SPECIAL_SYSCALL, SYS_SECCOMP) => f.rsi == 1 || f.rsi == 0 && f.rdx == 0,
         (SPECIAL_SYSCALL, SYS_PRCTL) => forbids(f.rsi, f.rdx),
         (SPECIAL_SANDBOX, _) => true,
         _ => false,
     }
+}
+
+/// The address of the struct sock_fprog, if the special function of this kind, with these arguments, is about to
+/// install a seccomp filter and does nothing else that [`enters_sandbox`] is true of.
+fn installed_filter(kind: u32, f: &Frame) -> Option<u64> {
+    const PR_SET_SECCOMP: u64 = 22;
+    /// SECCOMP_MODE_FILTER of prctl(2).
+    const MODE_FILTER: u64 = 2;
+    /// SECCOMP_SET_MODE_FILTER of seccomp(2).
+    const SET_MODE_FILTER: u64 = 1;
+    match kind {
+        SPECIAL_PRCTL if f.rdi == PR_SET_SECCOMP && f.rsi == MODE_FILTER => Some(f.rdx),
+        SPECIAL_SYSCALL if f.rdi == SYS_SECCOMP && f.rsi == SET_MODE_FILTER => Some(f.rcx),
+        SPECIAL_SYSCALL if f.rdi == SYS_PRCTL && f.rsi == PR_SET_SECCOMP => {
+            (f.rdx == MODE_FILTER).then_some(f.rcx)
+        }
+        _ => None,
+    }
+}
+
+/// True if recording can go on behind what [`enters_sandbox`] is true of.
+unsafe fn goes_on_within(kind: u32, f: &Frame) -> bool {
+    if kind == SPECIAL_SANDBOX {
+        // libseccomp makes its system call by a function of libc's that is looked at in its turn.
+        // SAFETY: a field of the process block.
+        return unsafe { (*process()).sees_syscall } != 0;
+    }
+    let Some(filter) = installed_filter(kind, f) else {
+        return false;
+    };
+    // SAFETY: called by the slow path.
+    let answer = unsafe { module::question(ASK_FILTER, filter) };
+    matches!(answer, Some([1, ..]))
 }
 
 /// True if the special function of this kind, with these arguments, is about to set the gs base.
@@ -166,6 +200,7 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
                 unload();
             }
             SPECIAL_RETURN => unwind::give_back_one(hot, above),
+            _ if enters_sandbox(kind, f) && goes_on_within(kind, f) => {}
             _ if enters_sandbox(kind, f) => enter_sandbox(hot),
             _ if sets_gs(kind, f) => gs_is_taken(hot),
             SPECIAL_CLONE if shares_block(f.rdx) => thread::let_go(),

@@ -33,8 +33,10 @@ pub unsafe fn install_specials(m: *mut Module) {
                 count_hole(hole::IN_FLIGHT);
             } else if template(m, s.argument, s.slot, at) {
                 batch.add(at, 0xe9, entry_of(m, &s), 0);
-                if s.kind == SPECIAL_PRCTL {
-                    (*process()).sees_sandbox = 1;
+                match s.kind {
+                    SPECIAL_PRCTL => (*process()).sees_sandbox = 1,
+                    SPECIAL_SYSCALL => (*process()).sees_syscall = 1,
+                    _ => {}
                 }
             } else {
                 count_hole(hole::BYTES_DIFFER);

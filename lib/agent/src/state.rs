@@ -185,6 +185,8 @@ pub struct Process {
     pub loader: u64,
     /// A library's prctl is intercepted, so a sandbox that is entered is noticed.
     pub sees_sandbox: u32,
+    /// A library's syscall(2) is intercepted.
+    pub sees_syscall: u32,
     /// Return addresses that hooks have replaced; null: there are no hooks.
     pub originals: *mut crate::hook::Original,
     /// May this process propagate?
@@ -255,6 +257,7 @@ pub(crate) static mut PROCESS: Process = Process {
     module_count: 0,
     loader: 0,
     sees_sandbox: 0,
+    sees_syscall: 0,
     originals: core::ptr::null_mut(),
     may_propagate: 0,
     was_active: 0,

@@ -13,6 +13,7 @@ use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::arena::{Arena, futex_wake};
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
+use sptrace_tracee::seccomp;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
@@ -82,6 +83,11 @@ fn answer(shared: &Shared, q: &Question) {
             let code_around = |at| live.as_ref()?.code_around(at);
             let (start, end) = mappings::text(&code_around, q.pid, q.argument).unwrap_or_default();
             [start, end, 0, 0, 0, 0]
+        }
+        ASK_FILTER => {
+            let memory = std::fs::File::open(format!("/proc/{}/mem", q.pid));
+            let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
+            [u64::from(is_permitted), 0, 0, 0, 0, 0]
         }
         _ => [0; 6],
     };

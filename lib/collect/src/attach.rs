@@ -18,7 +18,7 @@ use sptrace_tracee::command::Command;
 use sptrace_tracee::inside::Place;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, eligible, program};
+use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
@@ -59,6 +59,9 @@ pub struct Until {
     /// After so long.
     pub duration: Option<Duration>,
 }
+
+/// Why the agent is not taken out of a process.
+const SANDBOXED: &str = "it has entered a seccomp sandbox meanwhile";
 
 /// What became of one process.
 pub struct Refused {
@@ -212,6 +215,9 @@ impl Session {
         let arena = &self.shared.arena;
         program::check(prepared.pid, &prepared.memory)?;
         self.lead_back(threads, self.shared.reactor.windows().was_followed())?;
+        for t in threads.all() {
+            seccomp::check(t.tid)?;
+        }
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
         }
@@ -373,8 +379,8 @@ impl Session {
             };
         }
         let mut unstoppable = 0;
-        if eligible::is_sandboxed(pid) {
-            return Ok(Some("it has entered a seccomp sandbox meanwhile"));
+        if seccomp::mode(pid) == seccomp::Mode::Strict {
+            return Ok(Some(SANDBOXED));
         }
         let begun = Instant::now();
         for attempt in attempts(ATTEMPTS_END) {
@@ -390,6 +396,10 @@ impl Session {
                     continue;
                 }
             };
+            if threads.all().any(|t| seccomp::check(t.tid).is_err()) {
+                threads.release();
+                return Ok(Some(SANDBOXED));
+            }
             let is_patient = attempt < PATIENCE && begun.elapsed() < ATTEMPTS_END / 2;
             let command = match is_patient {
                 true => COMMAND_DETACH,

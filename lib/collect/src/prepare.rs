@@ -16,7 +16,7 @@ use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::image::IMAGE_AVMA;
 use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, program};
+use sptrace_tracee::{TraceeError, program, seccomp};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
@@ -231,7 +231,7 @@ impl Session {
             return Err(TraceeError::Gone);
         };
         // What comes was made for the program that was looked at: another must not be led there.
-        if let Err(e) = program::check(pid, memory) {
+        if let Err(e) = program::check(pid, memory).and_then(|()| Ok(seccomp::check(thread.tid)?)) {
             threads.release();
             return Err(e);
         }

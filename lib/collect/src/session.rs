@@ -15,6 +15,7 @@ use std::time::Duration;
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::image::{self, AgentImage};
+use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::hole;
 
@@ -290,7 +291,8 @@ impl Session {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let exe = exe.to_string_lossy().into_owned();
         self.shared.lock().exec(&self.shared.arena, pid, &exe);
-        let result = entries(pid, self.shared.options.loader)
+        let result = may_enter(pid)
+            .and_then(|()| entries(pid, self.shared.options.loader))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
         if let Err(e) = result {
             let holes = &self.shared.arena.control().holes;
@@ -436,6 +438,15 @@ fn exit_status(status: i32) -> ExitStatus {
         ExitStatus::Signaled(libc::WTERMSIG(status))
     } else {
         ExitStatus::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Whether a seccomp filter that the program inherits permits what the agent does. A filter that cannot be
+/// looked at is ours as well, or the agent was in the program before and had its questions answered there.
+fn may_enter(pid: u32) -> Result<(), TraceeError> {
+    match seccomp::check(pid) {
+        Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),
+        Ok(()) | Err(Refusal::Hidden | Refusal::Unknown) => Ok(()),
     }
 }
 

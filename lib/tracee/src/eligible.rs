@@ -5,6 +5,7 @@
 
 use crate::arena::Arena;
 use crate::maps;
+use crate::seccomp;
 use crate::threads::{state, threads_of};
 use std::path::Path;
 
@@ -96,7 +97,7 @@ pub fn check_again(pid: u32) -> Result<(), Unfit> {
     }
 }
 
-/// Nobody traces it, and it is in no sandbox.
+/// Nobody traces it, and it is in no sandbox where nothing is permitted.
 fn is_free(status: &Status) -> Result<(), Unfit> {
     let tracer = status.field("TracerPid");
     if !matches!(tracer, "0" | "") {
@@ -106,22 +107,14 @@ fn is_free(status: &Status) -> Result<(), Unfit> {
             name.trim_end()
         ));
     }
-    if is_in_sandbox(status) {
-        return unfit(
-            "it is in a seccomp sandbox, where the agent's system calls could end it; `sptrace run` \
-             can trace it up to that point",
-        );
+    // What filters permit is looked at when its threads are stopped.
+    if status.field("Seccomp") == "1" {
+        return unfit(format!(
+            "{}; `sptrace run` can trace it up to that point",
+            seccomp::Refusal::Strict
+        ));
     }
     Ok(())
-}
-
-fn is_in_sandbox(status: &Status) -> bool {
-    !matches!(status.field("Seccomp"), "0" | "")
-}
-
-/// True if the process has entered a seccomp sandbox: its threads must make no system call of ours.
-pub fn is_sandboxed(pid: u32) -> bool {
-    Status::of(pid).is_some_and(|s| is_in_sandbox(&s))
 }
 
 /// True if the process catches SIGPROF, as profilers inside of programs do: their handlers walk stacks at any moment.

@@ -20,6 +20,7 @@ pub mod launch;
 pub mod maps;
 pub mod program;
 pub mod ptrace;
+pub mod seccomp;
 pub mod terminal;
 pub mod threads;
 

@@ -312,6 +312,9 @@ pub const ASK_MAPPED: u32 = 4;
 /// start, \[1\]: its end; 0 if there is none, or if making it writable for a moment costs the program
 /// memory that is counted or locked.
 pub const ASK_TEXT: u32 = 5;
+/// This process is about to install the seccomp filter at `argument` (an address in it of a struct
+/// sock_fprog). answer\[0\]: 1 if it permits what the agent does, so that recording can go on.
+pub const ASK_FILTER: u32 = 6;
 
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {

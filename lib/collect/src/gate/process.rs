@@ -14,7 +14,7 @@ use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
 use sptrace_tracee::inside::{self, open_memory};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, eligible, gate};
+use sptrace_tracee::{TraceeError, eligible, gate, seccomp};
 use sptrace_walk::{Unreadable, call_that_led_to};
 use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
@@ -31,6 +31,9 @@ const ATTEMPTS: u32 = 40;
 /// Code of a way has no unwind table.
 const PROFILED: &str =
     "it catches SIGPROF, and a profiler in it would not see the callers of a thread that waits";
+/// Opening a gate takes userfaultfd(2), which a filter may end a process for.
+const SANDBOXED: &str =
+    "it is in a seccomp sandbox, where calls cannot be held up until a recording begins";
 
 /// A jump at a function's entry.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +77,9 @@ impl Session {
         }
         if eligible::is_sampled_within(pid) {
             return Err(TraceeError::LeftAlone(PROFILED));
+        }
+        if seccomp::mode(pid) != seccomp::Mode::None {
+            return Err(TraceeError::LeftAlone(SANDBOXED));
         }
         let memory = open_memory(pid)?;
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
