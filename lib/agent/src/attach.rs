@@ -12,11 +12,12 @@
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is no patch.
 
 use crate::state::*;
-use crate::{chunk, detach, gate, hook, module, propagate, silent, slow, special, sys, thread};
+use crate::{
+    chunk, detach, gate, hook, module, plan, propagate, silent, slow, special, sys, thread,
+};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::{ARENA_BYTES, Control, FUTEX_OWNER_DIED, IMAGE_BEFORE_BYTES, hole};
-use sptrace_wire::plan::*;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Carries out the command in `block`.
@@ -191,7 +192,7 @@ unsafe fn modules() -> impl Iterator<Item = *mut Module> {
 
 unsafe fn is_planned(m: *const Module) -> bool {
     // SAFETY: of the table.
-    unsafe { !(*m).plan.is_null() && (*m).gone == 0 }
+    unsafe { (*m).plan.is_some() && (*m).gone == 0 }
 }
 
 unsafe fn adopt(b: &AttachBlock) -> u32 {
@@ -224,7 +225,7 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         }
         // Before anything leads into an area: should the host end, a child needs it, too.
         inherit(true);
-        let all = || modules().filter(|m| !(**m).plan.is_null());
+        let all = || modules().filter(|m| (**m).plan.is_some());
         // A view of what children do not inherit would not be inherited either.
         all()
             .filter(|m| (**m).is_left != 0)
@@ -268,15 +269,10 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
 unsafe fn specials_in_flight(m: *const Module) -> bool {
     // SAFETY: reads the plan.
     unsafe {
-        let h = propagate::header(m);
-        let specials = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
-        (0..h.specials as usize)
-            .map(|i| specials.add(i).read())
-            .filter(|s| s.kind < SPECIAL_ROOT)
-            .any(|s| {
-                let at = (*m).base + s.start as u64;
-                is_in_flight(at, at + s.span as u64)
-            })
+        plan::specials(m).filter(|s| !s.kind.is_hook()).any(|s| {
+            let at = (*m).base + s.start as u64;
+            is_in_flight(at, at + s.span as u64)
+        })
     }
 }
 
@@ -326,13 +322,11 @@ unsafe fn entry_around(address: u64) -> u64 {
     // SAFETY: the module table is complete up to its count.
     unsafe {
         let m = module::known(address);
-        if m.is_null() || (*m).plan.is_null() {
+        if m.is_null() {
             return 0;
         }
-        let found = propagate::function_around(m, address);
-        found.map_or(0, |i| {
-            (*m).base + (*propagate::functions(m).add(i)).entry as u64
-        })
+        let found = plan::function_around(m, address);
+        found.map_or(0, |(_, f)| (*m).base + f.entry as u64)
     }
 }
 
@@ -341,11 +335,11 @@ unsafe fn instrument_around(address: u64) {
     // SAFETY: all other threads are stopped.
     unsafe {
         let m = module::known(address);
-        if m.is_null() || (*m).plan.is_null() {
+        if m.is_null() {
             return;
         }
-        if let Some(i) = propagate::function_around(m, address)
-            && *(*m).functions.add(i) != INSTRUMENTED
+        if let Some((i, _)) = plan::function_around(m, address)
+            && *(*m).functions.add(i as usize) != INSTRUMENTED
         {
             propagate::instrument(m, i, INSTRUMENTED);
         }

@@ -11,12 +11,11 @@
 //! ([`module`]). Everything else is listed for the host to unmap.
 
 use crate::attach::{is_in_flight, table};
-use crate::propagate::{self, header};
-use crate::site::blob;
+use crate::patched::{Patch, Springboard, Stands, standing};
 use crate::state::*;
 use crate::{
-    attach, context, dormant, handlers, hook, module, sigframe, silent, special, sys, text,
-    unblocked, unpatch,
+    attach, context, dormant, handlers, hook, module, plan, sigframe, silent, sys, text, unblocked,
+    unpatch,
 };
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
@@ -123,33 +122,6 @@ impl Writer {
     }
 }
 
-/// What stands at a place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum There {
-    Ours,
-    Original,
-    Foreign,
-}
-
-unsafe fn there(at: u64, ours: &[u8], original: &[u8]) -> There {
-    // SAFETY: text of a module that is mapped.
-    let is = |expected: &[u8]| unsafe {
-        (0..expected.len()).all(|k| *((at as usize + k) as *const u8) == expected[k])
-    };
-    if is(ours) {
-        There::Ours
-    } else if is(original) {
-        There::Original
-    } else {
-        There::Foreign
-    }
-}
-
-fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
-    let rel = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
-    [opcode, rel[0], rel[1], rel[2], rel[3]]
-}
-
 /// Nothing is recorded from here on; text and stacks stay as they are.
 pub unsafe fn silence() -> u32 {
     // SAFETY: the areas are mapped; one store for each routine.
@@ -197,7 +169,7 @@ pub unsafe fn detach(b: &AttachBlock) -> u32 {
         let first = (&raw const (*p).modules).cast::<Module>();
         let areas = (0..(*p).module_count as usize)
             .map(|i| first.add(i))
-            .filter(|m| !(**m).plan.is_null() && (**m).area_rw != 0 && (**m).is_private == 0);
+            .filter(|m| (**m).plan.is_some() && (**m).area_rw != 0 && (**m).is_private == 0);
         let mapped = || areas.clone().filter(|m| (**m).gone == 0);
         mapped().for_each(|m| undo.sites(m));
         if !inside {
@@ -357,143 +329,59 @@ struct Undo {
 
 impl Undo {
     unsafe fn specials(&mut self, m: *const Module) {
-        // SAFETY: the plan's offsets and counts are the host's.
+        // SAFETY: reads the plan; the text is mapped.
         unsafe {
-            let h = header(m);
-            let specials = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
-            for k in 0..h.specials as usize {
-                self.special(m, &specials.add(k).read());
+            for p in plan::specials(m).filter_map(|s| Patch::of_special(m, &s)) {
+                self.put_back(p.at, p.ours.bytes(), p.overwritten());
             }
         }
     }
 
     unsafe fn sites(&mut self, m: *const Module) {
-        // SAFETY: the plan's offsets and counts are the host's.
+        // SAFETY: reads the plan; the text is mapped.
         unsafe {
-            let h = header(m);
-            let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-            for i in 0..h.functions as usize {
-                if *(*m).functions.add(i) == UNTOUCHED {
+            for (i, f) in plan::functions(m) {
+                if *(*m).functions.add(i as usize) == UNTOUCHED {
                     continue;
                 }
-                let f = &*propagate::functions(m).add(i);
-                let end = f.first_site.saturating_add(f.site_count as u32);
-                for k in f.first_site..end.min(h.sites) {
-                    self.site(m, &*sites.add(k as usize));
+                for s in plan::sites_of(m, f).filter(|s| !s.is_any(SITE_IN_HOOK)) {
+                    let Some(p) = Patch::of_site(m, &s) else {
+                        continue;
+                    };
+                    match Springboard::of_site(m, &s) {
+                        Some(spring) => self.springboard(&p, &spring),
+                        None => self.put_back(p.at, p.ours.bytes(), p.overwritten()),
+                    }
                 }
             }
         }
     }
 
-    unsafe fn special(&mut self, m: *const Module, s: &PlanSpecial) {
-        // SAFETY: the host wrote whole templates.
+    unsafe fn springboard(&mut self, p: &Patch, spring: &Springboard) {
+        // SAFETY: the text is mapped.
         unsafe {
-            let Some(original) = original(m, s.argument) else {
-                return;
-            };
-            let at = (*m).base + s.start as u64;
-            let ours = jump(0xe9, at, special::entry_of(m, s));
-            if let Some(bytes) = original.get(..5) {
-                self.put_back(at, &ours, bytes);
-            }
-        }
-    }
-
-    unsafe fn site(&mut self, m: *const Module, s: &PlanSite) {
-        // SAFETY: as above.
-        unsafe {
-            if s.flags & SITE_IN_HOOK != 0 {
-                return;
-            }
-            let at = (*m).base + s.start as u64;
-            let slot = (*m).area + s.slot as u64;
-            if s.form == FORM_DIRECT {
-                let original = jump(0xe8, at, (*m).base + s.argument as u64);
-                self.put_back(at, &jump(0xe9, at, slot + DIRECT_ENTRY as u64), &original);
-                return;
-            }
-            if s.form != FORM_TEMPLATE {
-                return;
-            }
-            let Some(original) = original(m, s.argument) else {
-                return;
-            };
-            if s.flags & SITE_SPRINGBOARD != 0 {
-                self.springboard(m, s, at, slot, original);
-            } else if s.flags & SITE_KEEP_CALL != 0 {
-                self.kept_call(at, slot, original);
-            } else if let Some(bytes) = original.get(..5) {
-                let opcode = match s.flags & SITE_KEEP_OPCODE {
-                    0 => 0xe9,
-                    _ => bytes[0],
-                };
-                self.put_back(at, &jump(opcode, at, slot), bytes);
-            }
-        }
-    }
-
-    /// Nops, and the call to the slot.
-    unsafe fn kept_call(&mut self, at: u64, slot: u64, original: &[u8]) {
-        let mut ours = [0x90u8; 32];
-        let Some(nops) = original
-            .len()
-            .checked_sub(5)
-            .filter(|n| n + 5 <= ours.len())
-        else {
-            return;
-        };
-        let call = jump(0xe8, at + nops as u64, slot);
-        ours[nops..nops + 5].copy_from_slice(&call);
-        // SAFETY: text.
-        unsafe { self.put_back(at, &ours[..nops + 5], original) };
-    }
-
-    unsafe fn springboard(
-        &mut self,
-        m: *const Module,
-        s: &PlanSite,
-        at: u64,
-        slot: u64,
-        original: &[u8],
-    ) {
-        // SAFETY: the host wrote whole templates.
-        unsafe {
-            let Some(b) = blob(m, s.argument) else { return };
-            let t = (b as *const Template).read();
-            let spring = (at + 2).wrapping_add(t.springboard as i64 as u64);
-            let Some(short) = original.get(..2) else {
-                return;
-            };
-            let opcode = match s.flags & SITE_KEEP_OPCODE {
-                0 => 0xeb,
-                _ => short[0],
-            };
-            if there(at, &[opcode, t.springboard as u8], short) != There::Ours {
+            if standing(p.at, p.ours.bytes(), p.overwritten()) != Stands::Ours {
                 return;
             }
             // Somebody may stand at the long jump, which only we know of.
-            if self.is_busy(spring.wrapping_sub(1), spring + 5) {
+            if self.is_busy(spring.at.wrapping_sub(1), spring.at + 5) {
                 return;
             }
-            self.put_back(at, &[opcode, t.springboard as u8], short);
-            let long = jump(0xe9, spring, slot);
-            if t.room_to == 0 {
-                if let Some(padding) = padding(spring) {
-                    self.put_back(spring, &long, &padding[..5]);
+            self.put_back(p.at, p.ours.bytes(), p.overwritten());
+            let Some(room) = spring.room else {
+                if let Some(padding) = padding(spring.at) {
+                    self.put_back(spring.at, &spring.jump, &padding[..5]);
                 }
                 return;
-            }
-            let room = b.add(8 + t.original_bytes as usize);
-            let (back, bytes) = (*room as u64, *room.add(1) as usize);
-            let whole = core::slice::from_raw_parts(room.add(2), bytes);
-            let start = spring - back;
-            let entry = jump(0xe9, start, slot + t.room_to as u64);
-            if self.is_busy(start, start + bytes as u64) || there(spring, &long, &[]) != There::Ours
+            };
+            let end = room.start + room.original.len() as u64;
+            if self.is_busy(room.start, end)
+                || standing(spring.at, &spring.jump, &[]) != Stands::Ours
             {
                 return;
             }
-            if there(start, &entry, whole) == There::Ours {
-                self.writer.write(start, whole);
+            if standing(room.start, &room.jump, room.original) == Stands::Ours {
+                self.writer.write(room.start, room.original);
             } else {
                 self.foreign += 1;
             }
@@ -503,11 +391,11 @@ impl Undo {
     unsafe fn put_back(&mut self, at: u64, ours: &[u8], original: &[u8]) {
         // SAFETY: text of a module that is mapped.
         unsafe {
-            match there(at, ours, original) {
-                There::Ours if !self.is_busy(at, at + original.len() as u64) => {
+            match standing(at, ours, original) {
+                Stands::Ours if !self.is_busy(at, at + original.len() as u64) => {
                     self.writer.write(at, original);
                 }
-                There::Foreign => self.foreign += 1,
+                Stands::Foreign => self.foreign += 1,
                 _ => {}
             }
         }
@@ -518,16 +406,6 @@ impl Undo {
         let busy = unsafe { is_in_flight(start, end) } || self.contexts.any_within(start, end);
         self.busy += u64::from(busy);
         busy
-    }
-}
-
-/// The original bytes of the template at `argument`.
-unsafe fn original(m: *const Module, argument: u32) -> Option<&'static [u8]> {
-    // SAFETY: the host wrote whole templates, which stay in the arena.
-    unsafe {
-        let b = blob(m, argument)?;
-        let bytes = (b as *const Template).read().original_bytes;
-        Some(core::slice::from_raw_parts(b.add(8), bytes as usize))
     }
 }
 
@@ -559,11 +437,11 @@ unsafe fn list_ranges(b: &AttachBlock) {
         let p = process();
         for i in 0..(*p).module_count as usize {
             let m = &(*p).modules[i];
-            if m.plan.is_null() {
+            let Some(plan) = &m.plan else {
                 continue;
-            }
+            };
             add(m.area_rw, m.area_bytes);
-            add(m.functions as u64, module::function_bytes(m.plan));
+            add(m.functions as u64, module::function_bytes(plan));
             // There is nothing that its slots could lead back to, or nothing has led there.
             let is_empty = m.area_used <= SLOTS_START as u64;
             let is_unused = is_empty && (m.is_private != 0 || (*p).was_active == 0);

@@ -7,6 +7,7 @@
 //! interrupted. No system call otherwise, and none at all in a sandbox.
 
 use crate::slow::{self, Frame};
+use crate::special::Special;
 use crate::state::{DORMANT, Hot, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{
@@ -91,12 +92,14 @@ pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
 pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, _)) = special::special_of(f.id) else {
+        let Some(Special { kind, .. }) = special::special_of(f.id) else {
             return;
         };
         match kind {
-            SPECIAL_UNWIND | SPECIAL_WALK if events::may_be_sandboxed() => scan_mapped(above & !7),
-            SPECIAL_UNWIND | SPECIAL_WALK => {
+            SpecialKind::Unwind | SpecialKind::Walk if events::may_be_sandboxed() => {
+                scan_mapped(above & !7)
+            }
+            SpecialKind::Unwind | SpecialKind::Walk => {
                 let interrupted = context::move_contexts(core::ptr::null_mut(), above, mask);
                 for start in core::iter::once(above).chain(interrupted) {
                     if start != 0 {
@@ -104,13 +107,13 @@ pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
                     }
                 }
             }
-            SPECIAL_RETURN | SPECIAL_UNLOAD => {
+            SpecialKind::Return | SpecialKind::Unload => {
                 restore(above, (above as *const u64).read_volatile())
             }
-            SPECIAL_SIGACTION | SPECIAL_CANCEL => handlers::registered(),
+            SpecialKind::Sigaction | SpecialKind::Cancel => handlers::registered(),
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
-            SPECIAL_MADVISE | SPECIAL_SYSCALL => events::keep_text(kind, f),
+            SpecialKind::Madvise | SpecialKind::Syscall => events::keep_text(kind, f),
             _ => {}
         }
     }

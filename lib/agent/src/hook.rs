@@ -15,8 +15,9 @@
 //! back. An entry is in use as long as its place holds an address of ours.
 
 use crate::slow::{FRAME_DONE, push, settle, top};
+use crate::special::Special;
 use crate::state::*;
-use crate::{between, chunk, common, module, propagate, special, sys, unwind};
+use crate::{between, chunk, common, module, plan, propagate, special, sys, unwind};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use propagate::Reach;
 use sptrace_wire::control::{ASK_MAPPED, hole};
@@ -230,22 +231,23 @@ pub unsafe fn fill_return(word: u64) {
 pub unsafe fn enter(hot: *mut Hot, above: u64, id: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, entry)) = special::special_of(id) else {
+        let Some(hooked) = special::special_of(id) else {
             return;
         };
-        match kind & SPECIAL_KIND {
-            SPECIAL_MAPPED => look_for_modules(hot),
-            SPECIAL_ROOT | SPECIAL_ROOT_OPEN => {
-                between::called(kind);
-                enter_root(hot, above, id, entry, kind);
+        match hooked.kind {
+            SpecialKind::Mapped => look_for_modules(hot),
+            SpecialKind::Root | SpecialKind::RootOpen => {
+                between::called(hooked.rules);
+                enter_root(hot, above, id, &hooked);
             }
             _ => {}
         }
     }
 }
 
-unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, kind: u32) {
-    let may_replace = kind & SPECIAL_KIND == SPECIAL_ROOT;
+unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
+    let may_replace = hooked.kind == SpecialKind::Root;
+    let entry = hooked.entry;
     let rsp = above + 8;
     // SAFETY: `above` is the function's return address; the shadow stack is ours.
     unsafe {
@@ -255,7 +257,7 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, entry: u64, kind: u32) 
             settle(hot, rsp, true);
         }
         let is_root = (*hot).root == 0;
-        if is_root && !between::is_open(kind) {
+        if is_root && !between::is_open(hooked.rules) {
             return;
         }
         let reach = propagate::reach(hot, entry);
@@ -327,11 +329,11 @@ unsafe fn is_return_address(address: u64) -> bool {
             return true;
         }
         let m = module::known(address);
-        if m.is_null() || (*m).plan.is_null() || address < (*m).start + 8 {
+        if m.is_null() || (*m).plan.is_none() || address < (*m).start + 8 {
             return false;
         }
-        let caller = propagate::function_around(m, address - 1);
-        if caller.is_some_and(|i| (*propagate::functions(m).add(i)).flags & FN_RUNTIME != 0) {
+        let caller = plan::function_around(m, address - 1);
+        if caller.is_some_and(|(_, f)| f.is_any(FN_RUNTIME)) {
             return false;
         }
         let byte = |back: u64| *((address - back) as *const u8);

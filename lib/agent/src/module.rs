@@ -5,7 +5,7 @@
 //! readable and writable elsewhere. No page of it is ever both.
 
 use crate::state::*;
-use crate::{common, silent, site, special, sys};
+use crate::{common, plan, silent, site, special, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -91,7 +91,7 @@ unsafe fn ask(address: u64) -> Asked {
                     wide,
                     ..(*m)
                 };
-                (*m).plan = core::ptr::null();
+                (*m).plan = None;
                 core::sync::atomic::fence(Ordering::Release);
                 (*p).module_count += 1;
                 return Asked::Module(m, 0);
@@ -101,13 +101,13 @@ unsafe fn ask(address: u64) -> Asked {
         if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&plan_offset) {
             return Asked::Nothing;
         }
-        let plan = (*p).arena.add(plan_offset as usize);
-        let header = &*(plan as *const PlanHeader);
-        if header.magic != PLAN_MAGIC || header.version != PLAN_VERSION {
+        let bytes_max = (PLANS_OFFSET + PLANS_BYTES - plan_offset) as usize;
+        let Some(plan) = plan::at((*p).arena.add(plan_offset as usize), bytes_max) else {
             count_hole(hole::VERSION);
             return Asked::Nothing;
-        }
-        let functions = sys::map_private(function_bytes(plan) as usize);
+        };
+        let header = plan.header();
+        let functions = sys::map_private(function_bytes(&plan) as usize);
         if functions.is_null() {
             return Asked::Nothing;
         }
@@ -119,7 +119,7 @@ unsafe fn ask(address: u64) -> Asked {
             make_area(bytes, area_at as usize)
         };
         if rw.is_null() {
-            sys::unmap(functions as usize, function_bytes(plan) as usize);
+            sys::unmap(functions as usize, function_bytes(&plan) as usize);
             return Asked::PlaceTaken;
         }
         let h = &mut *(rw as *mut AreaHeader);
@@ -134,7 +134,7 @@ unsafe fn ask(address: u64) -> Asked {
             start: base + header.text_start as u64,
             end: base + header.text_end as u64,
             base,
-            plan,
+            plan: Some(plan),
             area: area_at,
             area_rw: rw as u64,
             area_bytes: bytes as u64,
@@ -162,9 +162,8 @@ unsafe fn ask(address: u64) -> Asked {
 }
 
 /// Bytes of the table that says which functions of a plan are instrumented.
-pub unsafe fn function_bytes(plan: *const u8) -> u64 {
-    // SAFETY: a plan was checked to begin with its header.
-    unsafe { ((*(plan as *const PlanHeader)).functions as u64 + 4096) & !4095 }
+pub fn function_bytes(plan: &PlanView<'_>) -> u64 {
+    (plan.header().functions as u64 + 4096) & !4095
 }
 
 /// A patch area: write view anywhere, execute view at `at`. Null if something is there.
@@ -248,7 +247,7 @@ unsafe fn put_over(rw: *mut u8, bytes: usize, at: u64) -> bool {
 pub unsafe fn keep_private(m: *mut Module) {
     // SAFETY: of the module table.
     unsafe {
-        if !(*m).plan.is_null() && (*m).gone == 0 && (*m).is_private == 0 {
+        if (*m).plan.is_some() && (*m).gone == 0 && (*m).is_private == 0 {
             (*m).is_private = 1;
             inherit(m, false);
         }
@@ -272,11 +271,10 @@ unsafe fn inherit(m: *const Module, shall: bool) {
     unsafe {
         let bytes = (*m).area_bytes as usize;
         sys::inherit((*m).area_rw as usize, bytes, shall);
-        sys::inherit(
-            (*m).functions as usize,
-            function_bytes((*m).plan) as usize,
-            shall,
-        );
+        if let Some(plan) = &(*m).plan {
+            let bytes = function_bytes(plan) as usize;
+            sys::inherit((*m).functions as usize, bytes, shall);
+        }
         // What a former agent has left is the children's, too.
         if (*m).is_left == 0 {
             sys::inherit((*m).area as usize, bytes, shall);

@@ -1,9 +1,11 @@
 //! What happens to the process as a whole: exec, libraries that go away, stack walkers, signal
 //! handlers. These are functions whose *entry* is intercepted, whoever calls them.
 
+use crate::patched::{Patch, Stands};
 use crate::slow::{Frame, enter_unseen};
+use crate::special::Special;
 use crate::state::*;
-use crate::{handlers, module, propagate, special, sys, thread, unpatch, unwind};
+use crate::{handlers, module, plan, propagate, special, sys, thread, unpatch, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -22,29 +24,29 @@ fn forbids(option: u64, argument: u64) -> bool {
 }
 
 /// True if the special function of this kind, with these arguments, is about to forbid either.
-pub fn enters_sandbox(kind: u32, f: &Frame) -> bool {
+pub fn enters_sandbox(kind: SpecialKind, f: &Frame) -> bool {
     match (kind, f.rdi) {
-        (SPECIAL_PRCTL, option) => forbids(option, f.rsi),
+        (SpecialKind::Prctl, option) => forbids(option, f.rsi),
         // The strict mode takes no flags: with some the kernel is asked whether it has the call (libseccomp).
-        (SPECIAL_SYSCALL, SYS_SECCOMP) => f.rsi == 1 || f.rsi == 0 && f.rdx == 0,
-        (SPECIAL_SYSCALL, SYS_PRCTL) => forbids(f.rsi, f.rdx),
-        (SPECIAL_SANDBOX, _) => true,
+        (SpecialKind::Syscall, SYS_SECCOMP) => f.rsi == 1 || f.rsi == 0 && f.rdx == 0,
+        (SpecialKind::Syscall, SYS_PRCTL) => forbids(f.rsi, f.rdx),
+        (SpecialKind::Sandbox, _) => true,
         _ => false,
     }
 }
 
 /// The address of the struct sock_fprog, if the special function of this kind, with these arguments, is about to
 /// install a seccomp filter and does nothing else that [`enters_sandbox`] is true of.
-fn installed_filter(kind: u32, f: &Frame) -> Option<u64> {
+fn installed_filter(kind: SpecialKind, f: &Frame) -> Option<u64> {
     const PR_SET_SECCOMP: u64 = 22;
     /// SECCOMP_MODE_FILTER of prctl(2).
     const MODE_FILTER: u64 = 2;
     /// SECCOMP_SET_MODE_FILTER of seccomp(2).
     const SET_MODE_FILTER: u64 = 1;
     match kind {
-        SPECIAL_PRCTL if f.rdi == PR_SET_SECCOMP && f.rsi == MODE_FILTER => Some(f.rdx),
-        SPECIAL_SYSCALL if f.rdi == SYS_SECCOMP && f.rsi == SET_MODE_FILTER => Some(f.rcx),
-        SPECIAL_SYSCALL if f.rdi == SYS_PRCTL && f.rsi == PR_SET_SECCOMP => {
+        SpecialKind::Prctl if f.rdi == PR_SET_SECCOMP && f.rsi == MODE_FILTER => Some(f.rdx),
+        SpecialKind::Syscall if f.rdi == SYS_SECCOMP && f.rsi == SET_MODE_FILTER => Some(f.rcx),
+        SpecialKind::Syscall if f.rdi == SYS_PRCTL && f.rsi == PR_SET_SECCOMP => {
             (f.rdx == MODE_FILTER).then_some(f.rcx)
         }
         _ => None,
@@ -52,8 +54,8 @@ fn installed_filter(kind: u32, f: &Frame) -> Option<u64> {
 }
 
 /// True if recording can go on behind what [`enters_sandbox`] is true of.
-unsafe fn goes_on_within(kind: u32, f: &Frame) -> bool {
-    if kind == SPECIAL_SANDBOX {
+unsafe fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
+    if kind == SpecialKind::Sandbox {
         // libseccomp makes its system call by a function of libc's that is looked at in its turn.
         // SAFETY: a field of the process block.
         return unsafe { (*process()).sees_syscall } != 0;
@@ -67,11 +69,11 @@ unsafe fn goes_on_within(kind: u32, f: &Frame) -> bool {
 }
 
 /// True if the special function of this kind, with these arguments, is about to set the gs base.
-pub fn sets_gs(kind: u32, f: &Frame) -> bool {
+pub fn sets_gs(kind: SpecialKind, f: &Frame) -> bool {
     const ARCH_SET_GS: u64 = 0x1001;
     match kind {
-        SPECIAL_ARCH_PRCTL => f.rdi == ARCH_SET_GS,
-        SPECIAL_SYSCALL => f.rdi == SYS_ARCH_PRCTL && f.rsi == ARCH_SET_GS,
+        SpecialKind::ArchPrctl => f.rdi == ARCH_SET_GS,
+        SpecialKind::Syscall => f.rdi == SYS_ARCH_PRCTL && f.rsi == ARCH_SET_GS,
         _ => false,
     }
 }
@@ -101,12 +103,12 @@ unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
 }
 
 /// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
-pub unsafe fn keep_text(kind: u32, f: &mut Frame) {
+pub unsafe fn keep_text(kind: SpecialKind, f: &mut Frame) {
     // SAFETY: the arguments are numbers.
     unsafe {
         match kind {
-            SPECIAL_MADVISE if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
-            SPECIAL_SYSCALL if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
+            SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
+            SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
                 f.rcx = 0;
             }
             _ => {}
@@ -124,7 +126,7 @@ unsafe fn text_is_written(start: u64, bytes: u64, protection: u64) {
         let p = process();
         let is_text = |i: usize| {
             let m = &raw const (*p).modules[i];
-            !(*m).plan.is_null() && start < (*m).end && (*m).start < end
+            (*m).plan.is_some() && start < (*m).end && (*m).start < end
         };
         if protection & WRITE != 0 && (0..(*p).module_count as usize).any(is_text) {
             unpatch::range(start, end);
@@ -183,34 +185,34 @@ pub unsafe fn gs_is_taken(hot: *mut Hot) {
 pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
     // SAFETY: called by the slow path.
     unsafe {
-        let Some((kind, entry)) = special::special_of(f.id) else {
+        let Some(Special { kind, entry, .. }) = special::special_of(f.id) else {
             return;
         };
         match kind {
-            SPECIAL_UNWIND | SPECIAL_WALK => {
+            SpecialKind::Unwind | SpecialKind::Walk => {
                 unwind::give_back(hot, above, mask);
-                (*hot).looked = u64::from(kind == SPECIAL_WALK);
+                (*hot).looked = u64::from(kind == SpecialKind::Walk);
             }
-            SPECIAL_EXEC => {
+            SpecialKind::Exec => {
                 enter_unseen(hot, above + 8, entry);
                 exec(f, mask);
             }
-            SPECIAL_UNLOAD => {
+            SpecialKind::Unload => {
                 unwind::give_back_one(hot, above);
                 unload();
             }
-            SPECIAL_RETURN => unwind::give_back_one(hot, above),
+            SpecialKind::Return => unwind::give_back_one(hot, above),
             _ if enters_sandbox(kind, f) && goes_on_within(kind, f) => {}
             _ if enters_sandbox(kind, f) => enter_sandbox(hot),
             _ if sets_gs(kind, f) => gs_is_taken(hot),
-            SPECIAL_CLONE if shares_block(f.rdx) => thread::let_go(),
-            SPECIAL_SYSCALL if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
-            SPECIAL_MADVISE => keep_text(kind, f),
-            SPECIAL_SYSCALL if f.rdi == SYS_MADVISE => keep_text(kind, f),
-            SPECIAL_CANCEL => handlers::registered(),
-            SPECIAL_PROTECT => text_is_written(f.rdi, f.rsi, f.rdx),
-            SPECIAL_SYSCALL if f.rdi == SYS_MPROTECT => text_is_written(f.rsi, f.rdx, f.rcx),
-            SPECIAL_SIGACTION => {
+            SpecialKind::Clone if shares_block(f.rdx) => thread::let_go(),
+            SpecialKind::Syscall if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
+            SpecialKind::Madvise => keep_text(kind, f),
+            SpecialKind::Syscall if f.rdi == SYS_MADVISE => keep_text(kind, f),
+            SpecialKind::Cancel => handlers::registered(),
+            SpecialKind::Protect => text_is_written(f.rdi, f.rsi, f.rdx),
+            SpecialKind::Syscall if f.rdi == SYS_MPROTECT => text_is_written(f.rsi, f.rdx, f.rcx),
+            SpecialKind::Sigaction => {
                 let action = f.rsi;
                 let mut handler = 0u64;
                 handlers::registered();
@@ -268,9 +270,8 @@ unsafe fn unload() {
 unsafe fn forget_patches(m: *mut Module) {
     // SAFETY: the lock is held.
     unsafe {
-        let h = &*((*m).plan as *const PlanHeader);
-        for k in 0..h.functions as usize {
-            *(*m).functions.add(k) = UNTOUCHED;
+        for (i, _) in plan::functions(m) {
+            *(*m).functions.add(i as usize) = UNTOUCHED;
         }
         (*m).joined = 0;
         special::install_specials(m);
@@ -283,50 +284,36 @@ pub unsafe fn check_module(m: *mut Module) {
     // SAFETY: the lock is held; memory is read through the kernel.
     unsafe {
         (*m).doubtful = 0;
-        if (*m).plan.is_null() {
+        if (*m).plan.is_none() {
             (*m).gone = 1;
             return;
         }
         match special::first_hook(m) {
-            Some(special::HookText::Patched) => return,
-            Some(special::HookText::Original) => return forget_patches(m),
-            Some(special::HookText::Foreign) => {
+            Some(Stands::Ours) => return,
+            Some(Stands::Original) => return forget_patches(m),
+            Some(Stands::Foreign) => {
                 (*m).gone = 1;
                 return;
             }
             None => {}
         }
-        let h = &*((*m).plan as *const PlanHeader);
-        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-        let functions = (*m).plan.add(h.functions_offset as usize) as *const PlanFunction;
         let mut fresh = 0;
-        for i in 0..h.functions as usize {
-            let f = &*functions.add(i);
-            for k in 0..f.site_count as u32 {
-                let s = &*sites.add((f.first_site + k) as usize);
-                if s.form != FORM_DIRECT {
+        for (i, f) in plan::functions(m) {
+            for s in plan::sites_of(m, f).filter(|s| s.form == SiteForm::Direct) {
+                let Some(p) = Patch::of_site(m, &s) else {
                     continue;
-                }
-                let mut now = [0u8; 5];
-                let at = (*m).base + s.start as u64;
-                if sys::read_own(at as usize, now.as_mut_ptr(), 5) != 5 {
-                    (*m).gone = 1;
+                };
+                let mut now = [0u8; JUMP_BYTES];
+                let got = sys::read_own(p.at as usize, now.as_mut_ptr(), now.len());
+                if got == now.len() && now == p.ours.bytes() {
                     return;
                 }
-                let rel = u32::from_le_bytes([now[1], now[2], now[3], now[4]]);
-                let callee = (*m).base + s.argument as u64;
-                let slot = (*m).area + (s.slot + DIRECT_ENTRY) as u64;
-                let original = now[0] == 0xe8 && rel == callee.wrapping_sub(at + 5) as u32;
-                let patched = now[0] == 0xe9 && rel == slot.wrapping_sub(at + 5) as u32;
-                if patched {
-                    return;
-                }
-                if !original {
+                if got != now.len() || now != p.original.bytes() {
                     (*m).gone = 1;
                     return;
                 }
                 // Untouched code of a function that was instrumented: mapped anew.
-                if *(*m).functions.add(i) == INSTRUMENTED && f.flags & FN_MUTED == 0 {
+                if *(*m).functions.add(i as usize) == INSTRUMENTED && !f.is_any(FN_MUTED) {
                     return forget_patches(m);
                 }
                 fresh += 1;

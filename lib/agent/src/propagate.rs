@@ -3,6 +3,7 @@
 //! Under one lock, since two threads may reach the same function at once and the second must not
 //! run ahead unpatched.
 
+use crate::plan::{self, flags_of, function_at};
 use crate::state::*;
 use crate::{chunk, module, site, slow, sys, text};
 use core::sync::atomic::Ordering;
@@ -44,7 +45,7 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
             INSTRUMENTED
         };
         if !known.is_null() && (*known).doubtful == 0 {
-            if (*known).plan.is_null() {
+            if (*known).plan.is_none() {
                 return Reach::Ready;
             }
             if let Some(i) = function_at(known, target)
@@ -80,7 +81,7 @@ pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
 unsafe fn when_not_now(known: *const Module, target: u64) -> Reach {
     // SAFETY: as in reach; a plan does not change.
     unsafe {
-        if known.is_null() || (*known).plan.is_null() || (*known).doubtful != 0 {
+        if known.is_null() || (*known).plan.is_none() || (*known).doubtful != 0 {
             return Reach::Later;
         }
         match function_at(known, target) {
@@ -92,12 +93,12 @@ unsafe fn when_not_now(known: *const Module, target: u64) -> Reach {
 }
 
 /// True if function number `i` is not instrumented as far as `wanted`, [`INSTRUMENTED`] or [`TAILS`].
-unsafe fn lacks(m: *const Module, i: usize, wanted: u8) -> bool {
+unsafe fn lacks(m: *const Module, i: u32, wanted: u8) -> bool {
     // SAFETY: `i` came from function_at.
     unsafe {
-        let flags = (*functions(m).add(i)).flags;
+        let flags = flags_of(m, i);
         let needs_nothing = wanted == TAILS && flags & (FN_TAILS | FN_USES_GS) == 0;
-        match *(*m).functions.add(i) {
+        match *(*m).functions.add(i as usize) {
             INSTRUMENTED => false,
             TAILS => wanted != TAILS,
             _ => !needs_nothing,
@@ -139,15 +140,15 @@ pub unsafe fn reach_locked(target: u64, wanted: u8) -> Reach {
         if m.is_null() {
             return Reach::Later;
         }
-        if (*m).plan.is_null() {
+        let Some(plan) = (*m).plan else {
             return Reach::Ready;
-        }
+        };
         if (*m).doubtful != 0 {
             crate::process::check_module(m);
         }
         let Some(i) = function_at(m, target) else {
             let offset = target.wrapping_sub((*m).base);
-            let h = header(m);
+            let h = plan.header();
             if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
                 count_hole(hole::UNKNOWN_ENTRY);
             }
@@ -161,14 +162,14 @@ pub unsafe fn reach_locked(target: u64, wanted: u8) -> Reach {
 }
 
 /// Of a function that lacks nothing.
-unsafe fn verdict(m: *const Module, i: usize) -> Reach {
+unsafe fn verdict(m: *const Module, i: u32) -> Reach {
     // SAFETY: `i` came from function_at.
     unsafe {
-        let flags = (*functions(m).add(i)).flags;
+        let flags = flags_of(m, i);
         // What is muted keeps its tail jumps as they are.
         if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
             Reach::ReturnAddress
-        } else if *(*m).functions.add(i) == INSTRUMENTED {
+        } else if *(*m).functions.add(i as usize) == INSTRUMENTED {
             Reach::Ready
         } else {
             Reach::Later
@@ -182,66 +183,23 @@ pub unsafe fn is_ready(m: *const Module, callee: u64) -> bool {
     unsafe { function_at(m, callee).is_some_and(|i| verdict(m, i) == Reach::Ready) }
 }
 
-/// The plan's header.
-pub unsafe fn header(m: *const Module) -> &'static PlanHeader {
-    // SAFETY: plans stay in the arena.
-    unsafe { &*((*m).plan as *const PlanHeader) }
-}
-
-/// Its functions, by entry.
-pub unsafe fn functions(m: *const Module) -> *const PlanFunction {
-    // SAFETY: the host wrote offsets within the plan.
-    unsafe { (*m).plan.add(header(m).functions_offset as usize) as *const PlanFunction }
-}
-
-/// Index of the function that begins at `address`.
-unsafe fn function_at(m: *const Module, address: u64) -> Option<usize> {
-    // SAFETY: binary search within the count.
-    unsafe {
-        let want = address.wrapping_sub((*m).base) as u32;
-        let at = functions_before(m, want);
-        (at < header(m).functions as usize && (*functions(m).add(at)).entry == want).then_some(at)
-    }
-}
-
-/// Index of the function that `address` probably lies in: the last that begins at or before it.
-pub unsafe fn function_around(m: *const Module, address: u64) -> Option<usize> {
-    // SAFETY: reads the plan.
-    unsafe { functions_before(m, address.wrapping_sub((*m).base) as u32 + 1).checked_sub(1) }
-}
-
-/// Number of functions that begin at smaller offsets.
-unsafe fn functions_before(m: *const Module, offset: u32) -> usize {
-    // SAFETY: binary search within the count.
-    unsafe {
-        let table = functions(m);
-        let (mut low, mut high) = (0usize, header(m).functions as usize);
-        while low < high {
-            let middle = (low + high) / 2;
-            if (*table.add(middle)).entry < offset {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-}
-
 /// Patches function number `first` of a module and those linked with it, or only their tail jumps, as
 /// `wanted` says: [`INSTRUMENTED`] or [`TAILS`]. Under the lock.
-pub unsafe fn instrument(m: *mut Module, first: usize, wanted: u8) {
+pub unsafe fn instrument(m: *mut Module, first: u32, wanted: u8) {
     let mut waiting = [0u32; LINKED];
     let mut done = [0u32; LINKED];
     let (mut count, mut finished) = (1usize, 0usize);
-    waiting[0] = first as u32;
-    // SAFETY: the lock is held; indexes are checked against the plan's counts.
+    waiting[0] = first;
+    // SAFETY: the lock is held; numbers of functions are those of the plan.
     unsafe {
-        let h = header(m);
+        let Some(plan) = (*m).plan else {
+            return;
+        };
         let mut batch = text::Batch::of(m);
         while count > 0 {
             count -= 1;
             let Some(&i) = waiting.get(count) else { break };
+            let Some(f) = plan.function(i) else { continue };
             let state = (*m).functions.add(i as usize);
             let before = *state;
             if before == INSTRUMENTED
@@ -250,56 +208,37 @@ pub unsafe fn instrument(m: *mut Module, first: usize, wanted: u8) {
             {
                 continue;
             }
-            let f = &*functions(m).add(i as usize);
-            if f.flags & FN_USES_GS != 0 {
+            if f.is_any(FN_USES_GS) {
                 (*process()).gs_wanted = 1;
             }
-            if f.flags & FN_MUTED == 0 {
-                if f.flags & FN_UNRESOLVED != 0 && wanted == INSTRUMENTED {
-                    count_hole(hole::UNRESOLVED);
-                }
-                let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-                let calls = wanted == INSTRUMENTED
-                    && (f.flags & FN_RESOLVER == 0 || crate::state::control().loader != 0);
-                let tails = before != TAILS;
-                for k in 0..f.site_count as u32 {
-                    if f.first_site + k < h.sites {
-                        let s = &*sites.add((f.first_site + k) as usize);
-                        let is_tail = s.flags & SITE_TAIL != 0;
-                        if if is_tail { tails } else { calls } {
-                            site::patch(m, s, &mut batch);
-                        }
+            if !f.is_any(FN_MUTED) {
+                patch_sites(m, &f, (before, wanted), &mut batch);
+                for to in plan.links_of(&f) {
+                    let linked = *(*m).functions.add(to as usize);
+                    if linked == INSTRUMENTED || linked == wanted {
+                        continue;
                     }
-                }
-                let links = (*m).plan.add(h.links_offset as usize) as *const u32;
-                for l in 0..f.link_count as u32 {
-                    if f.first_link + l < h.links {
-                        let to = *links.add((f.first_link + l) as usize);
-                        if to >= h.functions {
-                            continue;
-                        }
-                        let linked = *(*m).functions.add(to as usize);
-                        if linked == INSTRUMENTED || linked == wanted {
-                            continue;
-                        }
-                        if count < LINKED {
-                            waiting[count] = to;
+                    match waiting.get_mut(count) {
+                        Some(place) => {
+                            *place = to;
                             count += 1;
-                        } else {
-                            count_hole(hole::TABLE_FULL);
                         }
+                        None => count_hole(hole::TABLE_FULL),
                     }
                 }
             }
             if wanted == INSTRUMENTED {
                 control().functions.fetch_add(1, Ordering::Relaxed);
             }
-            if finished < LINKED {
-                done[finished] = i;
-                finished += 1;
-            } else {
-                batch.flush();
-                *state = wanted;
+            match done.get_mut(finished) {
+                Some(place) => {
+                    *place = i;
+                    finished += 1;
+                }
+                None => {
+                    batch.flush();
+                    *state = wanted;
+                }
             }
         }
         batch.flush();
@@ -309,15 +248,38 @@ pub unsafe fn instrument(m: *mut Module, first: usize, wanted: u8) {
     }
 }
 
+/// Adds the sites of a function to the batch that are to be patched, given how far it is instrumented and how far it
+/// shall be.
+unsafe fn patch_sites(
+    m: *mut Module,
+    f: &PlanFunction,
+    (before, wanted): (u8, u8),
+    batch: &mut text::Batch,
+) {
+    // SAFETY: the lock is held.
+    unsafe {
+        if f.is_any(FN_UNRESOLVED) && wanted == INSTRUMENTED {
+            count_hole(hole::UNRESOLVED);
+        }
+        let is_loaders = f.is_any(FN_RESOLVER) && crate::state::control().loader == 0;
+        let calls = wanted == INSTRUMENTED && !is_loaders;
+        let tails = before != TAILS;
+        for s in plan::sites_of(m, *f) {
+            let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
+            if is_wanted {
+                site::patch(m, &s, batch);
+            }
+        }
+    }
+}
+
 /// ld.so's lazy resolvers are patched before the program runs: the first call through a lazy slot
 /// goes to the resolver, which jumps to the function.
 pub unsafe fn instrument_resolvers(m: *mut Module) {
     // SAFETY: the lock is held.
     unsafe {
-        for i in 0..header(m).functions as usize {
-            if (*functions(m).add(i)).flags & FN_RESOLVER != 0
-                && *(*m).functions.add(i) != INSTRUMENTED
-            {
+        for (i, f) in plan::functions(m) {
+            if f.is_any(FN_RESOLVER) && *(*m).functions.add(i as usize) != INSTRUMENTED {
                 instrument(m, i, INSTRUMENTED);
             }
         }

@@ -51,7 +51,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
         c.agent_state.store(1, Ordering::Release);
         if loader_entry != 0 {
             let loader = crate::module::find(loader_entry);
-            if !loader.is_null() && !(*loader).plan.is_null() {
+            if !loader.is_null() && (*loader).plan.is_some() {
                 (*p).loader = (*loader).base;
                 propagate::instrument_resolvers(loader);
             }

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use sptrace_wire::control::Control;
+use sptrace_wire::plan::PlanView;
 
 /// Offset of the thread block's hot page: the first page holds only the key and is wiped on fork.
 pub const HOT: usize = 0x1000;
@@ -106,8 +107,8 @@ pub struct Module {
     pub end: u64,
     /// avma of the plan's `base_svma`.
     pub base: u64,
-    /// The plan.
-    pub plan: *const u8,
+    /// The plan; `None`: the module is left alone.
+    pub plan: Option<PlanView<'static>>,
     /// Execute view of the patch area; 0: the module is left alone.
     pub area: u64,
     /// Write view of the same bytes.
@@ -227,7 +228,7 @@ pub const NO_MODULE: Module = Module {
     start: 0,
     end: 0,
     base: 0,
-    plan: core::ptr::null(),
+    plan: None,
     area: 0,
     area_rw: 0,
     area_bytes: 0,

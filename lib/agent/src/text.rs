@@ -7,10 +7,11 @@
 //! do not matter), and no page is ever writable and executable at once. The price is a mapping of
 //! its own without the file's name.
 
+use crate::patched::Patch;
 use crate::state::*;
 use crate::{attach, mappings, module, sys};
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::common;
+use sptrace_wire::plan::{JUMP_BYTES, NOP, common};
 
 const BATCH: usize = 128;
 const PAGE: u64 = 4096;
@@ -18,14 +19,14 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Copy)]
 struct Write {
     at: u64,
-    bytes: [u8; 5],
+    bytes: [u8; JUMP_BYTES],
     length: u8,
     nops: u8,
 }
 
 const EMPTY: Write = Write {
     at: 0,
-    bytes: [0; 5],
+    bytes: [0; JUMP_BYTES],
     length: 0,
     nops: 0,
 };
@@ -49,32 +50,33 @@ impl Batch {
         Self { count: 0, module }
     }
 
-    /// Adds `opcode rel32` to `target` at `at`, with `nops` bytes of nop before it.
-    pub unsafe fn add(&mut self, at: u64, opcode: u8, target: u64, nops: u8) {
+    /// Adds a patch.
+    pub unsafe fn add(&mut self, patch: &Patch) {
+        // SAFETY: as in add_bytes.
+        unsafe { self.add_bytes(patch.at, patch.ours.bytes()) };
+    }
+
+    /// Adds bytes at `at`: five at most, but for nops that come before them.
+    pub unsafe fn add_bytes(&mut self, at: u64, bytes: &[u8]) {
+        let nops = bytes.len().saturating_sub(JUMP_BYTES);
+        let mut last = [0; JUMP_BYTES];
+        let rest = bytes.get(nops..).unwrap_or(&[]);
+        for (to, byte) in last.iter_mut().zip(rest) {
+            *to = *byte;
+        }
         // SAFETY: the lock is held, the index checked.
         unsafe {
             if self.count == BATCH {
                 self.flush();
             }
-            let rel = (target.wrapping_sub(at + 5) as u32).to_le_bytes();
             let w = (&raw mut WRITES).cast::<Write>().add(self.count);
             *w = Write {
-                at,
-                bytes: [opcode, rel[0], rel[1], rel[2], rel[3]],
-                length: 5,
-                nops,
+                at: at + nops as u64,
+                bytes: last,
+                length: rest.len() as u8,
+                nops: nops as u8,
             };
             self.count += 1;
-        }
-    }
-
-    /// Adds the five bytes that stood at `at`.
-    pub unsafe fn add_bytes(&mut self, at: u64, bytes: [u8; 5]) {
-        // SAFETY: as in add.
-        unsafe {
-            let rel = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
-            let target = (at + 5).wrapping_add(rel as i64 as u64);
-            self.add(at, bytes[0], target, 0);
         }
     }
 
@@ -85,24 +87,6 @@ impl Batch {
             if self.count + writes > BATCH {
                 self.flush();
             }
-        }
-    }
-
-    /// Adds a two-byte jump at `at`. What it leads to must have been added before.
-    pub unsafe fn add_short(&mut self, at: u64, opcode: u8, rel8: i8) {
-        // SAFETY: as in add.
-        unsafe {
-            if self.count == BATCH {
-                self.flush();
-            }
-            let w = (&raw mut WRITES).cast::<Write>().add(self.count);
-            *w = Write {
-                at,
-                bytes: [opcode, rel8 as u8, 0, 0, 0],
-                length: 2,
-                nops: 0,
-            };
-            self.count += 1;
         }
     }
 
@@ -170,7 +154,7 @@ unsafe fn in_place(writes: *const Write, n: usize, start: usize, bytes: usize) -
         for k in 0..n {
             let w = &*writes.add(k);
             for b in 1..=w.nops as u64 {
-                ((w.at - b) as *mut u8).write_volatile(0x90);
+                ((w.at - b) as *mut u8).write_volatile(NOP);
             }
             for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
                 ((w.at as usize + b) as *mut u8).write_volatile(*byte);
@@ -196,7 +180,7 @@ unsafe fn swap(writes: *const Write, n: usize, start: u64, end: u64) -> bool {
             let w = &*writes.add(k);
             let at = copy.add((w.at - start) as usize);
             for b in 1..=w.nops as usize {
-                at.sub(b).write(0x90);
+                at.sub(b).write(NOP);
             }
             for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
                 at.add(b).write(*byte);

@@ -10,7 +10,7 @@ use crate::slow::{Frame, SAME_STACK_BYTES, top};
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
 use crate::{chunk, handlers, special, stacks, sys, thread, unwind};
 use core::sync::atomic::{Ordering, compiler_fence};
-use sptrace_wire::plan::{SPECIAL_UNWIND, SPECIAL_WALK, common};
+use sptrace_wire::plan::{SpecialKind, common};
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Bytes of the vector registers that the door keeps, below its other words. r12 to r15 stand above them.
@@ -81,9 +81,9 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
 unsafe fn give_back(hot: *mut Hot, id: u64, above: u64) -> u64 {
     // SAFETY: as there. Frames that a handler pushes lie above `frame`.
     unsafe {
-        let looks = match special::special_of(id) {
-            Some((SPECIAL_UNWIND, _)) => 0,
-            Some((SPECIAL_WALK, _)) => 1,
+        let looks = match special::special_of(id).map(|s| s.kind) {
+            Some(SpecialKind::Unwind) => 0,
+            Some(SpecialKind::Walk) => 1,
             _ => return NO,
         };
         if (*top(hot)).rsp < above || !handlers::none_runs() {

@@ -10,10 +10,9 @@
 //! that were kept (filling before them; whoever writes another displacement there changes a call), springboards and the room made for them. So does what does not
 //! look like our jump, and the entries of special functions, whose callers must still be served.
 
-use crate::propagate::{self, header};
-use crate::site::blob;
+use crate::patched::Patch;
 use crate::state::*;
-use crate::{process as events, special, sys, text};
+use crate::{plan, process as events, propagate, sys, text};
 use core::ops::Range;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
@@ -59,12 +58,12 @@ pub unsafe fn all() {
         let mut batch = text::Batch::take();
         for i in 0..(*process()).module_count as usize {
             let m: *const Module = &raw const (*process()).modules[i];
-            if (*m).plan.is_null() || (*m).area == 0 || (*m).gone != 0 || (*m).doubtful != 0 {
+            if (*m).plan.is_none() || (*m).area == 0 || (*m).gone != 0 || (*m).doubtful != 0 {
                 continue;
             }
             hooks(m, &mut now, &mut batch);
-            for f in 0..header(m).functions as usize {
-                if *(*m).functions.add(f) != UNTOUCHED {
+            for (i, f) in plan::functions(m) {
+                if *(*m).functions.add(i as usize) != UNTOUCHED {
                     sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
                 }
             }
@@ -93,14 +92,14 @@ pub unsafe fn range(start: u64, end: u64) {
         for i in 0..(*process()).module_count as usize {
             let m: *const Module = &raw const (*process()).modules[i];
             let is_hit = start < (*m).end && (*m).start < end;
-            if !is_hit || (*m).plan.is_null() || (*m).area == 0 || (*m).gone != 0 {
+            if !is_hit || (*m).plan.is_none() || (*m).area == 0 || (*m).gone != 0 {
                 continue;
             }
-            for f in 0..header(m).functions as usize {
+            for (i, f) in plan::functions(m) {
                 let Some(was_patched) = sites(m, f, &(start..end), &mut now, &mut batch) else {
                     continue;
                 };
-                let state = (*m).functions.add(f);
+                let state = (*m).functions.add(i as usize);
                 if was_patched || *state != INSTRUMENTED {
                     count_hole(hole::TEXT_WRITTEN);
                 }
@@ -112,35 +111,15 @@ pub unsafe fn range(start: u64, end: u64) {
     }
 }
 
-fn jump(opcode: u8, at: u64, to: u64) -> [u8; 5] {
-    let rel = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
-    [opcode, rel[0], rel[1], rel[2], rel[3]]
-}
-
-/// The first original bytes of the template at `argument`.
-unsafe fn original(m: *const Module, argument: u32) -> Option<[u8; 5]> {
-    // SAFETY: the host wrote whole templates.
-    unsafe {
-        let b = blob(m, argument)?;
-        let bytes = (b as *const Template).read().original_bytes;
-        (bytes >= 5).then(|| b.add(8).cast::<[u8; 5]>().read())
-    }
-}
-
 unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
-    // SAFETY: reads the plan.
+    // SAFETY: reads the plan; the text is read through the kernel.
     unsafe {
-        let h = header(m);
-        let table = (*m).plan.add(h.specials_offset as usize) as *const PlanSpecial;
-        for k in 0..h.specials as usize {
-            let s = table.add(k).read();
-            let at = (*m).base + s.start as u64;
-            let ours = jump(0xe9, at, special::entry_of(m, &s));
-            if s.kind >= SPECIAL_ROOT
-                && let Some(original) = original(m, s.argument)
-                && now.is(at, &ours)
-            {
-                batch.add_bytes(at, original);
+        for s in plan::specials(m).filter(|s| s.kind.is_hook()) {
+            let Some(p) = Patch::of_special(m, &s) else {
+                continue;
+            };
+            if now.is(p.at, p.ours.bytes()) {
+                batch.add_bytes(p.at, p.overwritten());
             }
         }
     }
@@ -149,46 +128,27 @@ unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
 /// The sites of one function that lie in `range`: None if there are none, else whether any was patched.
 unsafe fn sites(
     m: *const Module,
-    function: usize,
+    function: PlanFunction,
     range: &Range<u64>,
     now: &mut Now,
     batch: &mut text::Batch,
 ) -> Option<bool> {
     let mut found = None;
-    // SAFETY: reads the plan.
+    // SAFETY: reads the plan; the text is read through the kernel.
     unsafe {
-        let h = header(m);
-        let f = &*propagate::functions(m).add(function);
-        let sites = (*m).plan.add(h.sites_offset as usize) as *const PlanSite;
-        let end = f.first_site.saturating_add(f.site_count as u32);
-        for k in f.first_site..end.min(h.sites) {
-            let s = &*sites.add(k as usize);
-            let at = (*m).base + s.start as u64;
-            if !range.contains(&at) {
+        for s in plan::sites_of(m, function) {
+            if !range.contains(&((*m).base + s.start as u64)) {
                 continue;
             }
             found = found.or(Some(false));
-            if s.flags & (SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) != 0 {
+            if s.is_any(SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) {
                 continue;
             }
-            let slot = (*m).area + s.slot as u64;
-            let (original, to) = match s.form {
-                FORM_DIRECT => {
-                    let callee = (*m).base + s.argument as u64;
-                    (jump(0xe8, at, callee), slot + DIRECT_ENTRY as u64)
-                }
-                FORM_TEMPLATE => match original(m, s.argument) {
-                    Some(original) => (original, slot),
-                    None => continue,
-                },
-                _ => continue,
+            let Some(p) = Patch::of_site(m, &s) else {
+                continue;
             };
-            let opcode = match s.flags & SITE_KEEP_OPCODE {
-                0 => 0xe9,
-                _ => original[0],
-            };
-            if now.is(at, &jump(opcode, at, to)) {
-                batch.add_bytes(at, original);
+            if now.is(p.at, p.ours.bytes()) {
+                batch.add_bytes(p.at, p.overwritten());
                 found = Some(true);
             }
         }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use sptrace_wire::control::{Control, RULES, Rule as Shared, TURNS_KEPT};
-use sptrace_wire::plan::{SPECIAL_CLOSES, SPECIAL_OPENS, SPECIAL_RULES};
+use sptrace_wire::plan::HookRules;
 use std::sync::atomic::Ordering;
 
 use crate::event::{Event, EventError, What};
@@ -114,20 +114,27 @@ impl Between {
         let mut choices = Vec::new();
         for (number, rule) in self.rules.iter().enumerate() {
             let what = format!("--between '{}'", rule.glob);
-            let mut choose = |glob: &str, shift, what| {
-                choices.push(Choice::new(glob, 1u32 << number << shift, what));
+            let (none, bit) = (HookRules::default(), 1 << number);
+            let mut choose = |glob: &str, rules, what| {
+                choices.push(Choice::new(glob, rules, what));
             };
-            for (event, shift) in [
-                (rule.start.as_ref(), SPECIAL_OPENS),
-                (Some(&rule.stop), SPECIAL_CLOSES),
+            for (event, rules) in [
+                (rule.start.as_ref(), HookRules { opens: bit, ..none }),
+                (
+                    Some(&rule.stop),
+                    HookRules {
+                        closes: bit,
+                        ..none
+                    },
+                ),
             ] {
                 if let Some(event) = event
                     && let What::Call(glob) = &event.what
                 {
-                    choose(glob, shift, format!("{} of {what}", event.text));
+                    choose(glob, rules, format!("{} of {what}", event.text));
                 }
             }
-            choose(&rule.glob, SPECIAL_RULES, what);
+            choose(&rule.glob, HookRules { obeys: bit, ..none }, what);
         }
         choices
     }
@@ -299,15 +306,18 @@ mod tests {
         let found: Vec<_> = between
             .choices()
             .into_iter()
-            .map(|c| (c.glob, c.bits))
+            .map(|c| (c.glob, (c.rules.obeys, c.rules.opens, c.rules.closes)))
             .collect();
         let expected = [
-            ("g", 1 << 24),
-            ("f*", 1 << 8),
-            ("f", 2 << 16),
-            ("h", 2 << 8),
+            ("g", (0, 0, 1)),
+            ("f*", (1, 0, 0)),
+            ("f", (0, 2, 0)),
+            ("h", (2, 0, 0)),
         ];
-        assert_eq!(found, expected.map(|(glob, bits)| (glob.to_owned(), bits)));
+        assert_eq!(
+            found,
+            expected.map(|(glob, rules)| (glob.to_owned(), rules))
+        );
         let control = control();
         between.arm(&control);
         assert!(control.rules[0].is_open() && !control.rules[1].is_open());

@@ -17,13 +17,10 @@ use sptrace_image::Object;
 use sptrace_patch::ends::may_end_in;
 use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
 use sptrace_patch::special;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
-use sptrace_wire::plan::{
-    FN_MUTED, FN_RETURN_ADDRESS, RULE_ALWAYS, SPECIAL_ROOT, SPECIAL_ROOT_OPEN, SPECIAL_RULES,
-};
+use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
 
 /// Names shown of functions that cannot be hooked.
 const NAMES_SHOWN: usize = 3;
@@ -33,29 +30,26 @@ const NAMES_SHOWN: usize = 3;
 pub struct Choice {
     /// Fits their names.
     pub glob: String,
-    /// What a call of them means: which rules it obeys, opens and closes ([`sptrace_wire::plan::SPECIAL_RULES`]).
-    pub bits: u32,
+    /// What a call of them means: which rules it obeys, opens and closes.
+    pub rules: HookRules,
     /// As the user wrote it, for remarks.
     what: String,
     is_found: AtomicBool,
 }
 
-/// [`Choice::bits`] of what is recorded whenever it is called.
-const ALWAYS: u32 = 1 << RULE_ALWAYS << SPECIAL_RULES;
-
 impl Choice {
     /// Of `what` the user wrote.
-    pub fn new(glob: &str, bits: u32, what: String) -> Self {
+    pub fn new(glob: &str, rules: HookRules, what: String) -> Self {
         Self {
             glob: glob.to_owned(),
-            bits,
+            rules,
             what,
             is_found: AtomicBool::new(false),
         }
     }
 
     fn is_always(&self) -> bool {
-        self.bits == ALWAYS
+        self.rules == HookRules::ALWAYS
     }
 
     fn is_missing(&self) -> bool {
@@ -89,7 +83,7 @@ impl Filters {
     ) -> Self {
         let within = within
             .iter()
-            .map(|glob| Choice::new(glob, ALWAYS, format!("-F {glob}")));
+            .map(|glob| Choice::new(glob, HookRules::ALWAYS, format!("-F {glob}")));
         let hooked: Vec<_> = within.chain(ruled).collect();
         Self {
             globs: hooked.iter().map(|choice| choice.glob.clone()).collect(),
@@ -159,7 +153,7 @@ impl Filters {
 
     /// `None`: nothing is to be hooked.
     fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
-        let roots = entries(cached, PlanReader::new(plan)?, &self.globs);
+        let roots = entries(cached, PlanView::new(plan)?, &self.globs);
         if roots.is_empty() && !is_loader(file) {
             return None;
         }
@@ -170,7 +164,7 @@ impl Filters {
             false => hooks(cached, &object, &roots),
         };
         for hook in &mut hooks {
-            hook.kind |= self.bits_of(cached, hook.entry);
+            hook.rules = self.rules_of(cached, hook.entry);
         }
         if let Some(hook) = rendezvous(&object) {
             // What it tells is needed more than it itself, if a glob fits it, too.
@@ -182,8 +176,8 @@ impl Filters {
         let made = add_hooks(&object, plan, &hooks)?;
         let impossible: HashSet<&Svma> = made.impossible.iter().collect();
         let made_hooks = hooks.iter().filter(|h| !impossible.contains(&h.entry));
-        let bits = made_hooks.fold(0, |bits, hook| bits | hook.kind);
-        for choice in self.hooked.iter().filter(|c| bits & c.bits == c.bits) {
+        let all = made_hooks.fold(HookRules::default(), |all, hook| all.with(hook.rules));
+        for choice in self.hooked.iter().filter(|c| all.contains(c.rules)) {
             choice.is_found.store(true, Ordering::Relaxed);
         }
         if let Ok(mut names) = self.impossible.lock() {
@@ -193,16 +187,16 @@ impl Filters {
     }
 
     /// What a call of this function means, of which it is known that one of the globs fits it.
-    fn bits_of(&self, cached: &Cached, entry: Svma) -> u32 {
+    fn rules_of(&self, cached: &Cached, entry: Svma) -> HookRules {
         if self.hooked.iter().all(Choice::is_always) {
-            return ALWAYS;
+            return HookRules::ALWAYS;
         }
         let symbol = cached.named_at(entry).map_or("", |n| n.1);
         let fitting = self
             .hooked
             .iter()
             .filter(|c| fits(std::slice::from_ref(&c.glob), symbol, entry.0));
-        fitting.fold(0, |bits, choice| bits | choice.bits)
+        fitting.fold(HookRules::default(), |all, choice| all.with(choice.rules))
     }
 
     /// What the user should know of globs without effect.
@@ -260,23 +254,18 @@ fn is_loader(file: &Path) -> bool {
 }
 
 /// The functions of a plan whose names fit one of the globs, and their flags there.
-pub(crate) fn entries(
-    cached: &Cached,
-    plan: PlanReader<'_>,
-    globs: &[String],
-) -> HashMap<Svma, u8> {
+pub(crate) fn entries(cached: &Cached, plan: PlanView<'_>, globs: &[String]) -> HashMap<Svma, u16> {
     let h = plan.header();
     let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
-    let entries = (0..h.functions).filter_map(|i| plan.function_entry(i));
-    entries
-        .filter(|entry| !plt.contains(entry))
-        .filter(|entry| {
-            let symbol = cached.named_at(Svma(*entry)).map_or("", |n| n.1);
+    plan.functions()
+        .filter(|f| !f.is_any(FN_MUTED))
+        .map(|f| (Svma(h.base_svma + u64::from(f.entry)), f.flags))
+        .filter(|(entry, _)| !plt.contains(&entry.0))
+        .filter(|(entry, _)| {
+            let symbol = cached.named_at(*entry).map_or("", |n| n.1);
             let is_part = symbol.ends_with(".cold") || symbol.ends_with("@plt");
-            !is_part && fits(globs, symbol, *entry)
+            !is_part && fits(globs, symbol, entry.0)
         })
-        .map(|entry| (Svma(entry), plan.function_flags(entry)))
-        .filter(|(_, flags)| flags & FN_MUTED == 0)
         .collect()
 }
 
@@ -284,7 +273,7 @@ pub(crate) fn entries(
 /// information begins as at an entry, and without any, what has a name or is called directly. The
 /// rest may be a landing pad or another part of a function, where no return address lies on top of
 /// the stack. The analysis is made anew: its functions are kept nowhere.
-pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u8>) -> Vec<Hook> {
+pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u16>) -> Vec<Hook> {
     let analysis = analyze(object);
     let sites = analysis.functions.iter().flat_map(|f| analysis.sites_of(f));
     let calls = sites.filter(|s| s.kind == SiteKind::CallDirect);
@@ -331,11 +320,11 @@ pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, 
         hooks.push(Hook {
             entry: f.entry,
             end: f.end,
-            kind: if may_replace {
-                SPECIAL_ROOT
-            } else {
-                SPECIAL_ROOT_OPEN
+            kind: match may_replace {
+                true => SpecialKind::Root,
+                false => SpecialKind::RootOpen,
             },
+            rules: HookRules::default(),
             linked: linked.remove(&(i as u32)).unwrap_or_default(),
         });
     }

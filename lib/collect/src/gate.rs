@@ -16,9 +16,9 @@ use sptrace_code::{Cached, unnamed};
 use sptrace_image::Object;
 use sptrace_patch::columns::from_columns;
 use sptrace_patch::gate::{Gate, Way};
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::gate::{GATE_BYTES, Guard, waiting_at};
+use sptrace_wire::plan::PlanView;
 
 use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
@@ -122,7 +122,7 @@ impl Gates {
 
     fn find(&self, cached: &Cached, file: &std::path::Path) -> Option<Vec<Gated>> {
         let plan = cached.plan().and_then(from_columns)?;
-        let plan = PlanReader::new(&plan)?;
+        let plan = PlanView::new(&plan)?;
         let mut found = Vec::new();
         let mut object_of = None;
         for (gate, Awaited { glob, .. }) in self.calls.iter().enumerate() {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
 use sptrace_wire::control::PLANS_BYTES;
 use sptrace_wire::plan::*;
@@ -22,7 +21,7 @@ const KIND_BITS: u32 = 6;
 /// Of these: the number is that of a function, not of a site.
 const NAMED: u32 = 32;
 /// Every site has a number: a plan lies in the arena.
-const _: () = assert!(PLANS_BYTES / (size_of::<PlanSite>() as u64) < 1 << (32 - KIND_BITS));
+const _: () = assert!(PLANS_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
 
 impl Place {
     fn of_site(kind: u8, site: u32) -> Self {
@@ -149,12 +148,10 @@ impl Module {
         plan_offset: u64,
         id: ModuleId,
     ) -> Option<Self> {
-        let plan = PlanReader::new(plan)?;
+        let plan = PlanView::new(plan)?;
         let h = plan.header();
         let base = h.base_svma;
-        let entries = (0..h.functions)
-            .filter_map(|i| u32::try_from(plan.function_entry(i)?.checked_sub(base)?).ok())
-            .collect();
+        let entries = plan.functions().map(|f| f.entry).collect();
         let (places, callees) = read_places(plan);
         Some(Self {
             path,
@@ -239,14 +236,13 @@ impl Module {
 /// (psABI 5.2, Procedure Linkage Table).
 const SECOND_HALF_BYTES: u64 = 6;
 
-fn read_places(plan: PlanReader<'_>) -> (Places, Vec<u64>) {
+fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {
     let h = plan.header();
     let places = (0..h.area_bytes / 8).map(|_| AtomicU32::new(0));
     let places = Places(places.collect());
     let mut callees = vec![0; h.sites as usize];
-    for i in 0..h.sites {
-        let Some(site) = plan.site(i) else { continue };
-        let Some((entry, exit, callee)) = plan.ids(&site) else {
+    for (i, site) in (0..).zip(plan.sites()) {
+        let Some((entry, exit)) = plan.ids(&site) else {
             continue;
         };
         let mut kind = PLACE_ENTRY;
@@ -255,16 +251,17 @@ fn read_places(plan: PlanReader<'_>) -> (Places, Vec<u64>) {
             (SITE_INDIRECT, PLACE_INDIRECT),
             (SITE_ENTRY_ONLY, PLACE_OPEN),
         ] {
-            if site.flags & flag != 0 {
+            if site.is_any(flag) {
                 kind |= bit;
             }
         }
         if let Some(c) = callees.get_mut(i as usize) {
-            *c = callee.unwrap_or(0);
+            *c = plan.callee(&site).unwrap_or(0);
         }
-        let set = |offset: u32, kind: u8| {
+        let set = |offset: u16, kind: u8| {
             if offset != 0 {
-                places.set(site.slot.wrapping_add(offset), Place::of_site(kind, i));
+                let at = site.slot.wrapping_add(u32::from(offset));
+                places.set(at, Place::of_site(kind, i));
             }
         };
         set(entry, kind);
@@ -275,13 +272,9 @@ fn read_places(plan: PlanReader<'_>) -> (Places, Vec<u64>) {
 }
 
 /// Hooks count as sites after the others.
-fn add_hooks(plan: PlanReader<'_>, places: &Places, callees: &mut Vec<u64>) {
+fn add_hooks(plan: PlanView<'_>, places: &Places, callees: &mut Vec<u64>) {
     let base_svma = plan.header().base_svma;
-    for hook in plan
-        .specials()
-        .iter()
-        .filter(|s| s.kind & SPECIAL_KIND == SPECIAL_ROOT)
-    {
+    for hook in plan.specials().filter(|s| s.kind == SpecialKind::Root) {
         let site = callees.len() as u32;
         callees.push(base_svma + u64::from(hook.entry));
         for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {

@@ -191,7 +191,7 @@ impl Shared {
         hasher.write_u64(self.agent_hash);
         hasher.write(plan);
         let hash = (hasher.finish() as u32).to_le_bytes();
-        let at = std::mem::offset_of!(PlanHeader, hash);
+        let at = PlanHeader::HASH_OFFSET;
         if let Some(field) = plan.get_mut(at..at + hash.len()) {
             field.copy_from_slice(&hash);
         }

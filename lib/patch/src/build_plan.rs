@@ -15,7 +15,9 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
-const HEADER_BYTES: usize = size_of::<PlanHeader>();
+const HEADER_BYTES: usize = PlanHeader::BYTES;
+/// Links of a function, at most: as many as the agent follows at once.
+const LINKS_MAX: usize = 255;
 
 struct PlanBuilder<'a> {
     object: &'a Object<'a>,
@@ -107,15 +109,15 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// What the plan decides for each site of the analysis, in its order.
 pub fn verdicts(object: &Object<'_>, analysis: &Analysis) -> Vec<Verdict> {
     let plan = build_plan(object, analysis);
-    let Some(reader) = crate::read_plan::PlanReader::new(&plan) else {
+    let Some(view) = PlanView::new(&plan) else {
         return Vec::new();
     };
-    (0..analysis.sites.len() as u32)
-        .filter_map(|i| reader.site(i))
+    view.sites()
+        .take(analysis.sites.len())
         .filter_map(|site| {
-            let number = usize::from(site.tactic);
+            let number = usize::from(site.verdict);
             Some(match site.form {
-                FORM_REFUSED => Verdict::Refused(*Refusal::ALL.get(number)?),
+                SiteForm::Refused => Verdict::Refused(*Refusal::ALL.get(number)?),
                 _ => Verdict::Taken(*Tactic::ALL.get(number)?),
             })
         })
@@ -162,17 +164,17 @@ impl PlanBuilder<'_> {
         })
     }
 
-    fn function(&mut self, f: &Function, flags: u8) {
+    fn function(&mut self, f: &Function, flags: u16) {
         let first_site = self.sites.len() as u32;
         let first_link = self.links.len() as u32;
         self.links
-            .extend(self.analysis.links_of(f).iter().take(255));
-        for site in self.analysis.sites_of(f).take(usize::from(u16::MAX)) {
+            .extend(self.analysis.links_of(f).iter().take(LINKS_MAX));
+        for site in self.analysis.sites_of(f) {
             let plan = self.site(f, &site);
-            if plan.form == FORM_REFUSED
+            if plan.form == SiteForm::Refused
                 && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
                 && let Some(to) = self.analysis.function_at(site.target)
-                && self.links.len() < first_link as usize + 255
+                && self.links.len() < first_link as usize + LINKS_MAX
             {
                 // The jump is not seen, but what it leads to must be instrumented all the same.
                 self.links.push(to as u32);
@@ -183,8 +185,8 @@ impl PlanBuilder<'_> {
             entry: self.offset(f.entry),
             first_site,
             first_link,
-            site_count: (self.sites.len() as u32 - first_site) as u16,
-            link_count: (self.links.len() as u32 - first_link) as u8,
+            site_count: self.sites.len() as u32 - first_site,
+            link_count: (self.links.len() as u32 - first_link) as u16,
             flags,
         });
     }
@@ -258,8 +260,8 @@ impl PlanBuilder<'_> {
         PlanSite {
             start: self.offset(site.address),
             span: site.length,
-            form: FORM_REFUSED,
-            tactic: reason as u8,
+            form: SiteForm::Refused,
+            verdict: reason as u8,
             flags: if is_tail(site) { SITE_TAIL } else { 0 },
             ..PlanSite::default()
         }
@@ -287,8 +289,8 @@ impl PlanBuilder<'_> {
                 slot: self.take_slot(DIRECT_SLOT_BYTES),
                 argument: self.offset(site.target),
                 span: 5,
-                form: FORM_DIRECT,
-                tactic: tactic as u8,
+                form: SiteForm::Direct,
+                verdict: tactic as u8,
                 flags: 0,
             });
         }
@@ -377,8 +379,8 @@ impl PlanBuilder<'_> {
             slot,
             argument,
             span,
-            form: FORM_TEMPLATE,
-            tactic: tactic as u8,
+            form: SiteForm::Template,
+            verdict: tactic as u8,
             flags,
         })
     }
@@ -433,12 +435,14 @@ impl PlanBuilder<'_> {
                 slot,
                 argument,
                 start: self.offset(start),
-                span: (covered.0 - start.0) as u32,
+                span: (covered.0 - start.0) as u8,
+                ..PlanSpecial::default()
             });
         }
         self.specials.sort_by_key(|s| s.entry);
         // A walker gets its own return address back with all others, at its entry.
-        let is_walker = |s: &&PlanSpecial| matches!(s.kind, SPECIAL_UNWIND | SPECIAL_WALK);
+        let is_walker =
+            |s: &&PlanSpecial| matches!(s.kind, SpecialKind::Unwind | SpecialKind::Walk);
         for s in self.specials.iter().filter(is_walker) {
             self.reads_return
                 .remove(&(self.base.0 + u64::from(s.entry)));
@@ -469,10 +473,10 @@ impl PlanBuilder<'_> {
             magic: PLAN_MAGIC,
             version: PLAN_VERSION,
             blob_offset: place(self.out.len() - HEADER_BYTES),
-            functions_offset: place(self.functions.len() * 16),
-            sites_offset: place(self.sites.len() * 16),
-            links_offset: place(self.links.len() * 4),
-            specials_offset: place(self.specials.len() * 24),
+            functions_offset: place(self.functions.len() * PlanFunction::BYTES),
+            sites_offset: place(self.sites.len() * PlanSite::BYTES),
+            links_offset: place(self.links.len() * size_of::<u32>()),
+            specials_offset: place(self.specials.len() * PlanSpecial::BYTES),
             total_bytes: at,
             area_bytes: (self.area_used + 64 + 4095) & !4095,
             base_svma: self.base.0,
@@ -494,33 +498,15 @@ impl PlanBuilder<'_> {
         };
         let mut out = std::mem::take(&mut self.out);
         out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));
-        out[..HEADER_BYTES].copy_from_slice(&crate::read_plan::header_bytes(&header));
+        out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         out.resize(header.functions_offset as usize, 0);
-        for f in &self.functions {
-            out.extend(
-                [f.entry, f.first_site, f.first_link]
-                    .iter()
-                    .flat_map(|v| v.to_le_bytes()),
-            );
-            out.extend(f.site_count.to_le_bytes());
-            out.extend([f.link_count, f.flags]);
-        }
+        out.extend(self.functions.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.sites_offset as usize, 0);
-        for s in &self.sites {
-            out.extend(
-                [s.start, s.slot, s.argument]
-                    .iter()
-                    .flat_map(|v| v.to_le_bytes()),
-            );
-            out.extend([s.span, s.form, s.tactic, s.flags]);
-        }
+        out.extend(self.sites.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.links_offset as usize, 0);
         out.extend(self.links.iter().flat_map(|l| l.to_le_bytes()));
         out.resize(header.specials_offset as usize, 0);
-        for s in &self.specials {
-            let words = [s.entry, s.kind, s.slot, s.argument, s.start, s.span];
-            out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
-        }
+        out.extend(self.specials.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.total_bytes as usize, 0);
         out
     }

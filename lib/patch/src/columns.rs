@@ -1,70 +1,81 @@
 //! A plan as it is kept in the cache: the same bytes in an order that compresses to a third.
 //!
-//! Functions and sites are records of 16 bytes, sorted by address. Here each table is turned, in
-//! place: first the lowest bytes of all first words, then the next ones, and so on; words hold the
-//! distance from the record before, so that high bytes are mostly zero. The last four bytes of the
-//! records follow as they were. All other bytes of a plan stay where they are. Must not know what
-//! compresses it.
+//! Functions and sites are records that begin with three words, sorted by address. Here each table is
+//! turned, in place: first the lowest bytes of all first words, then the next ones, and so on; words
+//! hold the distance from the record before, so that high bytes are mostly zero. What follows the words
+//! comes after them, record by record, as it was. All other bytes of a plan stay where they are. Must
+//! not know what compresses it.
+
+use std::ops::Range;
 
 use sptrace_wire::plan::*;
 
-use crate::read_plan::PlanReader;
-
-const RECORD_BYTES: usize = 16;
-type Record = [u8; RECORD_BYTES];
-/// Words that are spread; the fourth is kept as it is.
+/// Words that are spread; the rest of a record is kept as it is.
 const WORDS: usize = 3;
+const WORDS_BYTES: usize = 4 * WORDS;
 
-/// Whether the third word of a record counts from the last record for which this was so too.
-type IsChained = fn(&Record) -> bool;
+/// One table of a plan.
+struct Table {
+    /// Where it lies.
+    place: Range<usize>,
+    /// Bytes of a record.
+    record_bytes: usize,
+    /// Whether the third word of a record counts from the last record for which this was so too.
+    is_chained: fn(&[u8]) -> bool,
+}
 
 /// Turns the tables of a plan, so that it compresses well. `None`: these bytes are no plan.
 pub fn to_columns(mut plan: Vec<u8>) -> Option<Vec<u8>> {
-    for (table, is_chained) in tables(&plan)? {
-        let rows = plan.get(table.clone())?.to_vec();
-        spread(&rows, plan.get_mut(table)?, is_chained);
+    for table in tables(&plan)? {
+        let rows = plan.get(table.place.clone())?.to_vec();
+        spread(&rows, plan.get_mut(table.place.clone())?, &table);
     }
     Some(plan)
 }
 
 /// Turns them back. `None`: these bytes are no plan.
 pub fn from_columns(mut plan: Vec<u8>) -> Option<Vec<u8>> {
-    for (table, is_chained) in tables(&plan)? {
-        let columns = plan.get(table.clone())?.to_vec();
-        gather(&columns, plan.get_mut(table)?, is_chained);
+    for table in tables(&plan)? {
+        let columns = plan.get(table.place.clone())?.to_vec();
+        gather(&columns, plan.get_mut(table.place.clone())?, &table);
     }
     Some(plan)
 }
 
-fn tables(plan: &[u8]) -> Option<[(std::ops::Range<usize>, IsChained); 2]> {
-    let h = PlanReader::new(plan)?.header();
-    let table = |offset: u32, count: u32| {
-        let (start, bytes) = (offset as usize, count as usize * RECORD_BYTES);
-        start..start + bytes
+fn tables(plan: &[u8]) -> Option<[Table; 2]> {
+    let view = PlanView::new(plan)?;
+    let h = view.header();
+    let table = |offset: u32, count: u32, record_bytes: usize, is_chained| {
+        let start = offset as usize;
+        let place = start..start + count as usize * record_bytes;
+        Table {
+            place,
+            record_bytes,
+            is_chained,
+        }
     };
     // Templates follow one another; other arguments do not.
-    let has_template = |site: &Record| site[13] == FORM_TEMPLATE;
-    let sites = table(h.sites_offset, h.sites);
+    let has_template =
+        |record: &[u8]| PlanSite::read(record).is_some_and(|s| s.form == SiteForm::Template);
+    let (functions, sites) = (PlanFunction::BYTES, PlanSite::BYTES);
     Some([
-        (table(h.functions_offset, h.functions), |_| true),
-        (sites, has_template),
+        table(h.functions_offset, h.functions, functions, |_| true),
+        table(h.sites_offset, h.sites, sites, has_template),
     ])
 }
 
-fn words(record: &Record) -> [u32; WORDS] {
-    std::array::from_fn(|k| {
-        let bytes = &record[4 * k..4 * k + 4];
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-    })
+fn words(record: &[u8]) -> [u32; WORDS] {
+    let (words, _) = record.as_chunks::<4>();
+    std::array::from_fn(|k| words.get(k).map_or(0, |w| u32::from_le_bytes(*w)))
 }
 
-fn spread(rows: &[u8], columns: &mut [u8], is_chained: IsChained) {
-    let (records, _) = rows.as_chunks::<RECORD_BYTES>();
-    let count = records.len();
+fn spread(rows: &[u8], columns: &mut [u8], table: &Table) {
+    let rest_bytes = table.record_bytes - WORDS_BYTES;
+    let count = rows.len() / table.record_bytes;
     let mut before = [0; WORDS];
-    for (i, record) in records.iter().enumerate() {
+    for (i, record) in rows.chunks_exact(table.record_bytes).enumerate() {
         let now = words(record);
-        let is_chained = is_chained(record);
+        let is_chained = (table.is_chained)(record);
         for k in 0..WORDS {
             let counts = k < 2 || is_chained;
             let distance = now[k].wrapping_sub(if counts { before[k] } else { 0 });
@@ -75,19 +86,19 @@ fn spread(rows: &[u8], columns: &mut [u8], is_chained: IsChained) {
                 before[k] = now[k];
             }
         }
-        let last = 4 * WORDS * count + 4 * i;
-        columns[last..last + 4].copy_from_slice(&record[4 * WORDS..]);
+        let rest = WORDS_BYTES * count + rest_bytes * i;
+        columns[rest..rest + rest_bytes].copy_from_slice(&record[WORDS_BYTES..]);
     }
 }
 
-fn gather(columns: &[u8], rows: &mut [u8], is_chained: IsChained) {
-    let (records, _) = rows.as_chunks_mut::<RECORD_BYTES>();
-    let count = records.len();
+fn gather(columns: &[u8], rows: &mut [u8], table: &Table) {
+    let rest_bytes = table.record_bytes - WORDS_BYTES;
+    let count = rows.len() / table.record_bytes;
     let mut before = [0u32; WORDS];
-    for (i, record) in records.iter_mut().enumerate() {
-        let last = 4 * WORDS * count + 4 * i;
-        record[4 * WORDS..].copy_from_slice(&columns[last..last + 4]);
-        let is_chained = is_chained(record);
+    for (i, record) in rows.chunks_exact_mut(table.record_bytes).enumerate() {
+        let rest = WORDS_BYTES * count + rest_bytes * i;
+        record[WORDS_BYTES..].copy_from_slice(&columns[rest..rest + rest_bytes]);
+        let is_chained = (table.is_chained)(record);
         for k in 0..WORDS {
             let byte = |b| columns[(4 * k + b) * count + i];
             let distance = u32::from_le_bytes(std::array::from_fn(byte));

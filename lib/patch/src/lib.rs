@@ -11,7 +11,6 @@ pub mod ends;
 pub mod gate;
 pub mod kept;
 pub mod mute;
-pub mod read_plan;
 pub mod repeatable;
 pub mod roots;
 pub mod special;

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 
 use sptrace_wire::plan::*;
 
-use crate::read_plan::PlanReader;
 use crate::tactic::Refusal;
 
 /// Mutes the functions for which `is_muted` says so, given their svma, and the calls through the PLT
@@ -17,45 +16,55 @@ pub fn mute(
     is_muted: &dyn Fn(u64) -> bool,
     is_muted_import: &dyn Fn(u64) -> bool,
 ) -> usize {
-    let Some(reader) = PlanReader::new(plan) else {
+    let Some(view) = PlanView::new(plan) else {
         return 0;
     };
-    let h = reader.header();
-    let muted: HashSet<u64> = (0..h.functions)
-        .filter_map(|i| reader.function_entry(i))
-        .filter(|entry| is_muted(*entry))
+    let h = *view.header();
+    let svma = |f: &PlanFunction| h.base_svma + u64::from(f.entry);
+    let functions: Vec<(u32, PlanFunction)> = (0..)
+        .zip(view.functions())
+        .filter(|(_, f)| is_muted(svma(f)))
         .collect();
-    let may_read =
-        |entry: &u64| reader.function_flags(*entry) & (FN_RETURN_ADDRESS | FN_TAILS) != 0;
-    let readers: HashSet<u64> = muted.iter().copied().filter(may_read).collect();
-    let sites: Vec<u32> = (0..h.sites)
-        .filter(|i| {
-            let Some(site) = reader.site(*i) else {
-                return false;
-            };
-            let callee = reader.ids(&site).and_then(|ids| ids.2);
-            let is_needed =
-                site.flags & SITE_TAIL != 0 && callee.is_some_and(|c| readers.contains(&c));
-            callee.is_some_and(|c| muted.contains(&c)) && !is_needed
-                || reader.got_slot(&site).is_some_and(is_muted_import)
-        })
+    let muted: HashSet<u64> = functions.iter().map(|(_, f)| svma(f)).collect();
+    let may_read = functions
+        .iter()
+        .filter(|(_, f)| f.is_any(FN_RETURN_ADDRESS | FN_TAILS));
+    let readers: HashSet<u64> = may_read.map(|(_, f)| svma(f)).collect();
+    let is_left_alone = |site: &PlanSite| {
+        let callee = view.callee(site);
+        let is_needed = site.is_any(SITE_TAIL) && callee.is_some_and(|c| readers.contains(&c));
+        callee.is_some_and(|c| muted.contains(&c)) && !is_needed
+            || view.got_slot(site).is_some_and(is_muted_import)
+    };
+    let sites: Vec<(u32, PlanSite)> = (0..)
+        .zip(view.sites())
+        .filter(|(_, site)| is_left_alone(site))
         .collect();
-    let functions: Vec<u32> = (0..h.functions)
-        .filter(|i| {
-            reader
-                .function_entry(*i)
-                .is_some_and(|e| muted.contains(&e))
-        })
-        .collect();
-    let refused = sites.len();
-    for i in functions {
-        let at = (h.functions_offset + i * 16) as usize + 15;
-        plan[at] |= FN_MUTED;
+    for (i, f) in functions {
+        let flags = f.flags | FN_MUTED;
+        put(
+            plan,
+            h.functions_offset,
+            i,
+            &PlanFunction { flags, ..f }.to_bytes(),
+        );
     }
-    for i in sites {
-        let at = (h.sites_offset + i * 16) as usize;
-        plan[at + 13] = FORM_REFUSED;
-        plan[at + 14] = Refusal::Filtered as u8;
+    let refused = sites.len();
+    for (i, site) in sites {
+        let site = PlanSite {
+            form: SiteForm::Refused,
+            verdict: Refusal::Filtered as u8,
+            ..site
+        };
+        put(plan, h.sites_offset, i, &site.to_bytes());
     }
     muted.len() + refused
+}
+
+/// Writes record number `i` of the table at `offset`.
+fn put(plan: &mut [u8], offset: u32, i: u32, record: &[u8]) {
+    let at = offset as usize + i as usize * record.len();
+    if let Some(place) = plan.get_mut(at..at + record.len()) {
+        place.copy_from_slice(record);
+    }
 }

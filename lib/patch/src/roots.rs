@@ -10,7 +10,6 @@ use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::read_plan::{PlanReader, header_bytes};
 use crate::special::{Joined, hook_range, jumps_into, may_have_data_below};
 use crate::tactic::Refusal;
 use crate::template::Builder;
@@ -22,8 +21,10 @@ pub struct Hook {
     pub entry: Svma,
     /// End of its code.
     pub end: Svma,
-    /// `SPECIAL_*`.
-    pub kind: u32,
+    /// Why it is hooked.
+    pub kind: SpecialKind,
+    /// The rules that have to do with it.
+    pub rules: HookRules,
     /// Start and end of the functions that jump into it: one may lead into its first instructions.
     pub linked: Vec<(Svma, Svma)>,
 }
@@ -47,17 +48,18 @@ pub fn rendezvous(object: &Object<'_>) -> Option<Hook> {
     Some(Hook {
         entry: symbol.svma,
         end: Svma(symbol.svma.0 + symbol.size_bytes.max(1)),
-        kind: SPECIAL_MAPPED,
+        kind: SpecialKind::Mapped,
+        rules: HookRules::default(),
         linked: Vec::new(),
     })
 }
 
 /// Adds `hooks`, sorted by entry. `None`: the bytes are no plan.
 pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hooked> {
-    let reader = PlanReader::new(plan)?;
-    let h = reader.header();
+    let view = PlanView::new(plan)?;
+    let h = view.header();
     // Twice: where the sites' slots will lie is known when the hooks' own are counted.
-    let joinable = Joinable::new(reader);
+    let joinable = Joinable::new(view);
     let mut made = Made::default();
     let mut impossible = Vec::new();
     let mut shift = 0;
@@ -67,7 +69,7 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
             slot: SLOTS_START,
             blob_bytes: h.blob_bytes.next_multiple_of(8),
             shift,
-            special: reader.specials().iter().map(|s| s.entry).collect(),
+            special: view.specials().map(|s| s.entry).collect(),
             ..Made::default()
         };
         let failed = hooks
@@ -77,12 +79,12 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
         shift = (made.slot - SLOTS_START).next_multiple_of(64);
     }
     let mut specials = std::mem::take(&mut made.specials);
-    specials.extend(reader.specials().into_iter().map(|s| PlanSpecial {
+    specials.extend(view.specials().map(|s| PlanSpecial {
         slot: s.slot + shift,
         ..s
     }));
     let bytes = Rewritten {
-        reader,
+        view,
         made: &made,
         shift,
         specials: &specials,
@@ -97,13 +99,12 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
 struct Joinable(Vec<(u32, u32, u32)>);
 
 impl Joinable {
-    fn new(reader: PlanReader<'_>) -> Self {
-        let sites = (0..reader.header().sites).filter_map(|i| reader.site(i));
-        let plain = sites.filter(|s| {
-            s.form != FORM_REFUSED && s.flags & !(SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE) == 0
-        });
+    fn new(view: PlanView<'_>) -> Self {
+        let plain = view
+            .sites()
+            .filter(|s| !s.is_any(!(SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE)));
         let mut all: Vec<_> = plain
-            .filter_map(|s| Some((s.start, s.start + u32::from(s.span), reader.slot_entry(&s)?)))
+            .filter_map(|s| Some((s.start, s.start + u32::from(s.span), view.slot_entry(&s)?)))
             .collect();
         all.sort_unstable();
         Self(all)
@@ -176,7 +177,10 @@ impl Made {
             slot: self.slot,
             argument: self.blob_bytes + self.blob.len() as u32,
             start,
-            span: end - start,
+            span: bytes as u8,
+            rules: hook.rules.obeys,
+            opens: hook.rules.opens,
+            closes: hook.rules.closes,
         });
         self.covered.push((start, end));
         if range.leads_to.is_some() {
@@ -194,7 +198,7 @@ impl Made {
 }
 
 struct Rewritten<'a> {
-    reader: PlanReader<'a>,
+    view: PlanView<'a>,
     made: &'a Made,
     shift: u32,
     specials: &'a [PlanSpecial],
@@ -202,43 +206,39 @@ struct Rewritten<'a> {
 
 impl Rewritten<'_> {
     fn write(&self, plan: &[u8]) -> Option<Vec<u8>> {
-        let old = self.reader.header();
+        let old = self.view.header();
         let part = |offset: u32, bytes: u32| plan.get(offset as usize..(offset + bytes) as usize);
-        let mut at = size_of::<PlanHeader>() as u32;
+        let mut at = PlanHeader::BYTES as u32;
         let mut place = |bytes: u32| {
             let here = at;
             at = (at + bytes).next_multiple_of(8);
             here
         };
         let blob_bytes = self.made.blob_bytes + self.made.blob.len() as u32;
+        let (functions, links) = (
+            old.functions * PlanFunction::BYTES as u32,
+            old.links * size_of::<u32>() as u32,
+        );
         let header = PlanHeader {
-            functions_offset: place(old.functions * 16),
-            sites_offset: place(old.sites * 16),
-            links_offset: place(old.links * 4),
-            specials_offset: place(self.specials.len() as u32 * 24),
+            functions_offset: place(functions),
+            sites_offset: place(old.sites * PlanSite::BYTES as u32),
+            links_offset: place(links),
+            specials_offset: place((self.specials.len() * PlanSpecial::BYTES) as u32),
             blob_offset: place(blob_bytes),
             total_bytes: at,
             area_bytes: (old.area_bytes + self.shift).next_multiple_of(4096),
             specials: self.specials.len() as u32,
             blob_bytes,
-            ..old
+            ..*old
         };
-        let mut out = header_bytes(&header);
-        out.extend(part(old.functions_offset, old.functions * 16)?);
+        let mut out = header.to_bytes().to_vec();
+        out.extend(part(old.functions_offset, functions)?);
         out.resize(header.sites_offset as usize, 0);
-        for i in 0..old.sites {
-            let site = self.site(i)?;
-            let words = [site.start, site.slot, site.argument];
-            out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
-            out.extend([site.span, site.form, site.tactic, site.flags]);
-        }
+        out.extend(self.view.sites().flat_map(|s| self.site(s).to_bytes()));
         out.resize(header.links_offset as usize, 0);
-        out.extend(part(old.links_offset, old.links * 4)?);
+        out.extend(part(old.links_offset, links)?);
         out.resize(header.specials_offset as usize, 0);
-        for s in self.specials {
-            let words = [s.entry, s.kind, s.slot, s.argument, s.start, s.span];
-            out.extend(words.iter().flat_map(|v| v.to_le_bytes()));
-        }
+        out.extend(self.specials.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.blob_offset as usize, 0);
         out.extend(part(old.blob_offset, old.blob_bytes)?);
         out.resize((header.blob_offset + self.made.blob_bytes) as usize, 0);
@@ -247,26 +247,21 @@ impl Rewritten<'_> {
         Some(out)
     }
 
-    fn site(&self, i: u32) -> Option<PlanSite> {
-        let mut site = self.reader.site(i)?;
-        if site.form == FORM_REFUSED {
-            return Some(site);
+    fn site(&self, mut site: PlanSite) -> PlanSite {
+        if site.form == SiteForm::Refused {
+            return site;
         }
         site.slot += self.shift;
         if self.made.joined.binary_search(&site.start).is_ok() {
             site.flags |= SITE_IN_HOOK;
-            return Some(site);
+            return site;
         }
-        let spring = self.reader.springboard(&site);
-        let spring = spring.is_some_and(|(start, end)| self.made.covers(start, end));
-        if spring
-            || self
-                .made
-                .covers(site.start, site.start + u32::from(site.span))
-        {
-            site.form = FORM_REFUSED;
-            site.tactic = Refusal::NoRoom as u8;
+        let is_covered = |(start, end)| self.made.covers(start, end);
+        let own = (site.start, site.start + u32::from(site.span));
+        if is_covered(own) || self.view.springboard(&site).is_some_and(is_covered) {
+            site.form = SiteForm::Refused;
+            site.verdict = Refusal::NoRoom as u8;
         }
-        Some(site)
+        site
     }
 }

@@ -113,38 +113,38 @@ pub fn is_unwinder(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// `SPECIAL_*` of a function of this name.
-pub fn kind(name: &str) -> Option<u32> {
+/// Why the entry of a function of this name is intercepted.
+pub fn kind(name: &str) -> Option<SpecialKind> {
     match name {
-        n if UNWINDS.contains(&n) => Some(SPECIAL_UNWIND),
-        n if WALKS.contains(&n) => Some(SPECIAL_WALK),
-        "execve" => Some(SPECIAL_EXEC),
-        "dlclose" | "dlopen" | "dlmopen" => Some(SPECIAL_UNLOAD),
-        "dlsym" | "dlvsym" => Some(SPECIAL_RETURN),
-        "prctl" => Some(SPECIAL_PRCTL),
-        "syscall" => Some(SPECIAL_SYSCALL),
-        "clone" | "__clone" => Some(SPECIAL_CLONE),
-        "arch_prctl" => Some(SPECIAL_ARCH_PRCTL),
-        "madvise" | "__madvise" => Some(SPECIAL_MADVISE),
-        "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SPECIAL_PROTECT),
-        "seccomp_load" => Some(SPECIAL_SANDBOX),
-        "pthread_cancel" | "__pthread_cancel" => Some(SPECIAL_CANCEL),
-        "sigaction" | "__sigaction" => Some(SPECIAL_SIGACTION),
+        n if UNWINDS.contains(&n) => Some(SpecialKind::Unwind),
+        n if WALKS.contains(&n) => Some(SpecialKind::Walk),
+        "execve" => Some(SpecialKind::Exec),
+        "dlclose" | "dlopen" | "dlmopen" => Some(SpecialKind::Unload),
+        "dlsym" | "dlvsym" => Some(SpecialKind::Return),
+        "prctl" => Some(SpecialKind::Prctl),
+        "syscall" => Some(SpecialKind::Syscall),
+        "clone" | "__clone" => Some(SpecialKind::Clone),
+        "arch_prctl" => Some(SpecialKind::ArchPrctl),
+        "madvise" | "__madvise" => Some(SpecialKind::Madvise),
+        "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SpecialKind::Protect),
+        "seccomp_load" => Some(SpecialKind::Sandbox),
+        "pthread_cancel" | "__pthread_cancel" => Some(SpecialKind::Cancel),
+        "sigaction" | "__sigaction" => Some(SpecialKind::Sigaction),
         _ => None,
     }
 }
 
 /// Special functions by name, and the entry points of an unwinder without names; sorted.
-pub fn entries(object: &Object<'_>) -> Vec<(Svma, u32)> {
+pub fn entries(object: &Object<'_>) -> Vec<(Svma, SpecialKind)> {
     let named = object.symbols.iter();
     let mut found: Vec<_> = named
         .filter_map(|s| Some((s.svma, kind(s.name)?)))
         .collect();
-    if !found.iter().any(|f| f.1 == SPECIAL_UNWIND) && object.needed.is_empty() {
+    if !found.iter().any(|f| f.1 == SpecialKind::Unwind) && object.needed.is_empty() {
         let nameless = object.unwind.eh_return_functions();
-        found.extend(nameless.into_iter().map(|svma| (svma, SPECIAL_UNWIND)));
+        found.extend(nameless.into_iter().map(|svma| (svma, SpecialKind::Unwind)));
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|f| (f.0, f.1 as u8));
     found.dedup_by_key(|f| f.0);
     found
 }

@@ -15,7 +15,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    Fixup, HOOK_ENTRY, HOOK_ENTRY_ID, TO_AREA, TO_COMMON, TO_TEXT, Template, common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room, Template,
+    common,
 };
 
 use crate::special::HookRange;
@@ -27,9 +28,8 @@ pub struct Builder {
     fixups: Vec<Fixup>,
     header: Template,
     base_svma: u64,
-    /// Of moved instructions that make room: how far before the springboard they begin, and their
-    /// bytes.
-    room: Option<(u8, Vec<u8>)>,
+    /// Moved instructions that make room.
+    room: Option<(Room, Vec<u8>)>,
 }
 
 impl Builder {
@@ -45,30 +45,36 @@ impl Builder {
     /// aligned 8-byte word.
     fn align_rel32(&mut self) {
         while (self.code.len() + 1) % 8 > 4 {
-            self.code.push(0x90);
+            self.code.push(NOP);
         }
     }
 
-    fn rel32(&mut self, kind: u8, value: i32) {
-        let position = self.code.len() as u8;
+    fn rel32(&mut self, kind: FixupKind, value: i32) {
         self.fixups.push(Fixup {
-            position,
+            position: self.here(),
             to_end: 4,
             kind,
-            reserved: 0,
             value,
         });
         self.code.extend([0; 4]);
     }
 
+    /// Offset in the slot of what comes next.
+    fn here(&self) -> u16 {
+        self.code.len() as u16
+    }
+
     fn call_common(&mut self, routine: i32) {
-        self.code.push(0xe8);
-        self.rel32(TO_COMMON, routine);
+        self.code.push(CALL);
+        self.rel32(FixupKind::Common, routine);
     }
 
     fn branch_to_text(&mut self, opcode: u8, target: Svma) {
         self.code.push(opcode);
-        self.rel32(TO_TEXT, target.0.wrapping_sub(self.base_svma) as i32);
+        self.rel32(
+            FixupKind::Text,
+            target.0.wrapping_sub(self.base_svma) as i32,
+        );
     }
 
     /// Copies an instruction, keeping what its rip-relative operand points at.
@@ -83,10 +89,9 @@ impl Builder {
                 .ip_rel_memory_address()
                 .wrapping_sub(self.base_svma) as i32;
             self.fixups.push(Fixup {
-                position: (start + at) as u8,
+                position: (start + at) as u16,
                 to_end: (bytes.len() - at) as u8,
-                kind: TO_TEXT,
-                reserved: 0,
+                kind: FixupKind::Text,
                 value,
             });
         }
@@ -125,7 +130,7 @@ impl Builder {
 
     /// What was moved so far is the run before the call or jump.
     pub fn end_of_moved(&mut self) {
-        self.header.moved = self.code.len() as u8;
+        self.header.moved = self.here();
     }
 
     /// `push` of the operand of the indirect call or jump at `site`. False: a form that has none.
@@ -170,36 +175,36 @@ impl Builder {
     /// `push` of a GOT slot's content.
     pub fn push_slot(&mut self, slot: Svma) {
         self.code.extend([0xff, 0x35]);
-        self.rel32(TO_TEXT, slot.0.wrapping_sub(self.base_svma) as i32);
+        self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
     }
 
     /// The call of what was pushed, its exit and the way back.
     pub fn finish_indirect_call(&mut self, back: Svma) {
         self.call_common(common::INDIRECT);
-        self.header.entry_id = self.code.len() as u8;
+        self.header.entry_id = self.here();
         self.code.extend([0xff, 0x54, 0x24, 0xf8]);
         self.finish_exit(back);
     }
 
     fn finish_exit(&mut self, back: Svma) {
         self.call_common(common::EXIT);
-        self.header.exit_id = self.code.len() as u8;
-        self.branch_to_text(0xe9, back);
+        self.header.exit_id = self.here();
+        self.branch_to_text(JUMP, back);
     }
 
     /// A direct call that is no plain `e8 rel32` (prefixes).
     pub fn direct_call(&mut self, target: Svma, back: Svma) {
         self.align_rel32();
         self.call_common(common::FIRST);
-        self.header.entry_id = self.code.len() as u8;
-        self.branch_to_text(0xe8, target);
+        self.header.entry_id = self.here();
+        self.branch_to_text(CALL, target);
         self.finish_exit(back);
     }
 
     /// The jump to what was pushed.
     pub fn finish_indirect_tail(&mut self) {
         self.call_common(common::TAIL_INDIRECT);
-        self.header.entry_id = self.code.len() as u8;
+        self.header.entry_id = self.here();
         self.code.extend([0xff, 0x64, 0x24, 0xf8]);
     }
 
@@ -207,18 +212,18 @@ impl Builder {
     pub fn direct_jump(&mut self, routine: i32, target: Svma) {
         self.align_rel32();
         self.call_common(routine);
-        self.header.entry_id = self.code.len() as u8;
-        self.branch_to_text(0xe9, target);
+        self.header.entry_id = self.here();
+        self.branch_to_text(JUMP, target);
     }
 
     /// The interception of a function's entry: `prologue` is moved here.
     pub fn special(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
         self.call_common(common::SPECIAL);
-        self.header.entry_id = self.code.len() as u8;
+        self.header.entry_id = self.here();
         if !self.relocate(object, start, end) {
             return false;
         }
-        self.branch_to_text(0xe9, end);
+        self.branch_to_text(JUMP, end);
         true
     }
 
@@ -226,26 +231,26 @@ impl Builder {
     pub fn hook(&mut self, object: &Object<'_>, range: &HookRange) -> bool {
         self.code.extend([0x48, 0x8d, 0x64, 0x24, 0xf8]);
         self.call_common(common::HOOK_EXIT);
-        self.header.exit_id = self.code.len() as u8;
+        self.header.exit_id = self.here();
         self.code.push(0xc3);
         debug_assert_eq!(self.code.len() as u64, HOOK_ENTRY);
         self.call_common(common::HOOK);
-        self.header.entry_id = self.code.len() as u8;
+        self.header.entry_id = self.here();
         debug_assert_eq!(u64::from(self.header.entry_id), HOOK_ENTRY_ID);
         if !self.relocate(object, range.start, range.moved_end) {
             return false;
         }
         match (range.leads_to, object.code_from(range.moved_end)) {
             (Some(slot), _) => {
-                self.code.push(0xe9);
-                self.rel32(TO_AREA, slot as i32);
+                self.code.push(JUMP);
+                self.rel32(FixupKind::Area, slot as i32);
             }
             (None, Some(code)) if range.ret_bytes > 0 => {
                 self.code.extend(&code[..range.ret_bytes]);
             }
-            _ => self.branch_to_text(0xe9, range.moved_end),
+            _ => self.branch_to_text(JUMP, range.moved_end),
         }
-        self.code.len() <= usize::from(u8::MAX)
+        true
     }
 
     /// Bytes of the slot.
@@ -254,7 +259,7 @@ impl Builder {
     }
 
     /// Offsets of the entry and exit ids.
-    pub fn ids(&self) -> (u8, u8) {
+    pub fn ids(&self) -> (u16, u16) {
         (self.header.entry_id, self.header.exit_id)
     }
 
@@ -267,47 +272,46 @@ impl Builder {
     /// two-byte jump at `site` can stand five bytes after their start. False: one of them cannot be
     /// moved, or they are out of reach.
     pub fn make_room(&mut self, object: &Object<'_>, room: (Svma, Svma), site: Svma) -> bool {
-        const JUMP_BYTES: u64 = 5;
-        let distance = (room.0.0 + JUMP_BYTES).wrapping_sub(site.0 + 2) as i64;
+        let distance = (room.0.0 + JUMP_BYTES as u64).wrapping_sub(site.0 + 2) as i64;
         let bytes = object
             .code_from(room.0)
             .and_then(|c| c.get(..(room.1.0 - room.0.0) as usize));
         let (Ok(distance), Some(bytes)) = (i8::try_from(distance), bytes) else {
             return false;
         };
-        self.header.room_to = self.code.len() as u8;
-        if !self.relocate(object, room.0, room.1) || self.code.len() + 5 > usize::from(u8::MAX) {
+        let Ok(length) = u8::try_from(bytes.len()) else {
+            return false;
+        };
+        self.header.room_to = self.here();
+        if !self.relocate(object, room.0, room.1) {
             return false;
         }
-        self.branch_to_text(0xe9, room.1);
+        self.branch_to_text(JUMP, room.1);
         self.header.springboard = distance;
-        self.room = Some((JUMP_BYTES as u8, bytes.to_vec()));
+        let room = Room {
+            back: JUMP_BYTES as u8,
+            bytes: length,
+        };
+        self.room = Some((room, bytes.to_vec()));
         true
     }
 
     /// The template's bytes; `original` must be found in the text before it is used.
     pub fn finish(self, original: &[u8]) -> Vec<u8> {
-        let h = self.header;
-        let mut out = vec![
-            self.code.len() as u8,
-            self.fixups.len() as u8,
-            original.len() as u8,
-            h.moved,
-            h.entry_id,
-            h.exit_id,
-            h.springboard as u8,
-            h.room_to,
-        ];
+        let head = Template {
+            code_bytes: self.here(),
+            fixups: self.fixups.len() as u16,
+            original_bytes: original.len() as u8,
+            ..self.header
+        };
+        let mut out = head.to_bytes().to_vec();
         out.extend(original);
-        if let Some((back, bytes)) = self.room {
-            out.extend([back, bytes.len() as u8]);
+        if let Some((room, bytes)) = self.room {
+            out.extend(room.to_bytes());
             out.extend(bytes);
         }
         out.extend(&self.code);
-        for f in &self.fixups {
-            out.extend([f.position, f.to_end, f.kind, 0]);
-            out.extend(f.value.to_le_bytes());
-        }
+        out.extend(self.fixups.iter().flat_map(|r| r.to_bytes()));
         out
     }
 }

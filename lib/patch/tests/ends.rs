@@ -9,8 +9,7 @@ use sptrace_code::analyze;
 use sptrace_image::Object;
 use sptrace_patch::build_plan;
 use sptrace_patch::ends::may_end_in;
-use sptrace_patch::read_plan::PlanReader;
-use sptrace_wire::plan::{FN_RETURN_ADDRESS, FN_TAILS};
+use sptrace_wire::plan::{FN_RETURN_ADDRESS, FN_TAILS, PlanView};
 
 /// Entries of the functions below.
 const DOUBLE: u64 = 26;
@@ -50,8 +49,14 @@ fn chains_of_jumps_to_a_reader_and_unknown_ends_are_found() {
     assert_eq!(entries, [DOUBLE, SINGLE, POINTER]);
 
     let plan = build_plan(&object, &analysis);
-    let plan = PlanReader::new(&plan).unwrap();
-    let flags = |entry| plan.function_flags(CODE + entry) & (FN_RETURN_ADDRESS | FN_TAILS);
+    let plan = PlanView::new(&plan).unwrap();
+    let flags = |entry| {
+        let offset = CODE + entry - plan.header().base_svma;
+        let function = plan
+            .function_at(offset as u32)
+            .and_then(|i| plan.function(i));
+        function.unwrap().flags & (FN_RETURN_ADDRESS | FN_TAILS)
+    };
     assert_eq!(flags(DOUBLE), FN_TAILS);
     assert_eq!(flags(POINTER), FN_TAILS);
     assert_eq!(flags(READER), FN_RETURN_ADDRESS);

@@ -7,7 +7,7 @@ use sptrace_code::analyze;
 use sptrace_image::Object;
 use sptrace_patch::gate::{Gate, JUMP_BYTES, WAY_BYTES, Way};
 use sptrace_patch::roots::Hook;
-use sptrace_wire::plan::SPECIAL_ROOT;
+use sptrace_wire::plan::{HookRules, SpecialKind};
 
 const BIAS: u64 = 0x7f31_2000_0000;
 const AT: Avma = Avma(BIAS - 0x1200_0000);
@@ -94,7 +94,8 @@ fn a_way_does_what_its_jump_covers() {
         let hook = Hook {
             entry: f.entry,
             end: f.end,
-            kind: SPECIAL_ROOT,
+            kind: SpecialKind::Root,
+            rules: HookRules::ALWAYS,
             linked: Vec::new(),
         };
         let Some(way) = Way::of(&object, &hook) else {
@@ -141,7 +142,8 @@ fn a_way_does_what_its_jump_covers() {
         let hook = Hook {
             entry: f.entry,
             end: f.end,
-            kind: SPECIAL_ROOT,
+            kind: SpecialKind::Root,
+            rules: HookRules::ALWAYS,
             linked: Vec::new(),
         };
         Way::of(&object, &hook)

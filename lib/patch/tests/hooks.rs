@@ -4,7 +4,6 @@
 use sptrace_code::analyze;
 use sptrace_image::Object;
 use sptrace_patch::build_plan;
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::roots::{Hook, add_hooks};
 use sptrace_wire::plan::*;
 
@@ -20,17 +19,18 @@ fn every_function_of_this_program_is_hooked_or_refused() {
         .map(|f| Hook {
             entry: f.entry,
             end: f.end,
-            kind: SPECIAL_ROOT,
+            kind: SpecialKind::Root,
+            rules: HookRules::ALWAYS,
             linked: Vec::new(),
         })
         .collect();
     let made = add_hooks(&object, &plan, &hooks).unwrap();
     let (before, after) = (
-        PlanReader::new(&plan).unwrap(),
-        PlanReader::new(&made.plan).unwrap(),
+        PlanView::new(&plan).unwrap(),
+        PlanView::new(&made.plan).unwrap(),
     );
-    let specials = after.specials();
-    let roots = specials.iter().filter(|s| s.kind == SPECIAL_ROOT);
+    let specials: Vec<_> = after.specials().collect();
+    let roots = specials.iter().filter(|s| s.kind == SpecialKind::Root);
     let roots: Vec<_> = roots.collect();
     assert_eq!(roots.len() + made.impossible.len(), hooks.len());
     assert!(roots.len() > hooks.len() / 2, "{} hooks", roots.len());
@@ -41,7 +41,7 @@ fn every_function_of_this_program_is_hooked_or_refused() {
     let mut joined = 0;
     for i in 0..after.header().sites {
         let (old, new) = (before.site(i).unwrap(), after.site(i).unwrap());
-        if new.form == FORM_REFUSED {
+        if new.form == SiteForm::Refused {
             continue;
         }
         assert!(new.slot > old.slot, "the slots of sites moved");
@@ -49,9 +49,9 @@ fn every_function_of_this_program_is_hooked_or_refused() {
             (new.start, new.argument, new.span),
             (old.start, old.argument, old.span)
         );
-        if new.flags & SITE_IN_HOOK != 0 {
+        if new.is_any(SITE_IN_HOOK) {
             joined += 1;
-        } else if new.flags & SITE_KEEP_OPCODE == 0 {
+        } else if !new.is_any(SITE_KEEP_OPCODE) {
             covered.push((new.start, new.start + u32::from(new.span)));
         }
     }

@@ -6,7 +6,7 @@
 
 use sptrace_image::Object;
 use sptrace_patch::build_plan;
-use sptrace_patch::read_plan::PlanReader;
+use sptrace_wire::plan::PlanView;
 
 struct XorShift(u64);
 
@@ -46,12 +46,12 @@ fn use_file(bytes: &[u8]) -> bool {
     };
     let analysis = sptrace_code::analyze(&object);
     let plan = build_plan(&object, &analysis);
-    let reader = PlanReader::new(&plan).expect("our own plan");
-    for i in 0..reader.header().sites {
-        let site = reader.site(i).expect("a site that the header counts");
-        let _ = reader.ids(&site);
+    let view = PlanView::new(&plan).expect("our own plan");
+    for i in 0..view.header().sites {
+        let site = view.site(i).expect("a site that the header counts");
+        let _ = view.ids(&site);
     }
-    let _ = reader.specials();
+    let _ = view.specials().count();
     true
 }
 

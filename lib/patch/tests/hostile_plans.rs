@@ -4,7 +4,7 @@
 use sptrace_image::Object;
 use sptrace_patch::build_plan;
 use sptrace_patch::columns::{from_columns, to_columns};
-use sptrace_patch::read_plan::PlanReader;
+use sptrace_wire::plan::{PlanHeader, PlanView};
 
 struct XorShift(u64);
 
@@ -26,22 +26,23 @@ fn plan() -> Vec<u8> {
 
 /// Asks everything.
 fn ask(bytes: &[u8]) -> Option<usize> {
-    let reader = PlanReader::new(bytes)?;
-    let header = reader.header();
+    let view = PlanView::new(bytes)?;
+    let header = view.header();
     let mut answered = 0;
     for i in (0..header.sites.min(3000)).chain([header.sites, u32::MAX]) {
-        if let Some(site) = reader.site(i) {
-            answered += usize::from(reader.ids(&site).is_some());
+        if let Some(site) = view.site(i) {
+            answered += usize::from(view.ids(&site).is_some());
+            answered += usize::from(view.callee(&site).is_some());
+            answered += usize::from(view.got_slot(&site).is_some());
+            answered += usize::from(view.springboard(&site).is_some());
         }
     }
-    answered += reader.specials().len();
-    for svma in [
-        0,
-        header.base_svma,
-        header.base_svma.wrapping_add(0x4000),
-        u64::MAX,
-    ] {
-        answered += usize::from(reader.function_flags(svma));
+    for f in view.functions().take(3000) {
+        answered += view.sites_of(&f).take(3000).count() + view.links_of(&f).count();
+    }
+    answered += view.specials().take(3000).count();
+    for offset in [0, 0x4000, u32::MAX] {
+        answered += usize::from(view.function_at(offset).is_some());
     }
     Some(answered)
 }
@@ -63,7 +64,7 @@ fn a_plan_cut_anywhere_is_refused() {
 #[test]
 fn a_changed_header_is_refused_or_answers_within_the_plan() {
     let plan = plan();
-    for at in 0..88 {
+    for at in 0..PlanHeader::BYTES {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut changed = plan.clone();
             changed[at] = value;
@@ -116,7 +117,7 @@ fn changed_bytes_of_a_kept_plan_are_survived() {
         }
     }
     assert!(answered > 0);
-    for length in [0, 87, 88, kept.len() - 1] {
+    for length in [0, PlanHeader::BYTES - 1, PlanHeader::BYTES, kept.len() - 1] {
         assert_eq!(from_columns(kept[..length].to_vec()), None);
     }
 }

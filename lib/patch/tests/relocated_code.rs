@@ -12,7 +12,6 @@ use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_patch::build_plan;
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_wire::plan::*;
 
 /// Far from where anything was linked; the area lies below the module.
@@ -101,15 +100,15 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
     let header_base = object.lowest_svma().0 & !4095;
     let start = header_base + u64::from(planned.start);
     let end = site.address.0 + u64::from(site.length);
-    let way_in = planned.tactic == sptrace_patch::Tactic::WayIn as u8;
+    let way_in = planned.verdict == sptrace_patch::Tactic::WayIn as u8;
     if way_in {
         assert_eq!(start, site.way_in.0 + 1, "the displacement of the way in");
     } else {
         assert_eq!(start + u64::from(planned.span), end);
     }
-    let springboard = planned.flags & SITE_SPRINGBOARD != 0;
+    let springboard = planned.is_any(SITE_SPRINGBOARD);
     assert!(planned.span >= 5 || springboard, "room for the jump");
-    if springboard && planned.flags & SITE_KEEP_OPCODE != 0 {
+    if springboard && planned.is_any(SITE_KEEP_OPCODE) {
         assert_eq!(site.length, 2, "a conditional jump that is written whole");
     }
     let text = object.code_from(Svma(start)).unwrap();
@@ -121,8 +120,8 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         instructions: decode(&loaded, address).into_iter(),
         address,
     };
-    let springs = planned.flags & SITE_SPRINGBOARD != 0;
-    if planned.flags & SITE_KEEP_OPCODE == 0 && !springs || way_in {
+    let springs = planned.is_any(SITE_SPRINGBOARD);
+    if !planned.is_any(SITE_KEEP_OPCODE) && !springs || way_in {
         let from = if way_in {
             site.window_start
         } else {
@@ -140,7 +139,7 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
             }
         }
     }
-    let is_indirect = planned.flags & SITE_INDIRECT != 0;
+    let is_indirect = planned.is_any(SITE_INDIRECT);
     if is_indirect {
         let push = slot.next();
         if site.target.0 == 0 {
@@ -160,8 +159,8 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
         }
     }
     let target = BIAS + site.target.0;
-    let is_tail = planned.flags & SITE_TAIL != 0;
-    let (before, jump) = match (is_tail, planned.flags & SITE_ENTRY_ONLY != 0) {
+    let is_tail = planned.is_any(SITE_TAIL);
+    let (before, jump) = match (is_tail, planned.is_any(SITE_ENTRY_ONLY)) {
         (true, _) if is_indirect => (common::TAIL_INDIRECT, Mnemonic::Jmp),
         (true, _) => (common::TAIL_FIRST, Mnemonic::Jmp),
         (false, true) => (common::ENTRY_ONLY_FIRST, Mnemonic::Jmp),
@@ -207,12 +206,12 @@ fn check_site(object: &Object<'_>, site: &Site, planned: &PlanSite, t: &ReadTemp
     slot.expect_end();
 }
 
-fn check_specials(object: &Object<'_>, plan: &[u8], reader: &PlanReader<'_>) -> usize {
-    let header = reader.header();
-    for s in reader.specials() {
-        let t = ReadTemplate::of_plan(plan, &header, s.argument);
+fn check_specials(object: &Object<'_>, view: PlanView<'_>) -> usize {
+    let header = view.header();
+    for s in view.specials() {
+        let t = ReadTemplate::of_plan(view, s.argument);
         let start = header.base_svma + u64::from(s.start);
-        let text = &object.code_from(Svma(start)).unwrap()[..s.span as usize];
+        let text = &object.code_from(Svma(start)).unwrap()[..usize::from(s.span)];
         assert_eq!(t.original, text);
         let address = AREA + u64::from(s.slot);
         let loaded = t.load(BIAS + header.base_svma, address, AREA);
@@ -227,7 +226,7 @@ fn check_specials(object: &Object<'_>, plan: &[u8], reader: &PlanReader<'_>) -> 
         slot.expect_branch(Mnemonic::Jmp, BIAS + start + u64::from(s.span));
         slot.expect_end();
     }
-    reader.specials().len()
+    view.specials().count()
 }
 
 /// Slots lie one after the other, each 8-aligned, inside the area and after the common routines.
@@ -248,8 +247,8 @@ fn check_file(path: &str) -> Option<usize> {
     let object = Object::parse(&bytes).unwrap();
     let analysis: Analysis = sptrace_code::analyze(&object);
     let plan = build_plan(&object, &analysis);
-    let reader = PlanReader::new(&plan).unwrap();
-    let header = reader.header();
+    let view = PlanView::new(&plan).unwrap();
+    let header = view.header();
     let sites: Vec<Site> = analysis
         .functions
         .iter()
@@ -260,36 +259,38 @@ fn check_file(path: &str) -> Option<usize> {
     let mut slots = Vec::new();
     let mut templates = 0;
     for (i, site) in sites.iter().enumerate() {
-        let planned = reader.site(i as u32).unwrap();
+        let planned = view.site(i as u32).unwrap();
         let target = (site.target.0 != 0).then_some(site.target.0);
         match planned.form {
-            FORM_TEMPLATE => {
-                let t = ReadTemplate::of_plan(&plan, &header, planned.argument);
+            SiteForm::Template => {
+                let t = ReadTemplate::of_plan(view, planned.argument);
                 check_site(&object, site, &planned, &t);
-                let callee = if planned.flags & SITE_INDIRECT == 0 {
+                let callee = if !planned.is_any(SITE_INDIRECT) {
                     target
                 } else {
                     None
                 };
-                let ids = reader.ids(&planned).unwrap();
-                assert_eq!(ids, (t.entry_id as u32, t.exit_id as u32, callee));
+                let ids = (t.entry_id as u16, t.exit_id as u16);
+                assert_eq!(view.ids(&planned), Some(ids));
+                assert_eq!(view.callee(&planned), callee);
                 slots.push((planned.slot, t.code.len() as u32));
                 templates += 1;
             }
-            FORM_DIRECT => {
+            SiteForm::Direct => {
                 assert_eq!((site.kind, site.length), (SiteKind::CallDirect, 5));
-                assert_eq!(reader.ids(&planned).unwrap(), (8, 18, target));
+                assert_eq!(view.ids(&planned), Some((8, 18)));
+                assert_eq!(view.callee(&planned), target);
                 slots.push((planned.slot, DIRECT_SLOT_BYTES));
             }
-            form => assert_eq!(form, FORM_REFUSED),
+            form => assert_eq!(form, SiteForm::Refused),
         }
     }
-    for s in reader.specials() {
-        let t = ReadTemplate::of_plan(&plan, &header, s.argument);
+    for s in view.specials() {
+        let t = ReadTemplate::of_plan(view, s.argument);
         slots.push((s.slot, t.code.len() as u32));
     }
-    check_places(slots, &header);
-    Some(templates + check_specials(&object, &plan, &reader))
+    check_places(slots, header);
+    Some(templates + check_specials(&object, view))
 }
 
 #[test]

@@ -9,7 +9,6 @@ use slot::{CODE, ReadTemplate, elf, hex};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind};
 use sptrace_image::Object;
-use sptrace_patch::read_plan::PlanReader;
 use sptrace_patch::template::Builder;
 use sptrace_patch::{Refusal, Tactic, build_plan, special};
 use sptrace_wire::plan::*;
@@ -67,12 +66,12 @@ fn plan_in_runtime(
         ..Analysis::default()
     };
     let plan = build_plan(&object, &analysis);
-    let site = PlanReader::new(&plan).unwrap().site(0).unwrap();
+    let site = PlanView::new(&plan).unwrap().site(0).unwrap();
     (site, plan)
 }
 
 /// What a form's test states: tactic, flags, first byte covered, span, code.
-type Expected<'a> = (Tactic, u8, u64, u8, &'a str);
+type Expected<'a> = (Tactic, u16, u64, u8, &'a str);
 
 fn check(code: &str, site: Site, expected: Expected<'_>) {
     check_in(code, site, false, expected);
@@ -83,13 +82,13 @@ fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'
     let function = FunctionFlags::HAS_UNWIND;
     let address = site.address;
     let (planned, plan) = plan_in_runtime(code, site, function, keeps_stack_maps);
-    assert_eq!(planned.form, FORM_TEMPLATE);
-    let reader = PlanReader::new(&plan).unwrap();
-    let base = Svma(reader.header().base_svma);
-    let t = ReadTemplate::of_plan(&plan, &reader.header(), planned.argument);
+    assert_eq!(planned.form, SiteForm::Template);
+    let view = PlanView::new(&plan).unwrap();
+    let base = Svma(view.header().base_svma);
+    let t = ReadTemplate::of_plan(view, planned.argument);
     assert_eq!(t.show(base), slot);
     let form = planned.flags & !SITE_REPEATABLE; // tested by itself
-    assert_eq!((planned.tactic, form), (tactic as u8, flags));
+    assert_eq!((planned.verdict, form), (tactic as u8, flags));
     assert_eq!((u64::from(planned.start), planned.span), (start, span));
     let covered = &hex(code)[start as usize..start as usize + usize::from(span)];
     assert_eq!(
@@ -103,8 +102,8 @@ fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'
 fn check_refused(code: &str, site: Site, refusal: Refusal) {
     let (planned, _) = plan_of(code, site, FunctionFlags::HAS_UNWIND);
     assert_eq!(
-        (planned.form, planned.tactic),
-        (FORM_REFUSED, refusal as u8)
+        (planned.form, planned.verdict),
+        (SiteForm::Refused, refusal as u8)
     );
 }
 
@@ -117,10 +116,11 @@ fn plain_direct_call_has_no_template() {
     let (planned, plan) = plan_of("e8 7b 00 00 00", site, FunctionFlags::HAS_UNWIND);
     assert_eq!(
         (planned.form, planned.span, planned.argument),
-        (FORM_DIRECT, 5, 0x80)
+        (SiteForm::Direct, 5, 0x80)
     );
-    let ids = PlanReader::new(&plan).unwrap().ids(&planned).unwrap();
-    assert_eq!(ids, (8, 18, Some(CALLEE.0)));
+    let view = PlanView::new(&plan).unwrap();
+    assert_eq!(view.ids(&planned), Some((8, 18)));
+    assert_eq!(view.callee(&planned), Some(CALLEE.0));
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn tail_jump_in_a_function_with_a_red_zone_is_refused() {
     flags.insert(FunctionFlags::RED_ZONE);
     let (planned, _) = plan_of("e9 7b 00 00 00", site, flags);
     assert_eq!(
-        (planned.form, planned.tactic),
-        (FORM_REFUSED, Refusal::RedZone as u8)
+        (planned.form, planned.verdict),
+        (SiteForm::Refused, Refusal::RedZone as u8)
     );
 }
 
@@ -410,8 +410,8 @@ fn call_through_a_pointer_is_refused_where_return_addresses_must_stay() {
     let site = site(SiteKind::CallIndirect, 0, 7);
     let function = FunctionFlags::HAS_UNWIND;
     let (planned, _) = plan_in_runtime("ff 94 24 08 01 00 00", site, function, true);
-    let expected = (FORM_REFUSED, Refusal::OwnStackMaps as u8);
-    assert_eq!((planned.form, planned.tactic), expected);
+    let expected = (SiteForm::Refused, Refusal::OwnStackMaps as u8);
+    assert_eq!((planned.form, planned.verdict), expected);
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn direct_call_in_a_function_without_unwind_information_is_like_others() {
         ..site(SiteKind::CallDirect, 0, 5)
     };
     let (planned, _) = plan_of("e8 7b 00 00 00", site, FunctionFlags::default());
-    assert_eq!(planned.form, FORM_DIRECT);
+    assert_eq!(planned.form, SiteForm::Direct);
 }
 
 #[test]
@@ -439,8 +439,8 @@ fn short_call_with_instructions_nearby_that_make_room() {
     let flags = SITE_INDIRECT | SITE_SPRINGBOARD;
     check(code, site, (Tactic::MadeRoom, flags, 0, 2, slot));
     let (planned, plan) = plan_of(code, site, FunctionFlags::HAS_UNWIND);
-    let reader = PlanReader::new(&plan).unwrap();
-    let t = ReadTemplate::of_plan(&plan, &reader.header(), planned.argument);
+    let view = PlanView::new(&plan).unwrap();
+    let t = ReadTemplate::of_plan(view, planned.argument);
     assert_eq!(t.room, hex("8b 05 f4 2f 00 00 48 83 c4 08"));
     assert_eq!((t.room_to, t.springboard, t.room_back), (21, 9, 5));
 }

@@ -15,6 +15,7 @@
 
 pub mod attach;
 pub mod control;
+mod layout;
 pub mod plan;
 pub mod record;
 

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use sptrace_addr::Svma;
-use sptrace_wire::plan::{PlanHeader, TO_COMMON, TO_TEXT, common};
+use sptrace_wire::plan::{FixupKind, PlanView, TemplateView, common};
 
 /// Where the code of [`elf`] begins.
 pub const CODE: u64 = 0x40_1000;
@@ -59,7 +59,7 @@ pub fn hex(text: &str) -> Vec<u8> {
 pub struct ReadFixup {
     pub position: usize,
     pub to_end: usize,
-    pub kind: u8,
+    pub kind: FixupKind,
     pub value: i32,
 }
 
@@ -83,44 +83,35 @@ pub struct ReadTemplate {
 }
 
 impl ReadTemplate {
-    /// Reads the template at the start of `bytes`.
-    pub fn read(bytes: &[u8]) -> Self {
-        let (code_bytes, count, original_bytes) = (
-            usize::from(bytes[0]),
-            usize::from(bytes[1]),
-            usize::from(bytes[2]),
-        );
-        let room_at = 8 + original_bytes;
-        let room = match bytes[7] {
-            0 => Vec::new(),
-            _ => bytes[room_at + 2..][..usize::from(bytes[room_at + 1])].to_vec(),
-        };
-        let code_at = room_at + if bytes[7] == 0 { 0 } else { 2 + room.len() };
-        let fixups = bytes[code_at + code_bytes..].chunks_exact(8).take(count);
-        Self {
-            original: bytes[8..room_at].to_vec(),
-            code: bytes[code_at..code_at + code_bytes].to_vec(),
-            fixups: fixups
-                .map(|f| ReadFixup {
-                    position: usize::from(f[0]),
-                    to_end: usize::from(f[1]),
-                    kind: f[2],
-                    value: i32::from_le_bytes(f[4..8].try_into().unwrap()),
-                })
-                .collect(),
-            entry_id: usize::from(bytes[4]),
-            exit_id: usize::from(bytes[5]),
-            room_to: usize::from(bytes[7]),
-            room,
-            room_back: if bytes[7] == 0 { 0 } else { bytes[room_at] },
-            springboard: bytes[6] as i8,
-            moved: usize::from(bytes[3]),
-        }
+    /// The template that `argument` of a site or special names.
+    pub fn of_plan(view: PlanView<'_>, argument: u32) -> Self {
+        Self::from(view.template(argument).unwrap())
     }
 
-    /// The template that `argument` of a site or special names.
-    pub fn of_plan(plan: &[u8], header: &PlanHeader, argument: u32) -> Self {
-        Self::read(&plan[header.blob_offset as usize + argument as usize..])
+    /// The template at the start of `bytes`.
+    pub fn read(bytes: &[u8]) -> Self {
+        Self::from(TemplateView::read(bytes).unwrap())
+    }
+
+    fn from(t: TemplateView<'_>) -> Self {
+        let fixups = t.fixups().map(|f| ReadFixup {
+            position: usize::from(f.position),
+            to_end: usize::from(f.to_end),
+            kind: f.kind,
+            value: f.value,
+        });
+        Self {
+            original: t.original.to_vec(),
+            code: t.code.to_vec(),
+            fixups: fixups.collect(),
+            entry_id: usize::from(t.head.entry_id),
+            exit_id: usize::from(t.head.exit_id),
+            room_to: usize::from(t.head.room_to),
+            room: t.room.map_or(Vec::new(), |room| room.1.to_vec()),
+            room_back: t.room.map_or(0, |room| room.0.back),
+            springboard: t.head.springboard,
+            moved: usize::from(t.head.moved),
+        }
     }
 
     /// The code in hex, each rel32 as `<svma>` or `<ROUTINE>`.
@@ -130,9 +121,11 @@ impl ReadTemplate {
         while at < self.code.len() {
             if let Some(f) = self.fixups.iter().find(|f| f.position == at) {
                 words.push(match f.kind {
-                    TO_COMMON => format!("<{}>", ROUTINES[f.value as usize]),
-                    TO_TEXT => format!("<{:x}>", base.0.wrapping_add_signed(i64::from(f.value))),
-                    other => panic!("fixup of kind {other}"),
+                    FixupKind::Common => format!("<{}>", ROUTINES[f.value as usize]),
+                    FixupKind::Text => {
+                        format!("<{:x}>", base.0.wrapping_add_signed(i64::from(f.value)))
+                    }
+                    other => panic!("fixup of kind {other:?}"),
                 });
                 at += 4;
             } else {
@@ -151,9 +144,9 @@ impl ReadTemplate {
         let mut code = self.code.clone();
         for f in &self.fixups {
             let target = match f.kind {
-                TO_TEXT => base.wrapping_add_signed(i64::from(f.value)),
-                TO_COMMON => routine(area, f.value),
-                other => panic!("fixup of kind {other}"),
+                FixupKind::Text => base.wrapping_add_signed(i64::from(f.value)),
+                FixupKind::Common => routine(area, f.value),
+                other => panic!("fixup of kind {other:?}"),
             };
             let next = slot + (f.position + f.to_end) as u64;
             let rel32 = i32::try_from(target.wrapping_sub(next) as i64).expect("within 2 GiB");

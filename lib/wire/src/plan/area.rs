@@ -1,0 +1,61 @@
+//! Patch areas: what lies in them apart from slots.
+
+/// First bytes of a patch area. One that an agent has left behind is known by it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AreaHeader {
+    /// Agent: where the slow path begins.
+    pub door: u64,
+    /// Agent: wirings done in this area.
+    pub wirings: u64,
+    /// Agent: [`AREA_MAGIC`].
+    pub magic: u64,
+    /// Agent: [`crate::plan::PlanHeader::area_key`] of the plan whose slots it holds.
+    pub key: u64,
+    /// Agent: where the module lies: avma of the plan's `base_svma`.
+    pub base: u64,
+    /// Agent, when it goes: bytes that have been written; 0 before.
+    pub used: u64,
+    /// Agent, when it goes: the table of return addresses that hooks have replaced, or 0.
+    pub originals: u64,
+    /// Agent: where the slow path begins, also when `door` is another.
+    pub agent_door: u64,
+    /// Agent, when it goes: the table of instrumented entries, which thread blocks point at.
+    pub table: u64,
+}
+
+/// [`AreaHeader::magic`].
+pub const AREA_MAGIC: u64 = 0x6165_7261_7274_7073;
+
+/// Where the agent puts the first slot: after the common routines of the area.
+pub const SLOTS_START: u32 = 0x1000;
+
+/// Common routine numbers.
+pub mod common {
+    /// Entry of a direct call whose callee is instrumented.
+    pub const ENTRY: i32 = 0;
+    /// Exit.
+    pub const EXIT: i32 = 1;
+    /// Entry of a call through a pointer; target above the return address; returns with `ret 8`.
+    pub const INDIRECT: i32 = 2;
+    /// Tail jump, direct.
+    pub const TAIL: i32 = 3;
+    /// Tail jump through a pointer; as INDIRECT.
+    pub const TAIL_INDIRECT: i32 = 4;
+    /// Entry of a direct call whose callee may not be instrumented yet.
+    pub const FIRST: i32 = 5;
+    /// The same for a direct tail jump.
+    pub const TAIL_FIRST: i32 = 6;
+    /// Entry of a special function.
+    pub const SPECIAL: i32 = 7;
+    /// Entry-only direct call: like TAIL, but the frame is the call's own.
+    pub const ENTRY_ONLY: i32 = 8;
+    /// The same when the callee may not be instrumented yet.
+    pub const ENTRY_ONLY_FIRST: i32 = 9;
+    /// Entry of a hooked function.
+    pub const HOOK: i32 = 10;
+    /// A hooked function returns: the original return address is filled in.
+    pub const HOOK_EXIT: i32 = 11;
+    /// Number of routines.
+    pub const COUNT: usize = 12;
+}

@@ -1,0 +1,101 @@
+//! A call site or tail jump of a plan: what is overwritten, and how.
+//!
+//! A direct call's slot, which the agent writes by itself (offsets from the slot; the wired rel32 lies in
+//! one aligned word so that one store re-wires it):
+//!
+//! ```text
+//!   +0   3 bytes   int3 filling
+//!   +3   call first/entry    id of the entry = low half of (slot + 8)
+//!   +8   call CALLEE
+//!   +13  call exit           id of the exit  = low half of (slot + 18)
+//!   +18  jmp  back
+//! ```
+//!
+//! All other slots come as bytes and fixups ([`crate::plan::Template`]).
+
+use crate::layout::{byte_enum, layout};
+
+byte_enum! {
+    /// How a site is patched.
+    pub enum SiteForm {
+        /// Left alone.
+        Refused = 0,
+        /// A 5-byte direct call with the slot shown above.
+        Direct = 1,
+        /// Its slot is made from a [`crate::plan::Template`].
+        Template = 2,
+    }
+}
+
+layout! {
+    /// One call site or tail jump, patched or refused.
+    pub struct PlanSite {
+        /// Offset of the first byte overwritten (may lie before the call).
+        pub start: u32,
+        /// Offset of its slot in the patch area.
+        pub slot: u32,
+        /// [`SiteForm::Direct`]: offset of the callee. [`SiteForm::Template`]: offset into the templates.
+        pub argument: u32,
+        /// `SITE_*`.
+        pub flags: u16,
+        /// Bytes of text covered, at least 5.
+        pub span: u8,
+        /// How it is patched.
+        pub form: SiteForm,
+        /// Number of the tactic, of a site that is refused that of the refusal. Counted, not interpreted.
+        pub verdict: u8,
+    }
+}
+
+impl PlanSite {
+    /// True if one of these flags is set.
+    pub const fn is_any(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+}
+
+/// A tail jump.
+pub const SITE_TAIL: u16 = 1;
+/// Its callee is recorded in a word of its own.
+pub const SITE_INDIRECT: u16 = 2;
+/// Entry-only: the return address on the stack is the original one.
+pub const SITE_ENTRY_ONLY: u16 = 4;
+/// The text keeps a `call` opcode (to the slot), so that the return address is pushed natively.
+pub const SITE_KEEP_CALL: u16 = 8;
+/// The text keeps its opcode byte at `start` (the second byte of `jcc rel32`).
+pub const SITE_KEEP_OPCODE: u16 = 16;
+/// A two-byte jump at the site (with [`SITE_KEEP_OPCODE`] a conditional one) leads to a springboard
+/// in padding, or where moved instructions stood, from which the long jump leaves.
+pub const SITE_SPRINGBOARD: u16 = 32;
+/// The moved instructions at the start of the slot may be begun again after any part of them.
+pub const SITE_REPEATABLE: u16 = 64;
+/// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the hook,
+/// the text is left alone.
+pub const SITE_IN_HOOK: u16 = 128;
+
+/// Bytes of a direct call's slot.
+pub const DIRECT_SLOT_BYTES: u32 = 24;
+/// Where the text jumps to in a direct call's slot.
+pub const DIRECT_ENTRY: u32 = 3;
+/// In a direct call's slot: where the entry's id points.
+pub const DIRECT_ENTRY_ID: u16 = 8;
+/// In a direct call's slot: where the exit's id points.
+pub const DIRECT_EXIT_ID: u16 = 18;
+
+/// Bytes of a `jmp rel32`, and of a `call rel32`.
+pub const JUMP_BYTES: usize = 5;
+/// Opcode of `call rel32` (Intel SDM, CALL).
+pub const CALL: u8 = 0xe8;
+/// Opcode of `jmp rel32` (Intel SDM, JMP).
+pub const JUMP: u8 = 0xe9;
+/// Opcode of `jmp rel8`.
+pub const SHORT_JUMP: u8 = 0xeb;
+/// Opcode of a nop of one byte.
+pub const NOP: u8 = 0x90;
+
+/// `opcode rel32` at `at`, leading to `to`.
+pub const fn branch(opcode: u8, at: u64, to: u64) -> [u8; JUMP_BYTES] {
+    let rel = to.wrapping_sub(at.wrapping_add(JUMP_BYTES as u64)) as u32;
+    let [a, b, c, d] = rel.to_le_bytes();
+    [opcode, a, b, c, d]
+}

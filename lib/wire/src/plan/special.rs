@@ -1,0 +1,145 @@
+//! Functions of a plan whose entry is intercepted: special functions, and hooks.
+
+use crate::layout::{byte_enum, layout};
+
+byte_enum! {
+    /// Why the entry of a function is intercepted.
+    pub enum SpecialKind {
+        /// It is not.
+        Nothing = 0,
+        /// Walks the stack: give it the original return addresses.
+        Unwind = 1,
+        /// As `Unwind`, by a function that only looks: the frames around it return.
+        Walk = 2,
+        /// execve and fexecve.
+        Exec = 3,
+        /// Modules may go away (dlclose) or come to where others were (dlopen).
+        Unload = 4,
+        /// sigaction: the handler in its argument is a function to follow.
+        Sigaction = 5,
+        /// prctl(2).
+        Prctl = 6,
+        /// syscall(2), the libc function.
+        Syscall = 7,
+        /// seccomp_load(3) of libseccomp and the like: a filter is about to be set.
+        Sandbox = 8,
+        /// Reads its return address (dlsym): give it the original one, also when nothing is recorded any
+        /// more.
+        Return = 9,
+        /// clone(2), the libc function.
+        Clone = 10,
+        /// arch_prctl(2): may set the gs base.
+        ArchPrctl = 11,
+        /// madvise(2): may drop patched text.
+        Madvise = 12,
+        /// mprotect(2): may make patched text writable.
+        Protect = 13,
+        /// pthread_cancel(3): the C library registers a handler.
+        Cancel = 14,
+        /// A hook: recording begins here (`run -F`); its return address may be replaced.
+        Root = 20,
+        /// A hook: the same, but its return address stays.
+        RootOpen = 21,
+        /// A hook: modules have been mapped (ld.so's `_dl_debug_state`).
+        Mapped = 22,
+    }
+}
+
+impl SpecialKind {
+    /// True of hooks, whose slot has another shape ([`HOOK_ENTRY`]).
+    pub const fn is_hook(self) -> bool {
+        matches!(self, Self::Root | Self::RootOpen | Self::Mapped)
+    }
+}
+
+layout! {
+    /// A function whose entry is intercepted because the agent must act before it runs.
+    pub struct PlanSpecial {
+        /// Entry, as offset.
+        pub entry: u32,
+        /// Slot in the patch area.
+        pub slot: u32,
+        /// Template of the slot: common call, relocated prologue, jump back.
+        pub argument: u32,
+        /// Offset where the jump is written: the entry, or after its endbr64.
+        pub start: u32,
+        /// Rules ([`crate::control::Rule`], bit by number, and [`RULE_ALWAYS`]): recording begins at this
+        /// hook while one of them is open.
+        pub rules: u16,
+        /// A call of this hook opens these rules.
+        pub opens: u16,
+        /// A call of this hook closes these rules.
+        pub closes: u16,
+        /// Bytes of text covered.
+        pub span: u8,
+        /// Why.
+        pub kind: SpecialKind,
+    }
+}
+
+impl PlanSpecial {
+    /// What a call of this hook has to do with rules.
+    pub const fn hook_rules(&self) -> HookRules {
+        HookRules {
+            obeys: self.rules,
+            opens: self.opens,
+            closes: self.closes,
+        }
+    }
+}
+
+/// The rules (bit by number) that have to do with a hooked function: those that say whether its calls are
+/// recorded, and those that its calls open and close.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HookRules {
+    /// [`PlanSpecial::rules`].
+    pub obeys: u16,
+    /// [`PlanSpecial::opens`].
+    pub opens: u16,
+    /// [`PlanSpecial::closes`].
+    pub closes: u16,
+}
+
+impl HookRules {
+    /// Recorded whenever it is called.
+    pub const ALWAYS: Self = Self {
+        obeys: 1 << RULE_ALWAYS,
+        opens: 0,
+        closes: 0,
+    };
+
+    /// Those of either.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            obeys: self.obeys | other.obeys,
+            opens: self.opens | other.opens,
+            closes: self.closes | other.closes,
+        }
+    }
+
+    /// True if nothing of the other is missing.
+    pub const fn contains(self, other: Self) -> bool {
+        self.obeys & other.obeys == other.obeys
+            && self.opens & other.opens == other.opens
+            && self.closes & other.closes == other.closes
+    }
+}
+
+/// The rule that is always open.
+pub const RULE_ALWAYS: u32 = crate::control::RULES as u32;
+
+/// In the slot of a hook: where the entry's id points.
+///
+/// ```text
+///   +0   lea  rsp, [rsp-8]     a replaced return address leads here
+///   +5   call HOOK_EXIT        fills in the original; id of the exit = low half of (slot + 10)
+///   +10  ret
+///   +11  call HOOK             the text jumps here; id of the entry = low half of (slot + 16)
+///   +16  moved instructions ; jmp after them, or to the slot of the site that follows them, or ret
+/// ```
+pub const HOOK_ENTRY_ID: u64 = 16;
+/// In the slot of a hook: where the text jumps to.
+pub const HOOK_ENTRY: u64 = 11;
+/// In the slot of a hook: where the exit's id points.
+pub const HOOK_EXIT_ID: u64 = 10;
