@@ -28,6 +28,9 @@ _sptrace() {
             sptrace,help)
                 cmd="sptrace__subcmd__help"
                 ;;
+            sptrace,ktrace)
+                cmd="sptrace__subcmd__ktrace"
+                ;;
             sptrace,report)
                 cmd="sptrace__subcmd__report"
                 ;;
@@ -46,6 +49,9 @@ _sptrace() {
             sptrace__subcmd__help,help)
                 cmd="sptrace__subcmd__help__subcmd__help"
                 ;;
+            sptrace__subcmd__help,ktrace)
+                cmd="sptrace__subcmd__help__subcmd__ktrace"
+                ;;
             sptrace__subcmd__help,report)
                 cmd="sptrace__subcmd__help__subcmd__report"
                 ;;
@@ -59,7 +65,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run attach analyze ctl report help"
+            opts="-h -V --help --version run attach analyze ktrace ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -211,7 +217,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help)
-            opts="run attach analyze ctl report help"
+            opts="run attach analyze ktrace ctl report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -280,6 +286,20 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sptrace__subcmd__help__subcmd__ktrace)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sptrace__subcmd__help__subcmd__report)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -301,6 +321,44 @@ _sptrace() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__ktrace)
+            opts="-o -q -p -a -h --output --quiet --pid --all --for --buffer --check --cleanup --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --buffer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -29,6 +29,7 @@ complete -c sptrace -n "__fish_sptrace_needs_command" -s V -l version -d 'Print 
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "run" -d 'Start a command under trace and write sptrace.data'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "attach" -d 'Record running processes, and let them go as they were'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -76,6 +77,15 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l functions -d
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l sites -d 'List every site: calls and tail calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l refusals -d 'List the sites that cannot be traced, each with the reason'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s o -l output -d 'Trace file to write; a former one is kept as FILE.old' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s p -l pid -d 'These processes, with all their threads and what they start (repeatable, or separated by commas)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l for -d 'End the recording after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l buffer -d 'Memory of each processor\'s buffer in the kernel, in KiB' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s q -l quiet -d 'Say nothing on stderr unless recording fails'
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s a -l all -d 'Everything that runs on this machine, but for sptrace'
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l check -d 'Show what this machine lets be recorded, and what would allow more'
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l cleanup -d 'Remove what an sptrace that was killed has left in the kernel\'s tracing'
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s p -l pid -d 'Process id of the sptrace that records; needed if there are several' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
@@ -101,9 +111,10 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Col
 always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ctl report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

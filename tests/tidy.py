@@ -28,7 +28,8 @@ LAYERS = {
     "tracee": {"addr", "wire", "image", "patch"},
     "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "script": {"addr", "code", "trace"},
-    "kernel": {"addr", "wire", "trace"},
+    "types": set(),
+    "kernel": {"addr", "trace", "types"},
     "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "collect", "tracee", "kernel"},
     "xtask": {"sptrace"},
 }

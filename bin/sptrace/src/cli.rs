@@ -16,6 +16,7 @@ Exit status:
   run       the command's own, or death by the same signal; 125 if sptrace failed, 126 if the
             command cannot be executed, 127 if it is not found
   attach    0, or 1 if nothing could be attached to
+  ktrace    as run with a command, else 0, or 1 on failure
   report, ctl, analyze
             0, or 1 on failure
   2         wrong usage";
@@ -38,6 +39,8 @@ pub enum Command {
     Attach(commands::attach::AttachArgs),
     /// Show what sptrace knows of a program or library: functions, call sites, refusals
     Analyze(commands::analyze::AnalyzeArgs),
+    /// Record what the kernel does for a command, for processes, or for the whole machine
+    Ktrace(commands::ktrace::KtraceArgs),
     /// Say a word to a running recording, or list those that wait for words
     Ctl(commands::ctl::CtlArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Attach(args) => {
             commands::attach::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
         }
+        cli::Command::Ktrace(args) => commands::ktrace::run(&args),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => ended(commands::report::run(&args)),

@@ -4,6 +4,8 @@
 //! machine.
 #![forbid(unsafe_code)]
 
+pub mod syscalls;
+
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use std::io;

@@ -1,10 +1,20 @@
 //! Writes man/ and completions/: `cargo run -p xtask`, from anywhere in the repository.
+//!
+//! `cargo run -p xtask -- syscalls [TRACEFS]` writes the table of system calls instead, from this machine's header
+//! files and the tracefs that is mounted at TRACEFS.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("syscalls") {
+        let tracefs = arguments.next();
+        let tracefs = tracefs.as_deref().unwrap_or("/sys/kernel/tracing");
+        let table = xtask::syscalls::make(Path::new(tracefs))?;
+        return std::fs::write(top.join("lib/types/src/syscalls/table.rs"), table);
+    }
     for (name, content) in xtask::make_all()? {
         let path = top.join(&name);
         if let Some(folder) = path.parent() {

@@ -51,7 +51,11 @@ pub struct AttachArgs {
     record: RecordArgs,
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+/// A duration with its unit; a number alone is seconds.
+///
+/// # Errors
+/// What it should be.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &text[number.len()..] {
         "us" => 1e-6,

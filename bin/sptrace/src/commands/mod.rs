@@ -3,6 +3,7 @@ pub mod analyze;
 pub mod attach;
 pub mod ctl;
 pub mod executable;
+pub mod ktrace;
 pub mod record;
 pub mod report;
 pub mod run;

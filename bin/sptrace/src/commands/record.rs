@@ -289,7 +289,7 @@ fn with_file_size_errors<T>(action: impl FnOnce() -> T) -> T {
     result
 }
 
-fn no_output(output: &Path, why: &str) -> String {
+pub(crate) fn no_output(output: &Path, why: &str) -> String {
     format!(
         "cannot record to {}: {why}; choose another place with -o FILE",
         output.display()
@@ -313,7 +313,7 @@ fn plain(error: &TraceeError) -> String {
 }
 
 /// Finds what is wrong with the output's place before a former trace is moved out of the way.
-fn check_output(output: &Path) -> Result<(), String> {
+pub(crate) fn check_output(output: &Path) -> Result<(), String> {
     if output.is_dir() {
         return Err(no_output(output, "it is a directory"));
     }
@@ -360,7 +360,7 @@ fn cache_dir() -> Option<PathBuf> {
     Some(base.join("sptrace"))
 }
 
-fn header(command: Vec<String>) -> Header {
+pub(crate) fn header(command: Vec<String>) -> Header {
     let read = |path: &str| {
         std::fs::read_to_string(path)
             .map(|s| s.trim().to_owned())

@@ -177,7 +177,7 @@ fn cannot_run(name: &str, refused: Refused) -> Failure {
 }
 
 /// Ends as the command did.
-fn end_as(status: ExitStatus) -> ExitCode {
+pub fn end_as(status: ExitStatus) -> ExitCode {
     match status {
         ExitStatus::Exited(code) => ExitCode::from(code as u8),
         ExitStatus::Signaled(signal) => {

@@ -1,0 +1,93 @@
+//! What this machine lets be recorded of its kernel, and what would allow more.
+//!
+//! Given nothing; looks, makes an instance for a moment, and says one line for each question, with a remedy where the
+//! answer is no. Nothing of other users of tracing is touched.
+
+use crate::error::KernelError;
+use crate::instance::Instance;
+use crate::source::Source;
+use crate::tracefs::{self, Tracefs};
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What was looked for.
+    pub what: &'static str,
+    /// It is there.
+    pub is_there: bool,
+    /// Where or how; if it is not there: why, and what would help.
+    pub how: String,
+}
+
+fn answer(what: &'static str, result: Result<String, String>) -> Answer {
+    let is_there = result.is_ok();
+    let how = result.unwrap_or_else(|why| why);
+    Answer {
+        what,
+        is_there,
+        how,
+    }
+}
+
+/// Looks.
+pub fn look() -> Vec<Answer> {
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    let mode = lockdown
+        .split(['[', ']'])
+        .nth(1)
+        .unwrap_or("none")
+        .to_owned();
+    let tracefs = match Tracefs::find() {
+        Ok(tracefs) => tracefs,
+        Err(e) => return vec![answer("tracefs", Err(e.to_string()))],
+    };
+    let place = match tracefs.is_ours() {
+        true => "can be mounted (it is nowhere mounted for all)".to_owned(),
+        false => format!("mounted at {}", tracefs.root().display()),
+    };
+    let mut answers = vec![answer("tracefs", Ok(place))];
+    let instance = Instance::create(&tracefs);
+    answers.push(match &instance {
+        Ok(_) => answer("instance of our own", Ok("by the clock x86-tsc".to_owned())),
+        Err(e) => answer("instance of our own", Err(e.to_string())),
+    });
+    if let Ok(instance) = &instance {
+        answers.push(events(instance));
+    }
+    let offered = tracefs::read(&tracefs.root().join("available_tracers")).unwrap_or_default();
+    let why = match mode.as_str() {
+        "none" | "" => "the kernel is built without it (CONFIG_FUNCTION_GRAPH_TRACER)".to_owned(),
+        mode => format!(
+            "the kernel is locked down ({mode}), or built without it; boot without Secure Boot, or with lockdown=none"
+        ),
+    };
+    let graph = match offered.split(' ').any(|tracer| tracer == "function_graph") {
+        true => Ok("the tracer function_graph".to_owned()),
+        false => Err(why.clone()),
+    };
+    answers.push(answer("functions of the kernel", graph));
+    let probes = match tracefs.root().join("kprobe_events").exists() {
+        true => Ok("kprobe_events".to_owned()),
+        false => Err(why),
+    };
+    answers.push(answer("probes in the kernel", probes));
+    answers
+}
+
+fn events(instance: &Instance) -> Answer {
+    let what = "events of the kernel";
+    match Source::switch_on(instance) {
+        Err(e @ KernelError::File { .. }) => answer(
+            what,
+            Err(format!(
+                "{e} (a kernel with CONFIG_FTRACE_SYSCALLS is needed)"
+            )),
+        ),
+        Err(e) => answer(what, Err(e.to_string())),
+        Ok(source) if source.missing.is_empty() => answer(
+            what,
+            Ok("system calls, scheduler, interrupts, softirqs, page faults, signals".to_owned()),
+        ),
+        Ok(source) => answer(what, Ok(format!("all but {}", source.missing.join(", ")))),
+    }
+}

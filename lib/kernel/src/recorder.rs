@@ -1,0 +1,194 @@
+//! A recording of the kernel's side of some tasks, from its start to its end.
+//!
+//! Given what shall be recorded, and a trace that has been begun; makes an instance of the kernel's tracing,
+//! chooses events and tasks, starts the command if there is one, reads until the end, and writes the trace.
+//! Whatever fails, the instance goes away.
+//!
+//! Must not know: the command line, and what is shown.
+
+use crate::error::KernelError;
+use crate::instance::Instance;
+use crate::pipes::Pipes;
+use crate::source::Source;
+use crate::tasks::Tasks;
+use crate::tracefs::Tracefs;
+use sptrace_trace::TraceWriter;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Between two looks into the buffers.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command, with all that it starts.
+    Command(Vec<OsString>),
+    /// Processes that run, with all their threads and all that they start.
+    Processes(Vec<u32>),
+    /// Everything.
+    Machine,
+}
+
+/// How it is recorded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What.
+    pub target: Target,
+    /// It ends after so long, if not before.
+    pub duration: Option<Duration>,
+    /// Memory of each processor's buffer.
+    pub buffer_kib: u64,
+    /// The processor's time stamp counter, now.
+    pub now_tsc: fn() -> u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The command, if there was one; it may run still.
+    pub command: Option<Child>,
+    /// Events in the trace.
+    pub events: u64,
+    /// Records for which the kernel's buffers had no room.
+    pub lost: u64,
+    /// Times that some were lost, and nobody knows how many.
+    pub lost_unknown: u64,
+    /// The kernel's events that could not be recorded.
+    pub missing: Vec<String>,
+}
+
+/// Records until the end of the target, the duration's end, or until `is_over`.
+///
+/// # Errors
+/// The kernel refuses, the command cannot be started, or the trace cannot be written.
+pub fn record<W: Write>(
+    tracefs: &Tracefs,
+    options: &Options,
+    writer: TraceWriter<W>,
+    is_over: &dyn Fn() -> bool,
+) -> Result<(TraceWriter<W>, Outcome), KernelError> {
+    let instance = Instance::create(tracefs)?;
+    instance.set("buffer_size_kb", &options.buffer_kib.to_string())?;
+    instance.set("options/event-fork", "1")?;
+    let without = own_tasks();
+    match &options.target {
+        Target::Command(_) => {}
+        Target::Processes(pids) => {
+            let tids: Vec<u32> = tasks_of(pids).map(|(tid, _)| tid).collect();
+            instance.set("set_event_pid", &joined(&tids))?;
+        }
+        Target::Machine => instance.set("set_event_notrace_pid", &joined(&without))?,
+    }
+    let source = Source::switch_on(&instance)?;
+    let mut pipes = Pipes::open(&instance)?;
+    let is_for_all = matches!(options.target, Target::Machine);
+    let mut tasks = Tasks::new(writer, is_for_all, without)?;
+    let mut command = None;
+    match &options.target {
+        Target::Command(argv) => {
+            let (child, starter) = start(&instance, argv)?;
+            tasks.leave_out(starter);
+            tasks.leave_out_until_exec(child.id());
+            command = Some(child);
+        }
+        Target::Processes(pids) => {
+            tasks_of(pids).for_each(|(tid, pid)| tasks.expect(tid, pid));
+            instance.set("tracing_on", "1")?;
+        }
+        Target::Machine => instance.set("tracing_on", "1")?,
+    }
+    let begun = Instant::now();
+    loop {
+        let is_late = options.duration.is_some_and(|d| begun.elapsed() >= d);
+        let is_gone = match (&mut command, &options.target) {
+            (Some(child), _) => child.try_wait().map_err(KernelError::Command)?.is_some(),
+            (None, Target::Processes(pids)) => pids.iter().all(|pid| !is_alive(*pid)),
+            _ => false,
+        };
+        let is_end = is_late || is_gone || is_over();
+        if is_end {
+            instance.set("tracing_on", "0")?;
+        }
+        let until = match is_end {
+            true => u64::MAX,
+            false => (options.now_tsc)(),
+        };
+        while !pipes.fill()? {}
+        while let Some(record) = pipes.next_before(until) {
+            if let Some((tid, happening)) = source.read(&record.data) {
+                tasks.happened(tid, record.time, happening)?;
+            }
+        }
+        tasks.write_full()?;
+        if is_end {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let outcome = Outcome {
+        command,
+        events: tasks.events,
+        lost: pipes.lost,
+        lost_unknown: pipes.lost_unknown,
+        missing: source.missing,
+    };
+    // The instance can be removed once nobody reads it.
+    drop(pipes);
+    Ok((tasks.finish()?, outcome))
+}
+
+/// Starts the command, whose first system call is recorded already. A thread that does nothing else is
+/// recorded until then: what it makes is followed from its birth. Gives that thread's number, too.
+fn start(instance: &Instance, argv: &[OsString]) -> Result<(Child, u32), KernelError> {
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            let tid = nix::unistd::gettid().as_raw() as u32;
+            instance.set("set_event_pid", &tid.to_string())?;
+            instance.set("tracing_on", "1")?;
+            let (program, arguments) = argv.split_first().ok_or_else(|| {
+                KernelError::Command(std::io::Error::from_raw_os_error(nix::libc::ENOENT))
+            })?;
+            let child = Command::new(program).args(arguments).spawn();
+            Ok((child.map_err(KernelError::Command)?, tid))
+        });
+        let panicked = || KernelError::Command(std::io::Error::other("the starter panicked"));
+        starter.join().unwrap_or_else(|_| Err(panicked()))
+    })
+}
+
+/// Our own threads.
+fn own_tasks() -> Vec<u32> {
+    threads_of(std::process::id())
+}
+
+fn threads_of(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let numbers = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok());
+    numbers.collect()
+}
+
+/// All threads, each with its process.
+fn tasks_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    pids.iter()
+        .flat_map(|pid| threads_of(*pid).into_iter().map(|tid| (tid, *pid)))
+}
+
+fn joined(tids: &[u32]) -> String {
+    let words: Vec<String> = tids.iter().map(u32::to_string).collect();
+    words.join(" ")
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = stat
+        .ok()
+        .and_then(|s| s.rsplit_once(") ")?.1.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}

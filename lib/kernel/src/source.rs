@@ -1,0 +1,250 @@
+//! Which of the kernel's events are recorded, and what their records say.
+//!
+//! Given an instance; switches the events on and reads their formats. Given a record; gives what happened. An
+//! event that this kernel has not is left out and named.
+//!
+//! Must not know: tasks, frames, trace files.
+
+use crate::error::KernelError;
+use crate::format::Format;
+use crate::instance::Instance;
+use crate::tracefs;
+use std::collections::HashMap;
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    SystemCall,
+    SystemCallEnd,
+    Interrupt,
+    InterruptEnd,
+    SoftInterrupt,
+    SoftInterruptEnd,
+    /// A vector of the processor's, begins or ends as the event's name says.
+    Vector,
+    Fault,
+    Signal,
+    Switch,
+    NewTask,
+    Exec,
+    TaskEnd,
+}
+
+/// The events, by group and name.
+const EVENTS: [(&str, &str, Kind); 14] = [
+    ("raw_syscalls", "sys_enter", Kind::SystemCall),
+    ("raw_syscalls", "sys_exit", Kind::SystemCallEnd),
+    ("irq", "irq_handler_entry", Kind::Interrupt),
+    ("irq", "irq_handler_exit", Kind::InterruptEnd),
+    ("irq", "softirq_entry", Kind::SoftInterrupt),
+    ("irq", "softirq_exit", Kind::SoftInterruptEnd),
+    ("exceptions", "page_fault_user", Kind::Fault),
+    ("exceptions", "page_fault_kernel", Kind::Fault),
+    ("signal", "signal_deliver", Kind::Signal),
+    ("sched", "sched_switch", Kind::Switch),
+    ("task", "task_newtask", Kind::NewTask),
+    ("sched", "sched_process_exec", Kind::Exec),
+    ("sched", "sched_process_exit", Kind::TaskEnd),
+    ("irq_vectors", "*", Kind::Vector),
+];
+
+/// What a frame of the kernel's is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// A system call, by number.
+    SystemCall(u32),
+    /// A device's interrupt, by name.
+    Interrupt(String),
+    /// Work that an interrupt has left for later, by number.
+    SoftInterrupt(u32),
+    /// An interrupt of the processor's own, by name.
+    Vector(String),
+    /// The task does not run, since it waits; the state's letter, as ps(1) has it.
+    Waiting(char),
+    /// The task could run, and another runs.
+    Preempted,
+}
+
+/// What has happened, to the task that was running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A frame begins.
+    Begin(Frame),
+    /// A frame ends. Of a device's interrupt the name is not told.
+    End(Frame),
+    /// Something without length.
+    Instant(&'static str, String),
+    /// The processor goes from one task to another.
+    Switch {
+        /// Why the former does not run any more.
+        why: Frame,
+        /// Which task runs now.
+        next: u32,
+    },
+    /// A task was made.
+    NewTask {
+        /// Its number.
+        tid: u32,
+        /// It belongs to the process of the task that made it.
+        is_thread: bool,
+    },
+    /// The task's process executes another program.
+    Exec(String),
+    /// The task ends.
+    TaskEnd,
+}
+
+/// Softirqs, by number (include/linux/interrupt.h).
+const SOFT_INTERRUPTS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// Name of a softirq.
+pub fn soft_interrupt(number: u32) -> String {
+    let name = SOFT_INTERRUPTS.get(number as usize);
+    name.map_or_else(
+        || format!("softirq {number}"),
+        |name| format!("softirq {name}"),
+    )
+}
+
+/// The events of an instance that are switched on.
+#[derive(Debug, Default)]
+pub struct Source {
+    events: HashMap<u16, (Kind, Format)>,
+    /// Events that this kernel has not, or does not let be recorded.
+    pub missing: Vec<String>,
+}
+
+impl Source {
+    /// Switches the events on.
+    ///
+    /// # Errors
+    /// There are no system calls among them: nothing could be nested in anything.
+    pub fn switch_on(instance: &Instance) -> Result<Self, KernelError> {
+        let mut source = Self::default();
+        for (group, name, kind) in EVENTS {
+            let names = match name {
+                "*" => pairs(instance, group),
+                name => vec![name.to_owned()],
+            };
+            for name in names {
+                let result = source.add(instance, (group, &name), kind);
+                if let Err(e) = result {
+                    if kind == Kind::SystemCall {
+                        return Err(e);
+                    }
+                    source.missing.push(format!("{group}:{name}"));
+                }
+            }
+        }
+        Ok(source)
+    }
+
+    fn add(
+        &mut self,
+        instance: &Instance,
+        (group, name): (&str, &str),
+        kind: Kind,
+    ) -> Result<(), KernelError> {
+        let folder = format!("events/{group}/{name}");
+        let text = tracefs::read(&instance.path(&format!("{folder}/format")))?;
+        instance.set(&format!("{folder}/enable"), "1")?;
+        if let Some(format) = Format::parse(&text) {
+            self.events.insert(format.id, (kind, format));
+        }
+        Ok(())
+    }
+
+    /// The task that was running, and what happened. `None`: a record of an event that is not ours.
+    pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
+        let id = record.first_chunk().map(|b| u16::from_le_bytes(*b))?;
+        let (kind, format) = self.events.get(&id)?;
+        let number = |field| format.number(record, field);
+        let text = |field| format.text(record, field);
+        let task = u32::try_from(number("common_pid")?).ok()?;
+        let call = || Some(Frame::SystemCall(u32::try_from(number("id")?).ok()?));
+        let soft = || Some(Frame::SoftInterrupt(number("vec")? as u32));
+        let happening = match kind {
+            Kind::SystemCall => Happening::Begin(call()?),
+            Kind::SystemCallEnd => Happening::End(call()?),
+            Kind::Interrupt => Happening::Begin(Frame::Interrupt(text("name")?)),
+            Kind::InterruptEnd => Happening::End(Frame::Interrupt(String::new())),
+            Kind::SoftInterrupt => Happening::Begin(soft()?),
+            Kind::SoftInterruptEnd => Happening::End(soft()?),
+            Kind::Vector => match format.name.strip_suffix("_entry") {
+                Some(name) => Happening::Begin(Frame::Vector(name.to_owned())),
+                None => {
+                    let name = format.name.strip_suffix("_exit")?;
+                    Happening::End(Frame::Vector(name.to_owned()))
+                }
+            },
+            Kind::Fault => Happening::Instant("[faults]", format.name.replace('_', " ")),
+            Kind::Signal => {
+                let signal = nix::sys::signal::Signal::try_from(number("sig")? as i32);
+                let name = signal.map_or_else(
+                    |_| format!("signal {}", number("sig").unwrap_or(0)),
+                    |s| s.as_str().to_owned(),
+                );
+                Happening::Instant("[signals]", name)
+            }
+            Kind::Switch => Happening::Switch {
+                why: why_not(number("prev_state")?),
+                next: u32::try_from(number("next_pid")?).ok()?,
+            },
+            Kind::NewTask => Happening::NewTask {
+                tid: u32::try_from(number("pid")?).ok()?,
+                is_thread: number("clone_flags")? & CLONE_THREAD != 0,
+            },
+            Kind::Exec => Happening::Exec(text("filename")?),
+            Kind::TaskEnd => Happening::TaskEnd,
+        };
+        Some((task, happening))
+    }
+}
+
+/// clone(2).
+const CLONE_THREAD: i64 = 0x1_0000;
+
+/// Why a task does not run any more, by the state that it is left in (sched_switch, prev_state).
+fn why_not(state: i64) -> Frame {
+    const LETTERS: &[u8] = b"SDTtXZPI";
+    if state == 0 || state & 0x100 != 0 {
+        return Frame::Preempted;
+    }
+    let bit = state.trailing_zeros() as usize;
+    Frame::Waiting(LETTERS.get(bit).map_or('?', |letter| char::from(*letter)))
+}
+
+/// The events of a group that come in pairs.
+fn pairs(instance: &Instance, group: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(instance.path(&format!("events/{group}")));
+    let names = entries.into_iter().flatten().flatten();
+    let mut names: Vec<String> = names
+        .filter_map(|e| e.file_name().into_string().ok())
+        .filter(|name| name.ends_with("_entry") || name.ends_with("_exit"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_tasks() {
+        assert_eq!(why_not(0), Frame::Preempted);
+        assert_eq!(why_not(0x100), Frame::Preempted);
+        assert_eq!(why_not(1), Frame::Waiting('S'));
+        assert_eq!(why_not(2), Frame::Waiting('D'));
+        assert_eq!(why_not(0x80), Frame::Waiting('I'));
+        assert_eq!(why_not(0x400), Frame::Waiting('?'));
+    }
+
+    #[test]
+    fn a_record_of_no_event_of_ours_is_nothing() {
+        assert_eq!(Source::default().read(&[1, 0, 0, 0]), None);
+        assert_eq!(Source::default().read(&[]), None);
+    }
+}

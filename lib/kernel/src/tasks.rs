@@ -1,0 +1,357 @@
+//! What has happened, as frames of tasks in a trace.
+//!
+//! Given happenings in the order of their times; keeps for each task which frames of the kernel's are open, and
+//! encodes their beginnings and ends as those of functions. A frame whose end was not seen ends with the frame
+//! around it.
+//!
+//! Must not know: tracefs, and how records are laid out.
+
+use crate::error::KernelError;
+use crate::source::{Frame, Happening, soft_interrupt};
+use sptrace_addr::Svma;
+use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, StreamInfo, TraceWriter};
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Modules that the frames are shown in: the kind of frame, in brackets.
+const MODULES: [&str; 5] = [
+    "[system calls]",
+    "[interrupts]",
+    "[scheduler]",
+    "[faults]",
+    "[signals]",
+];
+
+/// One task.
+struct Task {
+    encoder: sptrace_trace::StreamEncoder,
+    pid: u32,
+    open: Vec<Frame>,
+}
+
+/// All tasks, and the trace.
+pub struct Tasks<W: Write> {
+    writer: TraceWriter<W>,
+    modules: Vec<ModuleId>,
+    functions: HashMap<(usize, String), FunctionId>,
+    tasks: HashMap<u32, Task>,
+    /// Processes of the tasks that are recorded, as far as they are known otherwise than by their own events.
+    processes: HashMap<u32, u32>,
+    /// Every task of the machine is recorded.
+    is_for_all: bool,
+    /// Tasks that are not recorded: our own.
+    without: Vec<u32>,
+    /// A task that has not executed its program yet.
+    before_exec: Option<u32>,
+    /// Events written.
+    pub events: u64,
+}
+
+impl<W: Write> Tasks<W> {
+    /// Writes into `writer`, of all tasks that there are records of but those in `without`. Where not all of the
+    /// machine's are recorded (`is_for_all`), those that are must be expected.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn new(
+        mut writer: TraceWriter<W>,
+        is_for_all: bool,
+        without: Vec<u32>,
+    ) -> Result<Self, KernelError> {
+        let module = |path: &str| Module {
+            path: path.to_owned(),
+            build_id: Vec::new(),
+            svma: Svma(0)..Svma(1 << 32),
+        };
+        let modules: Result<Vec<_>, _> = MODULES
+            .iter()
+            .map(|path| writer.module(&module(path)))
+            .collect();
+        Ok(Self {
+            writer,
+            modules: modules?,
+            functions: HashMap::new(),
+            tasks: HashMap::new(),
+            processes: HashMap::new(),
+            is_for_all,
+            without,
+            before_exec: None,
+            events: 0,
+        })
+    }
+
+    /// Leaves another task out.
+    pub fn leave_out(&mut self, tid: u32) {
+        self.without.push(tid);
+    }
+
+    /// A task of this process is recorded, of which nothing else may be known yet.
+    pub fn expect(&mut self, tid: u32, process: u32) {
+        self.processes.insert(tid, process);
+    }
+
+    /// Leaves a task out until it executes a program: what it does before is our own work.
+    pub fn leave_out_until_exec(&mut self, tid: u32) {
+        self.before_exec = Some(tid);
+    }
+
+    /// Takes what has happened to task `tid`.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn happened(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        happening: Happening,
+    ) -> Result<(), KernelError> {
+        match happening {
+            Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::End(frame) => self.end(tid, tsc, &frame),
+            Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
+            Happening::Switch { why, next } => {
+                // Of two tasks, one of which is recorded, either may be the other.
+                if self.is_for_all || self.processes.contains_key(&tid) {
+                    self.begin(tid, tsc, why)?;
+                }
+                self.end(next, tsc, &Frame::Preempted)
+            }
+            Happening::NewTask {
+                tid: new,
+                is_thread,
+            } => {
+                let process = match is_thread {
+                    true => self.process_of(tid),
+                    false => new,
+                };
+                self.processes.insert(new, process);
+                Ok(())
+            }
+            Happening::Exec(path) => {
+                if self
+                    .before_exec
+                    .take_if(|waiting| *waiting == tid)
+                    .is_some()
+                {
+                    self.expect(tid, tid);
+                }
+                let pid = self.process_of(tid);
+                let note = Note::Exec { pid, tsc, path };
+                Ok(self.writer.event_note(&note)?)
+            }
+            Happening::TaskEnd => {
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.open.clear();
+                    task.encoder.close_all(tsc);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn process_of(&self, tid: u32) -> u32 {
+        let known = self.tasks.get(&tid).map(|task| task.pid);
+        known
+            .or_else(|| self.processes.get(&tid).copied())
+            .or_else(|| thread_group(tid))
+            .unwrap_or(tid)
+    }
+
+    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and ours.
+    fn is_left_out(&self, tid: u32) -> bool {
+        tid == 0 || self.before_exec == Some(tid) || self.without.contains(&tid)
+    }
+
+    fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
+        let pid = self.process_of(tid);
+        let task = match self.tasks.entry(tid) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                let comm = std::fs::read_to_string(format!("/proc/{tid}/comm"));
+                let stream = self.writer.stream(&StreamInfo {
+                    pid,
+                    tid,
+                    comm: comm.unwrap_or_default().trim_end().to_owned(),
+                    start_tsc: tsc,
+                    ..StreamInfo::default()
+                })?;
+                new.insert(Task {
+                    encoder: self.writer.encoder(stream),
+                    pid,
+                    open: Vec::new(),
+                })
+            }
+        };
+        Ok(task)
+    }
+
+    fn function(&mut self, module: usize, name: String) -> Result<FunctionId, KernelError> {
+        let key = (module, name);
+        if let Some(known) = self.functions.get(&key) {
+            return Ok(*known);
+        }
+        let Some(id) = self.modules.get(module) else {
+            return Ok(FunctionId(0));
+        };
+        let function = self.writer.function(&Function {
+            module: *id,
+            svma: Svma(self.functions.len() as u64),
+            size_bytes: 0,
+            symbol: key.1.clone(),
+        })?;
+        self.functions.insert(key, function);
+        Ok(function)
+    }
+
+    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+        if self.is_left_out(tid) {
+            return Ok(());
+        }
+        let (module, name) = shown(&frame);
+        let function = self.function(module, name)?;
+        self.events += 1;
+        let task = self.task(tid, tsc)?;
+        task.open.push(frame);
+        task.encoder.enter(tsc, function);
+        Ok(())
+    }
+
+    /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to begin nothing is
+    /// written.
+    fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
+        if self.is_left_out(tid) {
+            return Ok(());
+        }
+        let mut ended = 0;
+        if let Some(task) = self.tasks.get_mut(&tid)
+            && let Some(found) = task.open.iter().rposition(|open| is_end_of(frame, open))
+        {
+            while task.open.len() > found {
+                task.open.pop();
+                task.encoder.exit(tsc);
+                ended += 1;
+            }
+        }
+        self.events += ended;
+        Ok(())
+    }
+
+    fn instant(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        module: &str,
+        name: String,
+    ) -> Result<(), KernelError> {
+        if self.is_left_out(tid) {
+            return Ok(());
+        }
+        let module = MODULES.iter().position(|m| *m == module).unwrap_or(0);
+        let function = self.function(module, name)?;
+        self.events += 2;
+        let task = self.task(tid, tsc)?;
+        task.encoder.enter(tsc, function);
+        task.encoder.exit(tsc);
+        Ok(())
+    }
+
+    /// Writes the blocks that are full.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn write_full(&mut self) -> Result<(), KernelError> {
+        for task in self.tasks.values_mut() {
+            self.writer.write_full(&mut task.encoder)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and gives the writer back. What is open at `tsc` stays so.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn finish(mut self) -> Result<TraceWriter<W>, KernelError> {
+        let mut tids: Vec<u32> = self.tasks.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                self.writer.write_block(&mut task.encoder)?;
+            }
+        }
+        Ok(self.writer)
+    }
+}
+
+/// In which module a frame is shown, and by what name.
+fn shown(frame: &Frame) -> (usize, String) {
+    match frame {
+        Frame::SystemCall(number) => {
+            let known = sptrace_types::syscalls::by_number(*number);
+            let name = known.map_or_else(|| format!("syscall_{number}"), |c| c.name.to_owned());
+            (0, name)
+        }
+        Frame::Interrupt(name) => (1, format!("irq {name}")),
+        Frame::SoftInterrupt(number) => (1, soft_interrupt(*number)),
+        Frame::Vector(name) => (1, name.replace('_', " ")),
+        Frame::Waiting('S') => (2, "waiting".to_owned()),
+        Frame::Waiting('D') => (2, "waiting for a device".to_owned()),
+        Frame::Waiting('T' | 't') => (2, "stopped".to_owned()),
+        Frame::Waiting('X' | 'Z') => (2, "ended".to_owned()),
+        Frame::Waiting(_) => (2, "not running".to_owned()),
+        Frame::Preempted => (2, "preempted".to_owned()),
+    }
+}
+
+/// Is `end` what ends `open`? Whatever keeps a task from running ends when it runs.
+fn is_end_of(end: &Frame, open: &Frame) -> bool {
+    match (end, open) {
+        (Frame::Preempted, Frame::Preempted | Frame::Waiting(_)) => true,
+        (Frame::Interrupt(_), Frame::Interrupt(_)) => true,
+        (end, open) => end == open,
+    }
+}
+
+/// The process that a task belongs to.
+fn thread_group(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sptrace_trace::{Header, Summary};
+
+    #[test]
+    fn frames_end_with_what_they_are_in() {
+        let writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+        let mut tasks = Tasks::new(writer, false, vec![9]).unwrap();
+        let tid = 0x3fff_fff0;
+        tasks.expect(tid, tid);
+        let call = Frame::SystemCall(0);
+        let mut happened = |tid, tsc, what| tasks.happened(tid, tsc, what).unwrap();
+        happened(tid, 10, Happening::Begin(call.clone()));
+        let why = Frame::Waiting('S');
+        happened(tid, 20, Happening::Switch { why, next: 9 });
+        happened(9, 30, Happening::Begin(call.clone()));
+        let why = Frame::Preempted;
+        happened(9, 40, Happening::Switch { why, next: tid });
+        happened(
+            tid,
+            45,
+            Happening::Begin(Frame::Interrupt("disk".to_owned())),
+        );
+        happened(tid, 50, Happening::End(call.clone()));
+        happened(tid, 60, Happening::End(call));
+        happened(
+            tid,
+            70,
+            Happening::Instant("[signals]", "SIGCHLD".to_owned()),
+        );
+        assert_eq!(tasks.events, 8, "three frames and an instant");
+        assert_eq!(tasks.tasks.len(), 1, "task 9 is left out");
+        let bytes = tasks.finish().unwrap().finish(&Summary::default()).unwrap();
+        assert!(bytes.len() > 100);
+    }
+}
