@@ -17,7 +17,7 @@ C='-g -pthread -Wall -Wextra -Wno-infinite-recursion -fno-omit-frame-pointer'
 O='-g -pthread -Wall -Wextra -Wno-infinite-recursion'
 table() {
     for case in direct recursion pointers callbacks longjmp threads procs ctors sleeper deep varargs coroutine \
-                cancel alarm closefds procself smallstack sigprof sandbox forkwire inherited gated stages altstack twins nullcall jumpout busy aligned cancelasync recorder mainexits headed; do
+                cancel alarm closefds procself smallstack sigprof sandbox forkwire inherited gated stages altstack twins nullcall jumpout busy aligned cancelasync recorder mainexits headed lineage; do
         echo "$case.O0|gcc $C -O0 $case/$case.c"
         echo "$case.O2|gcc $O -O2 $case/$case.c"
     done

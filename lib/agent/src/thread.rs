@@ -127,7 +127,7 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
             hot = make_block();
         }
         // Under the lock: a block without its stream would look like one whose thread is gone.
-        if !hot.is_null() && !begin(hot, fs, pid, tid, NONE, other) {
+        if !hot.is_null() && !begin(hot, fs, pid, tid, Parent::pid(other)) {
             (*hot).tid = 0;
             hot = core::ptr::null_mut();
         }
@@ -152,7 +152,7 @@ pub unsafe fn adopt(fs: u64, pid: u32, tid: u32) -> *mut Hot {
         }
         (*hot).next = (*process()).blocks as u64;
         (*process()).blocks = hot;
-        if !begin_stream(hot, fs, pid, tid, NONE, 0) {
+        if !begin_stream(hot, fs, pid, tid, Parent::pid(0)) {
             (*hot).tid = 0;
             return core::ptr::null_mut();
         }
@@ -160,11 +160,29 @@ pub unsafe fn adopt(fs: u64, pid: u32, tid: u32) -> *mut Hot {
     }
 }
 
+/// What a stream begins with: that of the thread that forked it, or nothing but a process.
+struct Parent {
+    stream: u32,
+    epoch: u32,
+    pid: u32,
+}
+
+impl Parent {
+    /// No stream. `pid`: the process whose modules it has; 0: its own.
+    fn pid(pid: u32) -> Self {
+        Self {
+            stream: NONE,
+            epoch: 0,
+            pid,
+        }
+    }
+}
+
 /// Gives the block a stream and makes it this thread's.
-unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_pid: u32) -> bool {
+unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
     // SAFETY: the block is this thread's alone.
     unsafe {
-        let begun = begin_stream(hot, fs, pid, tid, parent, parent_pid);
+        let begun = begin_stream(hot, fs, pid, tid, parent);
         if begun {
             sys::set_gs_base(hot as u64 - HOT as u64);
         }
@@ -173,14 +191,7 @@ unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: u32, parent_
 }
 
 /// Gives the block a stream, and the thread's key.
-unsafe fn begin_stream(
-    hot: *mut Hot,
-    fs: u64,
-    pid: u32,
-    tid: u32,
-    parent: u32,
-    parent_pid: u32,
-) -> bool {
+unsafe fn begin_stream(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
     // SAFETY: the block is nobody else's.
     unsafe {
         let Some(stream) = take_stream() else {
@@ -189,8 +200,9 @@ unsafe fn begin_stream(
         let s = stream_entry(stream);
         (*s).pid = pid;
         (*s).tid = tid;
-        (*s).parent = parent;
-        (*s).parent_pid = parent_pid;
+        (*s).parent = parent.stream;
+        (*s).parent_epoch = parent.epoch;
+        (*s).parent_pid = parent.pid;
         (*s).other_pids = (*process()).other_pids;
         (*s).start_tsc = sys::tsc();
         (*s).chunk.store(NONE, Ordering::Relaxed);
@@ -309,13 +321,22 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
     unsafe {
         let p = process();
         let hot = hot_of(gs);
-        let (parent, parent_pid) = ((*hot).stream, (*hot).pid);
+        // A block of nobody has no stream.
+        let parent = if gs == (*p).nobody {
+            Parent::pid((*p).pid)
+        } else {
+            Parent {
+                stream: (*hot).stream,
+                epoch: (*hot).epoch,
+                pid: (*hot).pid,
+            }
+        };
         (*p).pid = pid;
         match sys::parent_pid() {
             // The parent cannot be seen from here: this is the first process of a pid namespace.
             0 => (*p).other_pids = PIDS_OTHER,
             // One between us has shown no event, or has ended.
-            now if now != parent_pid && (*p).other_pids == PIDS_SAME => {
+            now if now != parent.pid && (*p).other_pids == PIDS_SAME => {
                 (*p).other_pids = PIDS_UNSURE;
             }
             _ => {}
@@ -337,7 +358,7 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             count_hole(hole::FORK_SHARED);
         }
         (*hot).overflow = 0;
-        if !begin(hot, fs, pid, tid, parent, parent_pid) {
+        if !begin(hot, fs, pid, tid, parent) {
             return core::ptr::null_mut();
         }
         chunk::ring();

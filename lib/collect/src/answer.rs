@@ -60,7 +60,7 @@ fn answer(shared: &Shared, q: &Question) {
             let mut answer = module(shared, &maps, q.pid, q.argument);
             if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
                 let mut c = shared.lock();
-                c.asks(&shared.arena, q.pid);
+                c.asks(&shared.arena);
                 let wide = c.process(q.pid).leave_alone(answer[2], answer[5]);
                 answer[0] |= if wide { ANSWER_WIDE } else { 0 };
             }
@@ -183,7 +183,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
         Err(why) => return leave_out(why),
     };
     let mut c = shared.lock();
-    c.asks(&shared.arena, pid);
+    c.asks(&shared.arena);
     let Some(known) = c.modules.get(index) else {
         return answer(REFUSED);
     };
@@ -228,7 +228,7 @@ fn mapped(shared: &Shared, pid: u32) -> u64 {
     let code: Vec<_> = maps.iter().filter(is_code).collect();
     {
         let mut c = shared.lock();
-        c.asks(&shared.arena, pid);
+        c.asks(&shared.arena);
         let looked_at = &mut c.process(pid).looked_at;
         looked_at.retain(|(start, file)| {
             code.iter()

@@ -2,9 +2,10 @@
 //!
 //! The hot loop of the host: a word is looked up by its id in the patch area's table and handed to
 //! the stream's encoder. What makes no sense is counted as torn and skipped: a chunk may have been
-//! written by a process that was killed in the middle, or by two at once (vfork).
+//! written by two tasks at once (vfork), or be damaged.
 
 mod callees;
+mod lineage;
 mod peek;
 mod run;
 mod shadow;
@@ -17,8 +18,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{
-    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, StreamInfo,
-    TraceWriter,
+    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, TraceWriter,
 };
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
@@ -29,6 +29,7 @@ use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
 use crate::process::{Area, Areas, Loaded, Process};
+use lineage::Ancestors;
 use shadow::{Line, Shadow};
 
 /// One stream of the recording.
@@ -36,6 +37,8 @@ use shadow::{Line, Shadow};
 struct StreamState {
     epoch: u32,
     pid: u32,
+    /// [`Process::image`] of its process.
+    image: u64,
     line: Line,
     high: u64,
     last_tsc: u64,
@@ -45,6 +48,8 @@ struct StreamState {
     inherited: Option<u64>,
     /// Number of the chunk that comes next.
     sequence: u32,
+    /// The chunk that came last ends in a record that was begun and not completed.
+    is_cut_off: bool,
     watched: Watched,
 }
 
@@ -90,6 +95,17 @@ const RECENT: usize = 4096;
 /// In a [`Recent`]: only the low half of the target was recorded.
 const LOW_HALF: u64 = 1 << 63;
 
+/// Words of chunks that could not be read, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Torn {
+    /// They made no sense.
+    pub nonsense: u64,
+    /// Nothing is known of the process: which image it was forked from was told too late.
+    pub unknown_process: u64,
+    /// The last record of a thread, which was killed while it wrote it.
+    pub unfinished: u64,
+}
+
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
     writer: TraceWriter<W>,
@@ -97,6 +113,7 @@ pub struct Collector<W: Write> {
     pub modules: Vec<Module>,
     by_file: HashMap<(String, u64), usize>,
     processes: HashMap<u32, Process>,
+    ancestors: Ancestors,
     streams: Vec<Option<StreamState>>,
     /// Last targets of calls through pointers, by a hash of the address.
     recent: Box<[Recent; RECENT]>,
@@ -110,8 +127,8 @@ pub struct Collector<W: Write> {
     pub events: u64,
     /// Bytes of records, holes included.
     pub record_bytes: u64,
-    /// Words that made no sense.
-    pub torn: u64,
+    /// Words that could not be read.
+    pub torn: Torn,
     /// The first error of the output, if any: recording ends then.
     pub failed: Option<std::io::Error>,
 }
@@ -124,6 +141,7 @@ impl<W: Write> Collector<W> {
             modules: Vec::new(),
             by_file: HashMap::new(),
             processes: HashMap::new(),
+            ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
             recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
@@ -133,7 +151,7 @@ impl<W: Write> Collector<W> {
             until_tsc: u64::MAX,
             events: 0,
             record_bytes: 0,
-            torn: 0,
+            torn: Torn::default(),
             failed: None,
         }
     }
@@ -185,19 +203,6 @@ impl<W: Write> Collector<W> {
         self.modules.push(module);
         self.by_file.insert(file, self.modules.len() - 1);
         Some(self.modules.len() - 1)
-    }
-
-    /// The process is another than the one that had this number, unless it records.
-    pub fn forget(&mut self, pid: u32) {
-        if !self.streams.iter().flatten().any(|s| s.pid == pid) {
-            self.processes.remove(&pid);
-            self.recent.fill(Recent::default());
-        }
-    }
-
-    /// The image of a process.
-    pub fn process(&mut self, pid: u32) -> &mut Process {
-        self.processes.entry(pid).or_default()
     }
 
     /// A module was found in a process and got an area. True: callees in it need full addresses.
@@ -255,17 +260,6 @@ impl<W: Write> Collector<W> {
         self.check(r.map_err(std::io::Error::other));
     }
 
-    /// Gives every new stream its state while its parent's is still known.
-    fn adopt_streams(&mut self, arena: &Arena) {
-        let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
-        for i in 0..used {
-            let s = arena.stream(i);
-            if s.state.load(Ordering::Acquire) == STREAM_LIVE {
-                self.begin_stream(arena, i, s.epoch.load(Ordering::Relaxed));
-            }
-        }
-    }
-
     /// Drains all full chunks; gives how many there were.
     pub fn drain(&mut self, arena: &Arena) -> usize {
         let full = arena.take_full();
@@ -319,9 +313,12 @@ impl<W: Write> Collector<W> {
         let index = s.chunk.swap(NONE, Ordering::AcqRel);
         if (index as usize) < CHUNKS_MAX {
             self.chunk(arena, index);
+            let cut_off = self.streams[i].as_ref().is_some_and(|s| s.is_cut_off);
+            self.torn.unfinished += u64::from(cut_off);
             arena.recycle(index);
         }
         if let Some(mut state) = self.streams[i].take() {
+            self.ancestors.ended(i, &state);
             self.settle_lazy(&mut state, None);
             self.begin_line(&mut state);
             if let (Some(tsc), Some(encoder)) = (open_until, state.line.recording()) {
@@ -334,28 +331,8 @@ impl<W: Write> Collector<W> {
         s.state.store(STREAM_DEAD, Ordering::Release);
         if !self.streams.iter().flatten().any(|other| other.pid == pid) {
             // The number may be given to another process.
-            self.processes.remove(&pid);
-            self.recent.fill(Recent::default());
+            self.retire(pid);
         }
-    }
-
-    /// A process is about to run another program: its streams end here.
-    pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
-        let execs = self.process(pid).execs + 1;
-        self.end_dead_streams(arena, &|s| s.pid != pid);
-        self.recent.fill(Recent::default());
-        self.processes.insert(
-            pid,
-            Process {
-                execs,
-                ..Process::default()
-            },
-        );
-        self.note(&Note::Exec {
-            pid,
-            tsc: crate::clock::tsc(),
-            path: path.to_owned(),
-        });
     }
 
     /// A process has ended, which is told unless the recording has ended before.
@@ -377,76 +354,11 @@ impl<W: Write> Collector<W> {
         self.writer.finish(summary).map_err(std::io::Error::other)
     }
 
-    /// A fork child begins with what its parent had loaded.
-    fn adopt_process(&mut self, pid: u32, parent: u32) {
-        if parent != pid && parent != 0 && !self.processes.contains_key(&pid) {
-            let mut copy = self.process(parent).clone();
-            copy.parent = parent;
-            self.processes.insert(pid, copy);
-        }
-    }
-
-    /// A process asks: make sure that what it inherited is known.
-    pub fn asks(&mut self, arena: &Arena, pid: u32) {
-        if !self.processes.contains_key(&pid) {
-            self.adopt_streams(arena);
-        }
-    }
-
-    /// Prepares the state of the stream that wrote a chunk.
-    fn begin_stream(&mut self, arena: &Arena, i: usize, epoch: u32) {
-        if self.streams[i].as_ref().is_some_and(|s| s.epoch == epoch) {
-            return;
-        }
-        if let Some(mut old) = self.streams[i].take() {
-            self.begin_line(&mut old);
-            let r = self.writer.write_block(&mut old.line.encoder);
-            self.check(r.map_err(std::io::Error::other));
-        }
-        let s = arena.stream(i);
-        let (pid, tid, start_tsc) = (s.pid, s.tid, s.start_tsc);
-        let parent = (s.parent as usize) < STREAMS;
-        // A task that shares another process's memory has its modules too.
-        let shares = s.parent_pid != 0 && !self.processes.contains_key(&pid);
-        if parent || shares {
-            self.adopt_process(pid, s.parent_pid);
-        }
-        let parent = parent
-            .then(|| {
-                self.streams[s.parent as usize]
-                    .as_mut()
-                    .and_then(|p| p.line.recording().map(|e| e.stream()))
-            })
-            .flatten();
-        let p = self.process(pid);
-        let info = StreamInfo {
-            pid,
-            tid,
-            ppid: p.parent,
-            comm: comm(pid, tid),
-            start_tsc,
-            parent,
-            execs: p.execs,
-        };
-        let line = self.new_line(info);
-        self.streams[i] = line.map(|line| StreamState {
-            epoch,
-            pid,
-            line,
-            high: start_tsc >> 32,
-            last_tsc: start_tsc,
-            lazy: None,
-            inherited: None,
-            sequence: 0,
-            watched: Watched::default(),
-        });
-    }
-
     fn chunk(&mut self, arena: &Arena, index: u32) {
         let meta = arena.chunk(index);
         let (stream, epoch, start_tsc) = (meta.stream as usize, meta.epoch, meta.start_tsc);
         if stream >= STREAMS {
-            self.torn += 1;
+            self.torn.nonsense += 1;
             return;
         }
         self.begin_stream(arena, stream, epoch);
@@ -465,8 +377,10 @@ impl<W: Write> Collector<W> {
     /// Hands the events in a chunk to its stream's encoder, which has room for all of them.
     fn decode(&mut self, arena: &Arena, index: u32, start_tsc: u64, state: &mut StreamState) {
         state.high = start_tsc >> 32;
-        let areas = self.processes.get(&state.pid).map(|p| Arc::clone(&p.areas));
-        let areas = areas.unwrap_or_default();
+        let areas = match self.processes.get(&state.pid) {
+            Some(p) if p.image == state.image => Arc::clone(&p.areas),
+            _ => self.ancestors.areas_of(state),
+        };
         let halves = arena.halves(index);
         let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
         let used = halves.iter().rposition(|h| h.load(Ordering::Relaxed) != 0);
@@ -474,15 +388,21 @@ impl<W: Write> Collector<W> {
         self.record_bytes += used as u64 * 4;
         let mut at = 0;
         let mut wide_callee = None;
+        state.is_cut_off = false;
+        let torn_before = self.torn;
         while at < used {
             if wide_callee.is_none() {
                 at = self.run(&areas, halves, at, state);
+                if at >= used {
+                    break;
+                }
             }
             let (stamp, id) = (half(at), half(at + 1));
             if stamp == 0 {
                 let next = hole::after(halves, at, &|id| length_of(&areas, id));
                 if next != at {
                     at = next;
+                    state.is_cut_off = at >= used && self.torn == torn_before;
                     continue;
                 }
             }
@@ -492,6 +412,7 @@ impl<W: Write> Collector<W> {
             if id < record::CONTROL_IDS {
                 if matches!(id, 0 | record::NOTHING | record::NOTHING_NARROW) {
                     at += usize::from(id == record::NOTHING_NARROW);
+                    state.is_cut_off = id == 0 && at >= used && self.torn == torn_before;
                     continue;
                 }
                 let payload = u64::from(half(at)) | u64::from(half(at + 1)) << 32;
@@ -499,7 +420,7 @@ impl<W: Write> Collector<W> {
                 if id == record::WIDE_CALLEE {
                     wide_callee = Some(payload);
                 } else if id > record::WIDE_CALLEE {
-                    self.torn += 1;
+                    self.torn.count(&areas);
                     at = torn_at;
                 } else {
                     let tsc = state.time(stamp);
@@ -512,7 +433,7 @@ impl<W: Write> Collector<W> {
                 continue;
             }
             let Some((place, area, offset)) = areas.place(id) else {
-                self.torn += 1;
+                self.torn.count(&areas);
                 at = torn_at;
                 continue;
             };
@@ -652,7 +573,16 @@ impl<W: Write> Collector<W> {
                 }
             },
             record::OTHER_STACK => {}
-            _ => self.torn += 1,
+            _ => self.torn.nonsense += 1,
+        }
+    }
+}
+
+impl Torn {
+    fn count(&mut self, areas: &Areas) {
+        match areas.is_empty() {
+            true => self.unknown_process += 1,
+            false => self.nonsense += 1,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
 use sptrace_trace::{MEMORY, RING, SHADOW, Summary};
 use sptrace_wire::control::{Control, hole};
@@ -78,8 +79,8 @@ pub struct Outcome {
     pub record_bytes: u64,
     /// Events lost.
     pub lost: u64,
-    /// Words that made no sense (torn).
-    pub torn: u64,
+    /// Words that could not be read.
+    pub torn: Torn,
     /// Events before the recording's start, followed and left out; `None`: there was no shadow mode.
     pub followed: Option<u64>,
     /// Events recorded and overwritten by later ones (`--ring`).
@@ -116,6 +117,21 @@ impl Outcome {
         }
     }
 
+    /// What could not be read, by reason.
+    fn torn_words(&self) -> [(&'static str, u64); 3] {
+        [
+            ("torn words", self.torn.nonsense),
+            (
+                "words of processes forked from unknown ones",
+                self.torn.unknown_process,
+            ),
+            (
+                "last records cut off with their threads",
+                self.torn.unfinished,
+            ),
+        ]
+    }
+
     /// Sites patched in all.
     pub fn sites_patched(&self) -> u64 {
         self.patched.iter().map(|r| r.1).sum()
@@ -148,7 +164,9 @@ impl Outcome {
         s.row("events", "recorded", self.events);
         s.row(MEMORY, "bytes of records", self.record_bytes);
         s.row("loss", "events dropped", self.lost);
-        s.row("loss", "torn words", self.torn);
+        for (name, n) in self.torn_words() {
+            s.row("loss", name, n);
+        }
         if let Some(followed) = self.followed {
             s.row(
                 SHADOW,
@@ -199,11 +217,8 @@ impl Outcome {
 
     /// The loss line.
     pub fn loss_line(&self) -> String {
-        let torn = if self.torn > 0 {
-            format!(", {} torn words", self.torn)
-        } else {
-            String::new()
-        };
+        let torn = self.torn_words().into_iter().filter(|(_, n)| *n > 0);
+        let torn: String = torn.map(|(name, n)| format!(", {n} {name}")).collect();
         let ring = if self.overwritten > 0 {
             format!(", the first {} dropped by --ring", self.overwritten)
         } else {

@@ -94,6 +94,16 @@ impl Areas {
         self.all.push(area);
     }
 
+    /// Nothing is known of the process that has these.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them, newest last: what these are made from by [`Self::push`].
+    pub fn list(&self) -> &[Area] {
+        &self.all
+    }
+
     /// First avma and bytes of each.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         self.all.iter().map(|a| (a.start, a.bytes)).collect()
@@ -142,6 +152,8 @@ pub struct Process {
     pub execs: u32,
     /// The parent's pid, if known.
     pub parent: u32,
+    /// A number that no other image has; 0: none yet.
+    pub image: u64,
 }
 
 impl Process {

@@ -220,8 +220,10 @@ pub struct Stream {
     pub parent_pid: u32,
     /// Agent: `PIDS_*`.
     pub other_pids: u32,
+    /// Agent: [`Self::epoch`] of the stream that was forked from, as it was then.
+    pub parent_epoch: u32,
     /// Unused.
-    pub reserved: [u32; 6],
+    pub reserved: [u32; 5],
 }
 
 /// [`Stream::other_pids`]: the process numbers are the host's, too.
