@@ -126,6 +126,24 @@ impl<'a> PlanReader<'a> {
         })
     }
 
+    /// Function `i`.
+    pub fn function(&self, i: u32) -> Option<PlanFunction> {
+        let h = self.header();
+        if i >= h.functions {
+            return None;
+        }
+        let at = h.functions_offset as usize + i as usize * size_of::<PlanFunction>();
+        let tail = self.bytes.get(at + 12..at + 16)?;
+        Some(PlanFunction {
+            entry: self.u32(at)?,
+            first_site: self.u32(at + 4)?,
+            first_link: self.u32(at + 8)?,
+            site_count: u16::from_le_bytes([tail[0], tail[1]]),
+            link_count: tail[2],
+            flags: tail[3],
+        })
+    }
+
     /// Svma of function `i`.
     pub fn function_entry(&self, i: u32) -> Option<u64> {
         let h = self.header();
