@@ -94,7 +94,7 @@ csv\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s D -l depth -d 'Show at most N levels of calls' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l from -d 'Show what runs after TIME since the start of the trace' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l to -d 'Show what begins before TIME since the start of the trace' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l tid -d 'Show only this thread; may be repeated' -r

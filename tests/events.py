@@ -89,7 +89,7 @@ def finish(process, input=b""):
 def check_stack(tree):
     """The last calls before the crash, and what was open then."""
     lines = [re.sub(r"^.*?\] \| *", "", l) for l in tree.splitlines() if "|" in l]
-    ends = [l for l in lines if "end not seen" in l]
+    ends = [l for l in lines if "until the process ended" in l or "end not seen" in l]
     names = [re.search(r"/\* (\w+)", l)[1] for l in ends]
     assert names[:3] == ["f_inner", "f_middle", "f_outer"] and "main" in names, names
     at = lines.index(ends[0])

@@ -54,6 +54,12 @@ COUNTS = {
 }
 
 
+# Programs whose records are not only calls and returns: unwinding, forks, other stacks, lazy binding, ends that are not recorded.
+NUMBERS = [("ls", ["/bin/ls", "-l", "/usr/bin"]), ("sh", ["/bin/sh", "-c", "for i in 1 2 3; do /bin/echo $i; done; kill -9 $$"]), ("dlopen", ["dlopen.O2"]), ("lazy", ["pointers.O2"]),
+           ("threads", ["threads.O2"]), ("exceptions", ["exceptions.O2"]), ("longjmp", ["longjmp.O2"]), ("altstack", ["altstack.O2"]), ("inherited", ["inherited.O2"]),
+           ("roots", ["recursion.O2"], "-F", "g_fib"), ("ring", ["/bin/ls", "-lR", "/usr/share"], "--ring", "2M"), ("stopped", ["threads.O2"], "--stop-on", "call:f_turns#2")]
+
+
 def logged(stdout):
     """(name, depth) of each `enter` line."""
     return [(m.group(1), int(m.group(2))) for m in re.finditer(r"(?m)enter (f_\w+) (\d+)$", stdout)]
@@ -202,6 +208,42 @@ class Truth:
         got = [name for name in began if name == "main" or name.startswith("f_")]
         return None if got == ["main", "f_outer", "f_inner"] else f"{got} began earlier"
 
+    def numbers(self, name, command, *options):
+        """What run's last line counts is what report counts."""
+        done = subprocess.run([self.sptrace, "run", "-o", self.trace, *options, "--", *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, timeout=300)
+        said = re.search(r"sptrace: events: (\d+) recorded, 0 lost(?:, the first (\d+) dropped by --ring)?", done.stderr.decode("latin1"))
+        if not said: return f"{name}: {done.stderr[-300:]!r}"
+        shown = int(re.search(r"(?m)^events +([\d,]+)", self.report())[1].replace(",", ""))
+        left = int(said[1]) - int(said[2] or 0)
+        return None if shown == left > 0 else f"run says {left}, report {shown}"
+
+    def beside(self):
+        """mbrtowc calls _dl_mcount_wrapper_check, whose end is not recorded as it takes its return address, and then a conversion."""
+        text = self.trace + ".txt"
+        with open(text, "w", encoding="utf-8") as out: out.write("\u00e9\u00e8\n" * 20)
+        subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, "--", "/usr/bin/wc", "-m", text], env=dict(os.environ, LC_ALL="C.UTF-8"), stdout=subprocess.DEVNULL, timeout=300)
+        rows = {r["function"]: r for r in self.rows()}
+        open_one = rows.get("_dl_mcount_wrapper_check")
+        if not open_one or int(open_one["calls"]) < 20: return "_dl_mcount_wrapper_check is not called: this shows nothing"
+        if open_one["total_ns"] or open_one["self_ns"] or open_one["timed_calls"] != "0": return f"a call without an end has a time: {open_one}"
+        if "_dl_mcount_wrapper_check() {" in self.report("tree"): return "what follows a call without an end is shown inside of it"
+        return None if not rows["mbrtowc"]["self_ns"] and int(rows["mbrtowc"]["total_ns"]) else f"mbrtowc: {rows['mbrtowc']}"
+
+    def poorly(self):
+        """A Go program is seen poorly, which is said, with the reason."""
+        source, program = self.trace + ".go", self.trace + ".hello"
+        with open(source, "w", encoding="utf-8") as out: out.write('package main\nfunc main() { println("hello") }\n')
+        folder = os.path.dirname(self.trace)
+        subprocess.run(["go", "build", "-o", program, source], cwd=folder, env=dict(os.environ, GOCACHE=os.path.join(folder, "go"), HOME=folder, GO111MODULE="off"), check=True)
+        done = subprocess.run([self.sptrace, "run", "-o", self.trace, "--", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+        why = "its runtime walks its own stacks: direct calls are recorded without their ends"
+        if f"seen in part: {os.path.basename(program)}: {why}" not in done.stderr.decode("latin1"): return f"run does not say so: {done.stderr[-400:]!r}"
+        summary = self.report()
+        if f"seen in part: {program}: {why}" not in summary or "seen poorly: " not in summary: return summary
+        untimed = [r for r in self.rows() if r["module"] == os.path.basename(program)]
+        return None if untimed and not any(r["total_ns"] for r in untimed) else f"{untimed}"
+
     def ring(self):
         command = ["/bin/ls", "-lR", "/usr/share"]
         def tail(*options):
@@ -253,6 +295,12 @@ class Truth:
                    ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
                    ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]
         checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("ends", self.ends), ("inherited", self.inherited)]
+        for name, command, *options in NUMBERS:
+            programs = [command[0] if command[0].startswith("/") else os.path.join(self.programs, command[0]), *command[1:]]
+            checks.append((f"numbers {name}", lambda name=name, command=programs, options=options: self.numbers(name, command, *options)))
+        checks.append(("beside an open call", self.beside))
+        if shutil.which("go"): checks.append(("seen poorly", self.poorly))
+        else: print("skip seen poorly: go is not installed", flush=True)
         for name, check in checks:
             if self.only and not any(fnmatch.fnmatch(name, g) for g in self.only): continue
             try: self.say(name, check())

@@ -5,6 +5,7 @@
 //! written by two tasks at once (vfork), or be damaged.
 
 mod callees;
+mod entries;
 mod lineage;
 mod peek;
 mod run;
@@ -29,6 +30,7 @@ use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
 use crate::process::{Area, Areas, Loaded, Process};
+use entries::{CalledFrom, WithoutEnd};
 use lineage::Ancestors;
 use shadow::{Line, Shadow};
 
@@ -61,6 +63,7 @@ struct ToStub {
     is_tail: bool,
     module: usize,
     svma: u64,
+    from: Option<CalledFrom>,
 }
 
 /// A target of a call through a pointer, as recorded, and what it was.
@@ -123,8 +126,10 @@ pub struct Collector<W: Write> {
     shadow: Option<Shadow>,
     /// What happened later is left out.
     pub(crate) until_tsc: u64,
-    /// Events written.
-    pub events: u64,
+    /// Calls whose ends are not recorded.
+    without_end: WithoutEnd,
+    /// What is decoded will be so once more, and is counted then.
+    is_peeking: bool,
     /// Bytes of records, holes included.
     pub record_bytes: u64,
     /// Words that could not be read.
@@ -149,7 +154,8 @@ impl<W: Write> Collector<W> {
             calls: None,
             shadow: None,
             until_tsc: u64::MAX,
-            events: 0,
+            without_end: WithoutEnd::default(),
+            is_peeking: false,
             record_bytes: 0,
             torn: Torn::default(),
             failed: None,
@@ -170,6 +176,11 @@ impl<W: Write> Collector<W> {
     /// Leaves out what happened later, whenever it comes.
     pub fn record_until(&mut self, tsc: u64) {
         self.until_tsc = self.until_tsc.min(tsc);
+    }
+
+    /// Events written: those that a reader of the trace counts.
+    pub fn events(&self) -> u64 {
+        self.writer.events()
     }
 
     /// Bytes written so far.
@@ -443,6 +454,10 @@ impl<W: Write> Collector<W> {
             }
             self.come_to(state, tsc, 1);
             let kind = place.kind();
+            let from = Some(CalledFrom {
+                module: area.module,
+                offset,
+            });
             if kind == PLACE_EXIT {
                 if state.lazy.is_some() {
                     self.settle_lazy(state, None);
@@ -466,6 +481,7 @@ impl<W: Write> Collector<W> {
                                     is_tail,
                                     module,
                                     svma,
+                                    from,
                                 });
                             }
                             continue;
@@ -483,20 +499,9 @@ impl<W: Write> Collector<W> {
                         continue;
                     }
                 }
-                self.enter(state, kind, tsc, callee);
+                self.enter(state, kind, tsc, callee, from);
             }
         }
-    }
-
-    fn enter(&mut self, state: &mut StreamState, kind: u8, tsc: u64, callee: FunctionId) {
-        if let Some(calls) = &mut self.calls {
-            let is_call = kind & (PLACE_TAIL | PLACE_OPEN) == 0;
-            let (class, depth) = (self.writer.class(callee), state.line.depth());
-            let depth = depth + u32::from(is_call);
-            calls.enter(&mut state.watched, class, depth, tsc, state.pid);
-            self.may_begin(state);
-        }
-        state.line.enter(tsc, kind, callee);
     }
 
     fn exit(&mut self, state: &mut StreamState, tsc: u64) {
@@ -522,7 +527,7 @@ impl<W: Write> Collector<W> {
             true => PLACE_TAIL,
             false => PLACE_ENTRY,
         };
-        self.enter(state, kind, stub.tsc, callee);
+        self.enter(state, kind, stub.tsc, callee, stub.from);
     }
 
     fn control(&mut self, state: &mut StreamState, id: u32, tsc: u64, payload: u64) {
@@ -557,7 +562,7 @@ impl<W: Write> Collector<W> {
             }
             record::ENTERED => {
                 let callee = self.callee_at(state.pid, payload);
-                self.enter(state, PLACE_OPEN, tsc, callee);
+                self.enter(state, PLACE_OPEN, tsc, callee, None);
             }
             record::INHERITED => match state.inherited.take() {
                 None => state.inherited = Some(payload),

@@ -13,6 +13,7 @@ pub mod alive;
 pub mod answer;
 pub mod attach;
 pub mod between;
+mod callers;
 pub mod clock;
 pub mod collector;
 pub mod disk;

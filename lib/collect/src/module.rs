@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::callers::{Caller, Callers};
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
@@ -127,6 +128,9 @@ pub struct Module {
     /// Where functions begin, from the base, sorted.
     entries: Box<[u32]>,
     functions: HashMap<u64, FunctionId>,
+    callers: Callers,
+    /// Calls whose ends are not recorded, because their caller keeps its return addresses.
+    pub calls_without_end: u64,
     /// First svma of the plan's offsets.
     pub base_svma: u64,
     /// PLT stubs, svma range.
@@ -162,6 +166,8 @@ impl Module {
             callees,
             entries,
             functions: HashMap::new(),
+            callers: Callers::of(plan),
+            calls_without_end: 0,
             base_svma: base,
             plt: (base + u64::from(h.plt_start), base + u64::from(h.plt_end)),
             text: (base + u64::from(h.text_start), base + u64::from(h.text_end)),
@@ -176,6 +182,32 @@ impl Module {
         let after = self.entries.partition_point(|entry| *entry <= offset);
         let entry = self.entries.get(after.checked_sub(1)?)?;
         Some(self.base_svma + u64::from(*entry))
+    }
+
+    /// Who calls from the place at `offset`.
+    pub fn caller(&self, offset: u32) -> Option<Caller> {
+        self.callers.at(offset)
+    }
+
+    /// The trace's number of the function at `svma`, if it is named in the trace.
+    pub fn named(&self, svma: u64) -> Option<FunctionId> {
+        self.functions.get(&svma).copied()
+    }
+
+    /// Why not all calls in it are seen, if a runtime walks stacks through it.
+    pub fn seen_in_part(&self) -> Option<String> {
+        const HOW: &str =
+            "direct calls are recorded without their ends, calls through pointers are not recorded";
+        let (all, kept) = self.callers.kept();
+        if kept * 2 > all {
+            Some(format!("its runtime walks its own stacks: {HOW}"))
+        } else if self.calls_without_end > 0 {
+            Some(format!(
+                "{kept} functions have no unwind information, their runtime may walk its own stacks: in these {HOW}"
+            ))
+        } else {
+            None
+        }
     }
 
     /// The trace's number of the direct callee of the place at `offset`, resolved once.

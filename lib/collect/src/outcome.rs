@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::{MEMORY, RING, SHADOW, Summary};
+use sptrace_trace::{MEMORY, RING, SEEN_IN_PART, SHADOW, Summary, WITHOUT_END};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -71,9 +71,13 @@ pub struct Outcome {
     pub holes: Vec<(&'static str, u64)>,
     /// Modules that are not traced, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
+    /// Modules that are seen in part, each with the reason, and how many of their calls have no recorded end.
+    pub seen_in_part: Vec<(String, u64)>,
+    /// Why calls have no recorded end, and how many.
+    pub without_end: Vec<(&'static str, u64)>,
     /// Functions instrumented.
     pub functions: u64,
-    /// Events recorded.
+    /// Events in the trace, which are those of all kinds that its reader counts.
     pub events: u64,
     /// Bytes of the records that they came from.
     pub record_bytes: u64,
@@ -160,6 +164,12 @@ impl Outcome {
         for (path, why) in &self.left_out {
             s.row("left out", &format!("{path}: {why}"), 1);
         }
+        for (why, calls) in &self.seen_in_part {
+            s.row(SEEN_IN_PART, why, *calls);
+        }
+        for (why, calls) in self.without_end.iter().filter(|(_, calls)| *calls > 0) {
+            s.row(WITHOUT_END, why, *calls);
+        }
         s.row("functions", "instrumented", self.functions);
         s.row("events", "recorded", self.events);
         s.row(MEMORY, "bytes of records", self.record_bytes);
@@ -211,6 +221,9 @@ impl Outcome {
             .collect();
         if !left_out.is_empty() {
             line += &format!(" ({})", left_out.join("; "));
+        }
+        for (why, _) in &self.seen_in_part {
+            line += &format!("; seen in part: {}", file(why));
         }
         line
     }

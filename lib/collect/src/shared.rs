@@ -274,7 +274,9 @@ impl Shared {
     /// Coverage and loss as of now.
     pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
         let mut outcome = Outcome::read(self.arena.control());
-        outcome.events = c.events;
+        outcome.events = c.events();
+        outcome.seen_in_part = c.seen_in_part();
+        outcome.without_end = c.without_end().to_vec();
         outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;
         outcome.followed = c.left_out();

@@ -52,8 +52,10 @@ fn stamps(trace: &[u8], blocks: &[u8]) -> Vec<u64> {
     let mut found = Vec::new();
     while let Some(item) = reader.next_item().expect("it is whole") {
         if let Item::Block(block) = item {
-            found.extend(block.events().map(|e| match e.expect("an event") {
-                Event::Enter { tsc, .. } => tsc - START_TSC,
+            found.extend(block.events().filter_map(|e| match e.expect("an event") {
+                Event::Enter { tsc, .. } => Some(tsc - START_TSC),
+                // Who calls is not known.
+                Event::Outside { .. } => None,
                 other => panic!("{other:?}"),
             }));
         }

@@ -1,6 +1,6 @@
-//! Folded stacks for flame graphs: `a;b;c ns`, one line a distinct path with self time.
+//! Folded stacks for flame graphs: `a;b;c ns`, one line a distinct path with self time that is known.
 
-use sptrace_trace::{Clock, Frame, FunctionId, Mark, Names, StreamId, StreamTotals, Visitor};
+use sptrace_trace::{Clock, Frame, FunctionId, Names, StreamId, StreamTotals, Visitor};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -92,15 +92,15 @@ impl Visitor for Folded {
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         if let Some(node) = self.open.get_mut(&stream).and_then(Vec::pop) {
             let node = &mut self.nodes[node as usize];
-            node.self_ticks = node.self_ticks.saturating_add(frame.self_ticks);
+            node.self_ticks = node
+                .self_ticks
+                .saturating_add(frame.self_ticks.unwrap_or(0));
         }
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
         self.open.get_mut(&stream).and_then(Vec::pop);
     }
-
-    fn mark(&mut self, _: StreamId, _: u64, _: u32, _: Mark) {}
 
     fn end(&mut self, stream: StreamId, _: &StreamTotals) {
         self.open.remove(&stream);

@@ -39,15 +39,16 @@ pub fn select_functions<'a>(
     limit: Option<usize>,
 ) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = stats.functions().collect();
+    // What is not known has no rank: it comes last.
     let value = |stats: &FunctionStats| match key {
-        SortKey::Total => stats.total_ticks,
-        SortKey::SelfTime => stats.self_ticks,
-        SortKey::Calls => stats.calls,
-        SortKey::Min => stats.min_ticks,
+        SortKey::Total => stats.total_ticks(),
+        SortKey::SelfTime => stats.self_ticks(),
+        SortKey::Calls => Some(stats.calls),
+        SortKey::Min => stats.min_ticks(),
         SortKey::Mean => stats.mean_ticks(),
-        SortKey::Max => stats.max_ticks,
+        SortKey::Max => stats.max_ticks(),
         SortKey::P99 => stats.p99_ticks(),
-        SortKey::Name => 0,
+        SortKey::Name => None,
     };
     if key == SortKey::Name {
         rows.sort_by_key(|&(id, _)| (names.module(id), names.name(id)));
@@ -58,7 +59,8 @@ pub fn select_functions<'a>(
     rows
 }
 
-/// Writes the list as aligned text.
+/// Writes the list as aligned text. A time that is not known is `?`; where calls have none, a column counts
+/// them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -71,16 +73,31 @@ pub fn write_functions(
 ) -> io::Result<()> {
     let modules = rows.iter().map(|&(id, _)| names.module(id).chars().count());
     let width = modules.max().unwrap_or(0).max("module".len());
+    let has_untimed = rows.iter().any(|(_, stats)| stats.calls > stats.timed);
+    let untimed = |text: String| match has_untimed {
+        true => format!(" {text:>11}"),
+        false => String::new(),
+    };
     let heading = format!(
-        "{:>13} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  {:width$}  function",
-        "calls", "total", "self", "min", "mean", "max", "p99", "module"
+        "{:>13}{} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  {:width$}  function",
+        "calls",
+        untimed("untimed".to_owned()),
+        "total",
+        "self",
+        "min",
+        "mean",
+        "max",
+        "p99",
+        "module"
     );
     writeln!(out, "{}", style.heading(&heading))?;
     for &(id, stats) in rows {
-        write!(out, "{:>13}", Count(stats.calls))?;
+        let without_time = untimed(Count(stats.calls - stats.timed).to_string());
+        write!(out, "{:>13}{without_time}", Count(stats.calls))?;
         for ticks in times(stats) {
             let Some(ns) = ticks.map(|ticks| clock.ns(ticks)) else {
-                write!(out, " {:>11}", "-")?;
+                let unknown = if stats.calls > 0 { "?" } else { "-" };
+                write!(out, " {unknown:>11}")?;
                 continue;
             };
             write!(
@@ -96,19 +113,18 @@ pub fn write_functions(
 
 /// Total, self, min, mean, max, p99; the last four only of calls whose beginning was seen.
 fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
-    let of_calls = |ticks| (stats.calls > 0).then_some(ticks);
     [
-        Some(stats.total_ticks),
-        Some(stats.self_ticks),
-        of_calls(stats.min_ticks),
-        of_calls(stats.mean_ticks()),
-        of_calls(stats.max_ticks),
-        of_calls(stats.p99_ticks()),
+        stats.total_ticks(),
+        stats.self_ticks(),
+        stats.min_ticks(),
+        stats.mean_ticks(),
+        stats.max_ticks(),
+        stats.p99_ticks(),
     ]
 }
 
-/// Writes the list as csv; the first seven columns never change. A function that only ran on from
-/// before has no calls, and its last four cells are empty.
+/// Writes the list as csv; the first seven columns never change. A time that is not known is an empty field.
+/// The times are those of `timed_calls` of the calls.
 ///
 /// # Errors
 /// Those of `out`.
@@ -118,8 +134,7 @@ pub fn write_functions_csv(
     names: &Names<'_>,
     clock: Clock,
 ) -> io::Result<()> {
-    let columns =
-        "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns";
+    let columns = "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns,timed_calls";
     write!(out, "{columns}\r\n")?;
     for &(id, stats) in rows {
         let cell = |ticks: u64| clock.ns(ticks).to_string();
@@ -138,7 +153,7 @@ pub fn write_functions_csv(
             out,
             "{module},{name},{calls},{total},{own},{svma:#x},{symbol}"
         )?;
-        write!(out, ",{min},{mean},{max},{p99}\r\n")?;
+        write!(out, ",{min},{mean},{max},{p99},{}\r\n", stats.timed)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
     Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RECORDED, RECORDED_FOR, RING,
-    SHADOW, Stats, Summary, Survey,
+    SEEN_IN_PART, SHADOW, Stats, StreamTotals, Summary, SummaryRow, Survey, WITHOUT_END,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -33,6 +33,7 @@ pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style)
     write_what_ran(out, view)?;
     write_top(out, view, style)?;
     writeln!(out)?;
+    write_time(out, view, style)?;
     write_trust(out, view, style)
 }
 
@@ -117,25 +118,30 @@ fn recorded(ending: &Ending, clock: Clock) -> Option<(u64, u64)> {
 }
 
 fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
-    if view.top.is_empty() {
+    if view
+        .top
+        .iter()
+        .all(|(_, stats)| stats.self_ticks().is_none())
+    {
         return Ok(());
     }
     let clock = Clock::of(view.header);
     let all: u64 = view
         .stats
         .functions()
-        .map(|(_, stats)| stats.self_ticks)
+        .filter_map(|(_, stats)| stats.self_ticks())
         .sum();
     let heading = format!(
         "{:>11} {:>7} {:>15}  function (module)",
         "self", "share", "calls"
     );
     writeln!(out, "\n{}", style.heading(&heading))?;
-    for &(id, stats) in view.top {
-        let ns = clock.ns(stats.self_ticks);
-        let share = stats.self_ticks as f64 * 100.0 / all.max(1) as f64;
+    let known = |&(id, stats): &Row<'_>| Some((id, stats.calls, stats.self_ticks()?));
+    for (id, calls, ticks) in view.top.iter().filter_map(known) {
+        let ns = clock.ns(ticks);
+        let share = ticks as f64 * 100.0 / all.max(1) as f64;
         let duration = style.duration(ns, &format!("{:>11}", Duration(ns)));
-        let calls = Count(stats.calls);
+        let calls = Count(calls);
         let (name, module) = (view.names.name(id), clean(view.names.module(id)));
         writeln!(
             out,
@@ -143,6 +149,72 @@ fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::
         )?;
     }
     Ok(())
+}
+
+/// How much of the threads' time is known to be spent where, and why not more.
+fn write_time(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
+    let totals = || view.stats.streams().iter().map(|(_, totals)| totals);
+    let sum = |of: fn(&StreamTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
+    let all = sum(|totals| totals.ticks);
+    let (known, outside) = (sum(|t| t.known_ticks), sum(|t| t.outside_ticks));
+    let rows = match &view.survey.ending {
+        Ending::Complete(summary) => &summary.rows[..],
+        _ => &[],
+    };
+    let in_part = || rows.iter().filter(|row| row.section == SEEN_IN_PART);
+    if all > 0 {
+        // Cut off, not rounded: 100 % means all.
+        let share = |ticks: u64| (ticks as f64 * 1000.0 / all as f64).floor() / 10.0;
+        let duration = Duration(Clock::of(view.header).ns(all)).to_string();
+        let duration = duration.trim();
+        let mut line = format!(
+            "time       {:.1} % of the threads' {duration} is known",
+            share(known)
+        );
+        if outside > 0 {
+            line += &format!(", {:.1} % is outside of the calls seen", share(outside));
+        }
+        writeln!(out, "{line}")?;
+        write_unknown(out, rows, sum(|t| t.end_unseen), sum(|t| t.unwound))?;
+        let unknown = all.saturating_sub(known).saturating_sub(outside);
+        if unknown > all / 2 || known < all / 2 && in_part().next().is_some() {
+            let text =
+                "seen poorly: of most of its time it is not known which function it was spent in";
+            writeln!(out, "{}", style.warning(text))?;
+        }
+    }
+    for row in in_part() {
+        let text = format!("{SEEN_IN_PART}: {}", clean(&row.key));
+        writeln!(out, "{}", style.warning(&text))?;
+    }
+    Ok(())
+}
+
+/// Why the time of calls is not known.
+fn write_unknown(
+    out: &mut impl Write,
+    rows: &[SummaryRow],
+    unseen: u64,
+    unwound: u64,
+) -> io::Result<()> {
+    if unseen + unwound == 0 {
+        return Ok(());
+    }
+    let reasons = rows.iter().filter(|row| row.section == WITHOUT_END);
+    let reasons = reasons.map(|row| format!("{} {}", Count(row.count), clean(&row.key)));
+    let left = (unwound > 0).then(|| format!("{} left by a throw or longjmp", Count(unwound)));
+    let reasons: Vec<_> = reasons.chain(left).collect();
+    let colon = if reasons.is_empty() { "" } else { ": " };
+    let calls = if unseen + unwound == 1 {
+        "call"
+    } else {
+        "calls"
+    };
+    let (count, reasons) = (Count(unseen + unwound), reasons.join(", "));
+    writeln!(
+        out,
+        "           {count} {calls} without an end{colon}{reasons}"
+    )
 }
 
 fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
@@ -229,7 +301,9 @@ fn coverage_line(summary: &Summary) -> String {
         RECORDED,
         RECORDED_FOR,
         RING,
+        SEEN_IN_PART,
         SHADOW,
+        WITHOUT_END,
     ];
     let others = sections(summary)
         .into_iter()

@@ -77,19 +77,6 @@ impl<'a, W: Write> Tree<'a, W> {
         tree
     }
 
-    /// Is there nothing more to do, because the output is closed or the limit reached?
-    pub fn is_finished(&self) -> bool {
-        self.result.is_err() || self.options.max_lines.is_some_and(|max| self.lines >= max)
-    }
-
-    /// A line for what happened to a process, before what is later.
-    pub fn note(&mut self, note: &Note) {
-        let at = self
-            .notes
-            .partition_point(|other| other.tsc() <= note.tsc());
-        self.notes.insert(at, note.clone());
-    }
-
     /// An event of this time comes: shows the notes before it.
     fn show_notes(&mut self, stream: StreamId, tsc: u64) {
         if self.notes.front().is_none_or(|note| note.tsc() > tsc) {
@@ -234,6 +221,9 @@ fn end_remarks(frame: &Frame) -> Vec<&'static str> {
     if frame.flags.end_unseen {
         remarks.push("end not seen");
     }
+    if frame.flags.until_process_end {
+        remarks.push("until the process ended");
+    }
     remarks
 }
 
@@ -245,6 +235,19 @@ fn push_remarks(line: &mut String, remarks: &[&str], style: Style) {
 }
 
 impl<W: Write> Visitor for Tree<'_, W> {
+    /// A line for what happened to a process, before what is later.
+    fn note(&mut self, note: &Note) {
+        let at = self
+            .notes
+            .partition_point(|other| other.tsc() <= note.tsc());
+        self.notes.insert(at, note.clone());
+    }
+
+    /// Is there nothing more to do, because the output is closed or the limit reached?
+    fn is_finished(&self) -> bool {
+        self.result.is_err() || self.options.max_lines.is_some_and(|max| self.lines >= max)
+    }
+
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         if self.is_finished() {
             return;
@@ -260,12 +263,13 @@ impl<W: Write> Visitor for Tree<'_, W> {
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         // When one ended whose end was not seen is when its thread did, or the recording.
-        if !frame.flags.end_unseen {
+        if !frame.flags.end_unseen && !frame.flags.until_process_end {
             self.show_notes(stream, frame.end_tsc);
         }
         let (names, style) = (self.names, self.options.style);
-        let ns = self.clock.ns(frame.total_ticks);
-        let is_shown = ns >= self.options.min_ns;
+        let ns = frame.total_ticks.map(|ticks| self.clock.ns(ticks));
+        // What is not known to be long enough is shown only around what is.
+        let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
         let lines = self.lines_of(stream);
         let Some(open) = lines.open.pop() else {
             return;
@@ -278,7 +282,10 @@ impl<W: Write> Visitor for Tree<'_, W> {
                 None => {}
             }
         }
-        let duration = style.duration(ns, &format!("{:>11}", Duration(ns)));
+        let duration = match ns {
+            Some(ns) => style.duration(ns, &format!("{:>11}", Duration(ns))),
+            None => format!("{:>11}", "? "),
+        };
         prefix(&mut lines.held, &duration, lines.tid, frame.depth);
         let name = names.name(frame.function);
         if open.is_opened {

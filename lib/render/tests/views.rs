@@ -7,7 +7,8 @@ use sptrace_render::{
 };
 use sptrace_trace::{
     CallTree, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note,
-    RECORDED, RECORDED_FOR, Stats, StreamInfo, Summary, Survey, TraceReader, TraceWriter, Visitor,
+    RECORDED, RECORDED_FOR, SEEN_IN_PART, Stats, StreamEncoder, StreamInfo, Summary, Survey,
+    TraceReader, TraceWriter, Visitor, WITHOUT_END,
 };
 use std::io::Cursor;
 
@@ -18,7 +19,8 @@ const PARSE: FunctionId = FunctionId(3);
 
 type Reader = TraceReader<Cursor<Vec<u8>>>;
 
-fn trace() -> Vec<u8> {
+/// A trace's writer, and the stream of its one thread.
+fn begin() -> (TraceWriter<Vec<u8>>, StreamEncoder) {
     let header = Header {
         command: vec!["prog".into(), "-v".into()],
         host: "host".into(),
@@ -57,7 +59,19 @@ fn trace() -> Vec<u8> {
         ..StreamInfo::default()
     };
     let stream = writer.stream(&stream).unwrap();
-    let mut encoder = writer.encoder(stream);
+    let encoder = writer.encoder(stream);
+    (writer, encoder)
+}
+
+fn trace_of(encode: impl Fn(&mut StreamEncoder)) -> Vec<u8> {
+    let (mut writer, mut encoder) = begin();
+    encode(&mut encoder);
+    writer.write_block(&mut encoder).unwrap();
+    writer.finish(&Summary::default()).unwrap()
+}
+
+fn trace() -> Vec<u8> {
+    let (mut writer, mut encoder) = begin();
     encoder.enter(1_000, MAIN);
     encoder.enter(2_000, WORK);
     encoder.enter(2_500, LEAF);
@@ -89,13 +103,22 @@ fn trace() -> Vec<u8> {
     summary.row("refused", "no room", 3);
     summary.row("loss", "events dropped", 12);
     summary.row(RECORDED, "times", 3);
+    summary.row(SEEN_IN_PART, "prog: its runtime walks its own stacks", 1);
+    summary.row(WITHOUT_END, "called by code that is not seen", 1);
     summary.row(RECORDED_FOR, "ticks", 2_000_000);
     writer.finish(&summary).unwrap()
 }
 
 /// What `show` writes about the trace.
 fn shown(show: impl FnOnce(&mut Reader, &Survey, &Names<'_>, &mut Vec<u8>)) -> String {
-    let mut reader = TraceReader::new(Cursor::new(trace())).unwrap();
+    shown_of(&trace(), show)
+}
+
+fn shown_of(
+    bytes: &[u8],
+    show: impl FnOnce(&mut Reader, &Survey, &Names<'_>, &mut Vec<u8>),
+) -> String {
+    let mut reader = TraceReader::new(Cursor::new(bytes.to_vec())).unwrap();
     let survey = reader.survey().unwrap();
     let mut text = Vec::new();
     show(
@@ -144,11 +167,11 @@ fn tree() {
    6.234 us [   1234] |     ns::parse(int, char); /* tail */
    7.234 us [   1234] |   } /* work */
             [   1234] |   work() {
-     190 ns [   1234] |     sub_30(); /* unwound */
-     200 ns [   1234] |   } /* work, unwound */
+         ?  [   1234] |     sub_30(); /* unwound */
+         ?  [   1234] |   } /* work, unwound */
             [   1234] |   /* 12 events lost */
             [   1234] |   /* waited 200.000 us for sptrace */
-   2.000 ms [   1234] |   sub_30(); /* end not seen */
+         ?  [   1234] |   sub_30(); /* end not seen */
    2.010 ms [   1234] | } /* main */
             [   1234] | /* process exited with status 3 */
 ";
@@ -165,7 +188,6 @@ fn tree_without_short_calls_keeps_what_was_lost() {
    7.234 us [   1234] |   } /* work */
             [   1234] |   /* 12 events lost */
             [   1234] |   /* waited 200.000 us for sptrace */
-   2.000 ms [   1234] |   sub_30(); /* end not seen */
    2.010 ms [   1234] | } /* main */
             [   1234] | /* process exited with status 3 */
 ";
@@ -206,15 +228,12 @@ fn functions_as_csv() {
     let lines: Vec<&str> = text.split("\r\n").collect();
     assert_eq!(
         lines[0],
-        "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns"
+        "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns,timed_calls"
     );
-    assert_eq!(
-        lines[1],
-        "prog,sub_30,3,2000290,2000290,0x30,,100,666763,2000000,2000000"
-    );
+    assert_eq!(lines[1], "prog,sub_30,3,100,100,0x30,,100,100,100,100,1");
     assert_eq!(
         lines[2],
-        "prog,work,2,7434,910,0x20,work,200,3717,7234,7234"
+        "prog,work,2,7234,900,0x20,work,7234,7234,7234,7234,1"
     );
     assert!(
         lines[4].starts_with("prog,\"ns::parse(int, char)\",1,6234,6234,0x40,_ZN2ns5parseEic,")
@@ -226,7 +245,7 @@ fn functions_as_csv() {
 fn functions_as_text() {
     let text = shown(|reader, _, names, text| {
         let stats = replay(reader, Stats::new());
-        let rows = select_functions(&stats, names, SortKey::SelfTime, Some(1));
+        let rows = select_functions(&stats, names, SortKey::SelfTime, Some(2));
         write_functions(text, &rows, names, reader.clock(), Style::default()).unwrap();
     });
     let lines: Vec<Vec<&str>> = text
@@ -234,12 +253,49 @@ fn functions_as_text() {
         .map(|l| l.split_whitespace().collect())
         .collect();
     let expected = [
-        "calls", "total", "self", "min", "mean", "max", "p99", "module", "function",
+        "calls", "untimed", "total", "self", "min", "mean", "max", "p99", "module", "function",
     ];
     assert_eq!(lines[0], expected);
-    assert_eq!(lines[1][..3], ["3", "2.000", "ms"]);
-    assert_eq!(lines[1][lines[1].len() - 2..], ["prog", "sub_30"]);
-    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1][..4], ["1", "0", "6.234", "us"]);
+    assert_eq!(lines[1][lines[1].len() - 2..], ["ns::parse(int,", "char)"]);
+    assert_eq!(lines[2][..4], ["2", "1", "7.234", "us"]);
+    assert_eq!(lines.len(), 3);
+}
+
+#[test]
+fn a_time_that_is_not_known_is_a_question_mark_an_empty_field_and_last_in_the_order() {
+    let bytes = trace_of(|encoder| {
+        encoder.enter(0, MAIN);
+        encoder.enter_open(1_000, LEAF);
+        encoder.called_by(1_900_000, Some(MAIN));
+        encoder.enter(1_900_000, WORK);
+        encoder.exit(1_900_010);
+        encoder.exit(2_000_000);
+    });
+    let rows = |is_csv: bool| {
+        shown_of(&bytes, |reader, _, names, text| {
+            let (stats, clock) = (replay(reader, Stats::new()), reader.clock());
+            let rows = select_functions(&stats, names, SortKey::SelfTime, None);
+            match is_csv {
+                true => write_functions_csv(text, &rows, names, clock).unwrap(),
+                false => write_functions(text, &rows, names, clock, Style::default()).unwrap(),
+            }
+        })
+    };
+    let csv = rows(true);
+    let lines: Vec<&str> = csv.split("\r\n").collect();
+    assert_eq!(lines[1], "prog,work,1,10,10,0x20,work,10,10,10,10,1");
+    assert_eq!(
+        lines[2],
+        "prog,main,1,2000000,,0x10,main,2000000,2000000,2000000,2000000,1"
+    );
+    assert_eq!(lines[3], "prog,sub_30,1,,,0x30,,,,,,0");
+    let text = rows(false);
+    let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(
+        last,
+        ["1", "1", "?", "?", "?", "?", "?", "?", "prog", "sub_30"]
+    );
 }
 
 #[test]
@@ -249,11 +305,9 @@ fn folded() {
         folded.write(text, names, reader.clock()).unwrap();
     });
     let expected = "\
-main 2566
-main;work 910
-main;work;sub_30 290
+main;work 900
+main;work;sub_30 100
 main;work;ns::parse(int, char) 6234
-main;sub_30 2000000
 ";
     assert_eq!(text, expected);
 }
@@ -273,6 +327,12 @@ loss
 
 recorded
  3   100.00 %   times
+
+seen in part
+ 1   100.00 %   prog: its runtime walks its own stacks
+
+calls without an end
+ 1   100.00 %   called by code that is not seen
 
 recorded for
  2,000,000   100.00 %   ticks
@@ -313,6 +373,10 @@ fn summary() {
         "recorded   3 times, 2.000 ms together",
         "processes  1, threads 1",
         "waiting    200.000 us for sptrace, not counted in durations",
+        "time       0.3 % of the threads' 2.020 ms is known, 0.4 % is outside of the calls seen",
+        "           3 calls without an end: 1 called by code that is not seen, 2 left by a throw or longjmp",
+        "seen poorly: of most of its time it is not known which function it was spent in",
+        "seen in part: prog: its runtime walks its own stacks",
         "coverage   99.75 % of 1,243 call sites patched, refused 3",
         "loss       12 events lost",
     ] {

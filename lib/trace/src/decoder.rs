@@ -22,6 +22,8 @@ pub struct OpenFrame {
     pub function: FunctionId,
     /// How it was opened.
     pub entry: Entry,
+    /// It has left the view: see [`Event::Outside`].
+    pub is_past: bool,
 }
 
 /// The events of one stream over some time.
@@ -112,6 +114,7 @@ impl Block {
         self.carried.iter().map(|frame| OpenFrame {
             function: frame.function(),
             entry: frame.entry(),
+            is_past: frame.is_past(),
         })
     }
 
@@ -241,6 +244,10 @@ impl EventIter<'_> {
                 let frames = self.operands.v32()?;
                 self.mirror.close_open(frames);
                 Ok(Event::CloseOpen { tsc, frames })
+            }
+            operation::OUTSIDE => {
+                let frames = self.operands.v32()?;
+                Ok(Event::Outside { tsc, frames })
             }
             operation::UNWOUND => {
                 let frames = self.operands.v32()?;

@@ -47,6 +47,7 @@ pub(crate) mod operation {
     pub const EARLIER: u8 = 8;
     pub const INHERITED: u8 = 9;
     pub const INHERITED_OPEN: u8 = 10;
+    pub const OUTSIDE: u8 = 11;
 }
 
 /// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
@@ -55,6 +56,7 @@ pub struct StreamEncoder {
     stream: StreamId,
     mirror: Mirror,
     calls_open: u32,
+    packed_events: u64,
     last_tsc: u64,
     first_tsc: u64,
     step: Step,
@@ -71,6 +73,16 @@ pub struct StreamEncoder {
     sections: Vec<u8>,
 }
 
+/// Blocks that wait for being written.
+pub(crate) struct Packed<'a> {
+    /// The step that the times are counted in from here on.
+    pub step: Step,
+    /// The blocks; whoever takes them empties this.
+    pub sections: &'a mut Vec<u8>,
+    /// Events in them; as above.
+    pub events: &'a mut u64,
+}
+
 /// The stack at the start of a block.
 #[derive(Clone, Default)]
 struct Opening {
@@ -84,6 +96,7 @@ impl StreamEncoder {
             stream,
             mirror: Mirror::new(Vec::new()),
             calls_open: 0,
+            packed_events: 0,
             last_tsc: start_tsc,
             first_tsc: start_tsc,
             step,
@@ -178,6 +191,21 @@ impl StreamEncoder {
         self.close_open(tsc, open.saturating_add(frames));
     }
 
+    /// What comes next is called by `caller`, as far as that is known. Entry-only frames at the top that do not
+    /// run it leave the view.
+    pub fn called_by(&mut self, tsc: u64, caller: Option<FunctionId>) {
+        let frames = self.mirror.leave_view(caller);
+        if frames > 0 {
+            self.other(tsc, operation::OUTSIDE, u64::from(frames));
+        }
+    }
+
+    /// Is an entry-only frame open? Who calls what comes next is to be told then ([`Self::called_by`]).
+    #[inline]
+    pub fn has_open(&self) -> bool {
+        self.mirror.has_open()
+    }
+
     /// The recording of what is open ends at `tsc`; nothing follows.
     pub fn close_all(&mut self, tsc: u64) {
         let frames = self.mirror.frames().iter();
@@ -242,12 +270,16 @@ impl StreamEncoder {
     }
 
     /// Takes the blocks that are packed.
-    pub(crate) fn take_full(&mut self) -> (Step, &mut Vec<u8>) {
-        (self.step, &mut self.sections)
+    pub(crate) fn take_full(&mut self) -> Packed<'_> {
+        Packed {
+            step: self.step,
+            sections: &mut self.sections,
+            events: &mut self.packed_events,
+        }
     }
 
     /// Takes what was packed, after packing the rest.
-    pub(crate) fn take_sections(&mut self) -> (Step, &mut Vec<u8>) {
+    pub(crate) fn take_sections(&mut self) -> Packed<'_> {
         self.pack();
         self.take_full()
     }
@@ -279,6 +311,7 @@ impl StreamEncoder {
         put_v(&mut payload, self.raw.len() as u64);
         payload.extend_from_slice(body);
         put_section(&mut self.sections, SectionKind::Block, &payload);
+        self.packed_events += self.events as u64;
         self.step = self.step.improved(&self.times[..self.times_length]);
         self.begin_block();
     }

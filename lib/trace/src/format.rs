@@ -17,8 +17,8 @@
 //! body     = hidden v, carried v, frame v * carried     frames open at the start of the block
 //!            times_length v, operands_length v,
 //!            kinds (events * 2 bits, padded to 8 bytes), times, operands
-//! frame    = function << 2 | entry (0 call, 1 tail, 2 open, 3 earlier), outermost first; `hidden` frames
-//!            below the carried ones (at most 256) are open but not named
+//! frame    = function << 3 | past << 2 | entry (0 call, 1 tail, 2 open, 3 earlier), outermost first; past: it
+//!            has left the view; `hidden` frames below the carried ones (at most 256) are open but not named
 //! kinds    = 0 exit, 1 enter the predicted function, 2 enter the function named by a v in
 //!            operands, 3 another event: operation u8 and its fields in operands
 //! times    = time since the event before (the first: since first_tsc): a byte below 224 counts
@@ -27,7 +27,8 @@
 //! operation= 0 tail (function v), 1 tail to the predicted function, 2 open (function v),
 //!            3 close open frames (count v), 4 unwound (count v), 5 resumed (function v),
 //!            6 lost (count v), 7 blocked (ticks v), 8 began before the recording (function v),
-//!            9 began before the fork (function v), 10 that, and its end is not seen (function v)
+//!            9 began before the fork (function v), 10 that, and its end is not seen (function v),
+//!            11 what follows is outside of open frames (count v)
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
 //! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], which begins
@@ -38,7 +39,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

@@ -5,34 +5,32 @@
 //! described in [`format`]. Knows nothing of processes, instructions or terminals.
 #![forbid(unsafe_code)]
 
-pub mod call_tree;
 mod decoder;
 mod encoder;
 mod error;
-pub mod filter;
 pub mod format;
 mod histogram;
 mod mirror;
 mod model;
 pub mod names;
 mod reader;
+mod replay;
 pub mod ring;
 pub mod stats;
 mod step;
 mod writer;
 
-pub use call_tree::{CallTree, Frame, FrameFlags, Mark, StreamTotals, Visitor};
 pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::{Burst, StreamEncoder};
 pub use error::{Malformed, TraceError};
-pub use filter::{Filter, Selection};
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
-    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SHADOW, StreamId, StreamInfo, Summary,
-    SummaryRow,
+    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, StreamId,
+    StreamInfo, Summary, SummaryRow, WITHOUT_END,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
+pub use replay::{CallTree, Filter, Frame, FrameFlags, Mark, Selection, StreamTotals, Visitor};
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};
 pub use writer::{Classifier, TraceWriter};

@@ -13,26 +13,29 @@ const SLOTS: usize = 4096;
 /// The function of a frame that is unknown, and of no frame at all.
 const NONE: u32 = FUNCTION_LIMIT;
 /// Function ids are below this.
-pub const FUNCTION_LIMIT: u32 = (1 << 30) - 1;
+pub const FUNCTION_LIMIT: u32 = (1 << 29) - 1;
 /// Distinguishes "just left f" from "just entered f".
 const LEFT: u32 = 1 << 31;
 /// Tail and open frames above the innermost call frame; one more replaces the innermost of them,
 /// so that a program that never returns from its jumps does not grow the stack for ever.
 pub const MAX_CHAIN: usize = 16;
 
-/// An open frame: function << 2 | entry.
+/// In a frame: it has left the view ([`crate::Event::Outside`]).
+const PAST: u32 = 4;
+
+/// An open frame: function << 3 | past << 2 | entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame(pub u32);
 
 impl Frame {
     #[inline]
     fn new(function: u32, entry: Entry) -> Self {
-        Self(function << 2 | entry as u32)
+        Self(function << 3 | entry as u32)
     }
     /// The function that runs in it.
     #[inline]
     pub fn function(self) -> FunctionId {
-        FunctionId(self.0 >> 2)
+        FunctionId(self.0 >> 3)
     }
     /// How it was opened.
     #[inline]
@@ -43,6 +46,10 @@ impl Frame {
             2 => Entry::Open,
             _ => Entry::Earlier,
         }
+    }
+    /// It has left the view.
+    pub fn is_past(self) -> bool {
+        self.0 & PAST != 0
     }
     #[inline]
     fn is(self, entry: Entry) -> bool {
@@ -59,6 +66,8 @@ impl Frame {
 #[derive(Clone)]
 pub struct Mirror {
     frames: Vec<Frame>,
+    /// Of these, entry-only ones.
+    open: usize,
     /// Frames below this index are unknown to the decoder.
     floor: usize,
     /// Function of the innermost known frame.
@@ -72,6 +81,7 @@ impl Mirror {
     /// A mirror that starts inside `frames`.
     pub fn new(frames: Vec<Frame>) -> Self {
         let mut mirror = Self {
+            open: count_open(&frames),
             frames,
             floor: 0,
             top: NONE,
@@ -117,6 +127,7 @@ impl Mirror {
         if matches!(entry, Entry::Tail | Entry::Open) {
             self.bound_chain();
         }
+        self.open += usize::from(entry == Entry::Open);
         self.frames.push(Frame::new(function, entry));
         self.top = function;
         self.last = function;
@@ -126,7 +137,8 @@ impl Mirror {
     fn bound_chain(&mut self) {
         let above_call = self.frames.iter().rev().take(MAX_CHAIN);
         if above_call.take_while(|frame| !frame.ends_chain()).count() == MAX_CHAIN {
-            self.frames.pop();
+            let replaced = self.frames.pop();
+            self.open -= count_open(replaced.as_slice());
             self.floor = self.floor.min(self.frames.len());
         }
     }
@@ -150,6 +162,7 @@ impl Mirror {
                 left = frame.function().0;
                 break;
             }
+            self.open -= usize::from(frame.is(Entry::Open));
         }
         if self.frames.len() < self.floor {
             left = NONE;
@@ -184,10 +197,41 @@ impl Mirror {
             if below < self.floor {
                 break;
             }
+            self.open -= count_open(&self.frames[below..]);
             self.frames.truncate(below);
         }
         self.last = NONE;
         self.refresh_top();
+    }
+
+    /// Is an entry-only frame open?
+    #[inline]
+    pub fn has_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// What comes next is called by `caller`, as far as that is known. The entry-only frames at the top above
+    /// the one that runs it, or all of them, leave the view; gives how many if that changes anything.
+    pub fn leave_view(&mut self, caller: Option<FunctionId>) -> u32 {
+        let (mut frames, mut from, mut is_new) = (0, self.frames.len(), false);
+        let mut runs = None;
+        for (at, frame) in self.frames.iter().enumerate().rev() {
+            if frame.ends_chain() {
+                break;
+            }
+            let runs_here = *runs.get_or_insert(frame.function());
+            if frame.is(Entry::Open) {
+                if Some(runs_here) == caller {
+                    break;
+                }
+                (frames, from, runs) = (frames + 1, at, None);
+                is_new |= !frame.is_past();
+            }
+        }
+        for frame in &mut self.frames[from..] {
+            frame.0 |= PAST;
+        }
+        if is_new { frames } else { 0 }
     }
 
     #[inline]
@@ -200,4 +244,8 @@ impl Mirror {
             self.top = NONE;
         }
     }
+}
+
+fn count_open(frames: &[Frame]) -> usize {
+    frames.iter().filter(|frame| frame.is(Entry::Open)).count()
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Index of a module in the trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ModuleId(pub u32);
-/// Index of a function in the trace, below 2^30 - 1.
+/// Index of a function in the trace, below 2^29 - 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionId(pub u32);
 /// Index of a stream in the trace.
@@ -105,6 +105,13 @@ pub enum Entry {
     Earlier,
 }
 
+impl Entry {
+    /// A chain of tails and entry-only frames does not reach below a frame opened so.
+    pub(crate) fn ends_chain(self) -> bool {
+        matches!(self, Self::Call | Self::Earlier)
+    }
+}
+
 /// One event of a stream; `tsc` never decreases within a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(
@@ -130,6 +137,10 @@ pub enum Event {
     /// That many innermost frames, tail frames above them not counted, are known to have ended (at the
     /// latest now): open ones, or calls whose return address was given back.
     CloseOpen { tsc: u64, frames: u32 },
+    /// What follows is not shown to run inside the innermost `frames` entry-only frames (tails above them not
+    /// counted): the function that it is called from is none of theirs. They may be open all the same, and what
+    /// tells ends counts them.
+    Outside { tsc: u64, frames: u32 },
     /// That many call frames are gone without an exit (longjmp, throw).
     Unwound { tsc: u64, frames: u32 },
     /// A call returned once more (setjmp, vfork), or a frame opened before the trace ended.
@@ -148,6 +159,7 @@ impl Event {
             | Self::Inherited { tsc, .. }
             | Self::Exit { tsc }
             | Self::CloseOpen { tsc, .. }
+            | Self::Outside { tsc, .. }
             | Self::Unwound { tsc, .. }
             | Self::Resumed { tsc, .. }
             | Self::Lost { tsc, .. }
@@ -206,6 +218,12 @@ pub struct SummaryRow {
 
 /// [`SummaryRow::section`]: why recording ended before the command did.
 pub const ENDED_EARLY: &str = "ended early";
+
+/// [`SummaryRow::section`]: a module of which not everything is seen, and why; so many of its calls have no end.
+pub const SEEN_IN_PART: &str = "seen in part";
+
+/// [`SummaryRow::section`]: why calls have no recorded end.
+pub const WITHOUT_END: &str = "calls without an end";
 
 /// [`SummaryRow::section`]: events of before the recording's start, which were followed for the open calls.
 pub const SHADOW: &str = "shadow mode";

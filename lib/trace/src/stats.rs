@@ -4,11 +4,12 @@
 //! A visitor of the call tree. The total time of a function counts only its outermost frame of a
 //! recursion, so that it never exceeds the time that passed. A frame that began before its stream
 //! (its process was forked, or attached to, inside it) is no call of this stream: it has total and
-//! self time, but no place among the durations, as its own is not known.
+//! self time, but no place among the durations, as its own is not known. A frame whose end was not seen
+//! (see [`crate::Frame::total_ticks`]) is counted and has no time.
 
-use crate::call_tree::{Frame, Mark, StreamTotals, Visitor};
 use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
+use crate::replay::{Frame, StreamTotals, Visitor};
 use std::collections::HashMap;
 
 /// What is known about the calls of one function.
@@ -18,49 +19,92 @@ pub struct FunctionStats {
     pub calls: u64,
     /// Frames that began before their stream.
     pub earlier: u64,
-    /// Time in its outermost frames.
-    pub total_ticks: u64,
-    /// Time in its frames outside the frames above them.
-    pub self_ticks: u64,
-    /// Shortest call.
-    pub min_ticks: u64,
-    /// Longest call.
-    pub max_ticks: u64,
-    /// Sum over all calls, inner ones of a recursion too.
+    /// Of the calls, those with a duration.
+    pub timed: u64,
+    total: Sum,
+    own: Sum,
+    min_ticks: u64,
+    max_ticks: u64,
+    /// Sum over all timed calls, inner ones of a recursion too.
     sum_ticks: u64,
     histogram: Histogram,
 }
 
+/// A sum of known times.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sum {
+    ticks: u64,
+    frames: u64,
+}
+
+impl Sum {
+    fn add(&mut self, ticks: Option<u64>) {
+        if let Some(ticks) = ticks {
+            self.ticks = self.ticks.saturating_add(ticks);
+            self.frames += 1;
+        }
+    }
+
+    fn known(self) -> Option<u64> {
+        (self.frames > 0).then_some(self.ticks)
+    }
+}
+
 impl FunctionStats {
+    /// Time in its outermost frames, as far as it is known; `None`: of none of them.
+    pub fn total_ticks(&self) -> Option<u64> {
+        self.total.known()
+    }
+
+    /// Time in its frames outside the frames above them, as far as it is known; `None`: of none of them.
+    pub fn self_ticks(&self) -> Option<u64> {
+        self.own.known()
+    }
+
+    /// Shortest call.
+    pub fn min_ticks(&self) -> Option<u64> {
+        self.of_timed(self.min_ticks)
+    }
+
     /// Mean duration of a call.
-    pub fn mean_ticks(&self) -> u64 {
-        self.sum_ticks / self.calls.max(1)
+    pub fn mean_ticks(&self) -> Option<u64> {
+        self.of_timed(self.sum_ticks / self.timed.max(1))
+    }
+
+    /// Longest call.
+    pub fn max_ticks(&self) -> Option<u64> {
+        self.of_timed(self.max_ticks)
     }
 
     /// Duration that 99 % of the calls do not exceed.
-    pub fn p99_ticks(&self) -> u64 {
-        self.histogram
-            .percentile(99)
-            .clamp(self.min_ticks, self.max_ticks)
+    pub fn p99_ticks(&self) -> Option<u64> {
+        let p99 = self.histogram.percentile(99);
+        (self.timed > 0).then(|| p99.clamp(self.min_ticks, self.max_ticks))
+    }
+
+    fn of_timed(&self, ticks: u64) -> Option<u64> {
+        (self.timed > 0).then_some(ticks)
     }
 
     fn add(&mut self, frame: &Frame, is_outermost: bool) {
-        let ticks = frame.total_ticks;
-        self.self_ticks = self.self_ticks.saturating_add(frame.self_ticks);
+        self.own.add(frame.self_ticks);
         if is_outermost {
-            self.total_ticks = self.total_ticks.saturating_add(ticks);
+            self.total.add(frame.total_ticks);
         }
         if frame.flags.begin_unseen {
             self.earlier += 1;
             return;
         }
-        self.min_ticks = if self.calls == 0 {
-            ticks
-        } else {
-            self.min_ticks.min(ticks)
+        self.calls += 1;
+        let Some(ticks) = frame.total_ticks else {
+            return;
+        };
+        self.min_ticks = match self.timed {
+            0 => ticks,
+            _ => self.min_ticks.min(ticks),
         };
         self.max_ticks = self.max_ticks.max(ticks);
-        self.calls += 1;
+        self.timed += 1;
         self.sum_ticks = self.sum_ticks.saturating_add(ticks);
         self.histogram.add(ticks);
     }
@@ -124,8 +168,6 @@ impl Visitor for Stats {
     fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
         self.close(stream, frame);
     }
-
-    fn mark(&mut self, _: StreamId, _: u64, _: u32, _: Mark) {}
 
     fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
         self.active.remove(&stream);

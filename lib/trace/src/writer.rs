@@ -3,7 +3,7 @@
 //! Dictionary entries are collected and written before the next block or note that may use them.
 //! Each call writes whole sections, so a reader of an interrupted trace loses at most the last.
 
-use crate::encoder::{StreamEncoder, check_function};
+use crate::encoder::{Packed, StreamEncoder, check_function};
 use crate::error::TraceError;
 use crate::format::{MAGIC, SectionKind, VERSION, put_section};
 use crate::model::{
@@ -34,6 +34,7 @@ pub struct TraceWriter<W: Write> {
     /// The step of the clock that the last encoder found, so that short streams begin with it.
     step: Step,
     written_bytes: u64,
+    events: u64,
     /// See [`Self::classify`].
     classifier: Option<Classifier>,
     classes: Vec<u64>,
@@ -56,6 +57,7 @@ impl<W: Write> TraceWriter<W> {
             scratch: Vec::new(),
             step: Step::default(),
             written_bytes: 0,
+            events: 0,
             classifier: None,
             classes: Vec::new(),
             broken: None,
@@ -141,7 +143,8 @@ impl<W: Write> TraceWriter<W> {
     /// [`TraceError::Write`]; what the encoder held is gone then.
     pub fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
         self.put_dictionary()?;
-        self.write_sections(encoder.take_sections())
+        let sections = encoder.take_sections();
+        self.write_sections(sections)
     }
 
     /// Writes the full blocks that `encoder` holds. The longer a block, the less an event takes: what
@@ -151,25 +154,28 @@ impl<W: Write> TraceWriter<W> {
     /// As [`Self::write_block`].
     pub fn write_full(&mut self, encoder: &mut StreamEncoder) -> Result<(), TraceError> {
         self.put_dictionary()?;
-        self.write_sections(encoder.take_full())
+        let sections = encoder.take_full();
+        self.write_sections(sections)
     }
 
-    fn write_sections(&mut self, taken: (Step, &mut Vec<u8>)) -> Result<(), TraceError> {
-        let (step, sections) = taken;
-        self.step = step;
-        let result = put(&mut self.out, &mut self.broken, sections);
-        self.written_bytes += sections.len() as u64;
-        sections.clear();
+    fn write_sections(&mut self, packed: Packed<'_>) -> Result<(), TraceError> {
+        self.step = packed.step;
+        let result = put(&mut self.out, &mut self.broken, packed.sections);
+        self.written_bytes += packed.sections.len() as u64;
+        self.events += std::mem::take(packed.events);
+        packed.sections.clear();
         result
     }
 
-    /// The sections of all that `encoder` holds, which are not written; what they name is.
+    /// The sections of all that `encoder` holds, which are not written, and how many events they are; what
+    /// they name is written.
     ///
     /// # Errors
     /// [`TraceError::Write`].
-    pub fn pack(&mut self, mut encoder: StreamEncoder) -> Result<Vec<u8>, TraceError> {
+    pub fn pack(&mut self, mut encoder: StreamEncoder) -> Result<(Vec<u8>, u64), TraceError> {
         self.put_dictionary()?;
-        Ok(std::mem::take(encoder.take_sections().1))
+        let packed = encoder.take_sections();
+        Ok((std::mem::take(packed.sections), *packed.events))
     }
 
     /// Writes a note.
@@ -182,6 +188,11 @@ impl<W: Write> TraceWriter<W> {
         note.write(&mut payload);
         put_section(&mut self.scratch, SectionKind::Note, &payload);
         self.write_scratch()
+    }
+
+    /// Events written so far: those that a reader of the trace counts.
+    pub fn events(&self) -> u64 {
+        self.events
     }
 
     /// Bytes written so far.

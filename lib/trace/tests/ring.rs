@@ -189,7 +189,7 @@ fn a_snapshot_is_a_trace_of_its_own_and_the_ring_goes_on() {
         let mut ahead = recording.encoders[0].clone();
         let tsc = 1 + recording.written[0].len() as u64 * 1000;
         ahead.enter(tsc, FunctionId(7));
-        let ahead = recording.writer.pack(ahead).unwrap();
+        let (ahead, _) = recording.writer.pack(ahead).unwrap();
         let mut snapshot = Snapshot::of(&File::open(&path).unwrap()).unwrap();
         snapshot.add_blocks(&ahead);
         ring_dropped = snapshot.dropped().events;

@@ -169,6 +169,8 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
         Event::Resumed { tsc, callee } => encoder.resumed(tsc, callee),
         Event::Lost { tsc, events } => encoder.lost(tsc, events),
         Event::Blocked { tsc, ticks } => encoder.blocked(tsc, ticks),
+        // How many the encoder finds out itself; `call_tree.rs` has tests of it.
+        Event::Outside { tsc, .. } => encoder.called_by(tsc, None),
     }
 }
 

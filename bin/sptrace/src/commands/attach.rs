@@ -21,9 +21,9 @@ Examples:
   sptrace attach -p 1234 --ring 64M --dump-on 'slow:handle_*>50ms' --stop-on ctl:end
 
 The recording begins inside of what runs: the calls that are open at that moment, main and below,
-are found by unwind tables. `report tree` says of them `began earlier` and `end not seen`; their
-times count from the moment of attaching and are lower bounds. Detaching puts every byte of the
-programs' code back. Processes that they start meanwhile are followed, and let go, too.
+are found by unwind tables. `report tree` says of them `began earlier` and `end not seen`; how
+long they took is not known (`?`). Detaching puts every byte of the programs' code back. Processes
+that they start meanwhile are followed, and let go, too.
 ";
 const STATUS: &str = "\
 Exit status: 0; 1 if nothing could be attached to, or no trace be written; 2: wrong usage.

@@ -55,7 +55,7 @@ pub struct ReportArgs {
     #[arg(short = 'D', long = "depth", value_name = "N")]
     depth: Option<u32>,
 
-    /// Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds)
+    /// Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, default_value = "0")]
     min_time: u64,
 
@@ -290,7 +290,7 @@ impl Session<'_> {
     }
 
     /// Replays the whole trace through the filters.
-    fn replay<V: Sink>(&self, mut reader: Reader, view: V) -> anyhow::Result<V> {
+    fn replay<V: Visitor>(&self, mut reader: Reader, view: V) -> anyhow::Result<V> {
         let survey = self.survey;
         let path = &self.args.input;
         let explained = |error| explain(path, error);
@@ -305,40 +305,10 @@ impl Session<'_> {
     }
 }
 
-/// A visitor that also shows notes, of which it is told before all events, and can have enough.
-trait Sink: Visitor {
-    fn note(&mut self, _: &Note) {}
-    fn is_finished(&self) -> bool {
-        false
-    }
-}
-
-impl<W: Write> Sink for Tree<'_, W> {
-    fn note(&mut self, note: &Note) {
-        Tree::note(self, note);
-    }
-    fn is_finished(&self) -> bool {
-        Tree::is_finished(self)
-    }
-}
-
-impl<V: Visitor> Sink for LongEnough<V> {}
-
-impl<V: Sink> Sink for Filter<'_, V> {
-    fn note(&mut self, note: &Note) {
-        if self.shows_note(note) {
-            self.inner.note(note);
-        }
-    }
-    fn is_finished(&self) -> bool {
-        self.inner.is_finished()
-    }
-}
-
 fn replay_into(
     reader: &mut Reader,
     survey: &Survey,
-    sink: &mut impl Sink,
+    sink: &mut impl Visitor,
 ) -> Result<(), TraceError> {
     let dictionary = &survey.dictionary;
     let mut tree = CallTree::new();
@@ -378,11 +348,14 @@ impl<V> LongEnough<V> {
 }
 
 impl<V: Visitor> Visitor for LongEnough<V> {
+    fn note(&mut self, note: &Note) {
+        self.inner.note(note);
+    }
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         self.inner.enter(stream, frame);
     }
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        if frame.total_ticks >= self.min_ticks {
+        if frame.total_ticks.unwrap_or(0) >= self.min_ticks {
             self.inner.leave(stream, frame);
         } else {
             self.inner.leave_hidden(stream, frame);
@@ -396,6 +369,9 @@ impl<V: Visitor> Visitor for LongEnough<V> {
     }
     fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
         self.inner.end(stream, totals);
+    }
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
     }
 }
 

@@ -65,10 +65,12 @@ impl<W: Write> Collector<W> {
             if let Some(index) = self.next_of(arena, i)
                 && let Some(mut state) = self.streams[i].clone()
             {
-                let counted = (self.events, self.record_bytes, self.torn);
+                let counted = (self.record_bytes, self.torn);
                 let start_tsc = arena.chunk(index).start_tsc;
+                self.is_peeking = true;
                 self.decode(arena, index, start_tsc, &mut state);
-                (self.events, self.record_bytes, self.torn) = counted;
+                self.is_peeking = false;
+                (self.record_bytes, self.torn) = counted;
             }
         }
         self.end_glance();
@@ -105,18 +107,22 @@ impl<W: Write> Collector<W> {
             return false;
         }
         let mut state = state.clone();
-        let counted = (self.events, self.record_bytes, self.torn);
+        let counted = (self.record_bytes, self.torn);
         // What is seen here is seen again when the chunk is full.
         let calls = self.calls.take();
+        self.is_peeking = true;
         self.decode(arena, index, start_tsc, &mut state);
         self.settle_lazy(&mut state, None);
+        self.is_peeking = false;
         self.calls = calls;
-        found.events += self.events - counted.0;
-        found.record_bytes += self.record_bytes - counted.1;
-        (self.events, self.record_bytes, self.torn) = counted;
+        found.record_bytes += self.record_bytes - counted.0;
+        (self.record_bytes, self.torn) = counted;
         let packed = self.writer.pack(state.line.encoder);
         match packed {
-            Ok(blocks) => found.blocks.extend(blocks),
+            Ok((blocks, events)) => {
+                found.blocks.extend(blocks);
+                found.events += events;
+            }
             Err(e) => self.check(Err(std::io::Error::other(e))),
         }
         true

@@ -36,11 +36,13 @@ impl<W: Write> Collector<W> {
         mut at: usize,
         state: &mut StreamState,
     ) -> usize {
-        // Watched calls, held-back calls, an end in time, calls of before the start: nothing is done in a row.
+        // Watched calls, held-back calls, an end in time, calls of before the start, and calls whose callers are
+        // looked at because the end of an open one is not recorded: nothing is done in a row.
         if self.calls.is_some()
             || state.lazy.is_some()
             || self.until_tsc != u64::MAX
             || !state.line.is_plain()
+            || state.line.has_open()
         {
             return at;
         }
@@ -54,7 +56,6 @@ impl<W: Write> Collector<W> {
             let (count, next) = self.look_up(areas, halves, at, state.pid, first_low, &mut batch);
             at = next;
             encode(&batch[..count], state);
-            self.events += count as u64;
             if count < BATCH {
                 return at;
             }

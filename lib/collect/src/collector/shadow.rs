@@ -68,6 +68,19 @@ impl Line {
         self.following.is_none() && self.before.is_empty()
     }
 
+    /// A call is open whose end is not recorded: see [`StreamEncoder::called_by`].
+    #[inline]
+    pub(super) fn has_open(&self) -> bool {
+        self.encoder.has_open()
+    }
+
+    /// What comes next is called by `caller`, as far as that is known.
+    pub(super) fn called_by(&mut self, tsc: u64, caller: Option<FunctionId>) {
+        if self.following.is_none() {
+            self.encoder.called_by(tsc, caller);
+        }
+    }
+
     /// Open calls whose ends are recorded.
     #[inline]
     pub(super) fn depth(&self) -> u32 {
@@ -274,9 +287,7 @@ impl<W: Write> Collector<W> {
     /// A stream has come to `tsc`. Counts an event that is left out.
     #[inline]
     pub(super) fn come_to(&mut self, state: &mut StreamState, tsc: u64, events: u64) {
-        if state.line.following.is_none() {
-            self.events += events;
-        } else {
+        if state.line.following.is_some() {
             self.follow(state, tsc, events);
         }
     }
@@ -290,7 +301,6 @@ impl<W: Write> Collector<W> {
             shadow.left_out += events;
         } else {
             self.begin_line(state);
-            self.events += events;
         }
     }
 
@@ -400,7 +410,6 @@ impl<W: Write> Collector<W> {
         }
         if has_begun {
             self.begin_line(state);
-            self.events += 1;
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A frame that began before the range is shown from the range's beginning on, if it reaches it.
 
-use crate::call_tree::{Frame, Mark, StreamTotals, Visitor};
+use super::visitor::{Frame, Mark, StreamTotals, Visitor};
 use crate::model::{FunctionId, Note, StreamId};
 use crate::reader::Dictionary;
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ impl<'a, V: Visitor> Filter<'a, V> {
     }
 
     /// Is a note of the threads and the time selected?
-    pub fn shows_note(&self, note: &Note) -> bool {
+    fn shows_note(&self, note: &Note) -> bool {
         let tids = &self.selection.tids;
         (tids.is_empty() || tids.contains(&note.pid())) && self.is_in_time(note.tsc())
     }
@@ -119,6 +119,12 @@ fn is_chosen(chosen: &[bool], function: FunctionId) -> bool {
 }
 
 impl<V: Visitor> Visitor for Filter<'_, V> {
+    fn note(&mut self, note: &Note) {
+        if self.shows_note(note) {
+            self.inner.note(note);
+        }
+    }
+
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         if !self.has_thread(stream) {
             return;
@@ -185,5 +191,8 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
         if self.has_thread(stream) {
             self.inner.end(stream, totals);
         }
+    }
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
     }
 }

@@ -4,7 +4,22 @@
 //! Given blocks in file order, tells a [`Visitor`] of each frame's beginning and end. Time that a
 //! thread spent waiting for sptrace is taken out: durations are differences of a clock that stands
 //! still meanwhile. Holds the open frames of each stream and nothing else.
+//!
+//! A time that was not seen is not a time. A frame has a duration if its end was recorded, or if it ran until
+//! its process ended. It has none if it is entry-only (open), or a tail of such a frame; if it was closed when
+//! a later event showed it ended; if a longjmp or throw left it, some time before what came next; if it began
+//! before the recording; and if it was open when the recording of its thread ended. Its own time is not known
+//! either if a frame directly inside it has no duration, as what that took cannot be told from its own.
+//!
+//! What is shown inside a frame whose end is not recorded: what is known to run inside of it. The stack pointer
+//! alone does not show that. An event below an entry-only frame comes from the frame's function, from one that
+//! this called, or, after it has returned, from another that its caller called without a record. So the
+//! collector looks at which function each call comes from ([`Event::Outside`]). Entry-only frames whose function
+//! it is not leave the view there, and the call is shown inside the innermost frame left, whose stack pointer
+//! shows that it is open. Calls whose ends are recorded need no such proof, and what was open when a running
+//! program was attached to is found by a walk of its stack and holds what comes below it.
 
+use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::mirror::MAX_CHAIN;
@@ -12,99 +27,21 @@ use crate::model::{Entry, Event, FunctionId, Note, StreamId};
 use crate::reader::Dictionary;
 use std::collections::HashMap;
 
-/// What is unusual about a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FrameFlags {
-    /// Ended by a longjmp or a throw, not by a return.
-    pub unwound: bool,
-    /// Its end was not seen; the stated one is the latest possible, or the end of the trace.
-    pub end_unseen: bool,
-    /// It began before its stream.
-    pub begin_unseen: bool,
-    /// The thread waited for sptrace or lost events inside it.
-    pub disturbed: bool,
-}
-
-/// A function's run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// What ran.
-    pub function: FunctionId,
-    /// How it began.
-    pub entry: Entry,
-    /// Frames below it.
-    pub depth: u32,
-    /// When it began.
-    pub start_tsc: u64,
-    /// When it ended; equal to the start as long as it runs.
-    pub end_tsc: u64,
-    /// Duration without waiting for sptrace.
-    pub total_ticks: u64,
-    /// The part of the duration outside the frames above it.
-    pub self_ticks: u64,
-    /// What is unusual about it.
-    pub flags: FrameFlags,
-}
-
-/// Something between the frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
-    /// A call returned once more.
-    Resumed(FunctionId),
-    /// That many events are missing.
-    Lost(u64),
-    /// The thread waited that many ticks for sptrace.
-    Blocked(u64),
-    /// A frame ended that had begun before the stream.
-    UnseenFrameEnded,
-}
-
-/// Is told of frames in the order of time within each stream.
-pub trait Visitor {
-    /// A frame begins; `total_ticks`, `self_ticks` and `end_tsc` mean nothing yet.
-    fn enter(&mut self, stream: StreamId, frame: &Frame);
-    /// The innermost frame ended.
-    fn leave(&mut self, stream: StreamId, frame: &Frame);
-    /// The innermost frame ended and is not to be counted or shown.
-    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame);
-    /// Something else happened, `depth` frames being open.
-    fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark);
-    /// No more will be told of the stream.
-    fn end(&mut self, stream: StreamId, totals: &StreamTotals);
-}
-
-/// The sums of one stream: `ticks = outside_ticks +` the self times of all its frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamTotals {
-    /// Time from the start of the stream to its last event, without waiting for sptrace.
-    pub ticks: u64,
-    /// The part of it outside all frames.
-    pub outside_ticks: u64,
-    /// Time spent waiting for sptrace.
-    pub blocked_ticks: u64,
-    /// Events in the trace.
-    pub events: u64,
-    /// Events missing in the trace.
-    pub lost: u64,
-    /// Frames begun.
-    pub calls: u64,
-    /// Frames ended by a longjmp or throw.
-    pub unwound: u64,
-    /// Frames whose end was not seen.
-    pub end_unseen: u64,
-    /// Last event.
-    pub last_tsc: u64,
-}
-
 struct Open {
     frame: Frame,
     /// The stream's clock when it began.
     start_ticks: u64,
     children_ticks: u64,
+    /// The time of one of its children is not known, so its own is not either.
+    has_unknown_child: bool,
+    /// It has left the view: what comes is not shown to be inside of it. It counts as open until its end is told.
+    is_past: bool,
 }
 
 struct Stream {
     open: Vec<Open>,
+    /// Of these, the frames that have not left the view.
+    shown: u32,
     start_tsc: u64,
     /// Time in outermost frames.
     covered_ticks: u64,
@@ -145,14 +82,12 @@ impl CallTree {
         if stream.totals.events == 0 {
             for frame in block.opening() {
                 known(frame.function, functions)?;
-                stream.enter(
-                    id,
-                    block.first_tsc,
-                    frame.function,
-                    frame.entry,
-                    true,
-                    visitor,
-                );
+                let (function, entry) = (frame.function, frame.entry);
+                if frame.is_past {
+                    stream.push_past(block.first_tsc, function, entry);
+                } else {
+                    stream.enter(id, block.first_tsc, function, entry, true, visitor);
+                }
             }
         }
         for event in block.events() {
@@ -193,9 +128,17 @@ impl CallTree {
             // Not if it was recorded again in between, after a pause.
             let is_next = |start: &u64| last_tsc < *start && end.is_some_and(|end| *start <= end);
             let next = info.and_then(|info| starts.get(&info.pid)?.iter().find(|s| is_next(s)));
-            stream.advance(end.filter(|_| next.is_none()).unwrap_or(last_tsc));
+            let end = end.filter(|_| next.is_none());
+            stream.advance(end.unwrap_or(last_tsc));
             while !stream.open.is_empty() {
-                stream.leave(id, |flags| flags.end_unseen = true, visitor);
+                stream.leave(
+                    id,
+                    |flags| match end {
+                        Some(_) => flags.until_process_end = true,
+                        None => flags.end_unseen = true,
+                    },
+                    visitor,
+                );
             }
             stream.totals.ticks = stream.now();
             stream.totals.outside_ticks = stream.now() - stream.covered_ticks;
@@ -217,6 +160,7 @@ impl Stream {
     fn new(start_tsc: u64) -> Self {
         Self {
             open: Vec::new(),
+            shown: 0,
             start_tsc,
             covered_ticks: 0,
             totals: StreamTotals {
@@ -259,6 +203,7 @@ impl Stream {
                 }
             }
             Event::CloseOpen { frames, .. } => self.close_open(id, frames, visitor),
+            Event::Outside { frames, .. } => self.leave_view(id, frames, visitor),
             Event::Unwound { frames, .. } => {
                 for _ in 0..frames {
                     if !self.leave_call(id, |flags| flags.unwound = true, visitor) {
@@ -284,13 +229,18 @@ impl Stream {
     }
 
     fn depth(&self) -> u32 {
-        u32::try_from(self.open.len()).unwrap_or(u32::MAX)
+        self.shown
     }
 
     fn disturb(&mut self) {
-        if let Some(open) = self.open.last_mut() {
+        if let Some(open) = self.innermost() {
             open.frame.flags.disturbed = true;
         }
+    }
+
+    /// The innermost frame in view.
+    fn innermost(&mut self) -> Option<&mut Open> {
+        self.open.iter_mut().rev().find(|open| !open.is_past)
     }
 
     fn enter(
@@ -303,49 +253,107 @@ impl Stream {
         visitor: &mut impl Visitor,
     ) {
         self.totals.calls += u64::from(!begin_unseen);
+        let open = self.new_frame(tsc, function, entry, begin_unseen);
+        visitor.enter(id, &open.frame);
+        self.shown = self.shown.saturating_add(1);
+        self.open.push(open);
+    }
+
+    fn new_frame(&self, tsc: u64, function: FunctionId, entry: Entry, begin_unseen: bool) -> Open {
         let frame = Frame {
             function,
             entry,
             depth: self.depth(),
             start_tsc: tsc,
             end_tsc: tsc,
-            total_ticks: 0,
-            self_ticks: 0,
+            total_ticks: None,
+            self_ticks: None,
             flags: FrameFlags {
                 begin_unseen,
                 ..FrameFlags::default()
             },
         };
-        visitor.enter(id, &frame);
-        let start_ticks = self.now();
-        self.open.push(Open {
+        Open {
             frame,
-            start_ticks,
+            start_ticks: self.now(),
             children_ticks: 0,
-        });
+            has_unknown_child: false,
+            is_past: false,
+        }
+    }
+
+    /// A frame that had left the view before the first block of a ring.
+    fn push_past(&mut self, tsc: u64, function: FunctionId, entry: Entry) {
+        let is_past = true;
+        let open = self.new_frame(tsc, function, entry, true);
+        self.open.push(Open { is_past, ..open });
     }
 
     /// Ends the innermost frame.
     fn leave(&mut self, id: StreamId, set: impl Fn(&mut FrameFlags), visitor: &mut impl Visitor) {
-        let Some(mut open) = self.open.pop() else {
+        let below = self.open.len().saturating_sub(1);
+        self.end_view(id, below, set, visitor);
+        self.open.pop();
+    }
+
+    /// The frame at this place leaves the view, as the innermost in it; nothing if it has done so before.
+    fn end_view(
+        &mut self,
+        id: StreamId,
+        at: usize,
+        set: impl Fn(&mut FrameFlags),
+        visitor: &mut impl Visitor,
+    ) {
+        let (now, last_tsc, is_loose) = (self.now(), self.totals.last_tsc, self.is_loose(at));
+        let Some(open) = self.open.get_mut(at).filter(|open| !open.is_past) else {
             return;
         };
-        let frame = &mut open.frame;
+        open.is_past = true;
+        let mut frame = open.frame;
         set(&mut frame.flags);
-        frame.flags.end_unseen |= matches!(frame.entry, Entry::Open | Entry::Earlier);
-        frame.end_tsc = self.totals.last_tsc;
-        frame.total_ticks = self.now() - open.start_ticks;
-        frame.self_ticks = frame.total_ticks - open.children_ticks;
-        match self.open.last_mut() {
+        // An entry-only one need not have been open when its process ended.
+        frame.flags.end_unseen |= is_loose;
+        frame.flags.until_process_end &= !is_loose;
+        frame.end_tsc = last_tsc;
+        let ticks = now - open.start_ticks;
+        let is_known = !frame.flags.end_unseen && !frame.flags.unwound;
+        frame.total_ticks = is_known.then_some(ticks);
+        frame.self_ticks =
+            (is_known && !open.has_unknown_child).then_some(ticks - open.children_ticks);
+        self.shown = self.shown.saturating_sub(1);
+        match self.innermost() {
             Some(below) => {
-                below.children_ticks += frame.total_ticks;
+                below.children_ticks += ticks;
+                below.has_unknown_child |= !is_known;
                 below.frame.flags.disturbed |= frame.flags.disturbed;
             }
-            None => self.covered_ticks += frame.total_ticks,
+            None => self.covered_ticks += ticks,
         }
+        self.totals.known_ticks += frame.self_ticks.unwrap_or_default();
         self.totals.unwound += u64::from(frame.flags.unwound);
         self.totals.end_unseen += u64::from(frame.flags.end_unseen);
-        visitor.leave(id, frame);
+        visitor.leave(id, &frame);
+    }
+
+    /// No exit tells the end of the frame at this place: it is entry-only, or the tail of such a frame.
+    fn is_loose(&self, at: usize) -> bool {
+        let downwards = self.open.iter().take(at + 1).rev();
+        let replaced = downwards.map(|open| open.frame.entry);
+        let replaced = replaced.into_iter().find(|entry| *entry != Entry::Tail);
+        matches!(replaced, Some(Entry::Open | Entry::Earlier))
+    }
+
+    /// What comes is not shown to run inside the innermost `frames` open frames.
+    fn leave_view(&mut self, id: StreamId, frames: u32, visitor: &mut impl Visitor) {
+        let chain = self.open.iter().enumerate().rev();
+        let chain = chain.take_while(|(_, open)| !open.frame.entry.ends_chain());
+        let opened = chain.filter(|(_, open)| open.frame.entry == Entry::Open);
+        let Some((from, _)) = opened.take(frames as usize).last() else {
+            return;
+        };
+        for at in (from..self.open.len()).rev() {
+            self.end_view(id, at, |_| {}, visitor);
+        }
     }
 
     /// Ends the innermost call frame and what is above it; false if none is open.
@@ -376,11 +384,10 @@ impl Stream {
             if tails == self.open.len() {
                 break;
             }
-            for _ in 0..tails {
-                self.leave(id, |_| {}, visitor);
-            }
             // A call whose return address was given back is one of them.
-            self.leave(id, |flags| flags.end_unseen = true, visitor);
+            for _ in 0..=tails {
+                self.leave(id, |flags| flags.end_unseen = true, visitor);
+            }
         }
     }
 

@@ -1,0 +1,72 @@
+//! Which function a call is made from: the one that the call's site lies in.
+//!
+//! Given a module's plan; tells for a place in its patch area which function has the site. Asked only where the
+//! end of an open call is not recorded, so it is small rather than fast.
+
+use sptrace_wire::plan::{FN_RUNTIME, PlanView, SpecialKind};
+
+/// Of a slot that is not a call site's: who calls a hooked function is not known.
+const NOBODY: u32 = u32::MAX;
+/// With a function's offset: its return addresses stay what they are.
+const KEEPS_RETURNS: u64 = 1 << 32;
+
+/// The functions with call sites.
+#[derive(Debug, Default)]
+pub struct Callers {
+    base_svma: u64,
+    /// Slot, and which of the functions has its site; sorted.
+    slots: Box<[(u32, u32)]>,
+    /// Where they begin, from the base.
+    functions: Box<[u64]>,
+}
+
+/// A function that calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Where it begins.
+    pub svma: u64,
+    /// Its return addresses stay, because a runtime looks them up: its direct calls have no recorded ends, and
+    /// its calls through pointers are not recorded.
+    pub keeps_returns: bool,
+}
+
+impl Callers {
+    /// Those of a plan.
+    pub fn of(plan: PlanView<'_>) -> Self {
+        let header = plan.header();
+        let mut slots = Vec::with_capacity(header.sites as usize);
+        let mut functions = Vec::new();
+        for function in plan.functions() {
+            let index = functions.len() as u32;
+            let keeps = u64::from(function.is_any(FN_RUNTIME)) * KEEPS_RETURNS;
+            functions.push(keeps | u64::from(function.entry));
+            let sites = plan.sites_of(&function).filter(|site| site.slot != 0);
+            slots.extend(sites.map(|site| (site.slot, index)));
+        }
+        let hooks = plan.specials().filter(|s| s.kind == SpecialKind::Root);
+        slots.extend(hooks.map(|hook| (hook.slot, NOBODY)));
+        slots.sort_unstable();
+        Self {
+            base_svma: header.base_svma,
+            slots: slots.into(),
+            functions: functions.into(),
+        }
+    }
+
+    /// Who calls from the slot that `offset` of the patch area lies in.
+    pub fn at(&self, offset: u32) -> Option<Caller> {
+        let after = self.slots.partition_point(|(slot, _)| *slot <= offset);
+        let (_, index) = self.slots.get(after.checked_sub(1)?)?;
+        let function = *self.functions.get(*index as usize)?;
+        Some(Caller {
+            svma: self.base_svma + (function & (KEEPS_RETURNS - 1)),
+            keeps_returns: function & KEEPS_RETURNS != 0,
+        })
+    }
+
+    /// How many functions there are, and how many of them keep their return addresses.
+    pub fn kept(&self) -> (usize, usize) {
+        let kept = self.functions.iter().filter(|f| *f & KEEPS_RETURNS != 0);
+        (self.functions.len(), kept.count())
+    }
+}
