@@ -256,7 +256,7 @@ class Truth:
         kept, dropped, got = tail("--ring", "2M")
         beginning = self.report("tree", "--limit", "1")
         summary = self.report("summary")
-        if kept != whole: return f"{kept} events recorded, {whole} without --ring"
+        if abs(kept - whole) > whole / 10000: return f"{kept} events recorded, {whole} without --ring"  # how often a thread waited is chance
         if not 0 < dropped < whole: return f"{dropped} of {whole} dropped"
         if got != want: return f"the last 150,000 lines of the tree differ: {next(p for p in zip(want, got) if p[0] != p[1])}"
         if "__libc_start_main" not in beginning or "began earlier" not in beginning: return f"the tree begins with {beginning!r}"

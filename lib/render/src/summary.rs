@@ -171,7 +171,7 @@ fn write_time(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io:
             "time       {:.1} % of the threads' {duration} is known",
             share(known)
         );
-        if outside > 0 {
+        if share(outside) > 0.0 {
             line += &format!(", {:.1} % is outside of the calls seen", share(outside));
         }
         writeln!(out, "{line}")?;
@@ -203,7 +203,16 @@ fn write_unknown(
     let reasons = rows.iter().filter(|row| row.section == WITHOUT_END);
     let reasons = reasons.map(|row| format!("{} {}", Count(row.count), clean(&row.key)));
     let left = (unwound > 0).then(|| format!("{} left by a throw or longjmp", Count(unwound)));
-    let reasons: Vec<_> = reasons.chain(left).collect();
+    let told: u64 = rows
+        .iter()
+        .filter(|row| row.section == WITHOUT_END)
+        .fold(0, |sum, row| sum.saturating_add(row.count));
+    let cut = unseen.saturating_sub(told);
+    let cut = (cut > 0).then(|| {
+        let cut = Count(cut);
+        format!("{cut} that began earlier, or were open at the recording's end or where events were lost")
+    });
+    let reasons: Vec<_> = reasons.chain(left).chain(cut).collect();
     let colon = if reasons.is_empty() { "" } else { ": " };
     let calls = if unseen + unwound == 1 {
         "call"

@@ -185,6 +185,10 @@ impl<'a, W: Write> Tree<'a, W> {
         lines.held.push_str(" {");
         push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
         lines.held.push('\n');
+        // Nothing will take it back, and what other threads do comes after it.
+        if self.options.min_ns == 0 {
+            self.release(stream);
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use sptrace_render::{
     write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
-    CallTree, Clock, Dictionary, Ending, ExitStatus, Filter, Function, FunctionId, Header, Item,
-    Module, Names, Note, Selection, Stats, StreamInfo, Summary, TraceError, TraceReader,
-    TraceWriter, Visitor,
+    CallTree, Clock, Dictionary, Ending, ExitStatus, Function, FunctionId, Header, Item, Module,
+    Names, Note, Order, Selection, Stats, StreamInfo, Summary, TraceError, TraceReader,
+    TraceWriter, Visitor, Wanted, replay as pipeline,
 };
 use std::io::Cursor;
 
@@ -162,9 +162,23 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
         to_tsc: Some(clock.tsc_at(20_000)),
         ..Selection::default()
     };
-    let tree = Tree::new(&mut out, &names, clock, options());
-    let filter = Filter::new(&selection, &survey.dictionary, tree);
-    replay(bytes, filter)?.inner.finish().unwrap();
+    for order in [Order::File, Order::Time] {
+        let wanted = Wanted {
+            selection: selection.clone(),
+            min_ticks: 3,
+            order,
+        };
+        let tree = Tree::new(&mut out, &names, clock, options());
+        pipeline(&mut reader, &survey, &wanted, tree)?
+            .finish()
+            .unwrap();
+        let mut reader = Reader::new(Cursor::new(bytes.to_vec()))?;
+        let everything = Wanted {
+            order,
+            ..Wanted::default()
+        };
+        pipeline(&mut reader, &survey, &everything, Stats::new())?;
+    }
     Ok(out.len())
 }
 

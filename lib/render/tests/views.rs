@@ -172,7 +172,7 @@ fn tree() {
             [   1234] |   /* 12 events lost */
             [   1234] |   /* waited 200.000 us for sptrace */
          ?  [   1234] |   sub_30(); /* end not seen */
-   2.010 ms [   1234] | } /* main */
+         ?  [   1234] | } /* main, end not seen */
             [   1234] | /* process exited with status 3 */
 ";
     assert_eq!(tree_text(TreeOptions::default()), expected);
@@ -188,7 +188,7 @@ fn tree_without_short_calls_keeps_what_was_lost() {
    7.234 us [   1234] |   } /* work */
             [   1234] |   /* 12 events lost */
             [   1234] |   /* waited 200.000 us for sptrace */
-   2.010 ms [   1234] | } /* main */
+         ?  [   1234] | } /* main, end not seen */
             [   1234] | /* process exited with status 3 */
 ";
     assert_eq!(
@@ -374,7 +374,8 @@ fn summary() {
         "processes  1, threads 1",
         "waiting    200.000 us for sptrace, not counted in durations",
         "time       0.3 % of the threads' 2.020 ms is known, 0.4 % is outside of the calls seen",
-        "           3 calls without an end: 1 called by code that is not seen, 2 left by a throw or longjmp",
+        "           4 calls without an end: 1 called by code that is not seen, 2 left by a throw or longjmp, \
+         1 that began earlier, or were open at the recording's end or where events were lost",
         "seen poorly: of most of its time it is not known which function it was spent in",
         "seen in part: prog: its runtime walks its own stacks",
         "coverage   99.75 % of 1,243 call sites patched, refused 3",

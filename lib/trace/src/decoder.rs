@@ -73,6 +73,12 @@ impl Block {
         Ok(block)
     }
 
+    /// Stream and first time, given the first bytes of a block section's payload.
+    pub(crate) fn begins(payload: &[u8]) -> Result<(StreamId, u64), Malformed> {
+        let mut from = Cursor::new(payload);
+        Ok((StreamId(from.v32()?), from.v()?))
+    }
+
     fn find_parts(&mut self) -> Result<(), Malformed> {
         let mut from = Cursor::new(&self.raw);
         self.hidden = from.v()?;
@@ -120,17 +126,32 @@ impl Block {
 
     /// The events in order. Ends after the first error.
     pub fn events(&self) -> EventIter<'_> {
-        let mut mirror = Mirror::new(self.carried.clone());
-        mirror.begin_block(0);
+        self.resume(Paused::default())
+    }
+
+    /// Its events from where decoding was paused.
+    pub(crate) fn resume(&self, paused: Paused) -> EventIter<'_> {
+        let (index, tsc, times, operands) = (
+            paused.index,
+            self.first_tsc + paused.ticks,
+            self.times.start + paused.times,
+            self.operands.start + paused.operands,
+        );
+        let mirror = paused.mirror.unwrap_or_else(|| {
+            let mut mirror = Mirror::new(self.carried.clone());
+            mirror.begin_block(0);
+            mirror
+        });
         EventIter {
             kinds: &self.raw[self.kinds.clone()],
-            times: Cursor::new(&self.raw[self.times.clone()]),
-            operands: Cursor::new(&self.raw[self.operands.clone()]),
-            index: 0,
+            times: Cursor::new(&self.raw[times..self.times.end]),
+            operands: Cursor::new(&self.raw[operands..self.operands.end]),
+            index,
             events: self.events,
-            tsc: self.first_tsc,
+            tsc,
             step: self.step,
             mirror,
+            block: self,
         }
     }
 
@@ -164,8 +185,20 @@ fn unpack_body(mut from: Cursor<'_>, mut buffer: Vec<u8>) -> Result<Vec<u8>, Mal
     Ok(buffer)
 }
 
+/// How far a block is decoded.
+#[derive(Default)]
+pub(crate) struct Paused {
+    index: u64,
+    ticks: u64,
+    times: usize,
+    operands: usize,
+    /// `None`: at the block's start.
+    mirror: Option<Mirror>,
+}
+
 /// The events of a block.
 pub struct EventIter<'a> {
+    block: &'a Block,
     kinds: &'a [u8],
     times: Cursor<'a>,
     operands: Cursor<'a>,
@@ -177,6 +210,17 @@ pub struct EventIter<'a> {
 }
 
 impl EventIter<'_> {
+    /// Goes on later, by [`Block::resume`].
+    pub(crate) fn pause(self) -> Paused {
+        Paused {
+            index: self.index,
+            ticks: self.tsc - self.block.first_tsc,
+            times: self.block.times.len() - self.times.rest().len(),
+            operands: self.block.operands.len() - self.operands.rest().len(),
+            mirror: Some(self.mirror),
+        }
+    }
+
     fn read(&mut self) -> Result<Event, Malformed> {
         let byte = self
             .kinds

@@ -29,8 +29,11 @@ pub use model::{
     StreamInfo, Summary, SummaryRow, WITHOUT_END,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
-pub use reader::{Dictionary, Ending, Item, Survey, TraceReader};
-pub use replay::{CallTree, Filter, Frame, FrameFlags, Mark, Selection, StreamTotals, Visitor};
+pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
+pub use replay::{
+    CallTree, Filter, Frame, FrameFlags, Mark, MinTime, Order, Selection, StreamTotals, Visitor,
+    Wanted, replay,
+};
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};
 pub use writer::{Classifier, TraceWriter};

@@ -314,10 +314,10 @@ impl<R: Read + Seek> TraceReader<R> {
                 break;
             };
             if kind == SectionKind::Block {
-                survey.blocks += 1;
-                if !self.skip_payload(length)? {
+                let Some(place) = self.place_of_block(length)? else {
                     break;
-                }
+                };
+                survey.blocks.push(place);
             } else if self.read_payload(length)? {
                 match self.interpret(kind).map_err(|what| what.at(at))? {
                     Some(Item::Note(Note::ModuleMap { .. })) | None => {}
@@ -340,21 +340,66 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(survey)
     }
 
-    fn skip_payload(&mut self, length: u32) -> Result<bool, TraceError> {
+    /// Where the block is whose payload comes next; skips it. `None` where the file ends inside it.
+    fn place_of_block(&mut self, length: u32) -> Result<Option<BlockPlace>, TraceError> {
+        let mut start = [0; BLOCK_START_BYTES];
+        let start = &mut start[..BLOCK_START_BYTES.min(length as usize)];
+        let mut present = fill(&mut self.input, start)?;
+        let (stream, first_tsc) =
+            Block::begins(&start[..present]).unwrap_or((StreamId(u32::MAX), 0));
         // One byte is read to learn whether the file reaches so far; seeking alone cannot tell.
-        let Some(before_last) = length.checked_sub(1) else {
-            return Ok(true);
-        };
-        let seek = SeekFrom::Current(i64::from(before_last));
-        self.input.seek(seek).map_err(TraceError::Read)?;
-        if fill(&mut self.input, &mut [0])? == 1 {
-            return Ok(true);
+        let rest = length as usize - start.len();
+        if let Some(before_last) = rest.checked_sub(1) {
+            let seek = SeekFrom::Current(before_last as i64);
+            self.input.seek(seek).map_err(TraceError::Read)?;
+            present += before_last + fill(&mut self.input, &mut [0])?;
         }
-        self.ending = Ending::Early {
-            offset: self.offset,
-        };
-        Ok(false)
+        let offset = self.offset;
+        if present < length as usize {
+            self.ending = Ending::Early { offset };
+            return Ok(None);
+        }
+        Ok(Some(BlockPlace {
+            offset,
+            stream,
+            first_tsc,
+        }))
     }
+
+    /// A block that the survey has found. What is read in order goes on after it.
+    pub(crate) fn block_at(&mut self, place: &BlockPlace) -> Result<Block, TraceError> {
+        let damaged = |what| Malformed(what).at(place.offset);
+        let seek = SeekFrom::Start(place.offset);
+        self.input.seek(seek).map_err(TraceError::Read)?;
+        self.offset = place.offset;
+        let Some((SectionKind::Block, length)) = self.read_section_header()? else {
+            return Err(damaged("a block is not where it was"));
+        };
+        if !self.read_payload(length)? {
+            return Err(damaged("a block is cut where it was whole"));
+        }
+        self.advance(length);
+        let block = Block::unpack(&self.payload, std::mem::take(&mut self.spare));
+        let block = block.map_err(|what| what.at(place.offset))?;
+        if block.stream != place.stream || block.first_tsc != place.first_tsc {
+            return Err(damaged("a block is not the one that it was"));
+        }
+        Ok(block)
+    }
+}
+
+/// The longest that stands at the start of a block: stream and first time.
+const BLOCK_START_BYTES: usize = 15;
+
+/// Where a block of events lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockPlace {
+    /// Of its section, in the file.
+    pub offset: u64,
+    /// Whose events these are.
+    pub stream: StreamId,
+    /// None of them is before this.
+    pub first_tsc: u64,
 }
 
 /// A whole trace without its events.
@@ -364,8 +409,8 @@ pub struct Survey {
     pub dictionary: Dictionary,
     /// How the file ends.
     pub ending: Ending,
-    /// Blocks in the file.
-    pub blocks: u64,
+    /// The blocks in the file, in its order. One that is malformed is found so when it is read.
+    pub blocks: Vec<BlockPlace>,
     /// Length of the file.
     pub bytes: u64,
     /// What a ring has dropped of the beginning, if it has.
@@ -379,7 +424,7 @@ impl Default for Survey {
         Self {
             dictionary: Dictionary::default(),
             ending: Ending::Open,
-            blocks: 0,
+            blocks: Vec::new(),
             bytes: 0,
             dropped: None,
             notes: Vec::new(),

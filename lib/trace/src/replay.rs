@@ -1,11 +1,17 @@
 //! A trace as its views see it: frames instead of events.
 //!
-//! Knows nothing of how a trace is encoded or shown.
+//! [`replay`] is what every view and export uses: it reads a trace, chooses, and tells a [`Visitor`]. Knows
+//! nothing of how a trace is encoded or shown.
 
 mod call_tree;
 mod filter;
+mod merge;
+mod min_time;
+mod pipeline;
 mod visitor;
 
 pub use call_tree::CallTree;
 pub use filter::{Filter, Selection};
+pub use min_time::MinTime;
+pub use pipeline::{Order, Wanted, replay};
 pub use visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};

@@ -350,7 +350,7 @@ fn marks_close_nothing() {
         },
         &[],
     );
-    assert_eq!(times(&log), [(0, 30, 30)]);
+    assert_eq!((log.frames.len(), log.frames[0].end_tsc), (1, 40));
     assert_eq!(
         log.marks,
         [Mark::UnseenFrameEnded, Mark::Resumed(B), Mark::Lost(12)]
@@ -397,6 +397,27 @@ fn frames_open_where_the_recording_ends_have_no_time() {
         [(1, Some(10), Some(10)), unknown(1), unknown(0)]
     );
     assert_eq!((log.totals.end_unseen, log.totals.known_ticks), (2, 10));
+}
+
+/// The exit of B is lost, and A's closes B: neither has a time, what came after the loss has.
+#[test]
+fn frames_open_where_events_were_lost_have_no_time() {
+    let log = log(
+        |encoder| {
+            encoder.enter(10, A);
+            encoder.enter(20, B);
+            encoder.lost(40, 3);
+            encoder.enter(50, C);
+            encoder.exit(55);
+            encoder.exit(60);
+        },
+        &[ended_at(90)],
+    );
+    let unknown = |function| (function, None, None);
+    assert_eq!(
+        known_times(&log),
+        [(2, Some(5), Some(5)), unknown(1), unknown(0)]
+    );
 }
 
 /// Chromium: what ran after pthread_mutex_unlock, whose end is not recorded, was shown inside of it.

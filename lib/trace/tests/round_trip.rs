@@ -352,7 +352,7 @@ fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
     let mut reader = TraceReader::new(std::io::Cursor::new(&bytes)).unwrap();
     let survey = reader.survey().unwrap();
     assert_eq!(survey.dictionary.functions.len(), FUNCTIONS as usize);
-    assert_eq!((survey.blocks, survey.bytes), (6, bytes.len() as u64));
+    assert_eq!((survey.blocks.len(), survey.bytes), (6, bytes.len() as u64));
     assert!(matches!(survey.ending, Ending::Complete(_)));
     let mut read = 0;
     while let Some(item) = reader.next_item().unwrap() {

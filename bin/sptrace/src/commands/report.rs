@@ -11,8 +11,8 @@ use sptrace_render::{
     write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
-    CallTree, Clock, Ending, Filter, Frame, Item, Mark, Names, Note, Selection, Stats, StreamId,
-    StreamTotals, Summary, Survey, TraceError, TraceFile, TraceReader, Visitor,
+    Clock, Ending, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
+    TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -224,9 +224,7 @@ impl Session<'_> {
         match self.args.view {
             View::Summary => self.show_summary(reader, &mut out)?,
             View::Functions => {
-                let stats = self
-                    .replay(reader, LongEnough::new(self, Stats::new()))?
-                    .inner;
+                let stats = self.add_up(reader, Stats::new())?;
                 let (key, limit) = (self.args.sort.key(), self.args.limit);
                 let rows = select_functions(&stats, names, key, limit);
                 match self.args.format {
@@ -237,9 +235,7 @@ impl Session<'_> {
             View::Tree => return self.show_tree(reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => {
-                let folded = self
-                    .replay(reader, LongEnough::new(self, Folded::default()))?
-                    .inner;
+                let folded = self.add_up(reader, Folded::default())?;
                 folded.write(&mut out, names, clock)?;
             }
         }
@@ -249,9 +245,7 @@ impl Session<'_> {
 
     fn show_summary(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
         let header = reader.header().clone();
-        let stats = self
-            .replay(reader, LongEnough::new(self, Stats::new()))?
-            .inner;
+        let stats = self.add_up(reader, Stats::new())?;
         let limit = Some(self.args.limit.unwrap_or(10));
         let top = select_functions(&stats, self.names, SortKey::SelfTime, limit);
         let view = SummaryView {
@@ -286,92 +280,30 @@ impl Session<'_> {
             style: self.style,
         };
         let tree = Tree::new(out, self.names, self.clock, options);
-        Ok(self.replay(reader, tree)?.finish()?)
+        // The tree hides short calls itself: it shows what was lost inside of them.
+        let tree = self.replay(reader, 0, Order::Time, tree)?;
+        Ok(tree.finish()?)
     }
 
-    /// Replays the whole trace through the filters.
-    fn replay<V: Visitor>(&self, mut reader: Reader, view: V) -> anyhow::Result<V> {
-        let survey = self.survey;
-        let path = &self.args.input;
-        let explained = |error| explain(path, error);
-        if self.selection.is_everything() {
-            let mut view = view;
-            replay_into(&mut reader, survey, &mut view).map_err(explained)?;
-            return Ok(view);
-        }
-        let mut filter = Filter::new(&self.selection, &survey.dictionary, view);
-        replay_into(&mut reader, survey, &mut filter).map_err(explained)?;
-        Ok(filter.inner)
+    fn add_up<V: Visitor>(&self, reader: Reader, view: V) -> anyhow::Result<V> {
+        self.replay(reader, self.args.min_time, Order::File, view)
     }
-}
 
-fn replay_into(
-    reader: &mut Reader,
-    survey: &Survey,
-    sink: &mut impl Visitor,
-) -> Result<(), TraceError> {
-    let dictionary = &survey.dictionary;
-    let mut tree = CallTree::new();
-    survey.notes.iter().for_each(|note| sink.note(note));
-    while let Some(item) = reader.next_item()? {
-        match item {
-            Item::Note(note) => tree.note(&note),
-            Item::Block(block) => {
-                let replayed = tree.replay(&block, dictionary, sink);
-                replayed.map_err(|what| what.at(reader.offset()))?;
-                reader.recycle(block);
-            }
-        }
-        if sink.is_finished() {
-            return Ok(());
-        }
-    }
-    tree.finish(dictionary, sink);
-    Ok(())
-}
-
-/// Passes on the ends of frames that are long enough (`--min-time`).
-///
-/// Beginnings pass in any case; a short frame ends as one without time that is counted nowhere.
-struct LongEnough<V> {
-    inner: V,
-    min_ticks: u64,
-}
-
-impl<V> LongEnough<V> {
-    fn new(session: &Session<'_>, inner: V) -> Self {
-        Self {
-            inner,
-            min_ticks: session.clock.ticks(session.args.min_time),
-        }
-    }
-}
-
-impl<V: Visitor> Visitor for LongEnough<V> {
-    fn note(&mut self, note: &Note) {
-        self.inner.note(note);
-    }
-    fn enter(&mut self, stream: StreamId, frame: &Frame) {
-        self.inner.enter(stream, frame);
-    }
-    fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        if frame.total_ticks.unwrap_or(0) >= self.min_ticks {
-            self.inner.leave(stream, frame);
-        } else {
-            self.inner.leave_hidden(stream, frame);
-        }
-    }
-    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
-        self.inner.leave_hidden(stream, frame);
-    }
-    fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark) {
-        self.inner.mark(stream, tsc, depth, mark);
-    }
-    fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
-        self.inner.end(stream, totals);
-    }
-    fn is_finished(&self) -> bool {
-        self.inner.is_finished()
+    /// Tells `view` of what is to be shown.
+    fn replay<V: Visitor>(
+        &self,
+        mut reader: Reader,
+        min_time_ns: u64,
+        order: Order,
+        view: V,
+    ) -> anyhow::Result<V> {
+        let wanted = Wanted {
+            selection: self.selection.clone(),
+            min_ticks: self.clock.ticks(min_time_ns),
+            order,
+        };
+        replay(&mut reader, self.survey, &wanted, view)
+            .map_err(|error| explain(&self.args.input, error))
     }
 }
 

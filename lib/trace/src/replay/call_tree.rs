@@ -8,7 +8,8 @@
 //! A time that was not seen is not a time. A frame has a duration if its end was recorded, or if it ran until
 //! its process ended. It has none if it is entry-only (open), or a tail of such a frame; if it was closed when
 //! a later event showed it ended; if a longjmp or throw left it, some time before what came next; if it began
-//! before the recording; and if it was open when the recording of its thread ended. Its own time is not known
+//! before the recording; if events were lost while it was open; and if it was open when the recording of its
+//! thread ended. Its own time is not known
 //! either if a frame directly inside it has no duration, as what that took cannot be told from its own.
 //!
 //! What is shown inside a frame whose end is not recorded: what is known to run inside of it. The stack pointer
@@ -34,6 +35,8 @@ struct Open {
     children_ticks: u64,
     /// The time of one of its children is not known, so its own is not either.
     has_unknown_child: bool,
+    /// Events are missing since it began: what seems to be its end may be another's.
+    is_cut: bool,
     /// It has left the view: what comes is not shown to be inside of it. It counts as open until its end is told.
     is_past: bool,
 }
@@ -54,6 +57,8 @@ pub struct CallTree {
     streams: HashMap<StreamId, Stream>,
     /// By process: when it ended or replaced its program.
     ends: HashMap<u32, Vec<u64>>,
+    /// By process: when its main thread's streams begin, once that is asked for.
+    starts: Option<HashMap<u32, Vec<u64>>>,
 }
 
 impl CallTree {
@@ -72,33 +77,56 @@ impl CallTree {
         dictionary: &Dictionary,
         visitor: &mut impl Visitor,
     ) -> Result<(), Malformed> {
+        self.begin(block, dictionary, visitor)?;
+        let Some(stream) = self.streams.get_mut(&block.stream) else {
+            return Ok(());
+        };
+        for event in block.events() {
+            stream.checked_event(block.stream, event?, dictionary, visitor)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a block, whose events are to be given next.
+    pub(super) fn begin(
+        &mut self,
+        block: &Block,
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Malformed> {
         let id = block.stream;
-        let functions = dictionary.functions.len();
         let stream = self.streams.entry(id).or_insert_with(|| {
             // A stream's first block counts from its start; a later one can be the first only in a
             // ring, where what was before is not known.
             Stream::new(block.first_tsc)
         });
-        if stream.totals.events == 0 {
-            for frame in block.opening() {
-                known(frame.function, functions)?;
-                let (function, entry) = (frame.function, frame.entry);
-                if frame.is_past {
-                    stream.push_past(block.first_tsc, function, entry);
-                } else {
-                    stream.enter(id, block.first_tsc, function, entry, true, visitor);
-                }
+        if stream.totals.events > 0 {
+            return Ok(());
+        }
+        for frame in block.opening() {
+            known(frame.function, dictionary)?;
+            let (function, entry) = (frame.function, frame.entry);
+            if frame.is_past {
+                stream.push_past(block.first_tsc, function, entry);
+            } else {
+                stream.enter(id, block.first_tsc, function, entry, true, visitor);
             }
         }
-        for event in block.events() {
-            let event = event?;
-            if let Event::Enter { callee, .. }
-            | Event::Inherited { callee, .. }
-            | Event::Resumed { callee, .. } = event
-            {
-                known(callee, functions)?;
+        Ok(())
+    }
+
+    /// Replays some events of a stream that was begun.
+    pub(super) fn events(
+        &mut self,
+        id: StreamId,
+        events: &[Event],
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Malformed> {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            for event in events {
+                stream.checked_event(id, *event, dictionary, visitor)?;
             }
-            stream.event(id, event, visitor);
         }
         Ok(())
     }
@@ -113,42 +141,75 @@ impl CallTree {
     /// Ends all frames that are still open: those of a main thread when its process ended or
     /// replaced its program, others at their stream's last event.
     pub fn finish(&mut self, dictionary: &Dictionary, visitor: &mut impl Visitor) {
-        let mut streams: Vec<_> = self.streams.drain().collect();
-        streams.sort_by_key(|(id, _)| *id);
-        let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
-        for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
-            starts.entry(info.pid).or_default().push(info.start_tsc);
+        let mut streams: Vec<_> = self.streams.keys().copied().collect();
+        streams.sort();
+        for id in streams {
+            self.finish_stream(id, dictionary, visitor);
         }
-        for (id, mut stream) in streams {
-            let last_tsc = stream.totals.last_tsc;
-            let info = dictionary.stream(id).filter(|info| info.tid == info.pid);
-            let ends = info.and_then(|info| self.ends.get(&info.pid));
-            let end =
-                ends.and_then(|ends| ends.iter().copied().filter(|&tsc| tsc >= last_tsc).min());
-            // Not if it was recorded again in between, after a pause.
-            let is_next = |start: &u64| last_tsc < *start && end.is_some_and(|end| *start <= end);
-            let next = info.and_then(|info| starts.get(&info.pid)?.iter().find(|s| is_next(s)));
-            let end = end.filter(|_| next.is_none());
-            stream.advance(end.unwrap_or(last_tsc));
-            while !stream.open.is_empty() {
-                stream.leave(
-                    id,
-                    |flags| match end {
-                        Some(_) => flags.until_process_end = true,
-                        None => flags.end_unseen = true,
-                    },
-                    visitor,
-                );
-            }
-            stream.totals.ticks = stream.now();
-            stream.totals.outside_ticks = stream.now() - stream.covered_ticks;
-            visitor.end(id, &stream.totals);
+    }
+
+    /// The same for one stream, of which nothing comes any more.
+    pub(super) fn finish_stream(
+        &mut self,
+        id: StreamId,
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) {
+        let end = self.process_end(id, dictionary);
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return;
+        };
+        stream.advance(end.unwrap_or(0));
+        while !stream.open.is_empty() {
+            stream.leave(
+                id,
+                |flags| match end {
+                    Some(_) => flags.until_process_end = true,
+                    None => flags.end_unseen = true,
+                },
+                visitor,
+            );
         }
+        stream.totals.ticks = stream.now();
+        stream.totals.outside_ticks = stream.now() - stream.covered_ticks;
+        visitor.end(id, &stream.totals);
+    }
+
+    /// When a stream ends of which all events were given.
+    pub(super) fn end_tsc(&mut self, id: StreamId, dictionary: &Dictionary) -> u64 {
+        let last_tsc = self.streams.get(&id).map(|stream| stream.totals.last_tsc);
+        let end = self.process_end(id, dictionary);
+        end.or(last_tsc).unwrap_or(0)
+    }
+
+    /// When the process ended or replaced its program, of which this is the main thread.
+    fn process_end(&mut self, id: StreamId, dictionary: &Dictionary) -> Option<u64> {
+        let last_tsc = self.streams.get(&id)?.totals.last_tsc;
+        let info = dictionary.stream(id)?;
+        if info.tid != info.pid {
+            return None;
+        }
+        let ends = self.ends.get(&info.pid)?.iter().copied();
+        let end = ends.filter(|&tsc| tsc >= last_tsc).min()?;
+        // Not if it was recorded again in between, after a pause.
+        let starts = self.starts.get_or_insert_with(|| starts(dictionary));
+        let is_next = |start: &u64| last_tsc < *start && *start <= end;
+        let is_again = starts.get(&info.pid)?.iter().any(is_next);
+        (!is_again).then_some(end)
     }
 }
 
-fn known(function: FunctionId, functions: usize) -> Result<(), Malformed> {
-    if (function.0 as usize) < functions {
+/// By process: when its main thread's streams begin.
+fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
+    let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
+    for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
+        starts.entry(info.pid).or_default().push(info.start_tsc);
+    }
+    starts
+}
+
+fn known(function: FunctionId, dictionary: &Dictionary) -> Result<(), Malformed> {
+    if (function.0 as usize) < dictionary.functions.len() {
         return Ok(());
     }
     Err(Malformed(
@@ -177,6 +238,24 @@ impl Stream {
 
     fn advance(&mut self, tsc: u64) {
         self.totals.last_tsc = self.totals.last_tsc.max(tsc);
+    }
+
+    #[inline]
+    fn checked_event(
+        &mut self,
+        id: StreamId,
+        event: Event,
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Malformed> {
+        if let Event::Enter { callee, .. }
+        | Event::Inherited { callee, .. }
+        | Event::Resumed { callee, .. } = event
+        {
+            known(callee, dictionary)?;
+        }
+        self.event(id, event, visitor);
+        Ok(())
     }
 
     fn event(&mut self, id: StreamId, event: Event, visitor: &mut impl Visitor) {
@@ -217,6 +296,8 @@ impl Stream {
             Event::Lost { tsc, events } => {
                 self.totals.lost = self.totals.lost.saturating_add(events);
                 self.disturb();
+                // An exit closes the innermost call, which may be another's when some are missing.
+                self.open.iter_mut().for_each(|open| open.is_cut = true);
                 visitor.mark(id, tsc, self.depth(), Mark::Lost(events));
             }
             Event::Blocked { tsc, ticks } => {
@@ -278,6 +359,7 @@ impl Stream {
             start_ticks: self.now(),
             children_ticks: 0,
             has_unknown_child: false,
+            is_cut: false,
             is_past: false,
         }
     }
@@ -312,8 +394,9 @@ impl Stream {
         let mut frame = open.frame;
         set(&mut frame.flags);
         // An entry-only one need not have been open when its process ended.
-        frame.flags.end_unseen |= is_loose;
-        frame.flags.until_process_end &= !is_loose;
+        let has_no_end = is_loose || open.is_cut;
+        frame.flags.end_unseen |= has_no_end;
+        frame.flags.until_process_end &= !has_no_end;
         frame.end_tsc = last_tsc;
         let ticks = now - open.start_ticks;
         let is_known = !frame.flags.end_unseen && !frame.flags.unwound;

@@ -1,0 +1,171 @@
+//! The events of all threads in the order in which they happened.
+//!
+//! A file has them in blocks of one thread each, in the order in which these were written: a thread that calls
+//! little keeps its events for long, so a block may be much older than those before it. Where each lies and
+//! when it begins is known from the survey, so a block is read when the others have come to its time.
+//!
+//! Holds one block and some decoded events of each thread that runs at the time, however long the trace is; of
+//! each block in the file some words. Events of the same tick come in the order of streams.
+
+use super::call_tree::CallTree;
+use super::visitor::Visitor;
+use crate::decoder::{Block, Paused};
+use crate::error::{Malformed, TraceError};
+use crate::model::{Event, StreamId};
+use crate::reader::{BlockPlace, Survey, TraceReader};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io::{Read, Seek};
+
+/// Events decoded at a time: enough that it does not matter how decoding is resumed.
+const BATCH_EVENTS: usize = 256;
+
+/// When a stream goes on, and which.
+type Next = (u64, StreamId);
+
+/// A replay in the order of time.
+pub(super) struct Merge<'a, R> {
+    reader: &'a mut TraceReader<R>,
+    survey: &'a Survey,
+    tree: CallTree,
+    lanes: HashMap<StreamId, Lane<'a>>,
+    next: BinaryHeap<Reverse<Next>>,
+}
+
+/// One stream on its way.
+#[derive(Default)]
+struct Lane<'a> {
+    /// Its blocks that were not read yet, the last one first.
+    places: Vec<&'a BlockPlace>,
+    /// The block that is being told, and where it lies.
+    block: Option<(Block, u64)>,
+    /// How far it is decoded.
+    paused: Paused,
+    batch: Vec<Event>,
+    /// Events of the batch that were told.
+    told: usize,
+}
+
+impl<'a, R: Read + Seek> Merge<'a, R> {
+    /// Of a whole trace.
+    pub(super) fn new(reader: &'a mut TraceReader<R>, survey: &'a Survey) -> Self {
+        let mut merge = Self {
+            reader,
+            survey,
+            tree: CallTree::new(),
+            lanes: HashMap::new(),
+            next: BinaryHeap::new(),
+        };
+        for note in &survey.notes {
+            merge.tree.note(note);
+        }
+        for place in survey.blocks.iter().rev() {
+            let lane = merge.lanes.entry(place.stream).or_default();
+            lane.places.push(place);
+        }
+        for (id, lane) in &merge.lanes {
+            let start = lane.places.last().map(|place| place.first_tsc);
+            merge.next.extend(start.map(|tsc| Reverse((tsc, *id))));
+        }
+        merge
+    }
+
+    /// Tells `view` of all frames.
+    pub(super) fn tell(mut self, view: &mut impl Visitor) -> Result<(), TraceError> {
+        let dictionary = &self.survey.dictionary;
+        while let Some(Reverse((_, id))) = self.next.pop() {
+            let Some(lane) = self.lanes.get_mut(&id) else {
+                // All its events are told, and time has come to its end.
+                self.tree.finish_stream(id, dictionary, view);
+                continue;
+            };
+            let until = self.next.peek().map_or((u64::MAX, id), |next| next.0);
+            let goes_on = loop {
+                if let Some(tsc) = lane.tell(id, until, &mut self.tree, self.survey, view)? {
+                    break Some(tsc);
+                }
+                if view.is_finished() {
+                    return Ok(());
+                }
+                if lane.decode()? {
+                    continue;
+                }
+                if let Some((block, _)) = lane.block.take() {
+                    self.reader.recycle(block);
+                }
+                match lane.places.last() {
+                    Some(place) if (place.first_tsc, id) > until => break Some(place.first_tsc),
+                    Some(_) => lane.read(self.reader, &mut self.tree, self.survey, view)?,
+                    None => break None,
+                }
+            };
+            let tsc = goes_on.unwrap_or_else(|| {
+                self.lanes.remove(&id);
+                self.tree.end_tsc(id, dictionary)
+            });
+            self.next.push(Reverse((tsc, id)));
+        }
+        Ok(())
+    }
+}
+
+impl Lane<'_> {
+    /// Tells of the events up to another stream's next one; when it goes on, or `None` if the batch was told.
+    fn tell(
+        &mut self,
+        id: StreamId,
+        until: Next,
+        tree: &mut CallTree,
+        survey: &Survey,
+        view: &mut impl Visitor,
+    ) -> Result<Option<u64>, TraceError> {
+        let batch = &self.batch[self.told..];
+        let is_due = |event: &Event| (event.tsc(), id) <= until;
+        // Most often all of it: one thread runs, or the others wait.
+        let due = match batch.last() {
+            Some(last) if is_due(last) => batch.len(),
+            _ => batch.partition_point(is_due),
+        };
+        let offset = self.block.as_ref().map_or(0, |(_, offset)| *offset);
+        tree.events(id, &batch[..due], &survey.dictionary, view)
+            .map_err(|what| what.at(offset))?;
+        self.told += due;
+        Ok(self.batch.get(self.told).map(Event::tsc))
+    }
+
+    /// Decodes more of the block; false: there is no more.
+    fn decode(&mut self) -> Result<bool, TraceError> {
+        (self.told, _) = (0, self.batch.clear());
+        let Some((block, offset)) = &self.block else {
+            return Ok(false);
+        };
+        let mut events = block.resume(std::mem::take(&mut self.paused));
+        for event in events.by_ref().take(BATCH_EVENTS) {
+            self.batch.push(event.map_err(|what| what.at(*offset))?);
+        }
+        self.paused = events.pause();
+        Ok(!self.batch.is_empty())
+    }
+
+    /// Reads the next block.
+    fn read<R: Read + Seek>(
+        &mut self,
+        reader: &mut TraceReader<R>,
+        tree: &mut CallTree,
+        survey: &Survey,
+        view: &mut impl Visitor,
+    ) -> Result<(), TraceError> {
+        let Some(place) = self.places.pop() else {
+            return Ok(());
+        };
+        let block = reader.block_at(place)?;
+        if survey.dictionary.stream(block.stream).is_none() {
+            return Err(Malformed("a block of a stream that is not named").at(place.offset));
+        }
+        let begun = tree.begin(&block, &survey.dictionary, view);
+        begun.map_err(|what| what.at(place.offset))?;
+        self.block = Some((block, place.offset));
+        self.paused = Paused::default();
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! From a trace file to a view: what every report and export does.
+//!
+//! Given an open trace, its survey and what of it is wanted; tells a [`Visitor`]. Knows nothing of the command
+//! line, of names, or of how a view looks.
+
+use super::call_tree::CallTree;
+use super::filter::{Filter, Selection};
+use super::merge::Merge;
+use super::min_time::MinTime;
+use super::visitor::Visitor;
+use crate::error::TraceError;
+use crate::reader::{Item, Survey, TraceReader};
+use std::io::{Read, Seek};
+
+/// In which order the events of different threads come. Those of one thread come in the order of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// As they lie in the file: some of a thread, then some of another. A thread that calls little may come much
+    /// later than it ran. For what adds up.
+    #[default]
+    File,
+    /// As they happened. For what is read from top to bottom.
+    Time,
+}
+
+/// What of a trace is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Which frames.
+    pub selection: Selection,
+    /// Frames that are not known to be so long are hidden.
+    pub min_ticks: u64,
+    /// In which order.
+    pub order: Order,
+}
+
+/// Tells `view` of what is wanted: first of all notes, then of the frames of all threads. Gives it back.
+///
+/// # Errors
+/// [`TraceError::Read`] and [`TraceError::Damaged`].
+pub fn replay<R: Read + Seek, V: Visitor>(
+    reader: &mut TraceReader<R>,
+    survey: &Survey,
+    wanted: &Wanted,
+    view: V,
+) -> Result<V, TraceError> {
+    // Each part stands in the way of every event, so it is there only if it is needed.
+    if wanted.min_ticks == 0 {
+        return select(reader, survey, wanted, view);
+    }
+    let view = MinTime::new(wanted.min_ticks, view);
+    Ok(select(reader, survey, wanted, view)?.inner)
+}
+
+fn select<R: Read + Seek, V: Visitor>(
+    reader: &mut TraceReader<R>,
+    survey: &Survey,
+    wanted: &Wanted,
+    mut view: V,
+) -> Result<V, TraceError> {
+    if wanted.selection.is_everything() {
+        tell(reader, survey, wanted.order, &mut view)?;
+        return Ok(view);
+    }
+    let mut filter = Filter::new(&wanted.selection, &survey.dictionary, view);
+    tell(reader, survey, wanted.order, &mut filter)?;
+    Ok(filter.inner)
+}
+
+fn tell<R: Read + Seek>(
+    reader: &mut TraceReader<R>,
+    survey: &Survey,
+    order: Order,
+    view: &mut impl Visitor,
+) -> Result<(), TraceError> {
+    survey.notes.iter().for_each(|note| view.note(note));
+    match order {
+        Order::File => in_order_of_the_file(reader, survey, view),
+        Order::Time => Merge::new(reader, survey).tell(view),
+    }
+}
+
+fn in_order_of_the_file<R: Read>(
+    reader: &mut TraceReader<R>,
+    survey: &Survey,
+    view: &mut impl Visitor,
+) -> Result<(), TraceError> {
+    let dictionary = &survey.dictionary;
+    let mut tree = CallTree::new();
+    while let Some(item) = reader.next_item()? {
+        match item {
+            Item::Note(note) => tree.note(&note),
+            Item::Block(block) => {
+                let replayed = tree.replay(&block, dictionary, view);
+                replayed.map_err(|what| what.at(reader.offset()))?;
+                reader.recycle(block);
+            }
+        }
+        if view.is_finished() {
+            return Ok(());
+        }
+    }
+    tree.finish(dictionary, view);
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The trace in tests/golden is what today's writer makes, so a change of the format is noticed and named.
+//!
+//! With SPTRACE_GOLDEN=write it is written anew; `tests/golden.py --write` then renews what the views show of it.
+
+use sptrace_addr::{Avma, Svma};
+use sptrace_trace::{
+    DUMP, ENDED_EARLY, ExitStatus, Function, FunctionId, Header, MEMORY, Module, Note,
+    SEEN_IN_PART, StreamEncoder, StreamInfo, Summary, TraceReader, TraceWriter, WITHOUT_END,
+};
+use std::path::PathBuf;
+
+const FUNCTIONS: [(usize, u64, &str); 12] = [
+    (0, 0x1000, "_start"),
+    (0, 0x1100, "main"),
+    (
+        0,
+        0x1200,
+        "_ZN4demo5parseERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+    ),
+    (0, 0x1300, "_ZN4demo6worker3runEv"),
+    (0, 0x1400, ""),
+    (0, 0x1500, "f_retry, again"),
+    (1, 0x8000, "malloc"),
+    (1, 0x8100, "_int_malloc"),
+    (1, 0x8200, "free"),
+    (1, 0x8300, "pthread_mutex_unlock"),
+    (1, 0x8400, "fork"),
+    (1, 0x8500, "_exit"),
+];
+const START: FunctionId = FunctionId(0);
+const MAIN: FunctionId = FunctionId(1);
+const PARSE: FunctionId = FunctionId(2);
+const RUN: FunctionId = FunctionId(3);
+const NAMELESS: FunctionId = FunctionId(4);
+const RETRY: FunctionId = FunctionId(5);
+const MALLOC: FunctionId = FunctionId(6);
+const INT_MALLOC: FunctionId = FunctionId(7);
+const FREE: FunctionId = FunctionId(8);
+const UNLOCK: FunctionId = FunctionId(9);
+const FORK: FunctionId = FunctionId(10);
+const EXIT: FunctionId = FunctionId(11);
+const BEGIN_TSC: u64 = 1_000_000_000;
+
+type Writer = TraceWriter<Vec<u8>>;
+
+fn header() -> Header {
+    Header {
+        command: vec!["./demo".into(), "--count".into(), "3".into()],
+        cwd: "/srv".into(),
+        host: "golden".into(),
+        kernel: "6.1.0".into(),
+        cpu: "Example CPU".into(),
+        tool_version: "0".into(),
+        start_unix_ns: 1_700_000_000_000_000_000,
+        tsc_hz: 2_000_000_000,
+        start_tsc: BEGIN_TSC,
+    }
+}
+
+fn names(writer: &mut Writer) {
+    let mut modules = Vec::new();
+    for path in ["/usr/bin/demo", "/lib/libc.so.6"] {
+        let module = Module {
+            path: path.into(),
+            build_id: vec![1, 2, 3],
+            svma: Svma(0)..Svma(0x10000),
+        };
+        modules.push(writer.module(&module).unwrap());
+    }
+    for (module, svma, symbol) in FUNCTIONS {
+        let function = Function {
+            module: modules[module],
+            svma: Svma(svma),
+            size_bytes: 0x80,
+            symbol: symbol.into(),
+        };
+        writer.function(&function).unwrap();
+    }
+    let (pid, tsc, avma) = (100, BEGIN_TSC + 10, Avma(0x5555_0000_0000));
+    let module = modules[0];
+    let map = Note::ModuleMap {
+        pid,
+        tsc,
+        module,
+        avma,
+    };
+    writer.event_note(&map).unwrap();
+}
+
+fn stream(writer: &mut Writer, pid: u32, tid: u32, start: u64) -> StreamEncoder {
+    let info = StreamInfo {
+        pid,
+        tid,
+        ppid: pid - 1,
+        comm: "demo".into(),
+        start_tsc: BEGIN_TSC + start,
+        ..StreamInfo::default()
+    };
+    let id = writer.stream(&info).unwrap();
+    writer.encoder(id)
+}
+
+/// Calls with what may happen in them: a tail, a throw, a wait, a loss, calls without an end.
+fn main_thread(e: &mut StreamEncoder) {
+    let at = |ticks: u64| BEGIN_TSC + ticks;
+    e.enter(at(1_000), START);
+    e.enter(at(1_500), MAIN);
+    for n in 0..8 {
+        let t = 2_000 + n * 10_000;
+        e.enter(at(t), PARSE);
+        e.enter(at(t + 500), MALLOC);
+        e.tail(at(t + 700), INT_MALLOC);
+        e.exit(at(t + 1_500 + n * 13));
+        e.called_by(at(t + 2_000), Some(PARSE));
+        e.enter_open(at(t + 2_000), UNLOCK);
+        e.called_by(at(t + 2_600), Some([PARSE, UNLOCK][n as usize % 2]));
+        e.enter(at(t + 2_600), FREE);
+        e.exit(at(t + 2_900));
+        e.called_by(at(t + 3_000), None);
+        e.enter(at(t + 3_000), NAMELESS);
+        e.exit(at(t + 3_300));
+        e.close_open(at(t + 4_000), 1);
+        e.exit(at(t + 4_000));
+    }
+    e.enter(at(90_000), RETRY);
+    e.enter(at(90_500), PARSE);
+    e.unwound(at(95_000), 1);
+    e.resumed(at(95_100), RETRY);
+    e.exit(at(96_000));
+    e.enter(at(97_000), FORK);
+    e.blocked(at(500_000), 400_000);
+    e.exit(at(510_000));
+    e.lost(at(520_000), 77);
+    e.enter(at(2_990_000), EXIT);
+}
+
+fn worker(e: &mut StreamEncoder) {
+    let at = |ticks: u64| BEGIN_TSC + ticks;
+    e.enter_earlier(at(40_000), START);
+    e.enter_earlier(at(40_000), RUN);
+    for n in 0..12 {
+        let t = 41_000 + n * 5_000;
+        e.enter(at(t), MALLOC);
+        e.exit(at(t + 400 + n * 100));
+        e.enter(at(t + 2_000), FREE);
+        e.exit(at(t + 2_300));
+    }
+    e.close_all(at(110_000));
+}
+
+fn child(e: &mut StreamEncoder) {
+    let at = |ticks: u64| BEGIN_TSC + ticks;
+    for function in [START, MAIN, FORK] {
+        e.inherit(at(100_000), function);
+    }
+    e.exit(at(101_000));
+    e.enter(at(103_000), NAMELESS);
+    for n in 0..3 {
+        e.enter(at(104_000 + n * 100), NAMELESS);
+    }
+    for n in 0..3 {
+        e.exit(at(105_000 + n * 100));
+    }
+}
+
+fn golden() -> Vec<u8> {
+    let mut writer = TraceWriter::create(Vec::new(), &header()).unwrap();
+    names(&mut writer);
+    let note = |pid, ticks, text: &str| Note::Text {
+        pid,
+        tsc: BEGIN_TSC + ticks,
+        text: text.into(),
+    };
+    let exec = Note::Exec {
+        pid: 100,
+        tsc: BEGIN_TSC + 900,
+        path: "/usr/bin/demo".into(),
+    };
+    writer.event_note(&exec).unwrap();
+    let mut first = stream(&mut writer, 100, 100, 0);
+    main_thread(&mut first);
+    writer.write_block(&mut first).unwrap();
+    // The other threads' events come after those that are later.
+    let mut second = stream(&mut writer, 100, 101, 40_000);
+    worker(&mut second);
+    writer.write_block(&mut second).unwrap();
+    let mut third = stream(&mut writer, 102, 102, 100_000);
+    child(&mut third);
+    writer.write_block(&mut third).unwrap();
+    writer
+        .event_note(&note(100, 50_000, "recording 1 began"))
+        .unwrap();
+    let loss = Note::Loss {
+        pid: 102,
+        tsc: BEGIN_TSC + 104_500,
+        events: 5,
+    };
+    writer.event_note(&loss).unwrap();
+    for (pid, ticks, status) in [
+        (102, 200_000, ExitStatus::Signaled(11)),
+        (100, 3_000_000, ExitStatus::Exited(3)),
+    ] {
+        let tsc = BEGIN_TSC + ticks;
+        writer
+            .event_note(&Note::ProcessExit { pid, tsc, status })
+            .unwrap();
+    }
+    writer.finish(&summary()).unwrap()
+}
+
+fn summary() -> Summary {
+    let mut summary = Summary {
+        end_tsc: BEGIN_TSC + 3_100_000,
+        ..Summary::default()
+    };
+    for (section, key, count) in [
+        ("sites", "patched: call instruction", 1234),
+        ("sites", "patched: tail jump", 56),
+        ("refused", "no room for a jump", 3),
+        ("hole", "changes to another stack", 1),
+        ("left out", "[vdso]: no file", 1),
+        (
+            SEEN_IN_PART,
+            "/usr/bin/demo: its runtime walks its own stacks",
+            8,
+        ),
+        (WITHOUT_END, "called by code that is not seen", 8),
+        ("functions", "instrumented", 12),
+        ("events", "recorded", 193),
+        (MEMORY, "bytes of records", 1600),
+        ("loss", "events dropped", 77),
+        ("loss", "torn words", 0),
+        (DUMP, "crash (process 102 was killed by SIGSEGV)", 1),
+        (ENDED_EARLY, "the trace has 1 MiB", 1),
+    ] {
+        summary.row(section, key, count);
+    }
+    summary
+}
+
+#[test]
+fn the_golden_trace_is_what_is_written_today_and_can_be_read() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/demo.trace");
+    let made = golden();
+    if std::env::var_os("SPTRACE_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let kept = std::fs::read(&path).unwrap();
+    let mut reader = TraceReader::new(std::io::Cursor::new(&kept)).unwrap();
+    let survey = reader.survey().unwrap();
+    assert_eq!((survey.blocks.len(), survey.notes.len()), (3, 5));
+    assert!(made.len() < 10_000);
+    assert!(
+        made == kept,
+        "the format has changed: raise its version, then write the trace with SPTRACE_GOLDEN=write"
+    );
+}

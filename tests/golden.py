@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""What every view shows of one small trace, to the letter.
+
+tests/golden/demo.trace has every kind of event and note; a test of lib/trace makes it (lib/trace/tests/golden.rs). Each view's
+output lies beside it. After a change that is meant: `tests/golden.py --write`, and look at the difference.
+Needs nothing but a built sptrace. Exit status: 1 if an output differs.
+"""
+import argparse, difflib, os, subprocess, sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT, FOLDER = os.path.dirname(HERE), os.path.join(HERE, "golden")
+# file: arguments of report
+VIEWS = {
+    "summary.txt": ["summary"],
+    "functions.txt": ["functions"],
+    "functions.self.txt": ["functions", "--sort", "self", "--limit", "4"],
+    "functions.csv": ["functions", "--format", "csv"],
+    "tree.txt": ["tree"],
+    "tree.filtered.txt": ["tree", "-F", "demo::parse*", "-N", "free", "-D", "2"],
+    "tree.long.txt": ["tree", "--min-time", "1us"],
+    "tree.part.txt": ["tree", "--from", "20us", "--to", "50us", "--tid", "101", "--tid", "100"],
+    "tree.limit.txt": ["tree", "--limit", "7", "--color", "always"],
+    "coverage.txt": ["coverage"],
+    "coverage.csv": ["coverage", "--format", "csv"],
+    "folded.txt": ["folded"],
+}
+
+
+def shown(sptrace, arguments):
+    done = subprocess.run([sptrace, "report", "-i", os.path.join(FOLDER, "demo.trace"), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, timeout=60)
+    if done.returncode or done.stderr: raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}, {done.stderr.decode('latin1')[-300:]}")
+    return done.stdout
+
+
+def difference(want, got):
+    """The lines that differ, or None."""
+    if want == got: return None
+    lines = [text.decode("utf-8", "replace").splitlines() for text in (want, got)]
+    return "\n".join(list(difflib.unified_diff(*lines, "wanted", "shown", lineterm="", n=1))[:40]) or "line ends differ"
+
+
+def self_check():
+    expect = [difference(b"a\nb\n", b"a\nb\n") is None, "-b" in (difference(b"a\nb\n", b"a\nc\n") or ""), difference(b"a\r\n", b"a\n") is not None]
+    print(f"{sum(expect)} passed, {len(expect) - sum(expect)} failed")
+    return 0 if all(expect) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sptrace", metavar="PATH")
+    parser.add_argument("--write", action="store_true", help="keep what is shown now")
+    parser.add_argument("--self-check", action="store_true")
+    args = parser.parse_args()
+    if args.self_check: return self_check()
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    found = [p for p in (args.sptrace, os.environ.get("SPTRACE"), os.path.join(target, "release", "sptrace")) if p and os.path.exists(p)]
+    if not found: sys.exit("golden: no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
+    failed = 0
+    for name, arguments in VIEWS.items():
+        path, got = os.path.join(FOLDER, name), shown(found[0], arguments)
+        if args.write:
+            with open(path, "wb") as out: out.write(got)
+            continue
+        with open(path, "rb") as kept: problem = difference(kept.read(), got)
+        failed += problem is not None
+        print(f"{'ok  ' if problem is None else 'FAIL'} {name}{'' if problem is None else chr(10) + problem}", flush=True)
+    known = set(VIEWS) | {"demo.trace"}
+    for name in sorted(set(os.listdir(FOLDER)) - known):
+        failed += 1
+        print(f"FAIL {name}: no view writes it")
+    print(f"{len(VIEWS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
