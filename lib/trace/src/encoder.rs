@@ -181,6 +181,12 @@ impl StreamEncoder {
     /// The innermost `frames` open frames have ended: an event of the function below them was
     /// seen (its call site tells). Never closes a call frame.
     pub fn close_open(&mut self, tsc: u64, frames: u32) {
+        let frames = self.mirror.closed(frames);
+        self.close(tsc, frames);
+    }
+
+    /// The same, counting the frames that are kept of a long row.
+    fn close(&mut self, tsc: u64, frames: u32) {
         self.mirror.close_open(frames);
         self.other(tsc, operation::CLOSE_OPEN, u64::from(frames));
     }
@@ -188,7 +194,7 @@ impl StreamEncoder {
     /// The innermost `frames` of [`Self::enter_earlier`] have ended, with what was opened above them since.
     pub fn close_earlier(&mut self, tsc: u64, frames: u32) {
         let open = self.open_since_earlier();
-        self.close_open(tsc, open.saturating_add(frames));
+        self.close(tsc, open.saturating_add(frames));
     }
 
     /// What comes next is called by `caller`, as far as that is known. Entry-only frames at the top that do not
@@ -211,7 +217,7 @@ impl StreamEncoder {
         let frames = self.mirror.frames().iter();
         let frames = frames.filter(|frame| frame.entry() != Entry::Tail).count();
         if frames > 0 {
-            self.close_open(tsc.max(self.last_tsc), frames as u32);
+            self.close(tsc.max(self.last_tsc), frames as u32);
             self.calls_open = 0;
         }
     }

@@ -68,6 +68,8 @@ pub struct Mirror {
     frames: Vec<Frame>,
     /// Of these, entry-only ones.
     open: usize,
+    /// Entry-only frames that were replaced: above how many frames they lay, and how many; lowest first.
+    replaced: Vec<(usize, u32)>,
     /// Frames below this index are unknown to the decoder.
     floor: usize,
     /// Function of the innermost known frame.
@@ -82,6 +84,7 @@ impl Mirror {
     pub fn new(frames: Vec<Frame>) -> Self {
         let mut mirror = Self {
             open: count_open(&frames),
+            replaced: Vec::new(),
             frames,
             floor: 0,
             top: NONE,
@@ -137,8 +140,14 @@ impl Mirror {
     fn bound_chain(&mut self) {
         let above_call = self.frames.iter().rev().take(MAX_CHAIN);
         if above_call.take_while(|frame| !frame.ends_chain()).count() == MAX_CHAIN {
-            let replaced = self.frames.pop();
-            self.open -= count_open(replaced.as_slice());
+            if self.frames.pop().is_some_and(|frame| frame.is(Entry::Open)) {
+                self.open -= 1;
+                let above = self.frames.len();
+                match self.replaced.last_mut() {
+                    Some((at, frames)) if *at == above => *frames = frames.saturating_add(1),
+                    _ => self.replaced.push((above, 1)),
+                }
+            }
             self.floor = self.floor.min(self.frames.len());
         }
     }
@@ -163,6 +172,9 @@ impl Mirror {
                 break;
             }
             self.open -= usize::from(frame.is(Entry::Open));
+        }
+        if !self.replaced.is_empty() {
+            self.forget_replaced();
         }
         if self.frames.len() < self.floor {
             left = NONE;
@@ -200,8 +212,40 @@ impl Mirror {
             self.open -= count_open(&self.frames[below..]);
             self.frames.truncate(below);
         }
+        self.forget_replaced();
         self.last = NONE;
         self.refresh_top();
+    }
+
+    /// Those that lay above frames that have ended.
+    #[cold]
+    fn forget_replaced(&mut self) {
+        let length = self.frames.len();
+        while self.replaced.pop_if(|(above, _)| *above > length).is_some() {}
+    }
+
+    /// How many of the frames here are meant if the innermost `count` have ended: those that were replaced are
+    /// among them.
+    pub fn closed(&mut self, mut count: u32) -> u32 {
+        let (mut here, mut at, mut row) = (0, self.frames.len(), self.replaced.len());
+        while count > 0 {
+            let tails = self.frames[..at].iter().rev();
+            let tails = tails.take_while(|frame| frame.is(Entry::Tail)).count();
+            let Some(below) = at.checked_sub(tails + 1) else {
+                break;
+            };
+            (here, at, count) = (here + 1, below, count - 1);
+            while let Some((above, frames)) = row.checked_sub(1).map(|last| self.replaced[last])
+                && above >= at
+            {
+                row -= 1;
+                let ended = frames.min(count);
+                self.replaced[row].1 -= ended;
+                count -= ended;
+            }
+        }
+        self.replaced.retain(|(_, frames)| *frames > 0);
+        here
     }
 
     /// Is an entry-only frame open?

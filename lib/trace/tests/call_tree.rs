@@ -697,3 +697,69 @@ fn filters_show_what_they_select() {
     };
     assert_eq!(filtered(&other_thread).0, [] as [u32; 0]);
 }
+
+/// Of a long row of entry-only frames only some are kept; when the agent told the end of all of them, that ended
+/// calls below them, too, so that later exits were taken for others'.
+#[test]
+fn the_end_of_a_long_row_of_open_calls_ends_no_call_below_it() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(1, A);
+            for n in 0..40 {
+                encoder.enter_open(10 + n, B);
+            }
+            // A call inside, and some more above what it left.
+            encoder.enter(60, C);
+            encoder.enter_open(61, B);
+            encoder.exit(65);
+            encoder.enter_open(66, B);
+            encoder.close_open(70, 11);
+            encoder.close_open(71, 30);
+            encoder.enter(80, C);
+            encoder.exit(85);
+            encoder.exit(90);
+            encoder.exit(100);
+        },
+        &[],
+    );
+    let calls: Vec<_> = log
+        .frames
+        .iter()
+        .filter(|f| f.entry == Entry::Call)
+        .map(|f| (f.function, f.depth, f.total_ticks))
+        .collect();
+    assert_eq!(
+        calls[1..],
+        [(C, 2, Some(5)), (A, 1, Some(89)), (A, 0, Some(100))]
+    );
+    assert_eq!(calls[0].2, Some(5));
+}
+
+/// What a function that has ended left in such a row does not count for the next one.
+#[test]
+fn a_row_of_open_calls_is_forgotten_with_the_call_that_it_was_in() {
+    let log = log(
+        |encoder| {
+            encoder.enter(0, A);
+            encoder.enter(1, C);
+            for n in 0..40 {
+                encoder.enter_open(10 + n, B);
+            }
+            encoder.exit(60);
+            for n in 0..20 {
+                encoder.enter_open(70 + n, B);
+            }
+            encoder.close_open(95, 19);
+            encoder.enter_open(96, B);
+            encoder.close_open(97, 2);
+            encoder.exit(100);
+        },
+        &[],
+    );
+    let last = log.frames.last().unwrap();
+    assert_eq!(
+        (last.function, last.depth, last.total_ticks),
+        (A, 0, Some(100))
+    );
+}
