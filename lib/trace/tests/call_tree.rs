@@ -148,14 +148,6 @@ fn a_pause_between_two_recordings_is_in_no_frame_and_no_total() {
     assert_eq!(log.totals.ticks, 50);
 }
 
-fn ended_at(tsc: u64) -> Note {
-    Note::ProcessExit {
-        pid: 5,
-        tsc,
-        status: sptrace_trace::ExitStatus::Exited(0),
-    }
-}
-
 #[test]
 fn open_frames_end_with_their_caller_or_when_told() {
     let log = log(

@@ -123,3 +123,11 @@ pub fn known_times(log: &Log) -> Vec<(u32, Option<u64>, Option<u64>)> {
         .map(|f| (f.function.0, f.total_ticks, f.self_ticks))
         .collect()
 }
+
+pub fn ended_at(tsc: u64) -> Note {
+    Note::ProcessExit {
+        pid: 5,
+        tsc,
+        status: sptrace_trace::ExitStatus::Exited(0),
+    }
+}
