@@ -21,7 +21,6 @@
 
 mod cached;
 mod layout;
-mod map;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -34,11 +33,11 @@ use sptrace_image::Object;
 pub use cached::Cached;
 
 use crate::analyze::analyze;
+use crate::bytes::Bytes;
 use crate::error::CodeError;
 use crate::hash::hash_bytes;
 use crate::model::Analysis;
 use layout::{Stamp, encode};
-pub use map::Bytes;
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
 const FORMAT_VERSION: u32 = 4;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use sptrace_image::{Object, debug_symbols};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::cache::Bytes;
+use crate::bytes::Bytes;
 use crate::names::{self, Name};
 
 const FOLDER: &str = "/usr/lib/debug/.build-id";

@@ -7,6 +7,7 @@
 
 mod analyze;
 mod bits;
+mod bytes;
 mod cache;
 mod classify;
 mod debug_file;
@@ -21,14 +22,17 @@ mod noreturn;
 mod packed;
 mod parallel;
 mod regions;
+mod site;
 mod sites;
 mod sweep;
 mod tables;
 
 pub use analyze::analyze;
-pub use cache::{Bytes, Cached, load_or_build};
+pub use bytes::Bytes;
+pub use cache::{Cached, load_or_build};
 pub use debug_file::names;
 pub use error::CodeError;
-pub use model::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, Summary};
+pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};
 pub use packed::Sites;
+pub use site::{Site, SiteFlags, SiteKind};

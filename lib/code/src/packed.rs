@@ -6,7 +6,7 @@
 
 use sptrace_addr::Svma;
 
-use crate::model::{Site, SiteFlags, SiteKind};
+use crate::site::{Site, SiteFlags, SiteKind};
 
 /// Distance of an address that is 0: none.
 const NONE: i32 = i32::MIN;

@@ -12,10 +12,10 @@ use sptrace_image::Object;
 use crate::classify::Classes;
 use crate::discover::Discovery;
 use crate::follow::IndirectJump;
-use crate::model::{Site, SiteFlags, SiteKind};
 use crate::noreturn::is_noreturn_import;
 use crate::packed::Sites;
 use crate::regions::Region;
+use crate::site::{Site, SiteFlags, SiteKind};
 
 /// Longest run before a site.
 const LONGEST_WINDOW_BYTES: u64 = 15;

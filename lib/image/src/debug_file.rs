@@ -7,7 +7,8 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::section_header::SHT_SYMTAB;
 use sptrace_addr::Svma;
 
-use crate::object::{Object, build_id_in, read_header};
+use crate::headers::read_header;
+use crate::object::{Object, build_id_in};
 use crate::sections::read_sections;
 use crate::symbols::{Symbol, read_table};
 

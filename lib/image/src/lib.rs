@@ -7,6 +7,7 @@
 mod debug_file;
 mod dynamic;
 mod error;
+mod headers;
 mod lsda;
 mod object;
 mod plt;
@@ -20,10 +21,12 @@ mod unwind;
 
 pub use debug_file::debug_symbols;
 pub use error::ImageError;
-pub use object::{Object, ObjectKind};
+pub use headers::ObjectKind;
+pub use lsda::LandingPad;
+pub use object::Object;
 pub use plt::PltStub;
 pub use relocations::CodePointer;
 pub use space::{CodeRange, Segment, Space};
 pub use symbols::{Symbol, SymbolKind};
 pub use tables::{Table, UnwindTables};
-pub use unwind::{Fde, LandingPad, Unwind};
+pub use unwind::{Fde, Unwind};

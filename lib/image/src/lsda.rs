@@ -8,7 +8,6 @@ use gimli::{DwEhPe, EndianSlice, LittleEndian, Reader};
 use sptrace_addr::Svma;
 
 use crate::space::Space;
-use crate::unwind::LandingPad;
 
 /// Bounds the work over all areas of an image, which may overlap in a hostile file.
 pub(crate) struct Budget {
@@ -96,4 +95,13 @@ fn read_encoded(
         gimli::DW_EH_PE_pcrel => value.wrapping_add(position),
         _ => value,
     })
+}
+
+/// Where an exception that passes through a function lands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LandingPad {
+    /// The landing pad.
+    pub pad: Svma,
+    /// Start of the FDE whose calls land there.
+    pub function: Svma,
 }

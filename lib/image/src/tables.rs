@@ -13,7 +13,7 @@ use goblin::elf::program_header::PT_GNU_EH_FRAME;
 use sptrace_addr::Svma;
 
 use crate::error::ImageError;
-use crate::object::{read_header, read_program_headers};
+use crate::headers::{read_header, read_program_headers};
 use crate::sections::{Section, read_sections};
 use crate::space::Space;
 

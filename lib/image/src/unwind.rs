@@ -10,7 +10,7 @@ use gimli::{
 };
 use sptrace_addr::Svma;
 
-use crate::lsda;
+use crate::lsda::{self, LandingPad};
 use crate::space::Space;
 
 type Slice<'data> = EndianSlice<'data, LittleEndian>;
@@ -34,15 +34,6 @@ pub struct Fde {
     pub entry_bytes: usize,
     /// Offset of the entry in the section.
     offset: usize,
-}
-
-/// Where an exception that passes through a function lands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LandingPad {
-    /// The landing pad.
-    pub pad: Svma,
-    /// Start of the FDE whose calls land there.
-    pub function: Svma,
 }
 
 /// All FDEs of an image.

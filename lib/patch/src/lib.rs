@@ -10,6 +10,7 @@ pub mod columns;
 pub mod ends;
 pub mod gate;
 pub mod kept;
+pub mod movable;
 pub mod mute;
 pub mod repeatable;
 pub mod roots;

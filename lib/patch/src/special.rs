@@ -12,7 +12,7 @@ use sptrace_code::{Analysis, FunctionFlags};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::template::movable;
+use crate::movable::movable;
 
 /// Callees that look at their return address: dlopen(3) and dlsym(3) find the calling object by it,
 /// the profiling hooks their caller, split stacks what to return to, libunwind where to begin.

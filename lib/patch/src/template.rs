@@ -19,6 +19,7 @@ use sptrace_wire::plan::{
     common,
 };
 
+use crate::movable::movable;
 use crate::special::HookRange;
 
 /// A template being written.
@@ -314,16 +315,4 @@ impl Builder {
         out.extend(self.fixups.iter().flat_map(|r| r.to_bytes()));
         out
     }
-}
-
-/// An instruction that does the same at another address, apart from a rip-relative operand.
-pub fn movable(i: &Instruction) -> bool {
-    use iced_x86::FlowControl;
-    !i.is_invalid()
-        && i.flow_control() == FlowControl::Next
-        && !matches!(
-            i.mnemonic(),
-            Mnemonic::Endbr64 | Mnemonic::Syscall | Mnemonic::Sysenter
-        )
-        && (!i.is_ip_rel_memory_operand() || matches!(i.memory_displ_size(), 4 | 8))
 }

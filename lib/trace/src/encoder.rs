@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::format::{MAX_RAW_BYTES, SectionKind, put_section, put_v};
 use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
 use crate::model::{Entry, FunctionId, StreamId};
-use crate::step::Step;
+use crate::step::{LONG_TIME, SHORT_TIMES, Step, TWO_BYTE_TIMES};
 
 pub use burst::Burst;
 
@@ -22,12 +22,6 @@ const BLOCK_EVENTS: usize = 32 << 10;
 const TIMES_BYTES: usize = 128 << 10;
 /// Longest time: marker and a 64-bit number.
 const MAX_TIME_BYTES: usize = 11;
-
-/// Times below this are one byte.
-pub(crate) const SHORT_TIMES: u64 = 224;
-/// First byte of a time that is a number of its own.
-pub(crate) const LONG_TIME: u8 = 255;
-const TWO_BYTE_TIMES: u64 = (LONG_TIME as u64 - SHORT_TIMES) << 8;
 
 pub(crate) const KIND_EXIT: u64 = 0;
 pub(crate) const KIND_PREDICTED: u64 = 1;

@@ -3,8 +3,15 @@
 //! they are counted in steps. Found from the times of the block before; a time that is no
 //! multiple (after a migration to another processor) is written in ticks, so nothing is lost.
 
-use crate::encoder::{LONG_TIME, SHORT_TIMES};
 use crate::format::Cursor;
+
+/// Times below this are one byte.
+pub(crate) const SHORT_TIMES: u64 = 224;
+
+/// First byte of a time that is a number of its own.
+pub(crate) const LONG_TIME: u8 = 255;
+
+pub(crate) const TWO_BYTE_TIMES: u64 = (LONG_TIME as u64 - SHORT_TIMES) << 8;
 
 /// Binary places of the reciprocal.
 const SHIFT: u32 = 40;

@@ -10,7 +10,7 @@ use sptrace_addr::Svma;
 use zerocopy::FromBytes;
 
 use super::layout::{HEADER_BYTES, Header, ImportRecord, NameRecord, Part, Stamp};
-use super::map::Bytes;
+use crate::bytes::Bytes;
 use crate::model::Summary;
 use crate::names::unnamed;
 
