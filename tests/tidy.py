@@ -4,35 +4,42 @@
 usage: tests/tidy.py [--self-check]
 
 Given: the repository this file lies in. Gives: one line for each violation, a last line `tidy: N problems`, status 1 if any.
-  layers    each crate depends only on the crates that LAYERS names (dev-dependencies are free), each outside crate at
+  layers    each crate depends on just the crates that LAYERS names (dev-dependencies are free), each outside crate at
             home in one crate only is used nowhere else
+  circles   no files of a crate use each other in a circle (see rust_modules.py), and where FLOORS orders a crate's
+            folders, none uses one that stands behind it
   headers   each .rs file begins with a `//!` header, each script and test program with a comment
   size      no source file over 700 lines, unless listed in LONG with a reason
   unsafe    every crate but those in MAY_BE_UNSAFE forbids unsafe code
+  comments  no line of a comment in a .rs file has more than 100 columns
+  names     what README.md, ARCHITECTURE.md and CONTRIBUTING.md name as a file of this repository exists
   words     no absolute path of a workplace, no forbidden word in any tracked file
 """
 import os, re, subprocess, sys, tempfile, tomllib
+
+import rust_modules
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # crate: the crates of this workspace that it may use
 LAYERS = {
     "addr": set(),
-    "wire": {"addr"},
-    "agent": {"addr", "wire"},
+    "wire": set(),
+    "agent": {"wire"},
     "image": {"addr"},
     "walk": {"addr", "image"},
     "code": {"addr", "image"},
-    "trace": {"addr", "wire"},
+    "trace": {"addr"},
     "patch": {"addr", "wire", "image", "code"},
-    "render": {"addr", "code", "trace"},
-    "tracee": {"addr", "wire", "image", "patch"},
+    "render": {"addr", "trace"},
+    "tracee": {"addr", "wire"},
     "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
-    "script": {"addr", "code", "trace"},
     "types": set(),
     "kernel": {"addr", "trace", "types"},
-    "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "collect", "tracee", "kernel"},
-    "xtask": {"sptrace"},
+    "sptrace": {"addr", "image", "code", "patch", "trace", "render", "collect", "tracee", "kernel"},
+    "xtask": set(),
 }
+# crate: its folders from the ground up; each uses those before it, and those of its own floor
+FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"record"}, {"patch", "signals"}, {"reach"}, {"events"}, {"life"}]}
 # outside crate: the crates that are its home
 HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
@@ -40,6 +47,7 @@ MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "cod
 NO_STD = {"addr", "wire", "agent"}
 LONG = {}  # path: reason
 MAX_LINES = 700
+MAX_COLUMNS = 100  # of comments in Rust: rustfmt keeps the code within that, and leaves them alone
 # Written in pieces, so that this file does not contain them.
 FORBIDDEN = [re.compile(p) for p in ("/" + r"work/", "/" + r"root/", "/" + r"home/[a-z]+/", r"\b" + "TO" + r"DO\b", "un" + r"implemented!\(", "to" + r"do!\(")]
 
@@ -70,12 +78,13 @@ def check_layers(root):
     for top, name, folder in crates(root):
         own, outside = dependencies(manifest(os.path.join(folder, "Cargo.toml")))
         where = f"{top}/{name}/Cargo.toml"
-        if top == "bin" and name == "agent": allowed = {"agent", "addr", "wire"}  # the image around lib/agent
+        if top == "bin" and name == "agent": allowed = {"agent", "wire"}  # the image around lib/agent
         elif name in LAYERS: allowed = LAYERS[name]
         else:
             yield f"{where}: crate {name} has no place in LAYERS of tests/tidy.py"
             continue
         for used in sorted(own - allowed): yield f"{where}: {name} must not use {used}"
+        for unused in sorted(allowed - own): yield f"{where}: LAYERS lets {name} use {unused}, which it does not"
         if name in NO_STD and outside: yield f"{where}: {name} may use no outside crate, uses {', '.join(sorted(outside))}"
         for used in sorted(outside):
             if used in HOMES and name not in HOMES[used]: yield f"{where}: {used} is at home in {', '.join(sorted(HOMES[used]))}, not in {name}"
@@ -87,6 +96,29 @@ def check_unsafe(root):
         for entry in ("lib.rs", "main.rs"):
             path = os.path.join(folder, "src", entry)
             if os.path.exists(path) and "#![forbid(unsafe_code)]" not in open(path, encoding="utf-8").read(): yield f"{top}/{name}/src/{entry}: forbid(unsafe_code) is missing"
+
+
+def check_circles(root):
+    for top, name, folder in crates(root):
+        graph = rust_modules.uses(os.path.join(folder, "src"))
+        for circle in rust_modules.circles(graph): yield f"{top}/{name}: a circle of files: {', '.join('::'.join(m) or 'lib' for m in circle)}"
+        floor = {room: i for i, rooms in enumerate(FLOORS.get(name, [])) for room in rooms}
+        if not floor or top != "lib": continue
+        for room in sorted({m[0] for m in graph if m} - set(floor)): yield f"{top}/{name}: {room} has no place in FLOORS of tests/tidy.py"
+        for user, used in sorted((u, v) for u in graph for v in graph[u] if u and v and u[0] in floor):
+            if user[0] != used[0] and floor[user[0]] <= floor.get(used[0], -1): yield f"{top}/{name}: {'::'.join(user)} uses {'::'.join(used)}, which stands on the floor above it or beside it"
+
+
+NAMED = re.compile(r"`((?:bin|lib|tests|scripts|man|completions|packaging|\.ci)/[\w./-]*\w)`")
+
+
+def check_names(root):
+    for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+        path = os.path.join(root, document)
+        if not os.path.exists(path): continue
+        for number, line in enumerate(open(path, encoding="utf-8"), 1):
+            for name in NAMED.findall(line):
+                if "NAME" not in name and not os.path.exists(os.path.join(root, name)): yield f"{document}:{number}: there is no {name}"
 
 
 def check_files(root, files):
@@ -103,6 +135,9 @@ def check_files(root, files):
         if name.endswith((".s", ".sh", ".rhai")) and not first.startswith(("#", "//")): yield f"{name}: no header comment"
         if name.endswith(".py") and not first.startswith('"""'): yield f"{name}: no header text"
         if name.endswith((".rs", ".py", ".c", ".cpp", ".s", ".sh")) and len(lines) > MAX_LINES and name not in LONG: yield f"{name}: {len(lines)} lines, at most {MAX_LINES}"
+        if name.endswith(".rs"):
+            for number, line in enumerate(lines, 1):
+                if len(line) > MAX_COLUMNS and line.lstrip().startswith("//"): yield f"{name}:{number}: a comment of {len(line)} columns, at most {MAX_COLUMNS}"
         if name.endswith("Cargo.lock"): continue
         for number, line in enumerate(lines, 1):
             for word in FORBIDDEN:
@@ -110,7 +145,7 @@ def check_files(root, files):
 
 
 def check(root, files):
-    return [*check_layers(root), *check_unsafe(root), *check_files(root, files)]
+    return [*check_layers(root), *check_unsafe(root), *check_circles(root), *check_names(root), *check_files(root, files)]
 
 
 def self_check():
@@ -120,24 +155,38 @@ def self_check():
             os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
             with open(os.path.join(root, name), "w") as f: f.write(text)
         good = "//! A header.\n#![forbid(unsafe_code)]\n"
-        put("lib/trace/Cargo.toml", "[dependencies]\nsptrace-wire = { workspace = true }\n[dev-dependencies]\nsptrace-code = { workspace = true }\n")
-        put("lib/trace/src/lib.rs", good)
-        problems = check(root, ["lib/trace/src/lib.rs"])
+        put("lib/image/Cargo.toml", "[dependencies]\nsptrace-addr = { workspace = true }\n[dev-dependencies]\nsptrace-code = { workspace = true }\n")
+        put("lib/image/src/lib.rs", good)
+        put("lib/image/src/below.rs", "//! A header.\npub fn f() {}\n")
+        put("lib/image/src/above.rs", "//! A header.\nuse crate::below;\nfn g() { below::f() }\n")
+        put("lib/agent/Cargo.toml", "[dependencies]\nsptrace-wire = { workspace = true }\n")
+        put("lib/agent/src/memory.rs", "//! A header.\npub mod sys;\n")
+        put("lib/agent/src/life.rs", "//! A header.\npub mod start;\n")
+        put("lib/agent/src/memory/sys.rs", "//! A header.\n")
+        put("lib/agent/src/life/start.rs", "//! A header.\nuse crate::memory::sys;\n")
+        put("README.md", "See `lib/image/src/lib.rs`.\n")
+        problems = check(root, ["lib/image/src/lib.rs"])
         if problems: return [f"a right tree has problems: {problems}"]
         breaks = [
-            ("must not use code", "lib/trace/Cargo.toml", "[dependencies]\nsptrace-code = { workspace = true }\n"),
-            ("is at home in", "lib/trace/Cargo.toml", "[dependencies]\ngoblin.workspace = true\n"),
+            ("must not use code", "lib/image/Cargo.toml", "[dependencies]\nsptrace-addr = { workspace = true }\nsptrace-code = { workspace = true }\n"),
+            ("which it does not", "lib/image/Cargo.toml", "[dependencies]\n"),
+            ("is at home in", "lib/agent/Cargo.toml", "[dependencies]\ngoblin.workspace = true\n"),
             ("has no place", "lib/utils/Cargo.toml", "[dependencies]\n"),
-            ("forbid(unsafe_code) is missing", "lib/trace/src/lib.rs", "//! A header.\n"),
-            ("no //! header", "lib/trace/src/lib.rs", "#![forbid(unsafe_code)]\n"),
-            ("lines, at most", "lib/trace/src/lib.rs", good + "\n" * 1200),
-            ("forbidden", "lib/trace/src/lib.rs", good + "// see /" + "work/x\n"),
+            ("forbid(unsafe_code) is missing", "lib/image/src/lib.rs", "//! A header.\n"),
+            ("a circle of files: above, below", "lib/image/src/below.rs", "//! A header.\nuse super::above::g;\npub fn f() { g() }\n"),
+            ("a circle of files: above, below", "lib/image/src/below.rs", "//! A header.\npub fn f() { crate::above::g() }\n"),
+            ("stands on the floor above", "lib/agent/src/memory/sys.rs", "//! A header.\nuse crate::life::start;\n"),
+            ("there is no lib/image", "README.md", "See `lib/image/src/gone.rs`.\n"),
+            ("no //! header", "lib/image/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("a comment of 104 columns", "lib/image/src/lib.rs", good + "// " + "x" * 101 + "\n"),
+            ("lines, at most", "lib/image/src/lib.rs", good + "\n" * 1200),
+            ("forbidden", "lib/image/src/lib.rs", good + "// see /" + "work/x\n"),
         ]
         failed = []
         for want, name, text in breaks:
             kept = open(os.path.join(root, name)).read() if os.path.exists(os.path.join(root, name)) else None
             put(name, text)
-            if not any(want in p for p in check(root, ["lib/trace/src/lib.rs"])): failed.append(f"not noticed: {want}")
+            if not any(want in p for p in check(root, ["lib/image/src/lib.rs"])): failed.append(f"not noticed: {want}")
             if kept is None: os.unlink(os.path.join(root, name))
             else: put(name, kept)
         return failed
