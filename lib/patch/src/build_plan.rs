@@ -52,50 +52,21 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
     };
-    let unwinder: HashSet<u64> = object
-        .symbols
-        .iter()
-        .filter(|s| special::is_unwinder(s.name))
-        .map(|s| s.svma.0)
-        .collect();
-    let is_loader = is_loader(object);
-    // libgcc_s, libunwind: everything in it is the unwinder or reached from it.
-    let is_core = |name| matches!(name, "_Unwind_RaiseException" | "_ULx86_64_step");
-    let all_unwinder = object.entry.0 == 0 && object.symbols.iter().any(|s| is_core(s.name));
-    let nameless: HashSet<u64> = if unwinder.is_empty() && object.needed.is_empty() {
-        object
-            .unwind
-            .eh_return_functions()
-            .iter()
-            .map(|s| s.0)
-            .collect()
-    } else {
-        HashSet::new()
-    };
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
     b.add_specials();
     let readers = b.reads_return.iter().map(|entry| Svma(*entry)).collect();
     let ends = may_end_in(analysis, &readers);
+    let unwinder = Unwinder::of(object);
+    let is_loader = is_loader(object);
     for (i, f) in analysis.functions.iter().enumerate() {
-        let mut flags = 0;
-        if b.reads_return.contains(&f.entry.0) {
-            flags |= FN_RETURN_ADDRESS;
-        }
-        if all_unwinder || unwinder.contains(&f.entry.0) || nameless.contains(&f.entry.0) {
+        let mut flags = b.flags_of(f);
+        if unwinder.holds(f.entry) {
             flags |= FN_MUTED;
         } else if ends.contains(&i) {
-            // Not of an unwinder: its parts read what its entry was given back, and every throw calls them.
+            // Not of an unwinder: its parts read what its entry was given back, and every throw
+            // calls them.
             flags |= FN_TAILS;
-        }
-        if f.flags.contains(FunctionFlags::USES_GS) {
-            flags |= FN_USES_GS;
-        }
-        if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
-            flags |= FN_UNRESOLVED;
-        }
-        if b.kept.in_function(f) != Keep::Nothing {
-            flags |= FN_RUNTIME;
         }
         if is_loader && b.is_resolver(f) {
             flags |= FN_RESOLVER;
@@ -104,6 +75,35 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     }
     b.stubs();
     b.finish()
+}
+
+/// The functions of an image that walk stacks, which are never patched.
+struct Unwinder {
+    /// libgcc_s, libunwind: everything in it is the unwinder or reached from it.
+    is_all: bool,
+    entries: HashSet<u64>,
+}
+
+impl Unwinder {
+    fn of(object: &Object<'_>) -> Self {
+        let is_core = |name| matches!(name, "_Unwind_RaiseException" | "_ULx86_64_step");
+        let named = object.symbols.iter();
+        let mut entries: HashSet<u64> = named
+            .filter(|s| special::is_unwinder(s.name))
+            .map(|s| s.svma.0)
+            .collect();
+        if entries.is_empty() && object.needed.is_empty() {
+            entries.extend(object.unwind.eh_return_functions().iter().map(|s| s.0));
+        }
+        Self {
+            is_all: object.entry.0 == 0 && object.symbols.iter().any(|s| is_core(s.name)),
+            entries,
+        }
+    }
+
+    fn holds(&self, entry: Svma) -> bool {
+        self.is_all || self.entries.contains(&entry.0)
+    }
 }
 
 /// What the plan decides for each site of the analysis, in its order.
@@ -267,6 +267,24 @@ impl PlanBuilder<'_> {
         }
     }
 
+    /// What the analysis says of the function itself.
+    fn flags_of(&self, f: &Function) -> u16 {
+        let mut flags = 0;
+        if self.reads_return.contains(&f.entry.0) {
+            flags |= FN_RETURN_ADDRESS;
+        }
+        if f.flags.contains(FunctionFlags::USES_GS) {
+            flags |= FN_USES_GS;
+        }
+        if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
+            flags |= FN_UNRESOLVED;
+        }
+        if self.kept.in_function(f) != Keep::Nothing {
+            flags |= FN_RUNTIME;
+        }
+        flags
+    }
+
     /// Gives its place among the templates.
     fn add_template(&mut self, template: &[u8]) -> u32 {
         let argument = (self.out.len() - HEADER_BYTES) as u32;
@@ -280,8 +298,9 @@ impl PlanBuilder<'_> {
         slot
     }
 
+    /// The row of a site that gets a slot, whose code is added to the plan; `None`: it cannot have one
+    /// after all.
     fn taken(&mut self, f: &Function, site: &Site, tactic: Tactic) -> Option<PlanSite> {
-        let back = Svma(site.address.0 + u64::from(site.length));
         let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
         if plain && tactic == Tactic::CallInstruction {
             return Some(PlanSite {
@@ -294,7 +313,54 @@ impl PlanBuilder<'_> {
                 flags: 0,
             });
         }
+        let back = Svma(site.address.0 + u64::from(site.length));
         let mut t = Builder::new(self.base);
+        let (mut start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
+        if site.got_slot.0 != 0 && site.target.0 != 0 {
+            t.push_slot(site.got_slot);
+        } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {
+            return None;
+        }
+        flags |= hand_over(&mut t, site, tactic, back);
+        if tactic == Tactic::ConditionalTail {
+            start = Svma(site.address.0 + 1);
+        }
+        let mut span = (back.0 - start.0) as u8;
+        if tactic == Tactic::WayIn {
+            // The jump keeps its condition; only where it leads changes.
+            flags |= SITE_KEEP_OPCODE;
+            start = Svma(site.way_in.0 + 1);
+            span = JUMP_BYTES as u8;
+        }
+        if tactic == Tactic::MadeRoom {
+            let room = (site.room, Svma(site.room.0 + u64::from(site.room_bytes)));
+            if self.is_intercepted(room) || !t.make_room(self.object, room, site.address) {
+                return None;
+            }
+        }
+        let original = self.object.code_from(start)?.get(..usize::from(span))?;
+        let slot = self.take_slot(t.slot_bytes());
+        let argument = self.add_template(&t.finish(original));
+        Some(PlanSite {
+            start: self.offset(start),
+            slot,
+            argument,
+            span,
+            form: SiteForm::Template,
+            verdict: tactic as u8,
+            flags,
+        })
+    }
+
+    /// Puts what stands before the site's instruction, and is covered by the patch with it, into the
+    /// slot. Gives where the patch starts, and the first flags of the site.
+    fn moved_before(
+        &mut self,
+        t: &mut Builder,
+        f: &Function,
+        site: &Site,
+        tactic: Tactic,
+    ) -> Option<(Svma, u16)> {
         let mut start = site.address;
         let mut flags = 0;
         if matches!(tactic, Tactic::Springboard | Tactic::MadeRoom) {
@@ -319,69 +385,14 @@ impl PlanBuilder<'_> {
             }
         }
         t.end_of_moved();
-        if site.got_slot.0 != 0 && site.target.0 != 0 {
-            t.push_slot(site.got_slot);
-        } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {
-            return None;
-        }
-        let through_pointer = site.got_slot.0 != 0 || site.target.0 == 0;
-        match (tactic, is_tail(site), through_pointer) {
-            (Tactic::EntryOnly, false, false) => {
-                flags |= SITE_KEEP_CALL | SITE_ENTRY_ONLY;
-                t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
-            }
-            (Tactic::ConditionalTail, _, is_indirect) => {
-                flags |= SITE_KEEP_OPCODE | SITE_TAIL;
-                start = Svma(site.address.0 + 1);
-                if is_indirect {
-                    flags |= SITE_INDIRECT;
-                    t.finish_indirect_tail();
-                } else {
-                    t.direct_jump(common::TAIL_FIRST, site.target);
-                }
-            }
-            (_, false, true) => {
-                flags |= SITE_INDIRECT;
-                t.finish_indirect_call(back);
-            }
-            (_, false, false) => t.direct_call(site.target, back),
-            (_, true, true) => {
-                flags |= SITE_INDIRECT | SITE_TAIL;
-                t.finish_indirect_tail();
-            }
-            (_, true, false) => {
-                flags |= SITE_TAIL;
-                t.direct_jump(common::TAIL_FIRST, site.target);
-            }
-        }
-        let mut span = (back.0 - start.0) as u8;
-        if tactic == Tactic::WayIn {
-            // The jump keeps its condition; only where it leads changes.
-            flags |= SITE_KEEP_OPCODE;
-            start = Svma(site.way_in.0 + 1);
-            span = JUMP_BYTES as u8;
-        }
-        if tactic == Tactic::MadeRoom {
-            let room = (site.room, Svma(site.room.0 + u64::from(site.room_bytes)));
-            let is_taken = |s: &PlanSpecial| {
-                let from = self.base.0 + u64::from(s.start);
-                from < room.1.0 && room.0.0 < from + u64::from(s.span)
-            };
-            if self.specials.iter().any(is_taken) || !t.make_room(self.object, room, site.address) {
-                return None;
-            }
-        }
-        let original = self.object.code_from(start)?.get(..usize::from(span))?;
-        let slot = self.take_slot(t.slot_bytes());
-        let argument = self.add_template(&t.finish(original));
-        Some(PlanSite {
-            start: self.offset(start),
-            slot,
-            argument,
-            span,
-            form: SiteForm::Template,
-            verdict: tactic as u8,
-            flags,
+        Some((start, flags))
+    }
+
+    /// True if the interception of a function covers a byte of the room.
+    fn is_intercepted(&self, room: (Svma, Svma)) -> bool {
+        self.specials.iter().any(|s| {
+            let from = self.base.0 + u64::from(s.start);
+            from < room.1.0 && room.0.0 < from + u64::from(s.span)
         })
     }
 
@@ -449,7 +460,8 @@ impl PlanBuilder<'_> {
         }
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    /// Where everything will lie in the plan, and what it says of the module as a whole.
+    fn header(&self) -> PlanHeader {
         let code = self.object.code_ranges.iter();
         let text_start = code.clone().map(|r| r.start.0).min().unwrap_or(0);
         let text_end = code.clone().map(|r| r.end().0).max().unwrap_or(0);
@@ -469,7 +481,7 @@ impl PlanBuilder<'_> {
             at = (at + bytes as u32 + 7) & !7;
             here
         };
-        let header = PlanHeader {
+        PlanHeader {
             magic: PLAN_MAGIC,
             version: PLAN_VERSION,
             blob_offset: place(self.out.len() - HEADER_BYTES),
@@ -495,7 +507,11 @@ impl PlanBuilder<'_> {
             plt_start: plt_offset(plt_start),
             plt_end: plt_offset(plt_end),
             hash: 0,
-        };
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let header = self.header();
         let mut out = std::mem::take(&mut self.out);
         out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));
         out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
@@ -509,6 +525,42 @@ impl PlanBuilder<'_> {
         out.extend(self.specials.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.total_bytes as usize, 0);
         out
+    }
+}
+
+/// Ends a slot: the call or jump that the site makes, by way of the common routine for its kind. Gives
+/// the flags that say which.
+fn hand_over(t: &mut Builder, site: &Site, tactic: Tactic, back: Svma) -> u16 {
+    let through_pointer = site.got_slot.0 != 0 || site.target.0 == 0;
+    match (tactic, is_tail(site), through_pointer) {
+        (Tactic::EntryOnly, false, false) => {
+            t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
+            SITE_KEEP_CALL | SITE_ENTRY_ONLY
+        }
+        (Tactic::ConditionalTail, _, true) => {
+            t.finish_indirect_tail();
+            SITE_KEEP_OPCODE | SITE_TAIL | SITE_INDIRECT
+        }
+        (Tactic::ConditionalTail, _, false) => {
+            t.direct_jump(common::TAIL_FIRST, site.target);
+            SITE_KEEP_OPCODE | SITE_TAIL
+        }
+        (_, false, true) => {
+            t.finish_indirect_call(back);
+            SITE_INDIRECT
+        }
+        (_, false, false) => {
+            t.direct_call(site.target, back);
+            0
+        }
+        (_, true, true) => {
+            t.finish_indirect_tail();
+            SITE_INDIRECT | SITE_TAIL
+        }
+        (_, true, false) => {
+            t.direct_jump(common::TAIL_FIRST, site.target);
+            SITE_TAIL
+        }
     }
 }
 
