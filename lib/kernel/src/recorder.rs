@@ -86,29 +86,11 @@ pub fn record<W: Write>(
     let mut pipes = Pipes::open(&instance)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
-    let mut command = None;
-    match &options.target {
-        Target::Command(argv) => {
-            let (child, starter) = start(&instance, argv)?;
-            tasks.leave_out(starter);
-            tasks.leave_out_until_exec(child.id());
-            command = Some(child);
-        }
-        Target::Processes(pids) => {
-            tasks_of(pids).for_each(|(tid, pid)| tasks.expect(tid, pid));
-            instance.set("tracing_on", "1")?;
-        }
-        Target::Machine => instance.set("tracing_on", "1")?,
-    }
+    let mut command = begin(&instance, &options.target, &mut tasks)?;
     let begun = Instant::now();
     loop {
         let is_late = options.duration.is_some_and(|d| begun.elapsed() >= d);
-        let is_gone = match (&mut command, &options.target) {
-            (Some(child), _) => child.try_wait().map_err(KernelError::Command)?.is_some(),
-            (None, Target::Processes(pids)) => pids.iter().all(|pid| !is_alive(*pid)),
-            _ => false,
-        };
-        let is_end = is_late || is_gone || is_over();
+        let is_end = is_late || is_over() || is_gone(&options.target, &mut command)?;
         if is_end {
             instance.set("tracing_on", "0")?;
         }
@@ -138,6 +120,35 @@ pub fn record<W: Write>(
     // The instance can be removed once nobody reads it.
     drop(pipes);
     Ok((tasks.finish()?, outcome))
+}
+
+/// Switches the recording on, and starts the command if there is one.
+fn begin<W: Write>(
+    instance: &Instance,
+    target: &Target,
+    tasks: &mut Tasks<W>,
+) -> Result<Option<Child>, KernelError> {
+    match target {
+        Target::Command(argv) => {
+            let (child, starter) = start(instance, argv)?;
+            tasks.leave_out(starter);
+            tasks.leave_out_until_exec(child.id());
+            return Ok(Some(child));
+        }
+        Target::Processes(pids) => tasks_of(pids).for_each(|(tid, pid)| tasks.expect(tid, pid)),
+        Target::Machine => {}
+    }
+    instance.set("tracing_on", "1")?;
+    Ok(None)
+}
+
+/// True if nothing of the target is left to be recorded.
+fn is_gone(target: &Target, command: &mut Option<Child>) -> Result<bool, KernelError> {
+    match (command, target) {
+        (Some(child), _) => Ok(child.try_wait().map_err(KernelError::Command)?.is_some()),
+        (None, Target::Processes(pids)) => Ok(pids.iter().all(|pid| !is_alive(*pid))),
+        _ => Ok(false),
+    }
 }
 
 /// Starts the command, whose first system call is recorded already. A thread that does nothing else is

@@ -39,55 +39,24 @@ impl Prepared {
     /// # Errors
     /// An event cannot be waited for.
     pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
-        let is_end = |e: &&Event| matches!(e.what, What::Crash | What::Exit);
-        if let Some(event) = asked.start_on.iter().find(is_end) {
-            return Err(EventError::TooLate(event.text.clone(), "begin a recording"));
-        }
-        let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-        let armed = match asked.shadow {
-            true => Armed::new(starts, dumps, stops, asked.times),
-            // What is counted at a gate is not counted here.
-            false => Armed::new(
-                &starts.iter().map(at_gate).collect::<Vec<_>>(),
-                dumps,
-                stops,
-                asked.times,
-            ),
+        let (armed, follows) = armed_for(&asked)?;
+        let armed = Arc::new(armed);
+        let of = |watcher| {
+            let (armed, asked) = (&armed, &asked);
+            let sees = move |(index, event): &(usize, &Event)| {
+                watcher_of(*index, event, armed, asked) == watcher
+            };
+            armed.iter().filter(sees)
         };
-        let is_followed = |e: &&Event| matches!(e.what, What::Return(_) | What::Slow(..));
-        let followed = starts.iter().find(|e| !asked.shadow && is_followed(e));
-        if let Some(event) = followed.filter(|_| !dumps.is_empty()) {
-            return Err(EventError::NoDumps(event.text.clone()));
-        }
-        let follows = followed.is_some();
-        let armed = match follows {
-            true => armed.with_following(starts, asked.times),
-            false => armed,
-        };
-        let armed = Arc::new(armed.with_rules(&asked.between));
-        let is_gated = |index: usize, event: &Event| {
-            let is_start = index < starts.len() && !asked.shadow;
-            let is_call = matches!(event.what, What::Call(_));
-            is_call && (is_start || armed.reaction(index) == Some(Reaction::Follow))
-        };
-        let gated = armed
-            .iter()
-            .filter(|(index, event)| is_gated(*index, event));
-        // Those that begin it count as the user wrote.
-        let gated = gated.map(|(index, event)| (index, starts.get(index).unwrap_or(event)));
+        // Start events keep the number that the user wrote: the gate does the counting.
+        let starts = &asked.start_on;
+        let gated = of(Watcher::Gate).map(|(index, e)| (index, starts.get(index).unwrap_or(e)));
         let gates = Arc::new(Gates::new(gated));
         if gates.are_too_many() {
             return Err(EventError::TooMany);
         }
         let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
-        let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
-        // SAFETY: gives a fresh descriptor or an error.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(failed(std::io::Error::last_os_error()));
-        }
-        // SAFETY: a fresh descriptor.
-        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        let wake = event_descriptor()?;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut relay = None;
         match Keys::open(&armed, asked.is_launched)? {
@@ -101,21 +70,16 @@ impl Prepared {
         if !gates.is_empty() {
             sources.push(Box::new(gates.watch()));
         }
-        let is_agents = |(index, event): &(usize, &Event)| {
-            let reaction = armed.reaction(*index);
-            matches!(event.what, What::Call(_))
-                && matches!(reaction, Some(Reaction::Open(_) | Reaction::Close(_)))
+        let calls = Calls::new(of(Watcher::Host), Clock::of(header))?;
+        // A recording that nothing ends does not begin again.
+        let times = match asked.stop_on.is_empty() {
+            true => 1,
+            false => asked.times,
         };
-        let seen = armed
-            .iter()
-            .filter(|event| !is_gated(event.0, event.1) && !is_agents(event));
-        let calls = Calls::new(seen, Clock::of(header))?;
-        // One that nothing ends does not begin again.
-        let times = if stops.is_empty() { 1 } else { asked.times };
         let windows = Windows::new((!starts.is_empty()).then_some(times));
         let ring = match asked.dump_on.is_empty() {
             true => None,
-            false => Some(output::memory().map_err(failed)?),
+            false => Some(output::memory().map_err(no_descriptor)?),
         };
         let reactor = Reactor {
             armed,
@@ -152,6 +116,73 @@ impl Prepared {
         }
         (self.reactor, self.sources)
     }
+}
+
+/// Who notices an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watcher {
+    /// A gate at the function's entry: a call that begins the recording of a command that runs by
+    /// itself.
+    Gate,
+    /// The agents: a call that turns a rule of `--between`.
+    Agents,
+    /// One of the host's sources, or the collector among the records.
+    Host,
+}
+
+fn watcher_of(index: usize, event: &Event, armed: &Armed, asked: &OnEvents) -> Watcher {
+    if !matches!(event.what, What::Call(_)) {
+        return Watcher::Host;
+    }
+    // Start events come first in the list.
+    let is_start = index < asked.start_on.len();
+    match armed.reaction(index) {
+        Some(Reaction::Follow) => Watcher::Gate,
+        _ if is_start && !asked.shadow => Watcher::Gate,
+        Some(Reaction::Open(_) | Reaction::Close(_)) => Watcher::Agents,
+        _ => Watcher::Host,
+    }
+}
+
+/// The events with what follows from them, and whether the command will be followed for some of those
+/// that begin the recording.
+fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
+    let is_end = |e: &&Event| matches!(e.what, What::Crash | What::Exit);
+    let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
+    if let Some(event) = starts.iter().find(is_end) {
+        return Err(EventError::TooLate(event.text.clone(), "begin a recording"));
+    }
+    if asked.shadow {
+        let armed = Armed::new(starts, dumps, stops, asked.times);
+        return Ok((armed.with_rules(&asked.between), false));
+    }
+    // What is counted at a gate is not counted here.
+    let at_gates = starts.iter().map(at_gate).collect::<Vec<_>>();
+    let mut armed = Armed::new(&at_gates, dumps, stops, asked.times);
+    let is_followed = |e: &&Event| matches!(e.what, What::Return(_) | What::Slow(..));
+    let followed = starts.iter().find(is_followed);
+    if let Some(event) = followed.filter(|_| !dumps.is_empty()) {
+        return Err(EventError::NoDumps(event.text.clone()));
+    }
+    if followed.is_some() {
+        armed = armed.with_following(starts, asked.times);
+    }
+    Ok((armed.with_rules(&asked.between), followed.is_some()))
+}
+
+fn no_descriptor(error: std::io::Error) -> EventError {
+    EventError::Socket("an eventfd".to_owned(), error)
+}
+
+/// By which the other threads wake the one that waits for events.
+fn event_descriptor() -> Result<OwnedFd, EventError> {
+    // SAFETY: gives a fresh descriptor or an error.
+    let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if descriptor < 0 {
+        return Err(no_descriptor(std::io::Error::last_os_error()));
+    }
+    // SAFETY: a fresh descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 fn at_gate(event: &Event) -> Event {
