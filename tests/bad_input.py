@@ -481,19 +481,19 @@ def find_sptrace(given):
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
     for path in (given, os.environ.get("SPTRACE"), os.path.join(target, "release", "sptrace")):
         if path and os.path.exists(path): return os.path.abspath(path)
-    sys.exit("bad_input: no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
+    sys.exit("no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
 
 
-def main():
+def main(all_cases, about):
     global SEED
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
     parser.add_argument("--sptrace")
     parser.add_argument("--only", action="append", metavar="GLOB")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     SEED = args.seed
-    cases = [c for c in CASES if not args.only or any(fnmatch.fnmatch(c[0], g) for g in args.only)]
+    cases = [c for c in all_cases if not args.only or any(fnmatch.fnmatch(c[0], g) for g in args.only)]
     if args.list:
         for name, _ in cases: print(name)
         return 0
@@ -515,4 +515,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CASES, __doc__))

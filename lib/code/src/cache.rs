@@ -24,7 +24,7 @@ mod layout;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -142,8 +142,13 @@ fn store(folder: &Path, owner: u32, stamp: &Stamp, content: &[u8]) -> Option<()>
             .create(folder)
             .ok()?;
     }
-    if fs::metadata(folder).ok()?.uid() != owner {
+    let there = fs::metadata(folder).ok()?;
+    if there.uid() != owner {
         return None;
+    }
+    if there.mode() & 0o077 != 0 {
+        // Made by hand, or by somebody else's version of us: which programs were looked at is nobody's business.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).ok()?;
     }
     let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let temporary = folder.join(format!("{}.{process}.{number}.tmp", stamp.file_name()));

@@ -2,9 +2,10 @@
 //!
 //! Given what the user asked for; gives the stream for the trace's writer and what must be watched of it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufWriter, Error, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -58,14 +59,35 @@ pub fn open(path: &Path, ring_bytes: u64, memory: Option<File>) -> Result<Opened
     })
 }
 
-/// The trace file, empty; a ring reads it, too.
-fn create(path: &Path) -> std::io::Result<File> {
+/// A file for a trace, empty, and readable by its owner alone whatever it was before and whatever umask says: traces
+/// hold what programs did and with which values. A ring is read, too, where that is permitted.
+///
+/// # Errors
+/// The file cannot be created, or is another user's and cannot be made private.
+pub fn create(path: &Path) -> std::io::Result<File> {
     let mut how = OpenOptions::new();
-    how.write(true).create(true).truncate(true);
-    how.clone()
-        .read(true)
-        .open(path)
-        .or_else(|_| how.open(path))
+    how.write(true).create(true).mode(0o600);
+    let open = |how: &OpenOptions| {
+        how.clone()
+            .read(true)
+            .open(path)
+            .or_else(|_| how.open(path))
+    };
+    let file = open(&how)?;
+    // What lies there keeps its mode when it is opened. Who has it open meanwhile finds nothing in it: a device or a
+    // pipe that the user named has the mode that it has.
+    let there = file.metadata()?;
+    if there.is_file() {
+        // SAFETY: no arguments.
+        let is_ours = there.uid() == unsafe { libc::geteuid() };
+        match file.set_permissions(Permissions::from_mode(0o600)) {
+            // Of a file system that knows no modes.
+            Err(_) if is_ours => {}
+            result => result?,
+        }
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// An empty file in memory.

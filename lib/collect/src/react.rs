@@ -32,7 +32,7 @@ use crate::event::processes::Processes;
 use crate::event::time::Moments;
 use crate::event::{Armed, Event, Occurrence, Reaction, Source, Verdict, What, wait::once};
 use crate::gate::Gates;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::shared::{Shared, Stopped};
 use crate::windows::{Start, Windows};
 
@@ -219,7 +219,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Writes a dump under another name first: what has the name of a trace is whole.
 fn write(dump: &Dump, path: &Path) -> std::io::Result<()> {
     let partial = with_suffix(path, ".partial");
-    let result = File::create(&partial)
+    let result = output::create(&partial)
         .and_then(|file| {
             let written = dump.snapshot.write(BufWriter::new(file), &dump.summary);
             written.map_err(std::io::Error::other)

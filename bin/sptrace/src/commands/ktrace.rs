@@ -4,18 +4,16 @@
 //! waits are frames. Ends as the command ended. What sptrace says goes to stderr with a prefix.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::BufWriter;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use sptrace_collect::clock;
 use sptrace_collect::react::keep_old;
+use sptrace_collect::{clock, output};
 use sptrace_kernel::recorder::{self, Options, Outcome, Target};
 use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::{KernelError, check, instance};
@@ -206,7 +204,8 @@ fn try_record(args: &KtraceArgs) -> Result<Outcome, String> {
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
     keep_old(&args.output);
-    let file = create(&args.output).map_err(|e| record::no_output(&args.output, &e.to_string()))?;
+    let file = output::create(&args.output)
+        .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
     let header = record::header(shown.collect());
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
     let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
@@ -241,15 +240,6 @@ fn try_record(args: &KtraceArgs) -> Result<Outcome, String> {
     }
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)
-}
-
-fn create(path: &Path) -> std::io::Result<File> {
-    let mut how = File::options();
-    how.write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
 }
 
 fn report_end(outcome: &Outcome, quiet: bool) {
