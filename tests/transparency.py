@@ -64,7 +64,7 @@ def program_cases(programs):
         for case_name, args in runs:
             is_quick = variant in quick or base == "nolibc"
             cases.append(Case(f"programs/{case_name}", [os.path.join(programs, name)] + args, threaded=threaded, quick=is_quick,
-                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself", "signals", "mainexits")))
+                              mid=base in ("sigprof", "sleeper", "cancel", "alarm", "procs", "threads", "exceptions", "deep", "procself", "signals", "mainexits", "abyss")))
         if base in ("sandbox", "sandthrow") and variant == "O2":
             # Nothing is traced but ld.so's resolvers: what happens to the process must be seen all the same.
             cases.append(Case(f"notrace/{name}", [os.path.join(programs, name)] + (["seccomp"] if base == "sandbox" else arguments), quick=True, options=["-N", "_*"]))

@@ -8,6 +8,7 @@ Given: a built sptrace and tests/programs. Gives: one line a check, a last line 
   counts  calls of functions whose number is known, by address and name, from `report functions --format csv`; nothing is lost, no torn words
   times   a function that sleeps 50 ms reads 50 to 55 ms; the self times of all functions add up to the roots' totals
   filter  the tree of `run -F` is that of `report -F` of a whole recording; handlers and functions left by longjmp as they say themselves
+  deep    recursion of millions of frames: counts, nesting, and durations that grow outwards; what no memory is left for is said where it was
   ring    what --ring keeps is the end of what is recorded without it, and the rest is counted
   pipe    `report tree` into a reader that stops after ten lines ends quietly, soon and in bounded memory
 Knows of the tree only its line: `DURATION [TID] | INDENT NAME() {` or `NAME();`, two blanks a level.
@@ -112,8 +113,8 @@ class Truth:
         self.failed += problem is not None
         print(f"{'ok  ' if problem is None else 'FAIL'} {name}{'' if problem is None else ': ' + problem}", flush=True)
 
-    def record(self, program, *options):
-        done = subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, *options, "--", os.path.join(self.programs, program)],
+    def record(self, program, *options, arguments=()):
+        done = subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, *options, "--", os.path.join(self.programs, program), *arguments],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
         return done.stdout.decode("latin1")
 
@@ -244,6 +245,74 @@ class Truth:
         untimed = [r for r in self.rows() if r["module"] == os.path.basename(program)]
         return None if untimed and not any(r["total_ns"] for r in untimed) else f"{untimed}"
 
+    def deep(self, level):
+        """Five million frames, twice; longjmp and throw from deep below, signals there; an overflow of the stack that a handler survives."""
+        said = self.record(f"abyss.{level}", arguments=["5000000", "count"])
+        if "7 caught" not in said: return f"the program says {said[-200:]!r}"
+        rows = {r["symbol"]: r for r in self.rows()}
+        calls = {name: int(r["calls"]) for name, r in rows.items()}
+        endless = sum(map(int, re.findall(r"(\d+) calls of f_endless", said)))
+        wanted = {"_ZL6f_deepl": 10_000_000, "_ZL8f_jumperl": 2_500_000, "_ZL9f_throwerl": 625_000, "_ZL8f_tickedl": 2_000_000, "_ZL7f_belowl": 1_000_000,
+                  "_ZL7f_afterv": 4, "_ZL6f_leafv": 30 + int(re.search(r"(\d+) ticks", said)[1]), "_ZL10f_overflowv": 2}
+        wrong = [f"{name} {calls.get(name)}, not {n}" for name, n in wanted.items() if calls.get(name) != n]
+        # the last call of each may have faulted
+        if not endless <= calls.get("_ZL9f_endlessl", 0) <= endless + 2: wrong.append(f"f_endless {calls.get('_ZL9f_endlessl')}, not {endless}")
+        if rows["_ZL6f_deepl"]["timed_calls"] != "10000000": wrong.append("not all of f_deep is timed")
+        if "changes to another stack" in self.report("coverage"): wrong.append("the stack is taken for another one")
+        return "; ".join(wrong + self.loss()) or None
+
+    def deep_memory(self):
+        """What the frames have needed is given back."""
+        said = self.record("abyss.O2", arguments=["5000000", "rest"])
+        mib = int(re.search(r"(\d+) MiB", said)[1])
+        return None if mib < 40 else f"{mib} MiB are left"
+
+    def climb(self, frames, *arguments):
+        """How deep the first recursion of the tree goes, what is said at its bottom, and whether each frame ends after those inside it."""
+        program = os.path.join(self.programs, "abyss.O2")
+        subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, "--", program, str(frames), *arguments], stdout=subprocess.DEVNULL, check=True, timeout=300)
+        tree = subprocess.Popen([self.sptrace, "report", "tree", "-i", self.trace], stdout=subprocess.PIPE)
+        depth = ended = 0
+        inside_ns, bottom, grows = 0.0, [], True
+        for line in io.TextIOWrapper(tree.stdout, "latin1"):
+            text = line.split("| ", 1)[-1].strip()
+            if text == "f_deep(long) {": depth += 1
+            elif depth and not ended and text.startswith("/*"): bottom.append(text)
+            elif "f_deep" in text:
+                if text == "f_deep(long);": depth += 1
+                ended += 1
+                m = LINE.match(line)
+                took_ns = float(m.group(1).replace(",", "")) * NS[m.group(2)]
+                # a number of a larger unit has fewer digits behind its point
+                grows &= took_ns >= inside_ns * 0.999
+                inside_ns = took_ns
+                if ended == depth: break
+        tree.kill()
+        tree.wait()
+        return depth, bottom, grows
+
+    def deep_tree(self):
+        got = self.climb(1_500_000)
+        return None if got == (1_500_000, [], True) else f"depth, marks at the bottom, durations that grow: {got}, not 1,500,000 frames"
+
+    def deep_limit(self):
+        """Where the shadow stack cannot grow, the recursion is cut off; the tree says so there, and the counts add up."""
+        depth, bottom, grows = self.climb(2_000_000, "limit", "40")
+        calls = {r["symbol"]: int(r["calls"]) for r in self.rows()}
+        wrong = []
+        if not 500_000 < depth < 2_000_000 or calls.get("_ZL6f_deepl") != 2 * depth: wrong.append(f"{depth} frames, {calls.get('_ZL6f_deepl')} calls")
+        told = [re.fullmatch(r"/\* ([\d,]+) events lost \*/", mark) for mark in bottom]
+        # and what is called at the bottom
+        more = sum(int(m[1].replace(",", "")) for m in told) - 2 * (2_000_000 - depth) if all(told) else -1
+        if not 0 <= more <= 10: wrong.append(f"the tree says {bottom}")
+        coverage = self.report("coverage", "--format", "csv")
+        missed = 2 * (2_000_000 - depth) + 2_000_000 - calls.get("_ZL9f_throwerl", 0)
+        said = int(re.search(r"hole,frames nested too deep,(\d+)", coverage)[1])
+        if not missed <= said <= missed + 20: wrong.append(f"the coverage says {said}, not {missed}")
+        if not grows: wrong.append("a frame ends before one inside it")
+        if (calls.get("_ZL7f_afterv"), calls.get("_ZL6f_leafv")) != (1, 7): wrong.append("what follows is not seen")
+        return "; ".join(wrong) or None
+
     def ring(self):
         command = ["/bin/ls", "-R", "/usr/share"]  # with -l, ls asks the clock again for files that seem younger than now, and shows old ones otherwise
         def tail(*options):
@@ -294,7 +363,7 @@ class Truth:
         checks += [("filter threads", lambda: self.filter_counts("threads.O2", ["f_step"], {"f_step": 320000})),
                    ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
                    ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]
-        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("ring", self.ring), ("ends", self.ends), ("inherited", self.inherited)]
+        checks += [("times sleeper", self.sleep), ("times sums", self.sums), ("deep O0", lambda: self.deep("O0")), ("deep O2", lambda: self.deep("O2")), ("deep memory", self.deep_memory), ("deep tree", self.deep_tree), ("deep limit", self.deep_limit), ("ring", self.ring), ("ends", self.ends), ("inherited", self.inherited)]
         for name, command, *options in NUMBERS:
             programs = [command[0] if command[0].startswith("/") else os.path.join(self.programs, command[0]), *command[1:]]
             checks.append((f"numbers {name}", lambda name=name, command=programs, options=options: self.numbers(name, command, *options)))

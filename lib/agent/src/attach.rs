@@ -13,7 +13,7 @@
 
 use crate::state::*;
 use crate::{
-    chunk, detach, gate, hook, module, plan, propagate, silent, slow, special, sys, thread,
+    chunk, deep, detach, gate, hook, module, plan, propagate, silent, slow, special, sys, thread,
 };
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
@@ -301,7 +301,7 @@ unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
         for i in first..end {
             let frame = frames.add(i as usize).read();
             // Those of a handler on a stack above: its next event raises a barrier.
-            if frame.rsp >= (*slow::top(hot)).rsp || (*hot).ssp >= (*hot).ssp_end {
+            if frame.rsp >= (*slow::top(hot)).rsp || !deep::has_room_stopped(hot) {
                 break;
             }
             let callee = match entry_around(frame.pc) {

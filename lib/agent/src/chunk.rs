@@ -5,7 +5,7 @@
 //! beyond the limit stays zero, and zeros are no record.
 
 use crate::state::{DORMANT, Hot, Module, TRASH, TRASH_END, control, process};
-use crate::{module, silent, sys};
+use crate::{deep, module, silent, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -62,6 +62,9 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
             let now = sys::tsc();
             store(hot, record::word(record::LOST, now as u32));
             store(hot, lost);
+            if (*hot).rearm_above == 0 {
+                (*hot).end = (*hot).real_end;
+            }
         }
         let now = sys::tsc();
         if (now >> 32) != (*hot).hi {
@@ -84,6 +87,18 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
                 store(hot, word);
                 store_half(hot, callee as u32);
             }
+        }
+    }
+}
+
+/// An event goes unrecorded. The next one comes to the slow path, so that the loss is told before it.
+pub unsafe fn lose(hot: *mut Hot) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).muted == 0 {
+            (*hot).lost += 1;
+            control().lost.fetch_add(1, Ordering::Relaxed);
+            (*hot).end = 0;
         }
     }
 }
@@ -258,6 +273,7 @@ unsafe fn take(hot: *mut Hot) -> bool {
             fall_silent();
         }
         let now = sys::tsc();
+        deep::keep_what_is_used(hot, now);
         let c = entry(index);
         (*c).stream = (*hot).stream;
         (*c).epoch = (*hot).epoch;

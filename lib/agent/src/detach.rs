@@ -473,6 +473,9 @@ pub unsafe fn process_memory(add: &mut dyn FnMut(u64, u64)) {
         let mut hot = (*p).blocks;
         while !hot.is_null() {
             add(hot as u64 - HOT as u64, BLOCK_BYTES as u64);
+            for [start, bytes] in (*hot).grown {
+                add(start, bytes);
+            }
             hot = (*hot).next as *mut Hot;
         }
         add((*p).nobody, BLOCK_BYTES as u64);

@@ -8,10 +8,11 @@
 
 use crate::slow::{self, Frame};
 use crate::special::Special;
-use crate::state::{DORMANT, Hot, TEXT_BACK, process};
+use crate::state::{DORMANT, Hot, ShadowFrame, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{
-    context, handlers, module, process as events, silent, special, stacks, sys, thread, unpatch,
+    context, deep, handlers, module, process as events, silent, special, stacks, sys, thread,
+    unpatch,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
@@ -29,19 +30,41 @@ pub unsafe fn give_back_all() {
     unsafe {
         let mut hot = (*process()).blocks;
         while !hot.is_null() {
-            let (bottom, top) = (stacks::bottom(hot), slow::top(hot));
-            let mut frame = bottom.add(1);
-            while (*hot).tid != 0 && frame <= top && frame.addr() <= (*hot).ssp_end as usize {
-                let at = (*frame).rsp.wrapping_sub(8) & !7;
-                let mut value = 0u64;
-                if !stacks::is_barrier(frame)
-                    && sys::read_own(at as usize, (&raw mut value).cast(), 8) == 8
-                {
-                    restore(at, value);
+            loop {
+                let (bottom, top) = deep::frames_of(hot);
+                give_back_frames(hot, bottom, top);
+                // They may have moved meanwhile, which they do a few times at most.
+                if bottom > top || deep::is_there(hot, bottom) {
+                    break;
                 }
-                frame = frame.add(1);
             }
             hot = (*hot).next as *mut Hot;
+        }
+    }
+}
+
+unsafe fn give_back_frames(hot: *mut Hot, bottom: *mut ShadowFrame, top: *mut ShadowFrame) {
+    // Frames are small and may be millions.
+    let mut words = [0u64; 128];
+    let (mut from, mut got) = (0, 0);
+    let mut frame = top;
+    // SAFETY: as in give_back_all.
+    unsafe {
+        while (*hot).tid != 0 && frame > bottom {
+            let at = (*frame).rsp.wrapping_sub(8) & !7;
+            if !stacks::is_barrier(frame) {
+                if at < from || at - from >= got {
+                    let bytes = size_of_val(&words);
+                    from = at;
+                    got = sys::read_own(at as usize, words.as_mut_ptr().cast(), bytes) as u64;
+                }
+                if let Some(value) = words.get(((at - from) / 8) as usize)
+                    && at - from + 8 <= got
+                {
+                    restore(at, *value);
+                }
+            }
+            frame = frame.sub(1);
         }
     }
 }

@@ -17,7 +17,7 @@
 use crate::slow::{FRAME_DONE, push, settle, top};
 use crate::special::Special;
 use crate::state::*;
-use crate::{between, chunk, common, module, plan, propagate, special, sys, unwind};
+use crate::{between, chunk, common, deep, module, plan, propagate, special, sys, unwind};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use propagate::Reach;
 use sptrace_wire::control::{ASK_MAPPED, hole};
@@ -264,9 +264,8 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
         if is_called && !is_root {
             return;
         }
-        if (*hot).ssp >= (*hot).ssp_end {
-            (*hot).overflow += 1;
-            count_hole(hole::TOO_DEEP);
+        if !deep::has_room(hot, rsp) {
+            deep::cut_off(hot);
             return;
         }
         let word = above as *mut u64;

@@ -28,6 +28,7 @@ pub mod between;
 pub mod chunk;
 pub mod common;
 pub mod context;
+pub mod deep;
 pub mod detach;
 pub mod door;
 pub mod dormant;

@@ -9,7 +9,8 @@
 
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, control, count_hole, process};
 use crate::{
-    chunk, dormant, hook, module, process as proc_events, propagate, stacks, text, thread, unwind,
+    chunk, deep, dormant, hook, module, process as proc_events, propagate, stacks, text, thread,
+    unwind,
 };
 use core::sync::atomic::Ordering;
 use propagate::Reach;
@@ -217,6 +218,7 @@ pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
 pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
     let mut unwound = 0u64;
     let mut closed = 0u64;
+    let mut is_one_stack = false;
     // SAFETY: the sentinel at the bottom has the highest stack pointer and stops every loop.
     unsafe {
         loop {
@@ -230,9 +232,13 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 if !ended || at < rsp && stacks::switched(hot, rsp) {
                     break;
                 }
-                if rsp - at > SAME_STACK_BYTES && !stacks::handler_ended(hot, at, rsp) {
-                    count_hole(hole::OTHER_STACK);
-                    break;
+                let is_far = rsp - at > SAME_STACK_BYTES && !is_one_stack;
+                if is_far && !stacks::handler_ended(hot, at, rsp) {
+                    is_one_stack = stacks::reaches(hot, rsp);
+                    if !is_one_stack {
+                        count_hole(hole::OTHER_STACK);
+                        break;
+                    }
                 }
             }
             let given_back = unwind::was_given_back(hot, at);
@@ -301,9 +307,8 @@ unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
     // SAFETY: the thread's own block.
     unsafe {
         settle(hot, rsp, true);
-        if (*hot).ssp >= (*hot).ssp_end {
-            (*hot).overflow += 1;
-            count_hole(hole::TOO_DEEP);
+        if !deep::has_room(hot, rsp) {
+            deep::cut_off(hot);
             return;
         }
         chunk::put_event(hot, id as u32, callee);
@@ -314,10 +319,16 @@ unsafe fn enter(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
 
 /// Pushes a shadow frame. There must be room.
 pub unsafe fn push(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
-    // SAFETY: below `ssp_end` there is room for one more.
+    let frame = ShadowFrame { rsp, id, callee };
+    // SAFETY: below `ssp_end` there is room for two more.
     unsafe {
         (*hot).ssp += FRAME_BYTES as u64;
-        *top(hot) = ShadowFrame { rsp, id, callee };
+        *top(hot) = frame;
+        if id & FRAME_OPEN != 0 {
+            // A handler may end without an event behind this one. If it has interrupted a push, that one takes
+            // this place and moves the top above it, where a frame of the handler then stands.
+            *top(hot).add(1) = frame;
+        }
     }
 }
 
@@ -326,7 +337,7 @@ pub unsafe fn enter_unseen(hot: *mut Hot, rsp: u64, function: u64) {
     // SAFETY: the thread's own block.
     unsafe {
         settle(hot, rsp, false);
-        if (*top(hot)).rsp == rsp || (*hot).ssp >= (*hot).ssp_end {
+        if (*top(hot)).rsp == rsp || !deep::has_room(hot, rsp) {
             return;
         }
         chunk::put(hot, record::ENTERED, function);
@@ -340,6 +351,7 @@ unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
     unsafe {
         if (*hot).overflow > 0 && (*top(hot)).rsp > rsp {
             (*hot).overflow -= 1;
+            chunk::lose(hot);
             return;
         }
         settle(hot, rsp, false);
@@ -405,7 +417,7 @@ unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>) {
     unsafe {
         settle(hot, rsp, false);
         let entered_unseen = (*top(hot)).rsp != rsp;
-        if entered_unseen && (*hot).ssp >= (*hot).ssp_end {
+        if entered_unseen && !deep::has_room(hot, rsp) {
             return;
         }
         if entered_unseen {

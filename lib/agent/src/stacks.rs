@@ -6,7 +6,7 @@
 //! remembers the bounds of the alternate stack; the first event outside of them that meets it in the
 //! slow path takes it away. (A handler on a lower stack nests without that.)
 
-use crate::slow::top;
+use crate::slow::{SAME_STACK_BYTES, top};
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
 use crate::{handlers, sys, thread};
 
@@ -90,7 +90,7 @@ pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
             return false;
         };
         let inside = |at: u64| at > low && at <= high;
-        if !inside(rsp) || inside((*top(hot)).rsp) || (*hot).ssp >= (*hot).ssp_end {
+        if !inside(rsp) || inside((*top(hot)).rsp) || (*hot).ssp > (*hot).ssp_end {
             return false;
         }
         (*hot).ssp += FRAME_BYTES as u64;
@@ -105,12 +105,40 @@ pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
 }
 
 /// True if a frame at `at` is one of a handler on the alternate stack, and an event at `rsp` is outside.
+///
+/// It may have left by siglongjmp, so the signal mask says nothing of it.
 pub unsafe fn handler_ended(hot: *mut Hot, at: u64, rsp: u64) -> bool {
-    // SAFETY: the thread's own block.
-    unsafe { alternate(hot) }.is_some_and(|(low, high)| {
+    // SAFETY: plain queries.
+    let stack = unsafe {
+        if handlers::may_run((*hot).mask) || handlers::learn() {
+            sys::alternate_stack()
+        } else {
+            None
+        }
+    };
+    stack.is_some_and(|(low, high)| {
         let inside = |at: u64| at > low && at <= high;
         inside(at) && !inside(rsp)
     })
+}
+
+/// True if the frames lead from the innermost one to an event at `rsp`, which lies far above it, without a gap
+/// that is as large as the way between two stacks: all is one stack.
+pub unsafe fn reaches(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = top(hot);
+        loop {
+            let (at, below) = ((*frame).rsp, (*frame.sub(1)).rsp.min(rsp));
+            if below < at || below - at > SAME_STACK_BYTES {
+                return false;
+            }
+            if below == rsp {
+                return true;
+            }
+            frame = frame.sub(1);
+        }
+    }
 }
 
 /// An event at `rsp`: takes a barrier on top away whose handler has ended. True if there was one.

@@ -18,9 +18,13 @@ pub const TRASH: usize = 0x200;
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
 pub const FRAME_BYTES: usize = 24;
-/// Bytes of a whole thread block: address space for a shadow stack of half a million frames (8 MB of
-/// stack hold no more: a frame is at least 16 bytes).
-pub const BLOCK_BYTES: usize = SHADOW + 524_288 * FRAME_BYTES + STACK_BYTES;
+/// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of stack hold no
+/// more: a frame is at least 16 bytes). A deeper one moves: see [`crate::deep`].
+pub const SHADOW_BYTES: usize = 524_288 * FRAME_BYTES;
+/// Bytes of a whole thread block.
+pub const BLOCK_BYTES: usize = SHADOW + SHADOW_BYTES + STACK_BYTES;
+/// A shadow stack moves at most so often, each time to a place of twice the size: 50 GB in the end.
+pub const GROWTHS: usize = 12;
 /// Bytes of the agent's own stack at the end of a thread block.
 pub const STACK_BYTES: usize = 64 << 10;
 
@@ -73,7 +77,7 @@ pub struct Hot {
     /// Stack range of frames that were dropped without an exit: they may be alive after all (another
     /// stack), so a walker's scan includes it. 0: none.
     pub dropped: [u64; 2],
-    /// Frames not pushed because the shadow stack is full.
+    /// Frames not pushed because the shadow stack is full and cannot grow.
     pub overflow: u64,
     /// Barriers on the shadow stack: see `stacks`.
     pub barriers: u32,
@@ -83,6 +87,16 @@ pub struct Hot {
     pub unblocked: u64,
     /// 1: the last walker only looked, the frames that it was given back return.
     pub looked: u64,
+    /// Where the shadow stack begins; 0: it is being moved.
+    pub shadow: u64,
+    /// Bytes of it.
+    pub shadow_bytes: u64,
+    /// Places that it has moved to, start and bytes: see [`crate::deep`].
+    pub grown: [[u64; 2]; GROWTHS],
+    /// The most of it, in bytes, that was in use when a chunk ended, since its memory was last given back.
+    pub deepest: u64,
+    /// When it was last in use by half.
+    pub deep_tsc: u64,
 }
 
 /// One frame of the shadow stack.

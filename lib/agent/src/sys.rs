@@ -184,6 +184,12 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
 }
 
+/// Gives the memory behind private pages back: they are zero from here on (MADV_DONTNEED).
+pub unsafe fn discard(at: usize, bytes: usize) {
+    // SAFETY: the caller owns the range and needs nothing of it.
+    unsafe { call(MADVISE, [at, bytes, 4, 0, 0, 0]) };
+}
+
 /// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
 pub unsafe fn inherit(at: usize, bytes: usize, shall: bool) {
     let advice = if shall { 11 } else { 10 };

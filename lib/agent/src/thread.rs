@@ -4,7 +4,7 @@
 //! with a wiped key; both fail the hot path's comparison with the fs base and come here.
 
 use crate::state::*;
-use crate::{chunk, module, propagate, stacks, sys};
+use crate::{chunk, deep, module, propagate, stacks, sys};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -105,7 +105,8 @@ pub unsafe fn hot_of(block: u64) -> *mut Hot {
 
 /// Address of the sentinel frame at the bottom of a thread's shadow stack.
 pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
-    hot as u64 - HOT as u64 + SHADOW as u64
+    // SAFETY: the block is this thread's, or its thread is stopped.
+    unsafe { (*hot).shadow }
 }
 
 unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
@@ -295,19 +296,11 @@ unsafe fn make_block() -> *mut Hot {
 unsafe fn reset(hot: *mut Hot) {
     // SAFETY: the block is nobody's.
     unsafe {
-        let bottom = shadow_bottom(hot);
-        *(bottom as *mut ShadowFrame) = ShadowFrame {
-            rsp: u64::MAX,
-            id: 0,
-            callee: 0,
-        };
-        (*hot).ssp = bottom;
+        deep::reset(hot);
         let block = hot as u64 - HOT as u64;
-        (*hot).ssp_end = block + (BLOCK_BYTES - STACK_BYTES - 2 * FRAME_BYTES) as u64;
         (*hot).agent_stack = block + BLOCK_BYTES as u64;
         (*hot).stack_top = 0;
         (*hot).dropped = [0; 2];
-        (*hot).overflow = 0;
         (*hot).barriers = 0;
         (*hot).rearm_above = 0;
         (*hot).root = 0;

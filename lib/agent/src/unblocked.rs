@@ -86,7 +86,7 @@ unsafe fn give_back(hot: *mut Hot, id: u64, above: u64) -> u64 {
             Some(SpecialKind::Walk) => 1,
             _ => return NO,
         };
-        if (*top(hot)).rsp < above || !handlers::none_runs() {
+        if (*top(hot)).rsp < above || (*hot).overflow != 0 || !handlers::none_runs() {
             return NO;
         }
         (*hot).stack_top = (*hot).stack_top.max(above + 16);

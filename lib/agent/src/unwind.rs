@@ -117,6 +117,11 @@ pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
             }
             frame = frame.sub(1);
         }
+        let innermost = (*slow::top(hot)).rsp;
+        if (*hot).overflow > 0 && innermost != u64::MAX && above < innermost {
+            // Calls for which there was no room lie below all frames.
+            dormant::scan(above & !7, innermost);
+        }
         let [low, high] = (*hot).dropped;
         if high > above {
             if high - low < SCAN_BYTES {
