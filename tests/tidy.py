@@ -39,7 +39,7 @@ LAYERS = {
     "xtask": set(),
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
-FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"record"}, {"patch", "signals"}, {"reach"}, {"events"}, {"life"}]}
+FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}, {"record"}, {"patch"}, {"reach"}, {"events"}, {"life"}]}
 # outside crate: the crates that are its home
 HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
