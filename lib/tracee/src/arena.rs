@@ -302,7 +302,12 @@ impl Arena {
         }
     }
 
-    /// Path by which a tracee opens the arena.
+    /// Its file.
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Path by which a tracee opens the arena that cannot get it otherwise.
     pub fn path(&self) -> String {
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };

@@ -73,7 +73,7 @@ const NONE: [Option<u64>; 6] = [ANY; 6];
 
 /// All of them: `lib/agent/src/sys.rs`, the code that leads there ([`crate::inside`]), and the way back.
 /// Not userfaultfd(2), which a gate needs: processes under a filter get none.
-static NEEDS: [Need; 29] = [
+static NEEDS: [Need; 33] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
     mmap(0, 0x10_4022, NO_FD),
@@ -98,6 +98,18 @@ static NEEDS: [Need; 29] = [
     need("getpid", libc::SYS_getpid, NONE),
     need("gettid", libc::SYS_gettid, NONE),
     need("process_vm_readv", libc::SYS_process_vm_readv, NONE),
+    need("close", libc::SYS_close, NONE),
+    wish("open", libc::SYS_open, NONE),
+    wish(
+        "socketpair",
+        libc::SYS_socketpair,
+        [Some(1), Some(0x80801), Some(0), ANY, ANY, ANY],
+    ),
+    wish(
+        "recvmsg",
+        libc::SYS_recvmsg,
+        [ANY, ANY, Some(0x4000_0040), ANY, ANY, ANY],
+    ),
     wish("sigaltstack", libc::SYS_sigaltstack, NONE),
     wish("sched_yield", libc::SYS_sched_yield, NONE),
     wish("tkill", libc::SYS_tkill, [ANY, Some(0), ANY, ANY, ANY, ANY]),
