@@ -92,6 +92,7 @@ unsafe fn make_tables(arena: *mut u8, b: &AttachBlock) -> bool {
         let p = process();
         (*p).arena = arena;
         (*p).pid = sys::pid();
+        thread::number();
         (*p).stack_top = b.stack_top;
         let fork_page = sys::map_private(4096) as *mut ForkPage;
         let entries = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;

@@ -499,6 +499,7 @@ unsafe fn ask_in(slot: *mut Question, kind: u32, argument: u64) -> Option<[u64; 
             sys::pid()
         };
         (*slot).tid = sys::tid();
+        (*slot).process = (*process()).number;
         (*slot).argument = argument;
         (*slot).state.store(QUESTION_ASKED, Ordering::Release);
         crate::chunk::ring();

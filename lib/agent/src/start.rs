@@ -25,6 +25,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
         let p = process();
         (*p).arena = arena;
         (*p).pid = sys::pid();
+        thread::number();
         (*p).stack_top = stack_top;
         if !sys::may_write_text() {
             count_hole(hole::SANDBOX);
@@ -49,6 +50,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
             return;
         }
         c.agent_state.store(1, Ordering::Release);
+        c.begun.fetch_add(1, Ordering::Relaxed);
         if loader_entry != 0 {
             let loader = crate::module::find(loader_entry);
             if !loader.is_null() && (*loader).plan.is_some() {

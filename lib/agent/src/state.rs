@@ -180,6 +180,10 @@ pub struct Process {
     pub pid: u32,
     /// `PIDS_*` of [`sptrace_wire::control::Stream::other_pids`], as seen from the first traced process.
     pub other_pids: u32,
+    /// [`sptrace_wire::control::Stream::process`]: a fork child has its parent's until its first event.
+    pub number: u32,
+    /// The same of the process that it was forked in.
+    pub parent_number: u32,
     /// Nothing is recorded any more: [`DORMANT`], [`TEXT_BACK`], [`GS_TAKEN`].
     pub dormant: AtomicU32,
     /// No system call may be made any more.
@@ -262,6 +266,8 @@ pub(crate) static mut PROCESS: Process = Process {
     stack_top: 0,
     pid: 0,
     other_pids: 0,
+    number: 0,
+    parent_number: 0,
     dormant: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),
     fork_page: core::ptr::null_mut(),

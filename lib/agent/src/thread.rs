@@ -38,6 +38,21 @@ pub unsafe fn ensure() -> *mut Hot {
     }
 }
 
+/// Gives the process a number that no other process of the recording has: the host finds it by that.
+pub unsafe fn number() {
+    // SAFETY: nobody else changes it.
+    unsafe {
+        let c = control();
+        let p = process();
+        (*p).number = c
+            .last_number
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1);
+        let at = &raw const (*p).number as u64;
+        c.number_avma.store(at, Ordering::Release);
+    }
+}
+
 /// Called by the door where gs points at no block of this thread: whether it does now, so that all else may happen on
 /// the block's stack.
 ///
@@ -204,6 +219,12 @@ unsafe fn begin_stream(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: Paren
         (*s).parent = parent.stream;
         (*s).parent_epoch = parent.epoch;
         (*s).parent_pid = parent.pid;
+        (*s).process = (*process()).number;
+        (*s).parent_process = match (*process()).pid == parent.pid {
+            // A task that shares its memory.
+            true => (*process()).number,
+            false => (*process()).parent_number,
+        };
         (*s).other_pids = (*process()).other_pids;
         (*s).start_tsc = sys::tsc();
         (*s).chunk.store(NONE, Ordering::Relaxed);
@@ -325,6 +346,8 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             }
         };
         (*p).pid = pid;
+        (*p).parent_number = (*p).number;
+        number();
         match sys::parent_pid() {
             // The parent cannot be seen from here: this is the first process of a pid namespace.
             0 => (*p).other_pids = PIDS_OTHER,
@@ -355,6 +378,11 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             return core::ptr::null_mut();
         }
         chunk::ring();
+        let is_elsewhere = control().other_pids.load(Ordering::Relaxed) != 0;
+        if is_elsewhere || (*p).other_pids != PIDS_SAME {
+            // Who has ended is not found by its numbers in another pid namespace.
+            module::question(ASK_NOTED, 0);
+        }
         let outermost = match (*hot).root {
             0 => shadow_bottom(hot) + FRAME_BYTES as u64,
             root => root,

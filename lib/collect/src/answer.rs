@@ -18,6 +18,7 @@ use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
 use crate::mappings;
+use crate::numbers;
 use crate::placement;
 use crate::process::Process;
 use crate::shared::Shared;
@@ -49,43 +50,48 @@ pub fn serve(shared: &Shared) -> bool {
 }
 
 fn answer(shared: &Shared, q: &Question) {
-    // The number is the process's own idea: in another pid namespace it names somebody else.
-    let live = LiveMaps::open(q.pid).ok();
+    let numbers = &shared.numbers;
+    let pid = numbers.asking(&shared.arena, q).unwrap_or(0);
+    let live = LiveMaps::open(pid).ok();
     let is_ours = live.as_ref().is_some_and(LiveMaps::is_traced);
     let answer = match q.kind {
         _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
         _ if !is_ours => [0; 6],
         ASK_MODULE => {
-            let maps = shared.preparing.mappings_of(q);
-            let mut answer = module(shared, &maps, q.pid, q.argument);
+            let maps = shared.preparing.mappings_of(q, pid);
+            let mut answer = module(shared, &maps, pid, q.argument);
             if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
                 let mut c = shared.lock();
                 c.asks(&shared.arena);
-                let wide = c.process(q.pid).leave_alone(answer[2], answer[5]);
+                let wide = c.process(pid).leave_alone(answer[2], answer[5]);
                 answer[0] |= if wide { ANSWER_WIDE } else { 0 };
             }
             answer
         }
-        ASK_EXEC => [
-            u64::from(shared.may_seize(q.pid, q.tid, q.argument)),
-            0,
-            0,
-            0,
-            0,
-            0,
-        ],
+        ASK_EXEC => {
+            let tid = numbers::task(pid, q.tid);
+            let is_held = tid.is_some_and(|tid| shared.may_seize(pid, tid, q.argument));
+            [u64::from(is_held), 0, 0, 0, 0, 0]
+        }
         ASK_EXEC_FAILED => {
-            shared.release(q.tid);
+            if let Some(tid) = numbers::task(pid, q.tid) {
+                shared.release(tid);
+            }
             [1, 0, 0, 0, 0, 0]
         }
-        ASK_MAPPED => [mapped(shared, q.pid), 0, 0, 0, 0, 0],
+        ASK_NOTED => {
+            let mut c = shared.lock();
+            c.adopt_streams(&shared.arena);
+            [1, 0, 0, 0, 0, 0]
+        }
+        ASK_MAPPED => [mapped(shared, pid), 0, 0, 0, 0, 0],
         ASK_TEXT => {
             let code_around = |at| live.as_ref()?.code_around(at);
-            let (start, end) = mappings::text(&code_around, q.pid, q.argument).unwrap_or_default();
+            let (start, end) = mappings::text(&code_around, pid, q.argument).unwrap_or_default();
             [start, end, 0, 0, 0, 0]
         }
         ASK_FILTER => {
-            let memory = std::fs::File::open(format!("/proc/{}/mem", q.pid));
+            let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
             let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
             [u64::from(is_permitted), 0, 0, 0, 0, 0]
         }
@@ -139,10 +145,10 @@ impl Preparing {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn mappings_of(&self, q: &Question) -> Arc<Vec<Mapping>> {
-        let read = || Arc::new(maps::read(q.pid).unwrap_or_default());
+    fn mappings_of(&self, q: &Question, pid: u32) -> Arc<Vec<Mapping>> {
+        let read = || Arc::new(maps::read(pid).unwrap_or_default());
         let mut snapshot = self.snapshot();
-        let same = |s: &&mut Snapshot| s.pid == q.pid && q.kind == ASK_MODULE;
+        let same = |s: &&mut Snapshot| s.pid == pid && q.kind == ASK_MODULE;
         let Some(snapshot) = snapshot.as_mut().filter(same) else {
             return read();
         };

@@ -23,6 +23,7 @@ use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use crate::loops::{answer_loop, drain_loop, spawn};
+use crate::numbers;
 use crate::prepare::{Looked, NO_TEXT, Prepared, open_memory};
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
@@ -242,7 +243,7 @@ impl Session {
             &starts,
         );
         for t in &stopped {
-            let mut entry = entry_of(t, live);
+            let mut entry = entry_of(prepared.pid, t, live);
             let stack = stacks.of(&t.regs, entry.stack_end);
             entry.first_frame = command.frames.len() as u32;
             entry.frames = stack.frames.len() as u32;
@@ -450,7 +451,10 @@ impl Session {
         let live = LiveMaps::open(threads.pid)?;
         let command = Command {
             command,
-            threads: stopped.iter().map(|t| entry_of(t, &live)).collect(),
+            threads: stopped
+                .iter()
+                .map(|t| entry_of(threads.pid, t, &live))
+                .collect(),
             pcs: stopped.iter().map(|t| t.regs.rip).collect(),
             gone: self.modules_of(threads.pid, memory, &[]).1,
             ranges: RANGES,
@@ -520,7 +524,7 @@ fn let_out(
     Ok(false)
 }
 
-fn entry_of(t: &Thread, live: &LiveMaps) -> AttachThread {
+fn entry_of(pid: u32, t: &Thread, live: &LiveMaps) -> AttachThread {
     let above = live.around(t.regs.rsp);
     let stack = above.filter(|m| m.start <= t.regs.rsp || m.path == "[stack]");
     let is_first = stack.as_ref().is_some_and(|m| m.path == "[stack]");
@@ -530,7 +534,7 @@ fn entry_of(t: &Thread, live: &LiveMaps) -> AttachThread {
         _ => m.end,
     });
     AttachThread {
-        tid: t.tid,
+        tid: numbers::own_task(pid, t.tid),
         fs_base: t.regs.fs_base,
         rsp: t.regs.rsp,
         stack_end: if is_first {

@@ -29,6 +29,7 @@ use crate::event::Occurrence;
 use crate::event::calls::{Calls, Watched};
 use crate::hole;
 use crate::module::*;
+use crate::numbers::Numbers;
 use crate::process::{Area, Areas, Loaded, Process};
 use entries::{CalledFrom, WithoutEnd};
 use lineage::Ancestors;
@@ -124,6 +125,8 @@ pub struct Collector<W: Write> {
     unknown: HashMap<u64, FunctionId>,
     calls: Option<Calls>,
     shadow: Option<Shadow>,
+    /// Who is who.
+    pub(crate) numbers: Arc<Numbers>,
     /// What happened later is left out.
     pub(crate) until_tsc: u64,
     /// Calls whose ends are not recorded.
@@ -153,6 +156,7 @@ impl<W: Write> Collector<W> {
             unknown: HashMap::new(),
             calls: None,
             shadow: None,
+            numbers: Arc::default(),
             until_tsc: u64::MAX,
             without_end: WithoutEnd::default(),
             is_peeking: false,
@@ -316,6 +320,18 @@ impl<W: Write> Collector<W> {
         alive
     }
 
+    /// Ends the streams of threads that have ended; gives how many have not.
+    pub fn end_ended(&mut self, arena: &Arena) -> usize {
+        let numbers = Arc::clone(&self.numbers);
+        self.end_dead_streams(arena, &|s| numbers.is_alive(arena, s))
+    }
+
+    /// Ends the streams of a process.
+    pub fn end_process(&mut self, arena: &Arena, pid: u32) {
+        let numbers = Arc::clone(&self.numbers);
+        self.end_dead_streams(arena, &|s| numbers.shown(arena, s) != pid);
+    }
+
     /// `open_until`: then the recording of what the thread was in ended.
     fn end_stream(&mut self, arena: &Arena, i: usize, open_until: Option<u64>) {
         // What the thread handed over before comes first.
@@ -338,7 +354,7 @@ impl<W: Write> Collector<W> {
             let r = self.writer.write_block(&mut state.line.encoder);
             self.check(r.map_err(std::io::Error::other));
         }
-        let pid = s.pid;
+        let pid = self.numbers.shown(arena, s);
         s.state.store(STREAM_DEAD, Ordering::Release);
         if !self.streams.iter().flatten().any(|other| other.pid == pid) {
             // The number may be given to another process.

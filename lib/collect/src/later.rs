@@ -12,7 +12,6 @@ use sptrace_trace::ExitStatus;
 use sptrace_tracee::{TraceeError, eligible, ptrace};
 
 use crate::ahead::{Ahead, Looker};
-use crate::alive::is_alive;
 use crate::react;
 use crate::session::{Finished, Session};
 
@@ -83,7 +82,7 @@ impl Session {
             self.serve();
             if self.ended.is_some() {
                 let mut c = self.shared.lock();
-                if c.end_dead_streams(&self.shared.arena, &is_alive) == 0 {
+                if c.end_ended(&self.shared.arena) == 0 {
                     return true;
                 }
             }

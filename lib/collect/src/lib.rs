@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`numbers`] (who is who), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops), [`windows`] (how often).
@@ -9,7 +9,6 @@
 //! else; one answers questions (it may analyse a module for seconds). A fourth waits for events, if there are any.
 
 pub mod ahead;
-pub mod alive;
 pub mod answer;
 pub mod attach;
 pub mod between;
@@ -25,6 +24,7 @@ pub mod later;
 pub mod loops;
 mod mappings;
 pub mod module;
+mod numbers;
 pub mod outcome;
 pub mod output;
 pub mod placement;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
-use crate::alive::is_alive;
 use crate::answer;
 use crate::react;
 use crate::shared::Shared;
@@ -49,7 +48,7 @@ pub fn drain_loop(shared: &Shared) {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }
         if last_look.elapsed() > Duration::from_millis(100) {
-            c.end_dead_streams(&shared.arena, &is_alive);
+            c.end_ended(&shared.arena);
             last_look = Instant::now();
         }
         drop(c);

@@ -23,7 +23,6 @@ use std::thread::JoinHandle;
 
 use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot, Summary};
 
-use crate::alive::{is_alive, is_ours};
 use crate::between::{Between, Rule};
 use crate::clock;
 use crate::collector::Collector;
@@ -279,17 +278,12 @@ impl EventsThread {
 
 /// The processes that record, but for the command, whose end the session sees.
 fn others(shared: &Shared, command: u32) -> Vec<u32> {
-    use sptrace_wire::control::{PIDS_SAME, PIDS_UNSURE, STREAM_LIVE, STREAMS, Stream};
+    use sptrace_wire::control::{STREAM_LIVE, STREAMS};
     let used = shared.arena.control().streams_used.load(Ordering::Acquire) as usize;
     let streams = (0..used.min(STREAMS)).map(|i| shared.arena.stream(i));
-    let is_here = |s: &Stream| match s.other_pids {
-        PIDS_SAME => true,
-        PIDS_UNSURE => is_ours(s.pid),
-        _ => false,
-    };
     let mut pids: Vec<_> = streams
-        .filter(|s| s.state.load(Ordering::Acquire) == STREAM_LIVE && is_here(s))
-        .map(|s| s.pid)
+        .filter(|s| s.state.load(Ordering::Acquire) == STREAM_LIVE)
+        .filter_map(|s| shared.numbers.process(&shared.arena, s.process, s.pid))
         .filter(|pid| *pid != command)
         .collect();
     pids.sort_unstable();
@@ -413,7 +407,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
         Reaction::Start => {
             if reactor.is_followed() {
                 // Those that have ended by now are not part of it.
-                c.end_dead_streams(&shared.arena, &is_alive);
+                c.end_ended(&shared.arena);
                 c.record_from(occurrence.tsc);
             }
             started(shared, c, occurrence);
@@ -545,7 +539,7 @@ fn dump(
         || reactor.armed.all(&What::Exit).contains(&occurrence.event)
     {
         // Its threads are gone, and what they had begun is complete.
-        c.end_dead_streams(&shared.arena, &|s| s.pid != occurrence.pid);
+        c.end_process(&shared.arena, occurrence.pid);
     }
     let ahead = c.peek(&shared.arena);
     let snapshot = Snapshot::of(ring);

@@ -19,7 +19,6 @@ use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::hole;
 
-use crate::alive::is_alive;
 use crate::answer::Preparing;
 use crate::collector::Collector;
 use crate::event::Source;
@@ -129,6 +128,7 @@ impl Session {
                 options.depth_limit > 0 || !options.modules.is_empty(),
             ),
             options,
+            numbers: Arc::clone(&collector.numbers),
             collector: Mutex::new(collector),
             commands: Mutex::new(send),
             wake,
@@ -361,7 +361,7 @@ impl Session {
             self.serve();
             if let Some(status) = self.ended {
                 let mut c = self.shared.lock();
-                let alive = c.end_dead_streams(&self.shared.arena, &is_alive);
+                let alive = c.end_ended(&self.shared.arena);
                 drop(c);
                 if alive == 0 {
                     return status;

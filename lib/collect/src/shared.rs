@@ -23,6 +23,7 @@ use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
 use crate::filters::Filters;
+use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::privilege::is_privileged;
@@ -82,6 +83,8 @@ pub struct Shared {
     /// What the user asked for.
     pub options: Options,
     pub(crate) collector: Mutex<Collector<Output>>,
+    /// Who is who.
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) commands: Mutex<Sender<Command>>,
     pub(crate) wake: i32,
     pub(crate) ended: AtomicBool,

@@ -109,6 +109,9 @@ impl Arena {
             (*control).roots_only = u32::from(options.roots_only);
             (*control).chunk_count = chunks;
             (*control).pid = libc::getpid() as u32;
+            // Another recording's processes have other numbers.
+            let start = (libc::getpid() as u32) << 14;
+            (*control).last_number.store(start, Ordering::Relaxed);
         }
         let c = self.control();
         c.full_chunks.store(NONE, Ordering::Relaxed);
@@ -302,7 +305,12 @@ impl Arena {
         }
     }
 
-    /// Path by which a tracee opens the arena.
+    /// Its file.
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Path by which a tracee opens the arena that cannot get it otherwise.
     pub fn path(&self) -> String {
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };

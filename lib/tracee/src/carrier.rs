@@ -13,6 +13,7 @@ use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
 use crate::inside::{self, Place, map_inside, open_memory};
 use crate::maps::{self, Mapping};
+use crate::offer;
 use crate::ptrace;
 use crate::threads::{Thread, Threads, restarted};
 use std::arch::global_asm;
@@ -217,6 +218,13 @@ impl<'a> Carrier<'a> {
         ptrace::set_registers(tid, &there)?;
         // Also at the first instructions no handler shall run: it would find no stack to unwind.
         ptrace::set_signal_mask(tid, u64::MAX)?;
+        if matches!(errand, Errand::MapAndCall { .. })
+            && let Err(e) = offer::give(threads.pid, tid, &self.memory, self.arena)
+        {
+            // If it has ended, that is taken note of here.
+            threads.keep_running(tid)?;
+            return Err(e);
+        }
         threads.run(tid)?;
         let start = Instant::now();
         let mut looked = false;

@@ -11,6 +11,7 @@ use crate::image::{AgentImage, IMAGE_AVMA};
 use crate::inside::{self, Place, map_inside, open_memory};
 use crate::kill_point;
 use crate::maps;
+use crate::offer;
 use crate::ptrace;
 use sptrace_wire::control::{ARENA_BYTES, IMAGE_BYTES};
 use std::arch::global_asm;
@@ -124,6 +125,8 @@ pub fn inject(
     regs.rip = place.start;
     regs.orig_rax = u64::MAX;
     ptrace::set_registers(pid, &regs)?;
+    // From here on it goes on by itself, whatever becomes of us.
+    offer::give(pid, pid, &memory, arena)?;
     kill_point::through_stub(pid)?;
     ptrace::detach(pid, 0)
 }

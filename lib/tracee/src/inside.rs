@@ -1,7 +1,7 @@
 //! What code of ours that a process runs needs: a place, and the way from there to arena and image.
 //!
 //! The place is the unused end of the vdso's last page: private to the process once written, executable, never
-//! looked at. There the code finds the arena's path and where everything goes, opens it and maps it.
+//! looked at. There the code finds where everything goes, takes the arena from a socket and maps it.
 //! Must not know who runs the code, and what it does then.
 
 use crate::arena::ARENA_AVMA;
@@ -17,9 +17,62 @@ use std::os::unix::fs::FileExt;
 macro_rules! map_inside {
     () => {
         r#"
-    /* Maps what [`words`] at `data` say from the file at `path`. r14d: 0 nothing, 1 the arena, 2 all is mapped. */
+    /* Maps what [`words`] at `data` say. The arena comes through a socket of the process's own, of which the host
+       takes the other end ([`crate::offer`]); nobody waits for it. Without, the file at `path` is opened.
+       r14d: 0 nothing, 1 the arena, 2 all is mapped. */
     .macro MAP_INSIDE path, data
     xor r14d, r14d
+    or r15d, -1
+    xor edi, edi
+    mov esi, 4096
+    mov edx, 3
+    mov r10d, 0x22
+    or r8, -1
+    xor r9d, r9d
+    mov eax, 9
+    syscall
+    mov r13, rax        /* a page, or an error: then no address, which the next call refuses */
+    mov edi, 1
+    mov esi, 0x80801
+    xor edx, edx
+    mov r10, rax
+    mov eax, 53
+    syscall
+    test eax, eax
+    jnz .Lby_path\@
+    mov edi, [r13+4]    /* the host has its own of this end */
+    mov eax, 3
+    syscall
+    lea rax, [r13+160]  /* struct msghdr at 64, iovec at 128, a byte at 160, control data at 192 */
+    mov [r13+128], rax
+    inc dword ptr [r13+136]
+    lea rax, [r13+128]
+    mov [r13+80], rax
+    inc dword ptr [r13+88]
+    lea rax, [r13+192]
+    mov [r13+96], rax
+    mov byte ptr [r13+104], 24
+    mov edi, [r13]
+    lea rsi, [r13+64]
+    mov edx, 0x40000040
+    mov eax, 47
+    syscall
+    cmp eax, 1
+    jne .Lclose_end\@
+    cmp dword ptr [r13+192], 20
+    jne .Lclose_end\@
+    mov r15d, [r13+208]
+.Lclose_end\@:
+    mov edi, [r13]
+    mov eax, 3
+    syscall
+.Lby_path\@:
+    mov rdi, r13
+    mov esi, 4096
+    mov eax, 11
+    syscall
+    test r15d, r15d
+    jns .Lmap\@
     lea rdi, [rip+\path]
     mov esi, 0x80002
     xor edx, edx
@@ -28,6 +81,7 @@ macro_rules! map_inside {
     test eax, eax
     js .Lmapped\@
     mov r15d, eax
+.Lmap\@:
     mov rdi, [rip+\data]
     mov rsi, [rip+\data+8]
     mov edx, 3

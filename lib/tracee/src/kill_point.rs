@@ -72,8 +72,8 @@ mod chosen {
         }
     }
 
-    /// Leads a process that was pointed at the stub from one system call to the next, up to the end of
-    /// rt_sigreturn, each a point; only if such a point is wanted or points are listed.
+    /// Leads a process that stands in the stub, at the end of a system call, from one to the next, up to the end
+    /// of rt_sigreturn, each a point; only if such a point is wanted or points are listed.
     ///
     /// # Errors
     /// The process is gone.
@@ -84,7 +84,6 @@ mod chosen {
         if !is_wanted && LIST.is_none() {
             return Ok(());
         }
-        next_stop(pid)?; // the end of the execve that it stands in
         let mut seen = HashMap::new();
         loop {
             let number = next_stop(pid)?;

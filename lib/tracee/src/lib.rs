@@ -18,6 +18,7 @@ pub mod inside;
 pub mod kill_point;
 pub mod launch;
 pub mod maps;
+pub mod offer;
 pub mod program;
 pub mod ptrace;
 pub mod seccomp;

@@ -51,6 +51,17 @@ pub fn resume(pid: u32, signal: i32) -> Result<(), TraceeError> {
     })
 }
 
+/// Lets a stopped process run to the beginning or the end of a system call, delivering `signal` (0: none).
+///
+/// # Errors
+/// Gone.
+pub fn to_system_call(pid: u32, signal: i32) -> Result<(), TraceeError> {
+    // SAFETY: no memory of ours is written.
+    request("ptrace(SYSCALL)", || unsafe {
+        libc::ptrace(libc::PTRACE_SYSCALL, pid, null_mut::<u8>(), signal as usize)
+    })
+}
+
 /// Lets go of a stopped process, delivering `signal`.
 ///
 /// # Errors

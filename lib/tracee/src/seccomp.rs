@@ -73,7 +73,7 @@ const NONE: [Option<u64>; 6] = [ANY; 6];
 
 /// All of them: `lib/agent/src/sys.rs`, the code that leads there ([`crate::inside`]), and the way back.
 /// Not userfaultfd(2), which a gate needs: processes under a filter get none.
-static NEEDS: [Need; 30] = [
+static NEEDS: [Need; 34] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
     mmap(0, 0x10_4022, NO_FD),
@@ -102,6 +102,18 @@ static NEEDS: [Need; 30] = [
         "madvise",
         libc::SYS_madvise,
         [ANY, ANY, Some(4), ANY, ANY, ANY],
+    ),
+    need("close", libc::SYS_close, NONE),
+    wish("open", libc::SYS_open, NONE),
+    wish(
+        "socketpair",
+        libc::SYS_socketpair,
+        [Some(1), Some(0x80801), Some(0), ANY, ANY, ANY],
+    ),
+    wish(
+        "recvmsg",
+        libc::SYS_recvmsg,
+        [ANY, ANY, Some(0x4000_0040), ANY, ANY, ANY],
     ),
     wish("sigaltstack", libc::SYS_sigaltstack, NONE),
     wish("sched_yield", libc::SYS_sched_yield, NONE),

@@ -103,6 +103,14 @@ pub struct Control {
     pub functions: AtomicU64,
     /// Agent: events lost because no chunk was free.
     pub lost: AtomicU64,
+    /// Agents: the last number that a process of the recording was given. Host: where they begin.
+    pub last_number: AtomicU32,
+    /// Host: 1: some processes live in another pid namespace.
+    pub other_pids: AtomicU32,
+    /// Agent: where in each process its number lies.
+    pub number_avma: AtomicU64,
+    /// Agent: programs in which it has begun after an exec.
+    pub begun: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
@@ -222,8 +230,12 @@ pub struct Stream {
     pub other_pids: u32,
     /// Agent: [`Self::epoch`] of the stream that was forked from, as it was then.
     pub parent_epoch: u32,
+    /// Agent: number of the process in the recording.
+    pub process: u32,
+    /// Agent: number of the process that the stream was forked in.
+    pub parent_process: u32,
     /// Unused.
-    pub reserved: [u32; 5],
+    pub reserved: [u32; 3],
 }
 
 /// [`Stream::other_pids`]: the process numbers are the host's, too.
@@ -274,6 +286,10 @@ pub struct Question {
     pub pid: u32,
     /// Agent: asking thread.
     pub tid: u32,
+    /// Agent: number of the asking process in the recording; of a vfork child, its parent's.
+    pub process: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Agent: argument (an address).
     pub argument: u64,
     /// Host: the answer, meaning by kind.
@@ -318,14 +334,17 @@ pub const ASK_TEXT: u32 = 5;
 /// sock_fprog). answer\[0\]: 1 if it permits what the agent does, so that recording can go on.
 pub const ASK_FILTER: u32 = 6;
 
+/// I am new: take note of who I am, before I am gone. answer\[0\]: 1.
+pub const ASK_NOTED: u32 = 7;
+
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {
     CHUNK_DATA_OFFSET + index as u64 * CHUNK_BYTES
 }
 
 const _: () = assert!(size_of::<Control>() <= 0x2000);
-const _: () = assert!(size_of::<Question>() == 72);
-const _: () = assert!(QUESTIONS_OFFSET as usize + QUESTIONS * 72 <= STREAMS_OFFSET as usize);
+const _: () = assert!(size_of::<Question>() == 80);
+const _: () = assert!(QUESTIONS_OFFSET as usize + QUESTIONS * 80 <= STREAMS_OFFSET as usize);
 const _: () = assert!(size_of::<Stream>() == 64);
 const _: () = assert!(STREAMS_OFFSET as usize + STREAMS * 64 <= CHUNKS_OFFSET as usize);
 const _: () = assert!(size_of::<Chunk>() == 64);

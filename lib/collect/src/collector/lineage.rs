@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_trace::{Note, StreamInfo};
 use sptrace_tracee::arena::Arena;
-use sptrace_wire::control::{PIDS_SAME, STREAM_LIVE, STREAMS, Stream};
+use sptrace_wire::control::{STREAM_LIVE, STREAMS, Stream};
 
 use super::{Collector, Recent, StreamState, comm};
 use crate::event::calls::Watched;
@@ -113,7 +113,7 @@ impl<W: Write> Collector<W> {
 
     /// Gives every new stream its state while its parent's is still known: those that began first come first,
     /// so a parent comes before its child, and a process's first thread before its others.
-    pub(super) fn adopt_streams(&mut self, arena: &Arena) {
+    pub(crate) fn adopt_streams(&mut self, arena: &Arena) {
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         let is_new = |i: &usize| {
             let s = arena.stream(*i);
@@ -139,7 +139,7 @@ impl<W: Write> Collector<W> {
         // Before anything is said of the process: what it was forked from may be to be found out yet.
         self.adopt_streams(arena);
         let execs = self.processes.get(&pid).map_or(0, |p| p.execs) + 1;
-        self.end_dead_streams(arena, &|s| s.pid != pid);
+        self.end_process(arena, pid);
         self.retire(pid);
         self.process(pid).execs = execs;
         self.note(&Note::Exec {
@@ -149,15 +149,11 @@ impl<W: Write> Collector<W> {
         });
     }
 
-    /// A fork child begins with what its parent had loaded. `of`: its stream.
-    fn adopt_process(&mut self, of: &Stream) {
-        let has_namesake = self.streams.iter().flatten().any(|s| s.pid == of.pid);
-        if has_namesake && of.other_pids != PIDS_SAME {
-            // One in each of two pid namespaces: they cannot be told apart.
-            return;
-        }
+    /// A fork child begins with what its parent had loaded. `of`: its stream, whose own numbers may be those of
+    /// another pid namespace.
+    fn adopt_process(&mut self, of: &Stream, pid: u32, parent_pid: u32) {
         // One that is there in spite of that has ended, and nobody has noticed yet.
-        self.retire(of.pid);
+        self.retire(pid);
         let place = of.parent as usize;
         let parent = self.streams.get(place).and_then(Option::as_ref);
         let image = match parent.filter(|p| p.epoch == of.parent_epoch) {
@@ -167,12 +163,12 @@ impl<W: Write> Collector<W> {
         let Some(image) = image else {
             return;
         };
-        let running = self.processes.get(&of.parent_pid);
+        let running = self.processes.get(&parent_pid);
         let running = running.filter(|p| p.image == image).cloned();
         if let Some(mut copy) = running.or_else(|| self.ancestors.find(image)) {
-            copy.parent = of.parent_pid;
+            copy.parent = parent_pid;
             copy.image = self.ancestors.new_image();
-            self.processes.insert(of.pid, copy);
+            self.processes.insert(pid, copy);
         }
     }
 
@@ -198,12 +194,16 @@ impl<W: Write> Collector<W> {
             self.check(r.map_err(std::io::Error::other));
         }
         let s = arena.stream(i);
-        let (pid, tid, start_tsc) = (s.pid, s.tid, s.start_tsc);
+        let (pid, tid) = (
+            self.numbers.shown(arena, s),
+            self.numbers.shown_task(arena, s),
+        );
+        let (start_tsc, parent_pid) = (s.start_tsc, self.numbers.shown_parent(arena, s));
         let is_forked = (s.parent as usize) < STREAMS;
         if is_forked {
-            self.adopt_process(s);
+            self.adopt_process(s, pid, parent_pid);
         } else {
-            self.share_process(pid, s.parent_pid);
+            self.share_process(pid, parent_pid);
         }
         let parent = self.streams.get_mut(s.parent as usize);
         let parent = parent.and_then(Option::as_mut);

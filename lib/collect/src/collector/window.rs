@@ -4,7 +4,6 @@
 //! ends there in the trace, so that nobody takes the pause for time spent in it.
 
 use super::{Collector, Recent};
-use crate::alive::is_alive;
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::{STREAM_LIVE, STREAMS};
 use std::io::Write;
@@ -19,7 +18,8 @@ impl<W: Write> Collector<W> {
         for i in 0..used {
             let s = arena.stream(i);
             if s.state.load(Ordering::Acquire) == STREAM_LIVE {
-                let end = Some(self.until_tsc).filter(|end| *end != u64::MAX && is_alive(s));
+                let end = Some(self.until_tsc)
+                    .filter(|end| *end != u64::MAX && self.numbers.is_alive(arena, s));
                 self.end_stream(arena, i, end);
             }
         }

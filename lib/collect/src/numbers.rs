@@ -1,0 +1,196 @@
+//! Who is who: the host's numbers of processes and threads that know themselves by those of their own pid namespace.
+//!
+//! Given what a process says of itself in the arena: its number in the recording, which no other process of the
+//! recording has, and its own idea of its pid. Gives the number that it has here, as strace shows it: that of
+//! the process whose innermost number is the same, and in whose memory the number in the recording is found.
+//! Knows nothing of records.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::{PIDS_OTHER, Question, Stream};
+
+/// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be found.
+const NOBODY: u32 = 1 << 30;
+
+/// What is known of a process by its number in the recording and its own pid, and of a thread by its tid, too.
+#[derive(Default)]
+pub struct Numbers {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    processes: HashMap<(u32, u32), u32>,
+    tasks: HashMap<(u32, u32, u32), u32>,
+}
+
+impl Numbers {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number here of a process; None: it was never found, and is not there now.
+    pub fn process(&self, arena: &Arena, number: u32, own: u32) -> Option<u32> {
+        if let Some(pid) = self.known().processes.get(&(number, own)) {
+            return Some(*pid);
+        }
+        let pid = find(arena, number, own)?;
+        self.note(arena, number, own, pid);
+        Some(pid)
+    }
+
+    fn note(&self, arena: &Arena, number: u32, own: u32, pid: u32) {
+        if pid != own {
+            let is_said = &arena.control().other_pids;
+            is_said.store(1, Ordering::Relaxed);
+        }
+        self.known().processes.insert((number, own), pid);
+    }
+
+    /// The process that asks. It is there; a vfork child has its parent's number, and its own pid may have been
+    /// another's before.
+    pub fn asking(&self, arena: &Arena, q: &Question) -> Option<u32> {
+        let before = self.known().processes.get(&(q.process, q.pid)).copied();
+        if let Some(pid) = before.filter(|pid| is_it(arena, *pid, q.process, q.pid) == Some(true)) {
+            return Some(pid);
+        }
+        let pid = find(arena, q.process, q.pid)?;
+        self.note(arena, q.process, q.pid, pid);
+        Some(pid)
+    }
+
+    /// The number by which a stream's process is shown.
+    pub fn shown(&self, arena: &Arena, s: &Stream) -> u32 {
+        let pid = self.process(arena, s.process, s.pid);
+        pid.unwrap_or_else(|| {
+            let pid = self.ended(s);
+            self.known().processes.insert((s.process, s.pid), pid);
+            pid
+        })
+    }
+
+    /// Of a process that ended before it was found: where its parent has the same numbers here, so had it.
+    fn ended(&self, s: &Stream) -> u32 {
+        let parent = (s.parent_process, s.parent_pid);
+        let parent = self.known().processes.get(&parent).copied();
+        let is_here = parent.is_none_or(|pid| pid == s.parent_pid);
+        match is_here && s.other_pids != PIDS_OTHER {
+            true => s.pid,
+            false => NOBODY | s.process & (NOBODY - 1),
+        }
+    }
+
+    /// The same for its thread.
+    pub fn shown_task(&self, arena: &Arena, s: &Stream) -> u32 {
+        let pid = self.shown(arena, s);
+        match self.task_of(pid, s) {
+            Some(tid) => tid,
+            None if s.tid == s.pid => pid,
+            None => s.tid,
+        }
+    }
+
+    /// The same for the process that it was forked in; 0: it was not.
+    pub fn shown_parent(&self, arena: &Arena, s: &Stream) -> u32 {
+        match s.parent_pid {
+            0 => 0,
+            own => self
+                .process(arena, s.parent_process, own)
+                .unwrap_or(s.parent_pid),
+        }
+    }
+
+    fn task_of(&self, pid: u32, s: &Stream) -> Option<u32> {
+        if pid == s.pid {
+            return Some(s.tid);
+        }
+        let key = (s.process, s.pid, s.tid);
+        if let Some(tid) = self.known().tasks.get(&key) {
+            return Some(*tid);
+        }
+        let tid = task(pid, s.tid)?;
+        self.known().tasks.insert(key, tid);
+        Some(tid)
+    }
+
+    /// The thread of a stream exists and is no zombie.
+    pub fn is_alive(&self, arena: &Arena, s: &Stream) -> bool {
+        let pid = self.shown(arena, s);
+        self.task_of(pid, s).is_some_and(|tid| runs(pid, tid))
+    }
+}
+
+/// The process of that number in the recording which takes `own` for its pid.
+fn find(arena: &Arena, number: u32, own: u32) -> Option<u32> {
+    let is_surely = |pid: u32| is_it(arena, pid, number, own);
+    let first = is_surely(own);
+    if first == Some(true) {
+        return Some(own);
+    }
+    let all = numbers_in("/proc").into_iter();
+    let mut others = all.filter(|pid| *pid != own);
+    let found = others.find(|pid| is_surely(*pid) == Some(true));
+    // Of one that may not be looked at, nothing speaks against it.
+    found.or_else(|| first.is_none().then_some(own))
+}
+
+/// Is it the process? None: nobody knows, since it may not be looked at.
+fn is_it(arena: &Arena, pid: u32, number: u32, own: u32) -> Option<bool> {
+    let at = arena.control().number_avma.load(Ordering::Acquire);
+    if at == 0 || own_number(&format!("/proc/{pid}/status")) != Some(own) {
+        return Some(false);
+    }
+    let memory = match File::open(format!("/proc/{pid}/mem")) {
+        Ok(memory) => memory,
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return None,
+        Err(_) => return Some(false),
+    };
+    let mut found = [0u8; 4];
+    let is_there = memory.read_exact_at(&mut found, at).is_ok();
+    Some(is_there && u32::from_le_bytes(found) == number)
+}
+
+/// The number here of a thread of a process that knows itself by its own.
+pub fn task(pid: u32, own: u32) -> Option<u32> {
+    let folder = format!("/proc/{pid}/task");
+    let is_it = |tid: &u32| own_number(&format!("{folder}/{tid}/status")) == Some(own);
+    if is_it(&own) {
+        return Some(own);
+    }
+    numbers_in(&folder).into_iter().find(is_it)
+}
+
+/// By which number a thread knows itself.
+pub fn own_task(pid: u32, tid: u32) -> u32 {
+    own_number(&format!("/proc/{pid}/task/{tid}/status")).unwrap_or(tid)
+}
+
+fn numbers_in(folder: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn runs(pid: u32, tid: u32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else {
+        return false;
+    };
+    let state = stat
+        .iter()
+        .rposition(|b| *b == b')')
+        .and_then(|i| stat.get(i + 2).copied());
+    !matches!(state, Some(b'Z' | b'X') | None)
+}
+
+/// The number that a task has in its own, innermost pid namespace.
+fn own_number(status: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(status).ok()?;
+    let numbers = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().next_back()?.parse().ok()
+}
