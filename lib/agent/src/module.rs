@@ -8,6 +8,7 @@ use crate::state::*;
 use crate::{common, plan, silent, site, special, sys};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
+use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
 use sptrace_wire::plan::*;
 
 /// A host whose heart beats may take this long, for it answers one question after the other and may
@@ -65,7 +66,7 @@ enum Asked {
 }
 
 unsafe fn ask(address: u64) -> Asked {
-    // SAFETY: answers are checked before use.
+    // SAFETY: answers are checked before use; the entry behind the last is nobody's yet.
     unsafe {
         let Some(answer) = question(ASK_MODULE, address) else {
             count_hole(hole::NO_ANSWER);
@@ -78,31 +79,52 @@ unsafe fn ask(address: u64) -> Asked {
             return Asked::Nothing;
         }
         let m = &raw mut (*p).modules[index];
-        let [found, plan_offset, bias, area_at, area_bytes, end] = answer;
-        let (wide, left) = ((found & ANSWER_WIDE != 0) as u32, found & ANSWER_LEFT != 0);
-        let found = found & !(ANSWER_WIDE | ANSWER_LEFT);
-        if found != 1 {
-            count_hole(if found == 0 { hole::JIT } else { hole::NO_PLAN });
-            if end > address {
-                // Remember the range, so that the next call into it asks nobody.
+        match ModuleAnswer::from_words(answer) {
+            ModuleAnswer::Planned(answer) => take_in(m, &answer),
+            ModuleAnswer::LeftAlone {
+                is_without_file,
+                start,
+                end,
+                is_wide,
+            } => {
+                count_hole(match is_without_file {
+                    true => hole::JIT,
+                    false => hole::NO_PLAN,
+                });
+                if end <= address {
+                    return Asked::Nothing;
+                }
+                // The range is remembered, so that the next call into it asks nobody.
                 *m = Module {
-                    start: bias,
+                    start,
                     end,
-                    wide,
-                    ..(*m)
+                    wide: u32::from(is_wide),
+                    ..NO_MODULE
                 };
-                (*m).plan = None;
-                core::sync::atomic::fence(Ordering::Release);
-                (*p).module_count += 1;
-                return Asked::Module(m, 0);
+                make_known();
+                Asked::Module(m, 0)
             }
+        }
+    }
+}
+
+/// The entry behind the last is complete: whoever looks for a module finds it from here on.
+unsafe fn make_known() {
+    core::sync::atomic::fence(Ordering::Release);
+    // SAFETY: the number changes under the propagation lock only.
+    unsafe { (*process()).module_count += 1 };
+}
+
+/// Maps what a module with a plan needs, and enters it at `m`.
+unsafe fn take_in(m: *mut Module, answer: &PlannedModule) -> Asked {
+    // SAFETY: the plan is checked before use, the area is mapped here.
+    unsafe {
+        let p = process();
+        if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&answer.plan_offset) {
             return Asked::Nothing;
         }
-        if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&plan_offset) {
-            return Asked::Nothing;
-        }
-        let bytes_max = (PLANS_OFFSET + PLANS_BYTES - plan_offset) as usize;
-        let Some(plan) = plan::at((*p).arena.add(plan_offset as usize), bytes_max) else {
+        let bytes_max = (PLANS_OFFSET + PLANS_BYTES - answer.plan_offset) as usize;
+        let Some(plan) = plan::at((*p).arena.add(answer.plan_offset as usize), bytes_max) else {
             count_hole(hole::VERSION);
             return Asked::Nothing;
         };
@@ -111,19 +133,18 @@ unsafe fn ask(address: u64) -> Asked {
         if functions.is_null() {
             return Asked::Nothing;
         }
-        let bytes = (area_bytes as usize + 4095) & !4095;
-        let base = header.base_svma.wrapping_add(bias);
-        let rw = if left {
-            take_back(area_at, bytes, header.area_key(), base)
-        } else {
-            make_area(bytes, area_at as usize)
+        let bytes = (answer.area_bytes as usize + 4095) & !4095;
+        let base = header.base_svma.wrapping_add(answer.bias);
+        let rw = match answer.is_left {
+            true => take_back(answer.area_at, bytes, header.area_key(), base),
+            false => make_area(bytes, answer.area_at as usize),
         };
         if rw.is_null() {
             sys::unmap(functions as usize, function_bytes(&plan) as usize);
             return Asked::PlaceTaken;
         }
         let h = &mut *(rw as *mut AreaHeader);
-        if left {
+        if answer.is_left {
             if (*p).originals.is_null() {
                 (*p).originals = h.originals as *mut crate::hook::Original;
             }
@@ -135,29 +156,26 @@ unsafe fn ask(address: u64) -> Asked {
             end: base + header.text_end as u64,
             base,
             plan: Some(plan),
-            area: area_at,
+            area: answer.area_at,
             area_rw: rw as u64,
             area_bytes: bytes as u64,
             functions,
-            doubtful: 0,
-            gone: 0,
-            wide,
-            joined: u32::from(left),
-            is_left: u32::from(left && (*p).preparing != 0),
-            is_private: 0,
+            wide: u32::from(answer.is_wide),
+            joined: u32::from(answer.is_left),
+            is_left: u32::from(answer.is_left && (*p).preparing != 0),
             area_used: h.used.max(SLOTS_START as u64),
             wirings: h.wirings,
+            ..NO_MODULE
         };
         h.used = 0;
-        core::sync::atomic::fence(Ordering::Release);
-        (*p).module_count += 1;
+        make_known();
         if (*p).preparing == 0 {
-            if left {
+            if answer.is_left {
                 silent::wake(rw);
             }
             special::install_specials(m);
         }
-        Asked::Module(m, end)
+        Asked::Module(m, answer.unwinder)
     }
 }
 

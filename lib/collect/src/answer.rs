@@ -3,6 +3,7 @@
 //!
 //! A question is accepted at once, so that the asker goes on waiting while a module is analysed.
 
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -15,6 +16,7 @@ use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::seccomp;
 use sptrace_wire::control::*;
+use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
 use sptrace_wire::plan::PLAN_VERSION;
 
 use crate::mappings;
@@ -55,18 +57,24 @@ fn answer(shared: &Shared, q: &Question) {
     let live = LiveMaps::open(pid).ok();
     let is_ours = live.as_ref().is_some_and(LiveMaps::is_traced);
     let answer = match q.kind {
-        _ if !is_ours && q.kind == ASK_MODULE => [REFUSED, 0, 0, 0, 0, 0],
+        _ if !is_ours && q.kind == ASK_MODULE => left_alone(0..0, false).to_words(),
         _ if !is_ours => [0; 6],
         ASK_MODULE => {
             let maps = shared.preparing.mappings_of(q, pid);
             let mut answer = module(shared, &maps, pid, q.argument);
-            if answer[0] & !ANSWER_WIDE != FOUND && answer[5] > answer[2] {
+            if let ModuleAnswer::LeftAlone {
+                start,
+                end,
+                is_wide,
+                ..
+            } = &mut answer
+                && start < end
+            {
                 let mut c = shared.lock();
                 c.asks(&shared.arena);
-                let wide = c.process(pid).leave_alone(answer[2], answer[5]);
-                answer[0] |= if wide { ANSWER_WIDE } else { 0 };
+                *is_wide = c.process(pid).leave_alone(*start, *end);
             }
-            answer
+            answer.to_words()
         }
         ASK_EXEC => {
             let tid = numbers::task(pid, q.tid);
@@ -159,29 +167,35 @@ impl Preparing {
     }
 }
 
-const NOT_CODE: u64 = 0;
-const FOUND: u64 = 1;
-const REFUSED: u64 = 2;
+/// Whether the low halves of addresses tell it from other modules is known later.
+fn left_alone(range: Range<u64>, is_without_file: bool) -> ModuleAnswer {
+    ModuleAnswer::LeftAlone {
+        is_without_file,
+        start: range.start,
+        end: range.end,
+        is_wide: false,
+    }
+}
 
-fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6] {
+fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAnswer {
     let Some(m) = maps.iter().find(|m| address >= m.start && address < m.end) else {
-        return [NOT_CODE, 0, 0, 0, 0, 0];
+        return ModuleAnswer::NOTHING;
     };
-    let answer = |what: u64| [what, 0, m.start, 0, 0, m.end];
+    let refused = || left_alone(m.start..m.end, false);
     let leave_out = |why: &'static str| {
         shared.leave_out(&m.path, why);
-        answer(REFUSED)
+        refused()
     };
     if m.path == "[vdso]" {
         return leave_out("no file");
     }
     if m.file.1 == 0 || m.is_shared || m.access[1] || !m.access[2] {
-        return answer(NOT_CODE);
+        return left_alone(m.start..m.end, true);
     }
     if shared.options.leaves_out(&m.path) {
         shared.leave_out(&m.path, "not among the modules asked for");
         if !shared.is_needed(pid, m) {
-            return answer(REFUSED);
+            return refused();
         }
     }
     let index = match shared.module(pid, m) {
@@ -191,7 +205,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     let mut c = shared.lock();
     c.asks(&shared.arena);
     let Some(known) = c.modules.get(index) else {
-        return answer(REFUSED);
+        return refused();
     };
     let (base_svma, text, area_bytes, plan_offset) = (
         known.base_svma,
@@ -213,15 +227,20 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> [u64; 6]
     let Some(at) = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes)) else {
         return leave_out("no place for its patch area within reach");
     };
-    let wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
-    let wide = if wide { ANSWER_WIDE } else { 0 };
+    let is_wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
     if shared.options.leaves_out(&m.path) {
         // The agent counts those only that it does not get.
         shared.arena.control().holes[hole::NO_PLAN].fetch_add(1, Ordering::Relaxed);
     }
-    let found = FOUND | wide | if left.is_some() { ANSWER_LEFT } else { 0 };
-    let unwinder = unknown_unwinder(maps, c.process(pid));
-    [found, plan_offset, bias, at, area_bytes, unwinder]
+    ModuleAnswer::Planned(PlannedModule {
+        plan_offset,
+        bias,
+        area_at: at,
+        area_bytes,
+        unwinder: unknown_unwinder(maps, c.process(pid)),
+        is_wide,
+        is_left: left.is_some(),
+    })
 }
 
 /// An address in the code of a module that the process has mapped and not asked for yet, or 0. Each

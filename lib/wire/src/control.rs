@@ -309,16 +309,8 @@ pub const QUESTION_ANSWERED: u32 = 4;
 /// [`Question::state`]: the asker gave up; the host frees it.
 pub const QUESTION_ABANDONED: u32 = 5;
 
-/// Which module lies at `argument`? answer\[0\]: 1 found, 0 none (JIT), 2 refused; \[1\] arena
-/// offset of the plan; \[2\] bias; \[3\] where to map the patch area (avma); \[4\] bytes of the
-/// area; \[5\] an address in a module that should be asked for next, or 0. Otherwise \[2\] and \[5\]
-/// are the range that was meant. [`ANSWER_WIDE`] and [`ANSWER_LEFT`] may be added to \[0\].
+/// Which module lies at `argument`? Answered by a [`crate::module_answer::ModuleAnswer`].
 pub const ASK_MODULE: u32 = 1;
-/// In an answer to [`ASK_MODULE`]: the low halves of addresses in the range do not tell it from
-/// another one; calls through pointers into it are recorded with full addresses.
-pub const ANSWER_WIDE: u64 = 1 << 8;
-/// The same: the area that is to be used lies there already, left by an agent that is gone.
-pub const ANSWER_LEFT: u64 = 1 << 9;
 /// This process is about to exec the path at `argument` (an address in it): seize it, if that
 /// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
 pub const ASK_EXEC: u32 = 2;
