@@ -98,10 +98,11 @@ unsafe fn ask(address: u64) -> Asked {
             }
             return Asked::Nothing;
         }
-        if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&plan_offset) {
+        let arena_bytes = (*((*p).arena as *const Control)).arena_bytes;
+        if !(CHUNK_DATA_OFFSET..arena_bytes).contains(&plan_offset) {
             return Asked::Nothing;
         }
-        let bytes_max = (PLANS_OFFSET + PLANS_BYTES - plan_offset) as usize;
+        let bytes_max = (arena_bytes - plan_offset) as usize;
         let Some(plan) = plan::at((*p).arena.add(plan_offset as usize), bytes_max) else {
             count_hole(hole::VERSION);
             return Asked::Nothing;

@@ -80,14 +80,7 @@ impl Prepared {
             return Err(EventError::TooMany);
         }
         let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
-        let failed = |e| EventError::Socket("an eventfd".to_owned(), e);
-        // SAFETY: gives a fresh descriptor or an error.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(failed(std::io::Error::last_os_error()));
-        }
-        // SAFETY: a fresh descriptor.
-        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
+        let wake = (!armed.is_empty()).then(eventfd).transpose()?;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut relay = None;
         match Keys::open(&armed, asked.is_launched)? {
@@ -115,7 +108,10 @@ impl Prepared {
         let windows = Windows::new((!starts.is_empty()).then_some(times));
         let ring = match asked.dump_on.is_empty() {
             true => None,
-            false => Some(output::memory().map_err(failed)?),
+            false => Some(
+                output::memory()
+                    .map_err(|e| EventError::Socket("a file in memory".to_owned(), e))?,
+            ),
         };
         let reactor = Reactor {
             armed,
@@ -163,4 +159,15 @@ fn at_gate(event: &Event) -> Event {
         every,
         ..event.clone()
     }
+}
+
+fn eventfd() -> Result<OwnedFd, EventError> {
+    // SAFETY: two flags.
+    let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if wake < 0 {
+        let why = std::io::Error::last_os_error();
+        return Err(EventError::Socket("an eventfd".to_owned(), why));
+    }
+    // SAFETY: a fresh descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(wake) })
 }
