@@ -5,10 +5,11 @@ usage: tests/surroundings.py [--sptrace PATH] [--only GLOB]... [--list]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace) and the small programs of any machine.
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
-Checked: who may read what is written. Cases that need root, or another user, say so and are left out without.
+Checked: who may read what is written; that the command finds the standard streams closed that were, and exactly the limits
+that were set, and is recorded all the same. Cases that need root, or another user, say so and are left out without.
 Must not know: how sptrace works.
 """
-import os, stat, sys
+import os, re, resource, stat, subprocess, sys
 from bad_input import Skip, main
 
 
@@ -64,6 +65,74 @@ def traces_of_the_kernel_are_their_owners_alone(b):
     got = b.run("ktrace", "-q", "-o", "trace", "/bin/true", before=loose)
     if got.returncode: raise Skip(f"this kernel cannot be traced: {got.stderr[:100]!r}")
     return faults_of_modes([b.path("trace")])
+
+
+# --- standard streams ---
+
+@case
+def closed_streams_are_closed_in_the_command(b):
+    """In each combination, and nothing of sptrace's goes into a file that has taken such a number."""
+    script = 'import os; os.write(os.open("found", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), str([os.readlink(f"/proc/self/fd/{i}") if os.path.exists(f"/proc/self/fd/{i}") else None for i in range(3)]).encode())'
+    tools, found = [("run", "-o", "trace", "--"), ("run", "-q", "-o", "trace", "--start-on", "time:1h", "--")], []
+    if os.geteuid() == 0 and b.run("ktrace", "-q", "-o", "trace", "/bin/true").returncode == 0: tools.append(("ktrace", "-o", "trace", "--"))
+    for bits in range(1, 8):
+        closed = [i for i in range(3) if bits >> i & 1]
+        def seen(*tool):
+            null, program = open(os.devnull, "r+b"), ["/usr/bin/python3", "-ISc", "import os\n" + script]
+            argv = [b.sptrace, *tool, *program] if tool else program
+            with null: done = subprocess.run(argv, cwd=b.folder, stdin=null, stdout=null, stderr=null, timeout=60, preexec_fn=lambda: [os.close(i) for i in closed])
+            with open(b.path("found")) as f: return done.returncode, f.read()
+        native = seen()
+        for tool in tools if bits in (1, 7) else tools[:1]:
+            got = seen(*tool)
+            if got != native: found.append(f"{closed} closed, {tool[0]}: {got}, untraced {native}")
+    return found
+
+
+# --- limits ---
+
+LIMITS = [(resource.RLIMIT_AS, 64 << 20), (resource.RLIMIT_NOFILE, 8), (resource.RLIMIT_DATA, 24 << 20), (resource.RLIMIT_CPU, 20), (resource.RLIMIT_NPROC, 100)]
+PRINT_LIMITS = "cat /proc/self/limits | tail -n +2; exit 3"
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def limits_reach_the_command(b, drop):
+    """Each limit alone, soft and hard: the command has it, all else is as without, and calls are recorded."""
+    found = []
+    for which, value in LIMITS:
+        def before():
+            drop()
+            resource.setrlimit(which, (value, value))
+        native = subprocess.run(["/bin/sh", "-c", PRINT_LIMITS], cwd=b.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before)
+        got = b.run("run", "-o", "trace", "--", "/bin/sh", "-c", PRINT_LIMITS, before=before)
+        name = f"limit {which} at {value}"
+        if (got.returncode, got.stdout) != (native.returncode, native.stdout): found.append(f"{name}: status {got.returncode}, {got.stdout[:200]!r} {got.stderr[:300]!r}")
+        events = re.search(rb"events: ([0-9]+) recorded", got.stderr)
+        named = b"untraced" in got.stderr
+        if not events or (int(events[1]) < 1000 and not named): found.append(f"{name}: {got.stderr[-300:]!r}")
+    return found
+
+
+@case
+def limits_reach_the_command_and_do_not_hinder_us(b): return limits_reach_the_command(b, lambda: None)
+
+
+@case
+def limits_of_another_user_reach_the_command(b):
+    """Who may not lift a hard limit."""
+    if os.geteuid() != 0: raise Skip("needs root to become another user")
+    os.chmod(b.folder, 0o777)
+    cache = os.path.join(os.path.dirname(b.folder), "cache")
+    os.mkdir(cache)
+    os.chmod(cache, 0o777)
+    try: subprocess.run([b.sptrace, "--version"], stdout=subprocess.DEVNULL, check=True, preexec_fn=as_nobody, cwd="/")
+    except (OSError, subprocess.CalledProcessError): raise Skip("nobody cannot run this sptrace")
+    return limits_reach_the_command(b, as_nobody)
 
 
 if __name__ == "__main__":

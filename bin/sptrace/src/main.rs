@@ -2,13 +2,17 @@
 
 use clap::Parser;
 use sptrace::{cli, commands, exit_code, talk};
-use std::process::ExitCode;
+use sptrace_tracee::at_start::AtStart;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// SIGPIPE as we were started with, before Rust's runtime ignored it: the command inherits it.
 static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+/// A bit for each standard stream that was closed when we were started, before Rust's runtime opened /dev/null there.
+static CLOSED_AT_START: AtomicUsize = AtomicUsize::new(0);
 
-extern "C" fn remember_sigpipe() {
+extern "C" fn remember() {
     // SAFETY: reads a disposition, before any thread exists.
     unsafe {
         let mut old = std::mem::zeroed::<libc::sigaction>();
@@ -16,12 +20,41 @@ extern "C" fn remember_sigpipe() {
             SIGPIPE_AT_START.store(old.sa_sigaction, Ordering::Relaxed);
         }
     }
+    for stream in 0..3 {
+        // SAFETY: asks whether there is such a descriptor.
+        if unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0 {
+            CLOSED_AT_START.fetch_or(1 << stream, Ordering::Relaxed);
+        }
+    }
 }
 
-// SAFETY: a constructor that calls one async-signal-safe function.
+// SAFETY: a constructor that calls async-signal-safe functions. What comes first in main is too late for both.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
+static REMEMBER: extern "C" fn() = remember;
+
+fn closed_at_start() -> [bool; 3] {
+    let bits = CLOSED_AT_START.load(Ordering::Relaxed);
+    std::array::from_fn(|stream| bits & 1 << stream != 0)
+}
+
+/// Has a command find the streams closed that we did.
+fn close_streams(command: &mut Command) {
+    let close = || {
+        for (stream, _) in (0..).zip(closed_at_start()).filter(|(_, is)| *is) {
+            // SAFETY: in the child, which uses it no more.
+            unsafe { libc::close(stream) };
+        }
+        Ok(())
+    };
+    // SAFETY: nothing but close(2) is called, which is async-signal-safe.
+    unsafe { command.pre_exec(close) };
+}
+
+/// What the command of a recording inherits. Limits that are in our way are lifted.
+fn at_start() -> AtStart {
+    AtStart::lift(SIGPIPE_AT_START.load(Ordering::Relaxed), closed_at_start())
+}
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
@@ -29,13 +62,9 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     match cli.command {
-        cli::Command::Run(args) => {
-            commands::run::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
-        }
-        cli::Command::Attach(args) => {
-            commands::attach::run(args, SIGPIPE_AT_START.load(Ordering::Relaxed))
-        }
-        cli::Command::Ktrace(args) => commands::ktrace::run(&args),
+        cli::Command::Run(args) => commands::run::run(args, at_start()),
+        cli::Command::Attach(args) => commands::attach::run(args, at_start()),
+        cli::Command::Ktrace(args) => commands::ktrace::run(&args, close_streams),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => ended(commands::report::run(&args)),

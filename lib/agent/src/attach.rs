@@ -17,7 +17,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
-use sptrace_wire::control::{ARENA_BYTES, Control, FUTEX_OWNER_DIED, IMAGE_BEFORE_BYTES, hole};
+use sptrace_wire::control::{Control, FUTEX_OWNER_DIED, IMAGE_BEFORE_BYTES, hole};
 use sptrace_wire::record::{self, FRAME_OPEN};
 
 /// Carries out the command in `block`.
@@ -125,10 +125,11 @@ unsafe fn forget_gone(b: &AttachBlock) {
 unsafe fn inherit(shall: bool) {
     // SAFETY: memory of ours; where nothing is mapped the kernel passes over.
     unsafe {
-        let arena = (*process()).arena as usize;
+        let arena = (*process()).arena;
+        let arena_bytes = (*(arena as *const Control)).arena_bytes;
         sys::inherit(
-            arena - IMAGE_BEFORE_BYTES as usize,
-            (IMAGE_BEFORE_BYTES + ARENA_BYTES) as usize,
+            arena as usize - IMAGE_BEFORE_BYTES as usize,
+            (IMAGE_BEFORE_BYTES + arena_bytes) as usize,
             shall,
         );
         detach::process_memory(&mut |start, bytes| {

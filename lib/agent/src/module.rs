@@ -120,10 +120,11 @@ unsafe fn take_in(m: *mut Module, answer: &PlannedModule) -> Asked {
     // SAFETY: the plan is checked before use, the area is mapped here.
     unsafe {
         let p = process();
-        if !(PLANS_OFFSET..PLANS_OFFSET + PLANS_BYTES).contains(&answer.plan_offset) {
+        let arena_bytes = (*((*p).arena as *const Control)).arena_bytes;
+        if !(CHUNK_DATA_OFFSET..arena_bytes).contains(&answer.plan_offset) {
             return Asked::Nothing;
         }
-        let bytes_max = (PLANS_OFFSET + PLANS_BYTES - answer.plan_offset) as usize;
+        let bytes_max = (arena_bytes - answer.plan_offset) as usize;
         let Some(plan) = plan::at((*p).arena.add(answer.plan_offset as usize), bytes_max) else {
             count_hole(hole::VERSION);
             return Asked::Nothing;

@@ -31,7 +31,9 @@ pub(crate) fn map_chunks<T: Sync, R: Send>(
         done
     };
     let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        // As many as there may be: what no helper does we do.
+        let help = |_| std::thread::Builder::new().spawn_scoped(scope, run).ok();
+        let helpers: Vec<_> = (1..threads).filter_map(help).collect();
         let mut all = run();
         for helper in helpers {
             match helper.join() {

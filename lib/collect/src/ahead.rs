@@ -18,6 +18,7 @@ use sptrace_tracee::maps::{self, LiveMaps};
 use sptrace_tracee::threads::state;
 use sptrace_tracee::{TraceeError, eligible};
 
+use crate::limits;
 use crate::prepare::{Code, Looked, Prepared, code_of};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -97,7 +98,7 @@ fn look(shared: &Shared, first: u32, found: &Sender<Found>, ended: &Receiver<()>
 }
 
 fn look_at(shared: &Shared, pid: u32, seen: &mut Seen, is_new: &mut bool) -> Option<Found> {
-    if has_memory_limit(pid) {
+    if limits::has_memory_limit(pid) {
         let is_first = !std::mem::replace(&mut seen.is_limited, true);
         return is_first.then_some(Found::Limited(pid));
     }
@@ -116,20 +117,6 @@ fn look_at(shared: &Shared, pid: u32, seen: &mut Seen, is_new: &mut bool) -> Opt
     seen.is_passed_on = true;
     *is_new = true;
     Some(Found::Settled(Box::new(Looked::at(shared, pid).ok()?)))
-}
-
-/// What the arena would be counted against, or what the agent needs.
-fn has_memory_limit(pid: u32) -> bool {
-    let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
-    limits.into_iter().any(|which| {
-        let mut limit = libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        };
-        // SAFETY: the limit is ours.
-        let got = unsafe { libc::prlimit(pid as i32, which, std::ptr::null(), &raw mut limit) };
-        got == 0 && limit.rlim_cur != libc::RLIM_INFINITY
-    })
 }
 
 /// What is prepared.

@@ -22,7 +22,7 @@ use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
-use crate::loops::{answer_loop, drain_loop, spawn};
+use crate::loops;
 use crate::numbers;
 use crate::prepare::{Looked, NO_TEXT, Prepared, open_memory};
 use crate::react::EventsThread;
@@ -94,8 +94,14 @@ impl Session {
         // SAFETY: a disposition of our own process: a file size limit shall end the recording, not us.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         tell_of_death(&self.shared.arena, Role::Tracer);
-        let drainer = spawn("drain", &self.shared, drain_loop);
-        let answerer = spawn("answer", &self.shared, answer_loop);
+        let (drainer, answerer) = loops::spawn(&self.shared).map_err(|e| {
+            let why = e.to_string();
+            let refuse = |pid: &u32| Refused {
+                pid: *pid,
+                why: why.clone(),
+            };
+            pids.iter().map(refuse).collect::<Vec<_>>()
+        })?;
         let alive = &self.shared.arena.control().host_alive;
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();

@@ -338,7 +338,7 @@ impl<W: Write> Collector<W> {
         self.drain(arena);
         let s = arena.stream(i);
         let index = s.chunk.swap(NONE, Ordering::AcqRel);
-        if (index as usize) < CHUNKS_MAX {
+        if arena.is_chunk(index) {
             self.chunk(arena, index);
             let cut_off = self.streams[i].as_ref().is_some_and(|s| s.is_cut_off);
             self.torn.unfinished += u64::from(cut_off);

@@ -2,11 +2,12 @@
 //!
 //! Given the open trace file and how much was written, says whether its volume runs low: less than
 //! one percent is free, taken as at least 64 MiB and at most 1 GiB, but never more than an eighth of
-//! the volume. Looked at every MiB written (one fstatvfs(3)); what the threads have in their buffers
+//! the volume. Looked at every MiB written (one statvfs(3)); what the threads have in their buffers
 //! then still finds room. A device or a pipe has no volume and is never low.
 //!
 //! Must not know: what is written, what happens then.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
@@ -17,7 +18,8 @@ const MOST_MARGIN_BYTES: u64 = 1 << 30;
 
 /// Watches the volume of the trace file.
 pub struct DiskWatch {
-    file: Option<File>,
+    /// The file by the number of its descriptor, which stays another's: a second one may be one too many.
+    file: Option<CString>,
     look_at: u64,
 }
 
@@ -25,8 +27,9 @@ impl DiskWatch {
     /// For a trace that is written to `file`.
     pub fn new(file: &File) -> Self {
         let is_file = file.metadata().is_ok_and(|m| m.is_file());
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         Self {
-            file: is_file.then(|| file.try_clone().ok()).flatten(),
+            file: is_file.then_some(path).and_then(|p| CString::new(p).ok()),
             look_at: LOOK_BYTES,
         }
     }
@@ -56,11 +59,11 @@ fn margin(volume_bytes: u64) -> u64 {
 }
 
 /// Bytes free for us on the volume of `file`, and its size.
-fn volume(file: &File) -> Option<(u64, u64)> {
+fn volume(file: &CStr) -> Option<(u64, u64)> {
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: an open descriptor; the structure is read only if the call has filled it.
+    // SAFETY: NUL-terminated; the structure is read only if the call has filled it.
     let found = unsafe {
-        if libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) != 0 {
+        if libc::statvfs(file.as_ptr(), found.as_mut_ptr()) != 0 {
             return None;
         }
         found.assume_init()

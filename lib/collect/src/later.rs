@@ -22,11 +22,12 @@ impl Session {
     /// The command could not be started.
     pub fn run_later(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
-        self.record(child, |session| {
+        let result = self.record(child, |session| {
             // Fails only if it has been killed at this very stop: its end is seen below.
             let _ = ptrace::detach(child, 0);
             Ok(session.live(child))
-        })
+        });
+        result.inspect_err(|_| sptrace_tracee::launch::take_back(child))
     }
 
     /// From the command's start to its end.

@@ -5,29 +5,56 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
 use crate::answer;
+use crate::limits;
 use crate::react;
 use crate::shared::Shared;
 
 /// What begins a recording is looked for in what threads have not handed over yet so often.
 const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 
-/// Starts one of them.
-pub fn spawn(name: &str, shared: &Arc<Shared>, body: fn(&Shared)) -> std::thread::JoinHandle<()> {
+/// Starts both.
+///
+/// # Errors
+/// There cannot be as many threads, and none is left.
+pub fn spawn(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, JoinHandle<()>), TraceeError> {
+    let drainer = spawn_one("drain", shared, drain_loop)?;
+    match spawn_one("answer", shared, answer_loop) {
+        Ok(answerer) => Ok((drainer, answerer)),
+        Err(e) => {
+            shared.ended.store(true, Ordering::Release);
+            let _ = drainer.join();
+            Err(e)
+        }
+    }
+}
+
+fn spawn_one(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> Result<JoinHandle<()>, TraceeError> {
     let shared = Arc::clone(shared);
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || body(&shared))
-        .expect("a thread can be started")
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let result = thread.spawn(move || body(&shared));
+    result.map_err(|source| TraceeError::System {
+        what: "starting a thread",
+        source,
+    })
 }
 
 /// Drains, beats, and finds threads that are gone.
 pub fn drain_loop(shared: &Shared) {
+    if shared.reactor.is_idle() {
+        limits::own_descriptors(&[shared.wake, shared.output]);
+    }
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
@@ -66,6 +93,9 @@ pub fn drain_loop(shared: &Shared) {
 
 /// Answers the agents' questions.
 pub fn answer_loop(shared: &Shared) {
+    if shared.reactor.is_idle() {
+        limits::own_descriptors(&[shared.wake]);
+    }
     let control = shared.arena.control();
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);

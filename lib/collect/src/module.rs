@@ -9,7 +9,7 @@ use crate::callers::{Caller, Callers};
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
 use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
-use sptrace_wire::control::PLANS_BYTES;
+use sptrace_wire::control::ARENA_BYTES;
 use sptrace_wire::plan::*;
 
 /// What an id stands for. In four bytes, because the table of places is the largest thing that is read
@@ -22,7 +22,7 @@ const KIND_BITS: u32 = 6;
 /// Of these: the number is that of a function, not of a site.
 const NAMED: u32 = 32;
 /// Every site has a number: a plan lies in the arena.
-const _: () = assert!(PLANS_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
+const _: () = assert!(ARENA_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
 
 impl Place {
     fn of_site(kind: u8, site: u32) -> Self {

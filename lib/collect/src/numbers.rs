@@ -178,8 +178,10 @@ fn numbers_in(folder: &str) -> Vec<u32> {
 }
 
 fn runs(pid: u32, tid: u32) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else {
-        return false;
+    let stat = match std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) {
+        Ok(stat) => stat,
+        // Too many are open just now: nobody knows, and it is asked again.
+        Err(e) => return matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
     };
     let state = stat
         .iter()

@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufWriter, Error, Write};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub type Output = Box<dyn Write + Send>;
 pub struct Opened {
     /// For the writer.
     pub output: Output,
+    /// Of the file.
+    pub descriptor: RawFd,
     /// Watches its volume.
     pub disk: DiskWatch,
     /// Events that its ring has overwritten.
@@ -44,8 +46,10 @@ pub fn open(path: &Path, ring_bytes: u64, memory: Option<File>) -> Result<Opened
             (file, disk)
         }
     };
+    let descriptor = file.as_raw_fd();
     if ring_bytes == 0 {
         return Ok(Opened {
+            descriptor,
             output: Box::new(BufWriter::with_capacity(1 << 18, file)),
             disk,
             overwritten: Arc::default(),
@@ -53,6 +57,7 @@ pub fn open(path: &Path, ring_bytes: u64, memory: Option<File>) -> Result<Opened
     }
     let ring = RingFile::new(file, ring_bytes);
     Ok(Opened {
+        descriptor,
         overwritten: ring.dropped_events(),
         output: Box::new(ring),
         disk,

@@ -72,7 +72,8 @@ pub struct Reactor {
     /// Copies made, and files written.
     made: AtomicU64,
     written: AtomicU64,
-    wake: OwnedFd,
+    /// Wakes the events thread, if there is one.
+    wake: Option<OwnedFd>,
     ended: AtomicBool,
     /// For the calls that begin it, unless the command is followed.
     gates: Arc<Gates>,
@@ -163,10 +164,17 @@ impl Reactor {
         &self.gates
     }
 
+    /// True if nothing is waited for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.armed.is_empty()
+    }
+
     pub(crate) fn wake(&self) {
         let one = 1u64;
-        // SAFETY: an eventfd takes eight bytes.
-        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
+        if let Some(wake) = &self.wake {
+            // SAFETY: an eventfd takes eight bytes.
+            unsafe { libc::write(wake.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
     }
 
     /// Writes the copies that wait.
@@ -295,8 +303,9 @@ fn events_loop(shared: &Shared, mut sources: Vec<Box<dyn Source>>) {
     // Touching the terminal from the background must not stop us.
     block([libc::SIGTTOU, libc::SIGTTIN]);
     let reactor = &shared.reactor;
+    let Some(wake) = &reactor.wake else { return };
     while !reactor.ended.load(Ordering::Acquire) {
-        once(&mut sources, reactor.wake.as_raw_fd(), &mut |occurrence| {
+        once(&mut sources, wake.as_raw_fd(), &mut |occurrence| {
             let answer = happened(shared, &mut shared.lock(), occurrence);
             reactor.write_waiting().unwrap_or(answer)
         });

@@ -25,7 +25,8 @@ use crate::event::Source;
 use crate::event::relay::Relay;
 use crate::filters::Filters;
 use crate::gate::process::Led;
-use crate::loops::{answer_loop, drain_loop, spawn};
+use crate::limits;
+use crate::loops;
 use crate::outcome::Outcome;
 use crate::output;
 use crate::react::{self, EventsThread, Prepared};
@@ -90,6 +91,7 @@ impl Session {
             drop_when_full: options.drop_when_full,
             depth_limit: options.depth_limit,
             loader: options.loader,
+            memory_limit: options.at_start.memory_limit(),
             roots_only: !options.within.is_empty() || !events.reactor.between().rules().is_empty(),
         })?;
         events.reactor.between().arm(arena.control());
@@ -133,6 +135,7 @@ impl Session {
             commands: Mutex::new(send),
             wake,
             ended: AtomicBool::new(false),
+            output: opened.descriptor,
             disk: Mutex::new(opened.disk),
             overwritten: opened.overwritten,
             stopped: OnceLock::new(),
@@ -164,13 +167,14 @@ impl Session {
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
-        self.record(child, |session| {
+        let result = self.record(child, |session| {
             if !session.shared.reactor.is_followed() {
                 session.shared.reactor.begin();
             }
             session.exec_stop(child);
             Ok(session.wait_for_all())
-        })
+        });
+        result.inspect_err(|_| launch::take_back(child))
     }
 
     /// Records while `live` runs, which gives how the command ended.
@@ -181,8 +185,7 @@ impl Session {
     ) -> Result<Finished, TraceeError> {
         self.command = Some(child);
         tell_of_death(&self.shared.arena, Role::Tracer);
-        let drainer = spawn("drain", &self.shared, drain_loop);
-        let answerer = spawn("answer", &self.shared, answer_loop);
+        let (drainer, answerer) = loops::spawn(&self.shared)?;
         let sources = std::mem::take(&mut self.sources);
         let events = EventsThread::spawn(&self.shared, sources, child);
         let alive = &self.shared.arena.control().host_alive;
@@ -214,7 +217,7 @@ impl Session {
     /// Starts the command, which stands at its exec stop then.
     pub(crate) fn launch(&mut self, argv: &[CString]) -> Result<u32, TraceeError> {
         let inherited = launch::Inherited {
-            sigpipe: self.shared.options.sigpipe,
+            at_start: self.shared.options.at_start,
             mask: self.signals.1,
             terminal: self.relay.as_ref().and_then(Relay::terminal),
         };
@@ -291,7 +294,9 @@ impl Session {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let exe = exe.to_string_lossy().into_owned();
         self.shared.lock().exec(&self.shared.arena, pid, &exe);
+        let arena_bytes = self.shared.arena.bytes();
         let result = may_enter(pid)
+            .and_then(|()| limits::leave_room(pid, arena_bytes))
             .and_then(|()| entries(pid, self.shared.options.loader))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
         if let Err(e) = result {
@@ -457,9 +462,9 @@ fn entries(pid: u32, _loader: bool) -> Result<[u64; 2], TraceeError> {
     const AT_BASE: u64 = 7;
     const AT_ENTRY: u64 = 9;
     let failed = |what| move |source| TraceeError::System { what, source };
-    let exe = File::open(format!("/proc/{pid}/exe")).map_err(failed("opening the program"))?;
     let mut head = [0u8; 20];
-    exe.read_exact_at(&mut head, 0)
+    File::open(format!("/proc/{pid}/exe"))
+        .and_then(|exe| exe.read_exact_at(&mut head, 0))
         .map_err(failed("reading the program"))?;
     if head[4] != 2 || head[18] != 62 {
         return Err(TraceeError::NoRoom("it is not a 64-bit x86 program"));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -14,6 +15,7 @@ use std::time::Duration;
 use sptrace_patch::columns::from_columns;
 use sptrace_trace::{ENDED_EARLY, Note, RECORDED, RECORDED_FOR, Summary};
 use sptrace_tracee::arena::Arena;
+use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
@@ -54,8 +56,8 @@ pub struct Options {
     pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
-    /// SIGPIPE's disposition as sptrace found it.
-    pub sigpipe: libc::sighandler_t,
+    /// What sptrace was started with, for the command.
+    pub at_start: AtStart,
 }
 
 impl Options {
@@ -91,6 +93,8 @@ pub struct Shared {
     pub(crate) filters: Filters,
     /// Of the agent's image.
     pub(crate) agent_hash: u64,
+    /// Of the trace.
+    pub(crate) output: RawFd,
     pub(crate) disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
     pub(crate) overwritten: Arc<AtomicU64>,

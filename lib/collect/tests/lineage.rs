@@ -59,6 +59,7 @@ fn writes(arena: &Arena, chunk: u32, place: u32, epoch: u32, tsc: u64) {
 
 fn arena() -> Arena {
     Arena::new(ArenaOptions {
+        memory_limit: u64::MAX,
         chunks: 8,
         drop_when_full: false,
         depth_limit: 0,

@@ -84,6 +84,7 @@ impl Shared {
 
 fn arena() -> Arena {
     Arena::new(ArenaOptions {
+        memory_limit: u64::MAX,
         chunks: 8,
         drop_when_full: false,
         depth_limit: 0,

@@ -37,6 +37,8 @@ pub enum Target {
 pub struct Options {
     /// What.
     pub target: Target,
+    /// What the command needs beside its arguments.
+    pub prepare: fn(&mut Command),
     /// It ends after so long, if not before.
     pub duration: Option<Duration>,
     /// Memory of each processor's buffer.
@@ -86,7 +88,7 @@ pub fn record<W: Write>(
     let mut pipes = Pipes::open(&instance)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
-    let mut command = begin(&instance, &options.target, &mut tasks)?;
+    let mut command = begin(&instance, options, &mut tasks)?;
     let begun = Instant::now();
     loop {
         let is_late = options.duration.is_some_and(|d| begun.elapsed() >= d);
@@ -125,12 +127,12 @@ pub fn record<W: Write>(
 /// Switches the recording on, and starts the command if there is one.
 fn begin<W: Write>(
     instance: &Instance,
-    target: &Target,
+    options: &Options,
     tasks: &mut Tasks<W>,
 ) -> Result<Option<Child>, KernelError> {
-    match target {
+    match &options.target {
         Target::Command(argv) => {
-            let (child, starter) = start(instance, argv)?;
+            let (child, starter) = start(instance, argv, options.prepare)?;
             tasks.leave_out(starter);
             tasks.leave_out_until_exec(child.id());
             return Ok(Some(child));
@@ -153,7 +155,11 @@ fn is_gone(target: &Target, command: &mut Option<Child>) -> Result<bool, KernelE
 
 /// Starts the command, whose first system call is recorded already. A thread that does nothing else is
 /// recorded until then: what it makes is followed from its birth. Gives that thread's number, too.
-fn start(instance: &Instance, argv: &[OsString]) -> Result<(Child, u32), KernelError> {
+fn start(
+    instance: &Instance,
+    argv: &[OsString],
+    prepare: fn(&mut Command),
+) -> Result<(Child, u32), KernelError> {
     std::thread::scope(|scope| {
         let starter = scope.spawn(|| {
             let tid = nix::unistd::gettid().as_raw() as u32;
@@ -162,8 +168,10 @@ fn start(instance: &Instance, argv: &[OsString]) -> Result<(Child, u32), KernelE
             let (program, arguments) = argv.split_first().ok_or_else(|| {
                 KernelError::Command(std::io::Error::from_raw_os_error(nix::libc::ENOENT))
             })?;
-            let child = Command::new(program).args(arguments).spawn();
-            Ok((child.map_err(KernelError::Command)?, tid))
+            let mut command = Command::new(program);
+            command.args(arguments);
+            prepare(&mut command);
+            Ok((command.spawn().map_err(KernelError::Command)?, tid))
         });
         let panicked = || KernelError::Command(std::io::Error::other("the starter panicked"));
         starter.join().unwrap_or_else(|_| Err(panicked()))

@@ -20,6 +20,7 @@ pub const ARENA_AVMA: u64 = 0x2a00_0000_0000;
 pub struct Arena {
     fd: OwnedFd,
     base: *mut u8,
+    size: Size,
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
     commands: Mutex<Vec<CommandPlace>>,
@@ -49,8 +50,36 @@ pub struct ArenaOptions {
     pub depth_limit: u32,
     /// Record ld.so's start-up work.
     pub loader: bool,
+    /// Bytes of address space that a process may have in which it is mapped.
+    pub memory_limit: u64,
     /// Record inside hooked functions only.
     pub roots_only: bool,
+}
+
+/// How large an arena is, and how many chunks it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size {
+    bytes: u64,
+    chunks_max: u32,
+}
+
+impl Size {
+    /// It is counted against the limit on the address space of all that have it: it shall take no more than a quarter of
+    /// that, as long as it can hold the plans of a small program.
+    const LEAST_BYTES: u64 = 8 << 20;
+
+    fn within(memory_limit: u64) -> Self {
+        let bytes = (memory_limit / 4).clamp(Self::LEAST_BYTES, ARENA_BYTES) & !0xffff;
+        Self {
+            bytes,
+            chunks_max: (bytes / 4 / CHUNK_BYTES) as u32,
+        }
+    }
+
+    /// Where the plans begin.
+    fn plans_at(self) -> u64 {
+        CHUNK_DATA_OFFSET + u64::from(self.chunks_max) * CHUNK_BYTES
+    }
 }
 
 impl Arena {
@@ -67,15 +96,16 @@ impl Arena {
             }
             OwnedFd::from_raw_fd(fd)
         };
+        let size = Size::within(options.memory_limit);
         // SAFETY: our own fd.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), ARENA_BYTES as i64) } != 0 {
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), size.bytes as i64) } != 0 {
             return Err(TraceeError::last("ftruncate"));
         }
         // SAFETY: a fresh shared mapping of our own fd.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                ARENA_BYTES as usize,
+                size.bytes as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 fd.as_raw_fd(),
@@ -88,7 +118,8 @@ impl Arena {
         let arena = Self {
             fd,
             base: base.cast(),
-            plans_used: AtomicU64::new(PLANS_OFFSET),
+            size,
+            plans_used: AtomicU64::new(size.plans_at()),
             chunks_used: AtomicU32::new(0),
             commands: Mutex::default(),
         };
@@ -97,7 +128,7 @@ impl Arena {
     }
 
     fn prepare(&self, options: ArenaOptions) {
-        let chunks = options.chunks.clamp(2, CHUNKS_MAX as u32);
+        let chunks = options.chunks.clamp(2, self.size.chunks_max);
         let control = self.base.cast::<Control>();
         // SAFETY: nobody else has the arena yet; the page is zero.
         unsafe {
@@ -108,6 +139,7 @@ impl Arena {
             (*control).loader = u32::from(options.loader);
             (*control).roots_only = u32::from(options.roots_only);
             (*control).chunk_count = chunks;
+            (*control).arena_bytes = self.size.bytes;
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;
@@ -121,6 +153,16 @@ impl Arena {
         for i in (0..chunks).rev() {
             self.free_chunk(i);
         }
+    }
+
+    /// How many it has.
+    pub fn bytes(&self) -> u64 {
+        self.size.bytes
+    }
+
+    /// True if there may be a chunk of this number, which somebody else has written.
+    pub fn is_chunk(&self, i: u32) -> bool {
+        i < self.size.chunks_max
     }
 
     /// The control block.
@@ -170,7 +212,7 @@ impl Arena {
 
     /// The 4-byte halves of words of chunk `i`.
     pub fn halves(&self, i: u32) -> &[AtomicU32] {
-        assert!((i as usize) < CHUNKS_MAX);
+        assert!(i < self.size.chunks_max);
         // SAFETY: within the arena, aligned; relaxed loads of words the tracee may be writing.
         unsafe {
             std::slice::from_raw_parts(
@@ -182,7 +224,7 @@ impl Arena {
 
     /// Zeroes a chunk and gives it back to the agents.
     pub fn recycle(&self, i: u32) {
-        assert!((i as usize) < CHUNKS_MAX);
+        assert!(i < self.size.chunks_max);
         // SAFETY: the chunk is ours: it was taken from the full list or its thread is gone.
         unsafe {
             self.base
@@ -215,7 +257,7 @@ impl Arena {
             return true;
         }
         let next = self.chunks_used.load(Ordering::Relaxed);
-        if next as usize >= CHUNKS_MAX {
+        if next >= self.size.chunks_max {
             return false;
         }
         self.chunks_used.store(next + 1, Ordering::Relaxed);
@@ -227,7 +269,7 @@ impl Arena {
     pub fn take_full(&self) -> Vec<u32> {
         let mut at = self.control().full_chunks.swap(NONE, Ordering::Acquire);
         let mut out = Vec::new();
-        while (at as usize) < CHUNKS_MAX && out.len() < CHUNKS_MAX {
+        while at < self.size.chunks_max && out.len() < CHUNKS_MAX {
             out.push(at);
             at = self.chunk(at).next.load(Ordering::Relaxed);
         }
@@ -239,7 +281,7 @@ impl Arena {
     pub fn add_plan(&self, bytes: &[u8]) -> Option<u64> {
         let size = (bytes.len() as u64 + 4095) & !4095;
         let at = self.plans_used.fetch_add(size, Ordering::Relaxed);
-        if at + size > PLANS_OFFSET + PLANS_BYTES {
+        if at + size > self.size.bytes {
             return None;
         }
         self.write(at, bytes);
@@ -272,7 +314,7 @@ impl Arena {
 
     /// Writes bytes that no tracee reads yet.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
-        assert!(offset + bytes.len() as u64 <= ARENA_BYTES);
+        assert!(offset + bytes.len() as u64 <= self.size.bytes);
         // SAFETY: within the arena; the region is not yet in use (the caller's duty).
         unsafe {
             self.base
@@ -283,14 +325,14 @@ impl Arena {
 
     /// The command at `offset`, which [`crate::command`] has put there.
     pub fn attach_block(&self, offset: u64) -> &AttachBlock {
-        assert!(offset.is_multiple_of(4096) && offset + 4096 <= ARENA_BYTES);
+        assert!(offset.is_multiple_of(4096) && offset + 4096 <= self.size.bytes);
         // SAFETY: within the arena, aligned; what the agent writes are atomics.
         unsafe { &*self.base.add(offset as usize).cast::<AttachBlock>() }
     }
 
     /// The word at `offset`.
     pub fn word(&self, offset: u64) -> u64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= ARENA_BYTES);
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.size.bytes);
         // SAFETY: within the arena, aligned.
         unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() }.load(Ordering::Acquire)
     }
@@ -321,7 +363,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: our own mapping, not used after.
-        unsafe { libc::munmap(self.base.cast(), ARENA_BYTES as usize) };
+        unsafe { libc::munmap(self.base.cast(), self.size.bytes as usize) };
     }
 }
 

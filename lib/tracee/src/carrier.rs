@@ -292,7 +292,7 @@ impl<'a> Carrier<'a> {
         let arena = |offset: u64| ARENA_AVMA + offset;
         let entry = self.image.command_avma;
         let mut words = vec![u64::MAX, flags, entry, arena(block), arena(ranges), 0];
-        words.extend(inside::words(self.image));
+        words.extend(inside::words(self.arena, self.image));
         let r = after;
         words.extend([r.rbx, r.rbp, r.r8, r.r9, r.r12, r.r13, r.r14, r.r15]);
         words.extend([

@@ -64,7 +64,7 @@ fn stub(arena: &Arena, image: &AgentImage, entries: [u64; 2]) -> Vec<u8> {
     // SAFETY: the symbols delimit bytes of our own image.
     let mut code = unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec();
     let data = &raw const sptrace_stub_data as usize - start as usize;
-    let mut words = inside::words(image);
+    let mut words = inside::words(arena, image);
     words.extend([image.start_avma, entries[0], entries[1]]);
     assert!(words.len() == DATA_WORDS && code.len() == data + DATA_WORDS * 8);
     code.truncate(data);

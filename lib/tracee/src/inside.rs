@@ -4,12 +4,12 @@
 //! looked at. There the code finds where everything goes, takes the arena from a socket and maps it.
 //! Must not know who runs the code, and what it does then.
 
-use crate::arena::ARENA_AVMA;
+use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
 use crate::kill_point;
 use crate::maps::Mapping;
-use sptrace_wire::control::{ARENA_BYTES, IMAGE_OFFSET};
+use sptrace_wire::control::IMAGE_OFFSET;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -125,8 +125,8 @@ pub(crate) use map_inside;
 pub const WORDS: usize = 14;
 
 /// The arena (place, bytes), and the image's segments (place, bytes, protection, offset in the arena's file).
-pub fn words(image: &AgentImage) -> Vec<u64> {
-    let mut words = vec![ARENA_AVMA, ARENA_BYTES];
+pub fn words(arena: &Arena, image: &AgentImage) -> Vec<u64> {
+    let mut words = vec![ARENA_AVMA, arena.bytes()];
     for s in &image.segments {
         let (place, offset) = (IMAGE_AVMA + s.offset, IMAGE_OFFSET + s.offset);
         words.extend([place, s.bytes, s.prot, offset]);

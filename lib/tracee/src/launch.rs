@@ -4,12 +4,14 @@
 //! we die at that moment, nothing is left behind that would be delivered to it. If we die earlier,
 //! it goes on by itself.
 
+use crate::arena::{futex_wait, futex_wake};
+use crate::at_start::AtStart;
 use crate::error::TraceeError;
 use crate::kill_point;
 use crate::ptrace;
-use crate::terminal::{self, Forked, Terminal, pipe};
+use crate::terminal::{self, Forked, Terminal};
 use std::ffi::CString;
-use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// From a signal that kills to the end.
@@ -17,8 +19,8 @@ const ENDING_WITHIN: Duration = Duration::from_millis(20);
 
 /// What the command shall inherit, as sptrace found it.
 pub struct Inherited<'a> {
-    /// Disposition of SIGPIPE.
-    pub sigpipe: libc::sighandler_t,
+    /// Streams, limits, disposition of SIGPIPE.
+    pub at_start: AtStart,
     /// Signal mask.
     pub mask: libc::sigset_t,
     /// Another terminal than ours.
@@ -45,6 +47,41 @@ fn fork(inherited: &Inherited) -> Result<Forked, TraceeError> {
     }
 }
 
+/// What the command's process and we say to each other before it is the command: memory of both, since descriptors may
+/// be few.
+struct Between {
+    /// We: 1 once it shall execute.
+    go: AtomicU32,
+    /// The command's process: why it could not.
+    errno: AtomicU32,
+}
+
+impl Between {
+    /// For the life of both.
+    fn new() -> Result<&'static Self, TraceeError> {
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: fresh memory, page-aligned, zero, never unmapped; its fields are atomics.
+        unsafe {
+            let page = libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0);
+            if page == libc::MAP_FAILED {
+                return Err(TraceeError::last("mmap"));
+            }
+            Ok(&*page.cast())
+        }
+    }
+
+    /// In the command's process: until it shall go on, or `tracer` is not its parent any more. Async-signal-safe.
+    fn wait(&self, tracer: i32) {
+        // SAFETY: no arguments.
+        while self.go.load(Ordering::Acquire) == 0 && unsafe { libc::getppid() } == tracer {
+            futex_wait(&self.go, 0, 50);
+        }
+    }
+}
+
 /// Forks and executes `argv` (looked up in PATH) under ptrace; returns it once it stands at the
 /// exec stop.
 ///
@@ -54,32 +91,29 @@ fn fork(inherited: &Inherited) -> Result<Forked, TraceeError> {
 pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeError> {
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let (read, write) = pipe()?;
-    let (go_read, go_write) = pipe()?;
+    let between = Between::new()?;
+    // SAFETY: no arguments.
+    let tracer = unsafe { libc::getpid() };
     let (pid, leader) = match fork(inherited)? {
         Forked::Command => (0, 0),
         Forked::Parent { command, leader } => (command, leader),
     };
     if pid == 0 {
-        // SAFETY: in the child; argv lives; on failure errno goes through the pipe.
+        // SAFETY: in the child; argv lives; what it has of ours it uses no more.
         unsafe {
-            libc::signal(libc::SIGPIPE, inherited.sigpipe);
             libc::sigprocmask(
                 libc::SIG_SETMASK,
                 &raw const inherited.mask,
                 std::ptr::null_mut(),
             );
-            libc::close(go_write.as_raw_fd());
-            let mut byte = 0u8;
-            libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1);
+            inherited.at_start.hand_on();
+            between.wait(tracer);
             libc::execvp(pointers[0], pointers.as_ptr());
             let errno = *libc::__errno_location();
-            libc::write(write.as_raw_fd(), (&raw const errno).cast(), 4);
+            between.errno.store(errno as u32, Ordering::Release);
             libc::_exit(127);
         }
     }
-    drop(write);
-    drop(go_read);
     if let Err(e) = ptrace::seize(pid as u32) {
         // Was it killed before: by an interrupt, say?
         let signal = wait_for_death(pid, ENDING_WITHIN);
@@ -91,16 +125,14 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
         });
         return Err(signal.map_or(e, TraceeError::Killed));
     }
-    kill_point::around("letting the command go", || drop(go_write));
+    kill_point::around("letting the command go", || {
+        between.go.store(1, Ordering::Release);
+        futex_wake(&between.go, 1);
+    });
     // First this: a signal may stop the child before its exec, and then it needs us.
     let end = wait_for_exec(pid)?;
-    let mut errno = 0i32;
-    // The exec, or the child's end, has closed the pipe: end of file means success.
-    // SAFETY: four bytes.
-    let got = kill_point::around("waiting for the exec", || unsafe {
-        libc::read(read.as_raw_fd(), (&raw mut errno).cast(), 4)
-    });
-    if got == 4 {
+    let errno = between.errno.load(Ordering::Acquire) as i32;
+    if errno != 0 {
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
     match end {
@@ -114,6 +146,13 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
         }
         Some(_) => Err(TraceeError::Gone),
     }
+}
+
+/// Ends a command that stands at its exec stop and has executed nothing.
+pub fn take_back(command: u32) {
+    // SAFETY: our own child.
+    unsafe { libc::kill(command as i32, libc::SIGKILL) };
+    wait_for_death(command as i32, Duration::MAX);
 }
 
 /// Waits so long for the end of a child that may be ending; the signal that has killed it.

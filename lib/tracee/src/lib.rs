@@ -7,6 +7,7 @@
 //! program's thread that is led through [`carrier`].
 
 pub mod arena;
+pub mod at_start;
 pub mod carrier;
 pub mod command;
 pub mod eligible;

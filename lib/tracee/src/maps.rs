@@ -10,7 +10,6 @@ use std::fs::File;
 use crate::arena::ARENA_AVMA;
 use crate::error::TraceeError;
 use crate::image::IMAGE_AVMA;
-use sptrace_wire::control::ARENA_BYTES;
 
 /// One mapping.
 #[derive(Clone, Debug)]
@@ -153,7 +152,7 @@ fn is_arena(m: &Mapping) -> bool {
 /// True if arena and image of an agent are there, whole.
 pub fn has_agent(maps: &[Mapping]) -> bool {
     let image = |m: &&Mapping| m.start >= IMAGE_AVMA && m.end <= ARENA_AVMA;
-    let arena = |m: &Mapping| m.start == ARENA_AVMA && m.end - m.start == ARENA_BYTES;
+    let arena = |m: &Mapping| m.start == ARENA_AVMA;
     let is_ours = |m: &Mapping| m.path.contains("memfd:sptrace");
     let segments = maps.iter().filter(image).filter(|m| is_ours(m)).count();
     segments >= 3 && maps.iter().any(|m| arena(m) && is_ours(m))

@@ -5,7 +5,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of the whole arena: address space only, pages appear when touched.
+/// Bytes of the whole arena: address space only, pages appear when touched. Where address space is limited it has less
+/// ([`Control::arena_bytes`]).
 pub const ARENA_BYTES: u64 = 1 << 30;
 /// Arena offset of the [`Control`] block.
 pub const CONTROL_OFFSET: u64 = 0;
@@ -27,12 +28,9 @@ pub const IMAGE_OFFSET: u64 = 0x10_0000;
 pub const IMAGE_BEFORE_BYTES: u64 = 0x100_0000;
 /// Bytes set apart for the agent's image.
 pub const IMAGE_BYTES: u64 = 0x10_0000;
-/// Arena offset of the plans; each starts at a multiple of 4096.
-pub const PLANS_OFFSET: u64 = 0x20_0000;
-/// Bytes set apart for plans.
-pub const PLANS_BYTES: u64 = 0x2000_0000 - 0x20_0000;
-/// Arena offset of the first chunk of records.
-pub const CHUNK_DATA_OFFSET: u64 = 0x2000_0000;
+/// Arena offset of the first chunk of records. The plans come behind the last that there may be; each starts at a
+/// multiple of 4096.
+pub const CHUNK_DATA_OFFSET: u64 = 0x20_0000;
 /// Bytes of one chunk.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
@@ -93,6 +91,8 @@ pub struct Control {
     pub agent_reason: AtomicU32,
     /// Host: 1 = record ld.so's start-up work too.
     pub loader: u32,
+    /// Host: bytes of this arena.
+    pub arena_bytes: u64,
     /// Agent: call sites patched, by tactic number of the plan.
     pub patched: [AtomicU64; 16],
     /// Agent: call sites left alone, by refusal number of the plan.

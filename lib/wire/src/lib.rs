@@ -2,8 +2,8 @@
 //!
 //! One arena a recording: a sparse memfd, mapped shared by the host and every process. It holds, in
 //! this order, the control block and the question slots ([`control`]), the stream table, the chunk
-//! table, the plans ([`plan`]; among them the commands of [`attach`]) and the chunks of records
-//! ([`record`]). All integers are little-endian, all structures `repr(C)` without padding that
+//! table, the chunks of records ([`record`]) and the plans ([`plan`]; among them the commands of
+//! [`attach`]). All integers are little-endian, all structures `repr(C)` without padding that
 //! carries meaning.
 //!
 //! Whoever changes a byte here raises [`VERSION`] in the same commit: the agent refuses an arena
@@ -22,7 +22,7 @@ pub mod plan;
 pub mod record;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// First eight bytes of an arena: `sptrace` and the version's low byte.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

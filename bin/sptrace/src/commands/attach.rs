@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sptrace_collect::attach::Until;
+use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 
 use crate::commands::record::{self, RecordArgs};
@@ -75,13 +76,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Attaches, records, detaches.
-pub fn run(args: AttachArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+pub fn run(args: AttachArgs, at_start: AtStart) -> ExitCode {
     heed_interrupts();
     if let Err(message) = args.record.rules() {
         say(&message);
         return ExitCode::from(exit_code::WRONG_USAGE);
     }
-    match record(args, sigpipe) {
+    match record(args, at_start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             if let Some(message) = message {
@@ -104,7 +105,7 @@ fn cannot(pid: u32, why: &str) {
 }
 
 /// The error is a line for the user, unless all has been said.
-fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Option<String>> {
+fn record(mut args: AttachArgs, at_start: AtStart) -> Result<(), Option<String>> {
     let mut seen = std::collections::BTreeSet::new();
     args.pids.retain(|pid| seen.insert(*pid));
     args.pids.retain(|&pid| match eligible::check(pid) {
@@ -123,7 +124,7 @@ fn record(mut args: AttachArgs, sigpipe: libc::sighandler_t) -> Result<(), Optio
         (command_of(args.pids[0]), false),
         false,
         (Vec::new(), false),
-        sigpipe,
+        at_start,
     )?;
     let until = Until {
         duration: args.duration,

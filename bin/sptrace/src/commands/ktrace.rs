@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -105,14 +105,14 @@ fn heed_signals(has_command: bool) {
 }
 
 /// Records, looks, or cleans up.
-pub fn run(args: &KtraceArgs) -> ExitCode {
+pub fn run(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
     let result = match (args.check, args.cleanup) {
         (true, _) => {
             check();
             return ExitCode::SUCCESS;
         }
         (_, true) => clean_up(args.quiet),
-        _ => return record(args),
+        _ => return record(args, prepare),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -144,7 +144,7 @@ fn clean_up(quiet: bool) -> Result<(), KernelError> {
     Ok(())
 }
 
-fn record(args: &KtraceArgs) -> ExitCode {
+fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
     let has_command = !args.command.is_empty();
     let failure = match has_command {
         true => exit_code::OWN_FAILURE,
@@ -161,7 +161,7 @@ fn record(args: &KtraceArgs) -> ExitCode {
         return ExitCode::from(code);
     }
     heed_signals(has_command);
-    match try_record(args) {
+    match try_record(args, prepare) {
         Ok(outcome) => {
             report_end(&outcome, args.quiet);
             ended_as(outcome)
@@ -191,7 +191,7 @@ fn ended_as(outcome: Outcome) -> ExitCode {
     })
 }
 
-fn try_record(args: &KtraceArgs) -> Result<Outcome, String> {
+fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, String> {
     let target = match args.command.is_empty() {
         false => Target::Command(args.command.clone()),
         true if args.all => Target::Machine,
@@ -211,6 +211,7 @@ fn try_record(args: &KtraceArgs) -> Result<Outcome, String> {
     let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
     let options = Options {
         target,
+        prepare,
         duration: args.duration,
         buffer_kib: args.buffer,
         now_tsc: clock::tsc,

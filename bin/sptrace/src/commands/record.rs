@@ -14,6 +14,7 @@ use sptrace_collect::{Options, Session, Stopped, clock};
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{Header, TraceError};
 use sptrace_tracee::TraceeError;
+use sptrace_tracee::at_start::AtStart;
 
 use crate::talk::say;
 
@@ -178,7 +179,7 @@ impl RecordArgs {
         (command, is_launched): (Vec<String>, bool),
         loader: bool,
         (start_on, shadow): (Vec<Event>, bool),
-        sigpipe: libc::sighandler_t,
+        at_start: AtStart,
     ) -> Result<Session, String> {
         check_processor()?;
         let header = header(command);
@@ -200,7 +201,7 @@ impl RecordArgs {
             modules: self.module,
             within: self.within,
             without: self.without,
-            sigpipe,
+            at_start,
         };
         // Where there are only dumps, no file is begun, and what has the name stays until the first.
         let has_file = self.dump_on.is_empty();

@@ -12,6 +12,7 @@ use sptrace_collect::event::Event;
 use sptrace_collect::session::Finished;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::TraceeError;
+use sptrace_tracee::at_start::AtStart;
 
 use crate::commands::executable::{self, Refused};
 use crate::commands::record::{self, RecordArgs};
@@ -72,9 +73,9 @@ pub struct RunArgs {
 }
 
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
-pub fn run(args: RunArgs, sigpipe: libc::sighandler_t) -> ExitCode {
+pub fn run(args: RunArgs, at_start: AtStart) -> ExitCode {
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
-    match record(args, sigpipe) {
+    match record(args, at_start) {
         Ok(finished) => {
             record::report_end(&finished, &output, quiet, "the command");
             end_as(finished.status)
@@ -101,7 +102,7 @@ fn own_failure(message: String) -> Failure {
     }
 }
 
-fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failure> {
+fn record(args: RunArgs, at_start: AtStart) -> Result<Finished, Failure> {
     if args.record.is_endless() {
         return Err(Failure::Said {
             code: exit_code::WRONG_USAGE,
@@ -135,7 +136,7 @@ fn record(args: RunArgs, sigpipe: libc::sighandler_t) -> Result<Finished, Failur
             (command.collect(), true),
             args.loader,
             (args.start_on, args.shadow),
-            sigpipe,
+            at_start,
         )
         .map_err(own_failure)?;
     let result = match is_later {

@@ -7,7 +7,7 @@
 
 use super::Collector;
 use sptrace_tracee::arena::Arena;
-use sptrace_wire::control::{CHUNKS_MAX, STREAM_LIVE, STREAMS};
+use sptrace_wire::control::{STREAM_LIVE, STREAMS};
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
@@ -81,7 +81,7 @@ impl<W: Write> Collector<W> {
         let stream = arena.stream(i);
         let index = stream.chunk.load(Ordering::Acquire);
         let state = self.streams[i].as_ref()?;
-        if stream.state.load(Ordering::Acquire) != STREAM_LIVE || index as usize >= CHUNKS_MAX {
+        if stream.state.load(Ordering::Acquire) != STREAM_LIVE || !arena.is_chunk(index) {
             return None;
         }
         let chunk = arena.chunk(index);
@@ -95,7 +95,7 @@ impl<W: Write> Collector<W> {
         let Some(state) = &self.streams[i] else {
             return true;
         };
-        if index as usize >= CHUNKS_MAX {
+        if !arena.is_chunk(index) {
             return true;
         }
         let chunk = arena.chunk(index);

@@ -56,7 +56,7 @@ impl Prepared {
             return Err(EventError::TooMany);
         }
         let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
-        let wake = event_descriptor()?;
+        let wake = (!armed.is_empty()).then(event_descriptor).transpose()?;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut relay = None;
         match Keys::open(&armed, asked.is_launched)? {
@@ -79,7 +79,10 @@ impl Prepared {
         let windows = Windows::new((!starts.is_empty()).then_some(times));
         let ring = match asked.dump_on.is_empty() {
             true => None,
-            false => Some(output::memory().map_err(no_descriptor)?),
+            false => Some(
+                output::memory()
+                    .map_err(|e| EventError::Socket("a file in memory".to_owned(), e))?,
+            ),
         };
         let reactor = Reactor {
             armed,
@@ -170,16 +173,13 @@ fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
     Ok((armed.with_rules(&asked.between), followed.is_some()))
 }
 
-fn no_descriptor(error: std::io::Error) -> EventError {
-    EventError::Socket("an eventfd".to_owned(), error)
-}
-
 /// By which the other threads wake the one that waits for events.
 fn event_descriptor() -> Result<OwnedFd, EventError> {
     // SAFETY: gives a fresh descriptor or an error.
     let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if descriptor < 0 {
-        return Err(no_descriptor(std::io::Error::last_os_error()));
+        let why = std::io::Error::last_os_error();
+        return Err(EventError::Socket("an eventfd".to_owned(), why));
     }
     // SAFETY: a fresh descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
