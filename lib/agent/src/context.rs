@@ -249,41 +249,25 @@ impl Context<'_> {
         if phase == Phase::DoorInside {
             return false;
         }
-        let is_door = matches!(
-            phase,
-            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
-        );
-        let saved_rbp = is_door && depth > 104;
-        let base = if saved_rbp {
-            self.0[RBP] + 104
-        } else {
-            self.0[RSP] + depth
-        };
+        let base = self.base_of(phase, depth);
         // SAFETY: as in leave_area; the shadow stack and the chunk are this thread's.
         unsafe {
             let Some(around) = Around::read(base) else {
                 return false;
             };
             let id = around.at(0);
-            if phase == Phase::DoorAfter {
-                self.restore(&around, phase);
-                let taken_off = if around.at(-40) != 0 { 8 } else { 0 };
-                self.0[RSP] = base + 8 + taken_off;
-                self.0[RIP] = id;
-                let m = module::of_area(id);
-                // An entry-only call goes straight to its callee.
-                return m.is_null() || place(m, id).is_some_and(|p| self.out_of_slot(hot, &p));
-            }
             let m = module::of_area(id);
-            if phase == Phase::SilentDone {
-                self.restore(&around, phase);
-                // A direct call's return address stands in the place of the id.
-                self.0[RSP] = base + if m.is_null() { 0 } else { 8 };
-                self.0[RIP] = around.at(-8);
-                return true;
-            }
-            if m.is_null() {
-                return false;
+            match phase {
+                Phase::DoorAfter => return self.after_door(hot, &around, m),
+                Phase::SilentDone => {
+                    self.restore(&around, phase);
+                    // A direct call's return address stands in the place of the id.
+                    self.0[RSP] = base + if m.is_null() { 0 } else { 8 };
+                    self.0[RIP] = around.at(-8);
+                    return true;
+                }
+                _ if m.is_null() => return false,
+                _ => {}
             }
             let Some(place) = place(m, id) else {
                 return false;
@@ -297,47 +281,90 @@ impl Context<'_> {
             }
             self.restore(&around, phase);
             self.0[RSP] = base + 8;
-            let happened = matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done);
-            if !happened {
+            if matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done) {
+                self.after_event(hot, phase, &around, &place, below, handler)
+            } else {
                 if phase == Phase::Reserved {
                     abandon(hot, word, place.operand && id == place.entry);
                 }
-                if place.hook && id == place.exit {
-                    // Where the routine was called from.
-                    return self.return_from_hook(hot, &place, id - 5);
-                }
-                if id == place.exit {
-                    return self.skip_exit(hot, &place, base + 8);
-                }
-                if place.moved != 0 || place.text == 0 {
-                    return self.forward_unrecorded(hot, &place);
-                }
-                self.0[RSP] += if place.operand { 8 } else { 0 };
-                return self.back(&place);
+                self.before_event(hot, &place, id)
             }
-            let frame = ShadowFrame {
-                rsp: base
-                    + if place.operand || place.keep_call {
-                        16
-                    } else {
-                        8
-                    },
-                id: if place.keep_call { id | FRAME_OPEN } else { id },
-                callee: if place.operand { around.at(8) } else { 0 },
-            };
+        }
+    }
+
+    /// Where the id lies that the routine was called with.
+    fn base_of(&self, phase: Phase, depth: u64) -> u64 {
+        let is_door = matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        );
+        match is_door && depth > 104 {
+            true => self.0[RBP] + 104,
+            false => self.0[RSP] + depth,
+        }
+    }
+
+    /// The slow path is done, the door on its way back: to the id, or to what it has put there.
+    unsafe fn after_door(&mut self, hot: *mut Hot, around: &Around, m: *mut Module) -> bool {
+        self.restore(around, Phase::DoorAfter);
+        let taken_off = if around.at(-40) != 0 { 8 } else { 0 };
+        let id = around.at(0);
+        self.0[RSP] = around.base + 8 + taken_off;
+        self.0[RIP] = id;
+        // SAFETY: as in out_of_routine. An entry-only call goes straight to its callee.
+        unsafe { m.is_null() || place(m, id).is_some_and(|p| self.out_of_slot(hot, &p)) }
+    }
+
+    /// The event has not happened: back to the patched instruction, or on without a record.
+    unsafe fn before_event(&mut self, hot: *mut Hot, place: &Place, id: u64) -> bool {
+        // SAFETY: as in out_of_routine.
+        unsafe {
+            if place.hook && id == place.exit {
+                // Where the routine was called from.
+                return self.return_from_hook(hot, place, id - 5);
+            }
+            if id == place.exit {
+                return self.skip_exit(hot, place, self.0[RSP]);
+            }
+            if place.moved != 0 || place.text == 0 {
+                return self.forward_unrecorded(hot, place);
+            }
+            self.0[RSP] += if place.operand { 8 } else { 0 };
+            self.back(place)
+        }
+    }
+
+    /// The event has happened: the shadow stack gets what is missing there, and the code goes on behind
+    /// the routine. `below`: the frame that the routine was writing.
+    unsafe fn after_event(
+        &mut self,
+        hot: *mut Hot,
+        phase: Phase,
+        around: &Around,
+        place: &Place,
+        below: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        let id = around.at(0);
+        let above = around.base + 8;
+        let has_word = place.operand || place.keep_call;
+        let frame = ShadowFrame {
+            rsp: above + if has_word { 8 } else { 0 },
+            id: if place.keep_call { id | FRAME_OPEN } else { id },
+            callee: if place.operand { around.at(8) } else { 0 },
+        };
+        // SAFETY: as in out_of_routine.
+        unsafe {
             match phase {
                 Phase::Committed if hot.is_null() || place.tail => {}
-                Phase::Committed if id == place.exit => take_out(hot, base + 8),
+                Phase::Committed if id == place.exit => take_out(hot, above),
                 Phase::Committed => put_in(hot, frame, handler),
                 Phase::Pushed if !hot.is_null() => repair(hot, below, frame),
                 _ => {}
             }
-            self.0[RSP] += if place.operand && id == place.entry {
-                8
-            } else {
-                0
-            };
-            self.forward(&place, id)
+            let is_entry = place.operand && id == place.entry;
+            self.0[RSP] += if is_entry { 8 } else { 0 };
+            self.forward(place, id)
         }
     }
 
