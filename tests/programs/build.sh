@@ -35,7 +35,7 @@ table() {
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"
     echo "dlopen.O0|gcc $C -O0 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
     echo "dlopen.O2|gcc $O -O2 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"
-    for case in manythreads sandthrow throwtimer abyss; do
+    for case in manythreads sandthrow throwtimer abyss guarded; do
         echo "$case.O0|g++ $C -O0 $case/$case.cpp"
         echo "$case.O2|g++ $O -O2 $case/$case.cpp"
     done

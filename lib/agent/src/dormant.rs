@@ -11,8 +11,8 @@ use crate::special::Special;
 use crate::state::{DORMANT, Hot, ShadowFrame, TEXT_BACK, process};
 use crate::unwind::original_of;
 use crate::{
-    context, deep, handlers, module, process as events, silent, special, stacks, sys, thread,
-    unpatch,
+    context, deep, guarded, handlers, module, process as events, silent, special, stacks, sys,
+    thread, unpatch,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::*;
@@ -134,6 +134,9 @@ pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
                 restore(above, (above as *const u64).read_volatile())
             }
             SpecialKind::Sigaction | SpecialKind::Cancel => handlers::registered(),
+            SpecialKind::Protect => {
+                guarded::protect(f.rdi, f.rsi, f.rdx, above..(*process()).stack_top);
+            }
             _ if events::enters_sandbox(kind, f) => events::set_sandboxed(),
             _ if events::sets_gs(kind, f) => events::set_gs_taken(),
             SpecialKind::Madvise | SpecialKind::Syscall => events::keep_text(kind, f),
@@ -163,7 +166,7 @@ unsafe fn restore(at: u64, value: u64) {
     // SAFETY: a word that was just read. What another thread has changed since stays.
     unsafe {
         let original = original_of(value, at);
-        if original != 0 {
+        if original != 0 && !guarded::holds(at) {
             let word = &*(at as *const AtomicU64);
             let _ = word.compare_exchange(value, original, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -211,7 +214,7 @@ unsafe fn scan_mapped(mut at: u64) {
         if end > at + UNKNOWN_STACK_BYTES && end != first {
             return;
         }
-        while at < end {
+        while at < end && !guarded::holds(at) {
             restore(at, (at as *const u64).read_volatile());
             at += 8;
         }

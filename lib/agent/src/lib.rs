@@ -33,6 +33,7 @@ pub mod detach;
 pub mod door;
 pub mod dormant;
 pub mod gate;
+pub mod guarded;
 pub mod handlers;
 pub mod hook;
 pub mod interrupted;

@@ -5,7 +5,7 @@ use crate::patched::{Patch, Stands};
 use crate::slow::{Frame, enter_unseen};
 use crate::special::Special;
 use crate::state::*;
-use crate::{handlers, module, plan, propagate, special, sys, thread, unpatch, unwind};
+use crate::{guarded, handlers, module, plan, propagate, special, sys, thread, unpatch, unwind};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::*;
@@ -170,6 +170,15 @@ unsafe fn enter_sandbox(hot: *mut Hot) {
     }
 }
 
+/// mprotect(2) is about to run.
+unsafe fn protect(hot: *mut Hot, above: u64, [start, bytes, protection]: [u64; 3]) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        text_is_written(start, bytes, protection);
+        guarded::protect(start, bytes, protection, above..(*hot).stack_top);
+    }
+}
+
 /// The program uses gs itself from here on: nothing is recorded any more.
 pub unsafe fn gs_is_taken(hot: *mut Hot) {
     // SAFETY: the thread's own block; gs stays what it is until the program sets it.
@@ -210,8 +219,10 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             SpecialKind::Madvise => keep_text(kind, f),
             SpecialKind::Syscall if f.rdi == SYS_MADVISE => keep_text(kind, f),
             SpecialKind::Cancel => handlers::registered(),
-            SpecialKind::Protect => text_is_written(f.rdi, f.rsi, f.rdx),
-            SpecialKind::Syscall if f.rdi == SYS_MPROTECT => text_is_written(f.rsi, f.rdx, f.rcx),
+            SpecialKind::Protect => protect(hot, above, [f.rdi, f.rsi, f.rdx]),
+            SpecialKind::Syscall if f.rdi == SYS_MPROTECT => {
+                protect(hot, above, [f.rsi, f.rdx, f.rcx]);
+            }
             SpecialKind::Sigaction => {
                 let action = f.rsi;
                 let mut handler = 0u64;

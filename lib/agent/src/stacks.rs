@@ -8,7 +8,7 @@
 
 use crate::slow::{SAME_STACK_BYTES, top};
 use crate::state::{FRAME_BYTES, Hot, ShadowFrame, process};
-use crate::{handlers, sys, thread};
+use crate::{guarded, handlers, sys, thread};
 
 /// Kept free below the first thread's stack for it to grow (kernel: mmap_base, MIN_GAP).
 const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
@@ -22,12 +22,12 @@ pub unsafe fn is_first(at: u64) -> bool {
 }
 
 /// Reads the stack from `at` on, up to the end of what is mapped; gives the number of words. `at`: a
-/// stack pointer, of code that runs or was interrupted, or above one.
+/// stack pointer, of code that runs or was interrupted, or above one. What the program may not read ends it, too.
 pub unsafe fn read(at: u64, words: &mut [u64]) -> usize {
     let bytes = size_of_val(words);
     // SAFETY: see is_first; `words` has room.
     unsafe {
-        if is_first(at) {
+        if is_first(at) && !guarded::holds_any(at, at.saturating_add(bytes as u64)) {
             let left = (*process()).stack_top.saturating_sub(at) as usize;
             let count = words.len().min(left / 8);
             for (k, word) in words.iter_mut().take(count).enumerate() {

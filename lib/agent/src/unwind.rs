@@ -8,7 +8,7 @@
 
 use crate::slow;
 use crate::state::*;
-use crate::{context, dormant, hook, module, stacks};
+use crate::{context, dormant, guarded, hook, module, stacks};
 use sptrace_wire::plan::HOOK_EXIT_ID;
 use sptrace_wire::record::{self, FRAME_OPEN};
 
@@ -140,7 +140,7 @@ pub unsafe fn give_back_frame(frame: *const ShadowFrame) {
     // SAFETY: the frame's call has not returned.
     unsafe {
         let word = ((*frame).rsp - 8) as *mut u64;
-        if (*frame).id & FRAME_OPEN == 0 {
+        if (*frame).id & FRAME_OPEN == 0 && !guarded::holds(word as u64) {
             let original = original_of(word.read_volatile(), word as u64);
             if original != 0 {
                 word.write_volatile(original);
@@ -158,6 +158,9 @@ pub unsafe fn arm_frame(frame: *const ShadowFrame) {
             return;
         }
         let place = (*frame).rsp - 8;
+        if guarded::holds(place) {
+            return;
+        }
         let hooked = hook::return_of(id);
         if hooked != 0 {
             hook::arm_again(place, hooked);
