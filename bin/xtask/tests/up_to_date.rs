@@ -1,5 +1,5 @@
-//! The committed man pages and completions are those of the present command line, and beside them lie
-//! no others but those that are written by hand.
+//! The committed man pages and completions are those of the present command line, and beside them
+//! lie no others but those that are written by hand.
 
 use std::collections::BTreeSet;
 use std::path::Path;
