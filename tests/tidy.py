@@ -12,7 +12,8 @@ Given: the repository this file lies in. Gives: one line for each violation, a l
   size      no source file over 700 lines, unless listed in LONG with a reason
   unsafe    every crate but those in MAY_BE_UNSAFE forbids unsafe code
   comments  no line of a comment in a .rs file has more than 100 columns
-  names     what README.md, ARCHITECTURE.md and CONTRIBUTING.md name as a file of this repository exists
+  names     what README.md, ARCHITECTURE.md, CONTRIBUTING.md, the crates' README.md and tests/stranger.md name as a file of
+            this repository exists
   words     no absolute path of a workplace, no forbidden word in any tracked file
 """
 import os, re, subprocess, sys, tempfile, tomllib
@@ -113,7 +114,8 @@ NAMED = re.compile(r"`((?:bin|lib|tests|scripts|man|completions|packaging|\.ci)/
 
 
 def check_names(root):
-    for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+    of_crates = [f"{top}/{name}/README.md" for top, name, _ in crates(root)]
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/stranger.md", *of_crates]:
         path = os.path.join(root, document)
         if not os.path.exists(path): continue
         for number, line in enumerate(open(path, encoding="utf-8"), 1):
@@ -177,6 +179,7 @@ def self_check():
             ("a circle of files: above, below", "lib/image/src/below.rs", "//! A header.\npub fn f() { crate::above::g() }\n"),
             ("stands on the floor above", "lib/agent/src/memory/sys.rs", "//! A header.\nuse crate::life::start;\n"),
             ("there is no lib/image", "README.md", "See `lib/image/src/gone.rs`.\n"),
+            ("there is no lib/image", "lib/image/README.md", "See `lib/image/src/gone.rs`.\n"),
             ("no //! header", "lib/image/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("a comment of 104 columns", "lib/image/src/lib.rs", good + "// " + "x" * 101 + "\n"),
             ("lines, at most", "lib/image/src/lib.rs", good + "\n" * 1200),

@@ -3,7 +3,7 @@
 usage: (gdb) source scripts/gdb/sptrace.py
 
 A patched call leaves a return address in its slot, for which there is no unwind information: without this script `bt` ends
-there. A slot ends in `call EXIT; jmp back` (see ARCHITECTURE.md, section 3), so the jump tells where the call came from.
+there. A slot ends in `call EXIT; jmp back` (see lib/patch/README.md), so the jump tells where the call came from.
 In front of a call, inside the common routines or the agent, the frame is taken for the caller's: registers that are saved
 there read as they are. Asks the process for nothing but its maps and memory; changes nothing.
 """

@@ -1,4 +1,5 @@
-//! The committed man pages and completions are those of the present command line.
+//! The committed man pages and completions are those of the present command line, and beside them
+//! lie no others but those that are written by hand.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn committed_files_are_what_is_made() {
         for entry in std::fs::read_dir(top.join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy());
             assert!(
-                names.contains(name.as_str()),
+                names.contains(name.as_str()) || xtask::WRITTEN_BY_HAND.contains(&name.as_str()),
                 "{name} is made by nothing any more"
             );
         }
