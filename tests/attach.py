@@ -209,6 +209,9 @@ def program_cases(programs, seconds, full):
     cases = []
     for name in sorted(os.listdir(programs)) if programs else []:
         base, _, variant = name.partition(".")
+        if base == "abyss":
+            # In and out of a recursion three million frames deep.
+            cases.append(Case(f"abyss.{variant}", [os.path.join(programs, name), 3_000_000, "again", seconds], expected="again: ok\n", seconds=seconds))
         if base != "attachee": continue
         for mode in MODES if full else QUICK.get(variant, ()):
             cases.append(Case(f"attachee/{mode}.{variant}", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",

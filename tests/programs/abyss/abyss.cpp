@@ -3,9 +3,14 @@
 // a handler that recurses deeper still; then until the stack overflows, which a handler on an alternate stack survives by
 // siglongjmp.
 //
-// Arguments: frames (default 5,000,000), then `flat`: the first two recursions alone; `limit MIB`: the same where so much
-// address space may be added (RLIMIT_AS), and an exception from that deep; `rest`: the same, then the memory that the process has after half a second, in
-// MiB; `count`: all of it, with numbers that differ each time; `wait`: waits for a line at the bottom of the first, and for another one after it. Prints what it has counted.
+// Arguments: frames (default 5,000,000), then nothing, or one of
+//   flat           the first two recursions alone
+//   limit MIB      the same where so much address space may be added (RLIMIT_AS), and an exception from that deep
+//   rest           the same, then the memory that the process has after half a second, in MiB
+//   count          all of it, with numbers that differ each time
+//   wait           the first two; waits for a line at the bottom of each, and for one between them
+//   again SECONDS  the first again and again
+// Prints what it has counted.
 #include "../calllog.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,7 +23,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-static long frames = 5000000, added_mib;
+static long frames = 5000000, number;
 static const char *mode = "";
 static sigjmp_buf out;
 static volatile long deepest, ticks, caught;
@@ -144,9 +149,22 @@ static void with_signals(void)
     if (strcmp(mode, "count") == 0) printf("%ld ticks\n", ticks);
 }
 
+static long deep_result(void)
+{
+    long r = 1;
+    for (long n = 1; n < frames; n++) r ^= n;
+    return r;
+}
+
 static void *run(void *)
 {
-    if (strcmp(mode, "limit") == 0) limit(added_mib);
+    if (strcmp(mode, "limit") == 0) limit(number);
+    if (strcmp(mode, "again") == 0) {
+        double end = now() + number;
+        while (now() < end) if (f_deep(frames - 1) != deep_result()) exit(1);
+        puts("again: ok");
+        return NULL;
+    }
     printf("%ld\n", f_deep(frames - 1));
     wait_for_line("top");
     f_after();
@@ -174,7 +192,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) frames = atol(argv[1]);
     if (argc > 2) mode = argv[2];
-    if (argc > 3) added_mib = atol(argv[3]);
+    if (argc > 3) number = atol(argv[3]);
     stack_bytes = (size_t)frames * 96 + (32 << 20);
     stack = (char *)mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     pthread_attr_t attributes;
