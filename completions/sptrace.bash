@@ -445,7 +445,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --between --notrace --module --loader --start-on --shadow --help"
+            opts="-o -q -D -F -N -l -h --output --quiet --on-full --buffer --max-size --ring --dump-on --times --stop-on --depth --filter --between --notrace --module --loader --start-on --shadow --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

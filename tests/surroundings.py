@@ -6,10 +6,10 @@ usage: tests/surroundings.py [--sptrace PATH] [--only GLOB]... [--list]
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace) and the small programs of any machine.
 Gives: one line a case, then `N passed, N failed` alone on the last line; status 1 if anything failed.
 Checked: who may read what is written; that the command finds the standard streams closed that were, and exactly the limits
-that were set, and is recorded all the same. Cases that need root, or another user, say so and are left out without.
+that were set, and is recorded all the same; that with --keep-pid it is the process that was started. Cases that need root, or another user, say so and are left out without.
 Must not know: how sptrace works.
 """
-import os, re, resource, stat, subprocess, sys
+import os, re, resource, shutil, signal, stat, subprocess, sys, time
 from bad_input import Skip, main
 
 
@@ -133,6 +133,113 @@ def limits_of_another_user_reach_the_command(b):
     try: subprocess.run([b.sptrace, "--version"], stdout=subprocess.DEVNULL, check=True, preexec_fn=as_nobody, cwd="/")
     except (OSError, subprocess.CalledProcessError): raise Skip("nobody cannot run this sptrace")
     return limits_reach_the_command(b, as_nobody)
+
+
+# --- the process that was started ---
+
+def keep(b, *argv, options=("-o", "trace"), **how):
+    """Starts a command that keeps its process id; its words of sptrace are in the file `words`."""
+    words = open(b.path("words"), "wb")
+    with words: return subprocess.Popen([b.sptrace, "run", "--keep-pid", *options, "--", *argv], cwd=b.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words, **how)
+
+
+def last_words(b, seconds=10):
+    """What sptrace has said once it has said how many events there are."""
+    until = time.monotonic() + seconds
+    while True:
+        with open(b.path("words"), "rb") as f: text = f.read()
+        if b" recorded, " in text or time.monotonic() > until: return text
+        time.sleep(0.01)
+
+
+def recorded(b, least):
+    text = last_words(b)
+    events = re.search(rb"events: ([0-9]+) recorded, 0 lost", text)
+    found = [] if events and int(events[1]) >= least else [f"sptrace says {text[-300:]!r}"]
+    report = b.run("report", "-i", "trace")
+    return found + ([] if report.returncode == 0 and b"events" in report.stdout else [f"no report: {report.stderr[:200]!r}"])
+
+
+def await_file(path):
+    until = time.monotonic() + 20
+    while not os.path.exists(path) or not os.path.getsize(path):
+        if time.monotonic() > until: raise RuntimeError(f"{path} does not come")
+        time.sleep(0.01)
+    with open(path) as f: return f.read()
+
+
+@case
+def keep_pid_leaves_status_and_parent_to_the_command(b):
+    script = "echo $$ $PPID; ls / >/dev/null; ulimit -n; exit 7"
+    process = keep(b, "/bin/sh", "-c", script)
+    out, _ = process.communicate(timeout=60)
+    found = [f"status {process.returncode}, not 7"] if process.returncode != 7 else []
+    wanted = f"{process.pid} {os.getpid()} {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+    if out.decode().split() != wanted.split(): found.append(f"it says {out!r}, not {wanted}")
+    found += recorded(b, 5000)
+    functions = b.run("report", "functions", "--format", "csv", "-i", "trace").stdout
+    return found + ([] if b"\nls," in functions else ["its child is not recorded"])
+
+
+@case
+def keep_pid_leaves_signals_to_the_command(b):
+    """Its death by one, and those of its group; sptrace is not in that, so the trace is whole all the same."""
+    found = []
+    for to, number in ((os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT), (os.killpg, signal.SIGKILL)):
+        process = keep(b, "/bin/sh", "-c", "echo $$ > pid; sleep 60", start_new_session=True)
+        pid = await_file(b.path("pid"))
+        to(process.pid, number)
+        process.wait(timeout=20)
+        process.stdout.close()
+        name = f"{to.__name__} {number}"
+        if int(pid) != process.pid or process.returncode != -number: found.append(f"{name}: {pid} of {process.pid}, status {process.returncode}")
+        if to is os.kill: os.killpg(process.pid, signal.SIGKILL)
+        found += [f"{name}: {f}" for f in recorded(b, 500)]
+        os.unlink(b.path("pid"))
+    return found
+
+
+@case
+def keep_pid_survives_the_end_of_sptrace(b):
+    process = keep(b, "/bin/sh", "-c", "echo $$ > pid; read x < pipe; /bin/echo $x; exit 9")
+    os.mkfifo(b.path("pipe"))
+    await_file(b.path("pid"))
+    mine = [p for p in os.listdir("/proc") if p.isdigit() and is_tracer(p, b)]
+    found = [] if len(mine) == 1 else [f"{len(mine)} processes trace"]
+    for pid in mine: os.kill(int(pid), signal.SIGKILL)
+    with open(b.path("pipe"), "w") as f: f.write("go\n")
+    out, _ = process.communicate(timeout=30)
+    if process.returncode != 9 or out != b"go\n": found.append(f"status {process.returncode}, {out!r}")
+    return found
+
+
+def is_tracer(pid, b):
+    """Is it the sptrace that writes in this folder?"""
+    try: return os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(b.sptrace) and os.path.realpath(f"/proc/{pid}/cwd") == os.path.realpath(b.folder)
+    except OSError: return False
+
+
+@case
+def keep_pid_says_what_is_wrong_as_without(b):
+    found = []
+    for status, argv in ((127, ("-o", "trace", "--", "./nothing")), (125, ("-o", "no/trace", "--", "/bin/true")), (2, ("--stop-on", "key:f5", "--", "/bin/true"))):
+        got = b.run("run", "--keep-pid", *argv)
+        if got.returncode != status or got.stderr.count(b"\n") != 1: found.append(f"{argv}: status {got.returncode}, {got.stderr[:200]!r}")
+    return found
+
+
+@case
+def keep_pid_of_a_server_that_writes_its_pid_file(b):
+    """A harness that starts a server looks for it by the number that it was given, and by its file."""
+    server = shutil.which("redis-server")
+    if not server: raise Skip("no redis-server")
+    process = keep(b, server, "--port", "0", "--unixsocket", b.path("socket"), "--pidfile", b.path("pid"), "--daemonize", "no", "--save", "", "--loglevel", "warning")
+    written = int(await_file(b.path("pid")))
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=20)
+    found = [] if written == process.pid else [f"its file says {written}, it was started as {process.pid}"]
+    if process.returncode != 0: found.append(f"status {process.returncode} at SIGTERM")
+    return found + recorded(b, 1000)
 
 
 if __name__ == "__main__":

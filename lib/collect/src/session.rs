@@ -15,6 +15,7 @@ use std::time::Duration;
 use sptrace_trace::{ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::image::{self, AgentImage};
+use sptrace_tracee::keep::Kept;
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use sptrace_wire::control::hole;
@@ -25,6 +26,7 @@ use crate::event::Source;
 use crate::event::relay::Relay;
 use crate::filters::Filters;
 use crate::gate::process::Led;
+use crate::kept::KeptCommand;
 use crate::limits;
 use crate::loops;
 use crate::outcome::Outcome;
@@ -63,6 +65,8 @@ pub struct Session {
     commands: Receiver<Command>,
     releasing: RefCell<Vec<(u32, Sender<bool>)>>,
     pub(crate) remarks: Vec<String>,
+    /// The process that becomes the command, if it was there before.
+    there: KeptCommand,
     /// The command's process, if there is a command, and how that has ended.
     command: Option<u32>,
     pub(crate) ended: Option<ExitStatus>,
@@ -150,6 +154,7 @@ impl Session {
             sources,
             relay,
             leader: None,
+            there: KeptCommand::default(),
             signals,
             commands,
             releasing: RefCell::default(),
@@ -159,6 +164,11 @@ impl Session {
             kept: Vec::new(),
             led: RefCell::default(),
         })
+    }
+
+    /// The command is to be in this process, which is not our child.
+    pub fn keep(&mut self, kept: Kept) {
+        self.there = KeptCommand::new(kept);
     }
 
     /// Runs the command to its end and records it.
@@ -220,6 +230,7 @@ impl Session {
             at_start: self.shared.options.at_start,
             mask: self.signals.1,
             terminal: self.relay.as_ref().and_then(Relay::terminal),
+            kept: self.there.process(),
         };
         let started = launch::start(argv, &inherited)?;
         // What the terminal sends from here on reaches the command as well; what it has sent before there was one, only
@@ -326,6 +337,15 @@ impl Session {
                 self.ended = Some(how);
             }
         }
+        if let (None, Some(how)) = (self.ended, self.there.ended()) {
+            // Before Linux 6.15 nobody may be able to tell how: it has ended all the same.
+            let status = how.map_or(ExitStatus::Exited(0), exit_status);
+            if let (Some(pid), true) = (self.command, how.is_some()) {
+                self.shared.lock().exited(pid, status);
+                react::ended(&self.shared, pid, status);
+            }
+            self.ended = Some(status);
+        }
         self.obey_all();
     }
 
@@ -355,9 +375,14 @@ impl Session {
     /// Waits for something to serve, at most so long; true if somebody asks us by a signal to end.
     pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> bool {
         let mut is_asked = false;
-        wait_for_something(self.signals.0, &self.shared, at_most, |signal, _| {
-            is_asked |= signal != libc::SIGCHLD && HANDLED.contains(&signal);
-        });
+        wait_for_something(
+            (self.signals.0, self.there.watched()),
+            &self.shared,
+            at_most,
+            |signal, _| {
+                is_asked |= signal != libc::SIGCHLD && HANDLED.contains(&signal);
+            },
+        );
         is_asked || self.shared.stopped.get().is_some()
     }
 
@@ -380,18 +405,23 @@ impl Session {
     pub(crate) fn wait_and_forward(&self) {
         let running = self.command.filter(|_| self.ended.is_none());
         let slice = Duration::from_millis(100);
-        wait_for_something(self.signals.0, &self.shared, slice, |signal, code| {
-            // One from the terminal has reached the command already, and one that is only an event is
-            // not meant for it.
-            if let Some(child) = running
-                && signal != libc::SIGCHLD
-                && HANDLED.contains(&signal)
-                && code == libc::SI_USER
-            {
-                // SAFETY: our own child.
-                unsafe { libc::kill(child as i32, signal) };
-            }
-        });
+        wait_for_something(
+            (self.signals.0, self.there.watched()),
+            &self.shared,
+            slice,
+            |signal, code| {
+                // One from the terminal has reached the command already, and one that is only an event is
+                // not meant for it.
+                if let Some(child) = running
+                    && signal != libc::SIGCHLD
+                    && HANDLED.contains(&signal)
+                    && code == libc::SI_USER
+                {
+                    // SAFETY: our own child.
+                    unsafe { libc::kill(child as i32, signal) };
+                }
+            },
+        );
     }
 
     /// Has the recording been ended, by an event or for want of room?

@@ -41,9 +41,10 @@ pub fn block_signals(of_events: &[i32]) -> (i32, libc::sigset_t) {
     }
 }
 
-/// Waits for a signal or a command, at most so long. `met` is given each signal and where it came from.
+/// Waits for a signal, a command, or something of `also` (-1: nothing), at most so long. `met` is given each signal and
+/// where it came from.
 pub fn wait_for_something(
-    signals: i32,
+    (signals, also): (i32, i32),
     shared: &Shared,
     at_most: Duration,
     mut met: impl FnMut(i32, i32),
@@ -54,12 +55,12 @@ pub fn wait_for_something(
         events: libc::POLLIN,
         revents: 0,
     };
-    let mut fds = [poll(signals), poll(wake)];
-    // SAFETY: two descriptors of ours.
+    let mut fds = [poll(signals), poll(wake), poll(also)];
+    // SAFETY: three descriptors of ours.
     unsafe {
         libc::poll(
             fds.as_mut_ptr(),
-            2,
+            3,
             at_most.as_millis().clamp(1, 100) as i32,
         )
     };

@@ -7,6 +7,7 @@
 use crate::arena::{futex_wait, futex_wake};
 use crate::at_start::AtStart;
 use crate::error::TraceeError;
+use crate::keep::Kept;
 use crate::kill_point;
 use crate::ptrace;
 use crate::terminal::{self, Forked, Terminal};
@@ -25,6 +26,8 @@ pub struct Inherited<'a> {
     pub mask: libc::sigset_t,
     /// Another terminal than ours.
     pub terminal: Option<Terminal<'a>>,
+    /// The process that becomes the command, if it is there already.
+    pub kept: Option<Kept>,
 }
 
 /// A command that stands at its exec stop.
@@ -49,7 +52,7 @@ fn fork(inherited: &Inherited) -> Result<Forked, TraceeError> {
 
 /// What the command's process and we say to each other before it is the command: memory of both, since descriptors may
 /// be few.
-struct Between {
+pub(crate) struct Between {
     /// We: 1 once it shall execute.
     go: AtomicU32,
     /// The command's process: why it could not.
@@ -58,7 +61,7 @@ struct Between {
 
 impl Between {
     /// For the life of both.
-    fn new() -> Result<&'static Self, TraceeError> {
+    pub(crate) fn new() -> Result<&'static Self, TraceeError> {
         let (access, kind) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_ANONYMOUS,
@@ -71,6 +74,11 @@ impl Between {
             }
             Ok(&*page.cast())
         }
+    }
+
+    /// In the command's process: it could not execute.
+    pub(crate) fn failed(&self, errno: i32) {
+        self.errno.store(errno as u32, Ordering::Release);
     }
 
     /// In the command's process: until it shall go on, or `tracer` is not its parent any more. Async-signal-safe.
@@ -91,6 +99,9 @@ impl Between {
 pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeError> {
     let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     pointers.push(std::ptr::null());
+    if let Some(kept) = inherited.kept {
+        return start_kept(kept);
+    }
     let between = Between::new()?;
     // SAFETY: no arguments.
     let tracer = unsafe { libc::getpid() };
@@ -109,8 +120,7 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
             inherited.at_start.hand_on();
             between.wait(tracer);
             libc::execvp(pointers[0], pointers.as_ptr());
-            let errno = *libc::__errno_location();
-            between.errno.store(errno as u32, Ordering::Release);
+            between.failed(*libc::__errno_location());
             libc::_exit(127);
         }
     }
@@ -129,6 +139,29 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
         between.go.store(1, Ordering::Release);
         futex_wake(&between.go, 1);
     });
+    executed(pid, between)?;
+    Ok(Started {
+        command: pid as u32,
+        leader: (leader > 0).then_some(leader as u32),
+    })
+}
+
+/// The same with the process that was started for the command.
+fn start_kept(kept: Kept) -> Result<Started, TraceeError> {
+    let Kept {
+        command, between, ..
+    } = kept;
+    ptrace::seize(command)?;
+    kill_point::around("letting the command go", || kept.go());
+    executed(command as i32, between)?;
+    Ok(Started {
+        command,
+        leader: None,
+    })
+}
+
+/// Waits until the process, which is let go, stands at its exec stop.
+fn executed(pid: i32, between: &Between) -> Result<(), TraceeError> {
     // First this: a signal may stop the child before its exec, and then it needs us.
     let end = wait_for_exec(pid)?;
     let errno = between.errno.load(Ordering::Acquire) as i32;
@@ -136,10 +169,7 @@ pub fn start(argv: &[CString], inherited: &Inherited) -> Result<Started, TraceeE
         return Err(TraceeError::Exec(std::io::Error::from_raw_os_error(errno)));
     }
     match end {
-        None => Ok(Started {
-            command: pid as u32,
-            leader: (leader > 0).then_some(leader as u32),
-        }),
+        None => Ok(()),
         // What the kernel cannot load ends by SIGSEGV, before Linux 5.16 by SIGKILL (execve(2)).
         Some(s) if libc::WIFSIGNALED(s) && libc::WTERMSIG(s) != libc::SIGSEGV => {
             Err(TraceeError::Killed(libc::WTERMSIG(s)))

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod image;
 pub mod inject;
 pub mod inside;
+pub mod keep;
 pub mod kill_point;
 pub mod launch;
 pub mod maps;

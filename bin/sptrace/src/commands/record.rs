@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::between::{MAX_RULES, Rule};
-use sptrace_collect::event::Event;
+use sptrace_collect::event::{Event, What};
 use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::Finished;
 use sptrace_collect::{Options, Session, Stopped, clock};
@@ -162,6 +162,16 @@ impl RecordArgs {
             return Err(format!("more than {MAX_RULES} of --between"));
         }
         Ok(rules)
+    }
+
+    /// True if a key is an event.
+    pub fn reads_keys(&self) -> bool {
+        let rules = self.rules().unwrap_or_default();
+        let of_rules = rules
+            .iter()
+            .flat_map(|rule| rule.start.iter().chain([&rule.stop]));
+        let mut all = self.dump_on.iter().chain(&self.stop_on).chain(of_rules);
+        all.any(|event| matches!(event.what, What::Key(_)))
     }
 
     /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done in it.

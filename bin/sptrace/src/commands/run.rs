@@ -13,6 +13,7 @@ use sptrace_collect::session::Finished;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
+use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
 use crate::commands::record::{self, RecordArgs};
@@ -25,6 +26,8 @@ Examples:
   sptrace run -q -o ls.data ls -l               nothing on stderr, another file
   sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
                                                 calls made by these two modules only
+  sptrace run --keep-pid -- redis-server & echo $! > pid
+                                                $! is the server, not sptrace
   sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
   sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
                                                 nothing on disk until one of these happens
@@ -67,6 +70,11 @@ pub struct RunArgs {
     /// as recording. Calls count from the first one on then, and stacks that cannot be walked are whole
     #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
+    /// The command keeps the process id that was started, for those who wait for it, signal it or look for it by that:
+    /// sptrace is a process in the background, in a group of its own, which says its last words a moment after the
+    /// command's end. Its status and its signals are the command's own
+    #[arg(long, conflicts_with = "start_on")]
+    keep_pid: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -75,14 +83,23 @@ pub struct RunArgs {
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
 pub fn run(args: RunArgs, at_start: AtStart) -> ExitCode {
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
-    match record(args, at_start) {
+    let mut kept = None;
+    match record(args, at_start, &mut kept) {
         Ok(finished) => {
             record::report_end(&finished, &output, quiet, "the command");
-            end_as(finished.status)
+            match kept {
+                Some(_) => ExitCode::SUCCESS,
+                None => end_as(finished.status),
+            }
         }
+        Err(Failure::Killed(_)) if kept.is_some() => ExitCode::SUCCESS,
         Err(Failure::Killed(signal)) => end_as(ExitStatus::Signaled(signal)),
+        Err(Failure::NotExecuted(code)) => ExitCode::from(code),
         Err(Failure::Said { code, message }) => {
             say(&message);
+            if let Some(kept) = kept {
+                kept.end(code);
+            }
             ExitCode::from(code)
         }
     }
@@ -93,6 +110,8 @@ enum Failure {
     Said { code: u8, message: String },
     /// The command was killed by a signal before its program began: nothing of ours failed.
     Killed(i32),
+    /// We are the process that was to become the command, and end with this status; who traces has said why.
+    NotExecuted(u8),
 }
 
 fn own_failure(message: String) -> Failure {
@@ -102,7 +121,7 @@ fn own_failure(message: String) -> Failure {
     }
 }
 
-fn record(args: RunArgs, at_start: AtStart) -> Result<Finished, Failure> {
+fn record(args: RunArgs, at_start: AtStart, kept: &mut Option<Kept>) -> Result<Finished, Failure> {
     if args.record.is_endless() {
         return Err(Failure::Said {
             code: exit_code::WRONG_USAGE,
@@ -113,6 +132,13 @@ fn record(args: RunArgs, at_start: AtStart) -> Result<Finished, Failure> {
     if let Err(message) = args.record.rules() {
         let code = exit_code::WRONG_USAGE;
         return Err(Failure::Said { code, message });
+    }
+    if args.keep_pid && args.record.reads_keys() {
+        return Err(Failure::Said {
+            code: exit_code::WRONG_USAGE,
+            message: "--keep-pid leaves the terminal to the command; use another event than key:"
+                .to_owned(),
+        });
     }
     let argv: Vec<CString> = args
         .command
@@ -130,7 +156,20 @@ fn record(args: RunArgs, at_start: AtStart) -> Result<Finished, Failure> {
         args.record.begun(),
         !args.start_on.is_empty() && !args.shadow,
     );
-    let session = args
+    if args.keep_pid {
+        match keep::split() {
+            Ok(Split::Tracer(command)) => *kept = Some(command),
+            Ok(Split::Command(waiting)) => {
+                return Err(Failure::NotExecuted(waiting.execute(&argv, &at_start)));
+            }
+            Err(e) => {
+                return Err(own_failure(format!(
+                    "cannot trace {name}: {e}; try it later"
+                )));
+            }
+        }
+    }
+    let mut session = args
         .record
         .prepare(
             (command.collect(), true),
@@ -139,6 +178,9 @@ fn record(args: RunArgs, at_start: AtStart) -> Result<Finished, Failure> {
             at_start,
         )
         .map_err(own_failure)?;
+    if let Some(kept) = *kept {
+        session.keep(kept);
+    }
     let result = match is_later {
         true => session.run_later(&argv),
         false => session.run(&argv),

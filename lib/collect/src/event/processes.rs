@@ -7,8 +7,9 @@
 
 use super::parse::signal_name;
 use super::{Occurrence, Source};
+use crate::pidfd;
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// How often new processes are looked for.
@@ -43,7 +44,7 @@ impl Processes {
         self.watched
             .retain(|pid, held| held.is_some() || pids.contains(pid));
         for pid in pids {
-            self.watched.entry(pid).or_insert_with(|| open(pid));
+            self.watched.entry(pid).or_insert_with(|| pidfd::open(pid));
         }
     }
 }
@@ -61,7 +62,7 @@ impl Source for Processes {
     fn look(&mut self, found: &mut Vec<Occurrence>) {
         self.due = Instant::now() + LOOK;
         for (pid, held) in &mut self.watched {
-            let Some(process) = held.as_ref().filter(|fd| is_readable(fd)) else {
+            let Some(process) = held.as_ref().filter(|fd| pidfd::has_ended(fd)) else {
                 continue;
             };
             if let Some(signal) = killed_by(*pid, process) {
@@ -78,62 +79,10 @@ impl Source for Processes {
     }
 }
 
-fn open(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: gives a descriptor of our own or an error.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    // SAFETY: a fresh descriptor.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
-fn is_readable(fd: &OwnedFd) -> bool {
-    let mut one = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry of ours.
-    unsafe { libc::poll(&raw mut one, 1, 0) > 0 }
-}
-
 /// The signal that killed a process that has ended; `None`: it exited, or nobody can tell.
 fn killed_by(pid: u32, process: &OwnedFd) -> Option<i32> {
-    // The pidfd knows after it was reaped, /proc before: one of them does, in this order.
-    let status = status_of_zombie(pid).or_else(|| status_of_reaped(process))?;
+    let status = pidfd::status(pid, process)?;
     libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
-}
-
-/// The last field of a zombie's `stat` (proc_pid_stat(5)).
-fn status_of_zombie(pid: u32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-    const EXIT_CODE: usize = 52 - 3;
-    let is_zombie = matches!(fields.first(), Some(&"Z"));
-    fields
-        .get(EXIT_CODE)
-        .filter(|_| is_zombie)
-        .and_then(|code| code.parse().ok())
-}
-
-/// `struct pidfd_info` of linux/pidfd.h in its first size.
-#[repr(C)]
-#[derive(Default)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup_id: u64,
-    ids: [u32; 11],
-    exit_code: i32,
-}
-
-fn status_of_reaped(process: &OwnedFd) -> Option<i32> {
-    const EXIT: u64 = 1 << 3;
-    const GET_INFO: u64 = 0xc000_ff0b | (size_of::<PidfdInfo>() as u64) << 16;
-    let mut info = PidfdInfo {
-        mask: EXIT,
-        ..PidfdInfo::default()
-    };
-    // SAFETY: the request's size is that of the structure.
-    let done = unsafe { libc::ioctl(process.as_raw_fd(), GET_INFO, &raw mut info) };
-    (done == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
 #[cfg(test)]
