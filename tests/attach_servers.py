@@ -24,7 +24,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class SteadyRedis(Redis):
-    """Without the commands that make its data grow."""
+    """Without the commands that make its data grow. As Debian starts it: as a user of its own, if we are root."""
+    def __init__(self, folder):
+        super().__init__(folder)
+        if os.getuid() == 0:
+            os.chown(folder, 65534, 65534)
+            self.argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *self.argv]
+
     def load(self, requests):
         status, out = load(["redis-benchmark", "-p", str(self.port), "-n", str(requests), "-c", "20", "-t", "set,get,incr,zadd,mset", "-P", "4", "--csv"])
         return [] if status == 0 and out.count("\n") >= 5 and "rror" not in out else [f"redis-benchmark: status {status}: {out[-200:]!r}"]
@@ -33,6 +39,13 @@ class SteadyRedis(Redis):
 
 
 class SteadyNginx(Nginx):
+    """Its workers are another user's than its master, if that is root."""
+    def __init__(self, folder):
+        super().__init__(folder)
+        file = os.path.join(folder, "conf")
+        with open(file) as f: text = f.read()
+        with open(file, "w") as f: f.write(text.replace("user root;", "user www-data;"))
+
     def pids(self, server):
         out = subprocess.run(["pgrep", "-P", str(server), "-x", "nginx"], stdout=subprocess.PIPE, text=True).stdout.split()
         return [int(p) for p in out]

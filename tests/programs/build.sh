@@ -31,6 +31,7 @@ table() {
     # No table says how to walk its stack.
     echo "recorder.cet|gcc -pthread -O2 -fcf-protection=full -fno-plt recorder/recorder.c"
     echo "recorder.tableless|gcc -pthread -O2 -s -fno-asynchronous-unwind-tables recorder/recorder.c"
+    echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"
     echo "dlopen.O0|gcc $C -O0 dlopen/dlopen.c -Wl,-rpath,\$ORIGIN"

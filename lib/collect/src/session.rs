@@ -27,6 +27,7 @@ use crate::event::relay::Relay;
 use crate::filters::Filters;
 use crate::gate::process::Led;
 use crate::kept::KeptCommand;
+use crate::latecomers::Latecomers;
 use crate::limits;
 use crate::loops;
 use crate::outcome::Outcome;
@@ -74,6 +75,7 @@ pub struct Session {
     pub(crate) kept: Vec<(u32, String)>,
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<Led>>,
+    latecomers: Latecomers,
 }
 
 impl Session {
@@ -163,6 +165,7 @@ impl Session {
             ended: None,
             kept: Vec::new(),
             led: RefCell::default(),
+            latecomers: Latecomers::new(),
         })
     }
 
@@ -393,7 +396,9 @@ impl Session {
                 let mut c = self.shared.lock();
                 let alive = c.end_ended(&self.shared.arena);
                 drop(c);
-                if alive == 0 {
+                if alive > 0 {
+                    self.latecomers.are_there();
+                } else if self.is_stopped() || !self.latecomers.may_come(&self.shared.arena) {
                     return status;
                 }
             }

@@ -224,12 +224,16 @@ fn is_64_bit(pid: u32) -> Result<(), Unfit> {
     Ok(())
 }
 
+/// Their numbers.
+pub fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
 /// Processes into which this arena is mapped.
 pub fn holders(arena: &Arena) -> Vec<u32> {
     let own = std::process::id();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+    processes()
         .filter(|pid| *pid != own && Path::new(&format!("/proc/{pid}/exe")).exists())
         .filter(|pid| holds(*pid, arena))
         .collect()
