@@ -106,7 +106,7 @@ class Running:
 
     def unharmed(self):
         maps = open(f"/proc/{self.process.pid}/maps").read()
-        assert "sptrace" not in maps, maps
+        assert "memfd:sptrace" not in maps, maps
         out = self.process.communicate(timeout=30)[0]
         assert (self.process.returncode, out) == (4, b"the sum is 15\n"), (self.process.returncode, out)
 
