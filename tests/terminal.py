@@ -8,7 +8,7 @@ Gives: one line a case, then `N passed, N failed` alone on the last line; status
 Checked, each on a pseudo-terminal of its own: the key begins the recording and does not reach the program; everything else does,
 byte for byte; sizes, interrupts, hang-ups and stops do; what is shown is what is shown without sptrace; redirected streams stay
 so; the program goes on at its terminal when sptrace is killed or stopped, and the terminal's settings come back. And without a key:
-an interrupt ends it, however early.
+an interrupt ends it, however early; a first analysis that takes long is told.
 --self-check runs the cases with a thing in sptrace's place that does it all wrong: each must find it.
 Must not know: how sptrace works.
 """
@@ -417,6 +417,20 @@ def the_command_stops_and_goes_on(b):
         t.settle()
     t.press(b"exit\r")
     assert t.end() == 0
+
+
+@case
+def a_long_first_analysis_is_told_and_not_in_a_pipe(b):
+    """rustc's library takes seconds; the cache of this bench is empty."""
+    root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+    command = ["run", "-D", "1", "-o", "t.data", "--", os.path.join(root, "bin/rustc"), "--version"]
+    t = b.terminal([b.sptrace, *command])
+    before = t.wait(b"sptrace: analysing librustc_driver")
+    assert b"analys" not in before, before
+    t.wait(b"sptrace: analysed librustc_driver")
+    assert t.end() == 0 and b"rustc 1." in t.shown, t.shown
+    again = subprocess.run([b.sptrace, *command], cwd=b.folder, env=dict(b.env, XDG_CACHE_HOME="/dev/null"), stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert b"analys" not in again.stderr and b"recorded" in again.stderr, again.stderr
 
 
 @case

@@ -35,6 +35,7 @@ pub mod placement;
 pub mod prepare;
 pub mod privilege;
 pub mod process;
+mod progress;
 pub mod react;
 pub mod session;
 pub mod shared;

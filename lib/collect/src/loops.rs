@@ -61,6 +61,7 @@ pub fn drain_loop(shared: &Shared) {
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
+        shared.progress.look();
         let mut c = shared.lock();
         let drained = c.drain(&shared.arena);
         if last_start.elapsed() > LOOK_FOR_START_EVERY {

@@ -32,6 +32,7 @@ use crate::limits;
 use crate::loops;
 use crate::outcome::Outcome;
 use crate::output;
+use crate::progress::Progress;
 use crate::react::{self, EventsThread, Prepared};
 use crate::shared::{Command, Options, Shared, Stopped};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
@@ -135,6 +136,7 @@ impl Session {
                 &options.without,
                 options.depth_limit > 0 || !options.modules.is_empty(),
             ),
+            progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),
             collector: Mutex::new(collector),

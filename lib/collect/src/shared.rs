@@ -29,6 +29,7 @@ use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::privilege::is_privileged;
+use crate::progress::Progress;
 use crate::react::Reactor;
 
 /// What the user asked for.
@@ -56,6 +57,8 @@ pub struct Options {
     pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
+    /// Shows a line of progress; does nothing where there is no terminal.
+    pub show_progress: fn(&str),
     /// What sptrace was started with, for the command.
     pub at_start: AtStart,
 }
@@ -105,6 +108,8 @@ pub struct Shared {
     pub reactor: Reactor,
     /// Questions of a process that is being prepared.
     pub(crate) preparing: Preparing,
+    /// Analyses that take long.
+    pub(crate) progress: Progress,
     /// Modules that are not traced, and why.
     pub(crate) left_out: Mutex<BTreeSet<(String, &'static str)>>,
 }
@@ -154,8 +159,10 @@ impl Shared {
         if let Some(known) = self.lock().module_of(&m.file) {
             return Ok(known);
         }
-        let (cached, file) = answer::load(self.options.cache_dir.as_deref(), pid, m)
-            .ok_or("its file cannot be read or analysed")?;
+        let busy = self.progress.begin(Path::new(&m.path));
+        let loaded = answer::load(self.options.cache_dir.as_deref(), pid, m);
+        drop(busy);
+        let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
         let plan = plan.ok_or("no plan could be made")?;
         let is_left_out = self.options.leaves_out(&m.path);

@@ -3,6 +3,7 @@
 //! Given the options; gives a prepared [`Session`], or one line that says why there is none. A former trace
 //! is moved out of the way only when nothing else can fail any more.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
@@ -212,6 +213,10 @@ impl RecordArgs {
             within: self.within,
             without: self.without,
             at_start,
+            show_progress: match !self.quiet && std::io::stderr().is_terminal() {
+                true => show_progress,
+                false => |_| {},
+            },
         };
         // Where there are only dumps, no file is begun, and what has the name stays until the first.
         let has_file = self.dump_on.is_empty();
@@ -244,6 +249,22 @@ impl RecordArgs {
                 _ => no_output(&output, &plain(&e)),
             }
         })
+    }
+}
+
+/// Says how an analysis goes on, but never waits for the terminal: one that is held (ctrl-s), or has another foreground,
+/// would hold us, and so the program.
+fn show_progress(line: &str) {
+    let mut stderr = libc::pollfd {
+        fd: 2,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: asks about a descriptor that we have.
+    let is_foreground = unsafe { libc::tcgetpgrp(2) == libc::getpgrp() };
+    // SAFETY: one entry of ours.
+    if is_foreground && unsafe { libc::poll(&raw mut stderr, 1, 0) } == 1 {
+        say(line);
     }
 }
 
