@@ -31,6 +31,7 @@ pub mod context;
 pub mod detach;
 pub mod door;
 pub mod dormant;
+pub mod exec;
 pub mod gate;
 pub mod handlers;
 pub mod hook;

@@ -109,7 +109,7 @@ pub struct Control {
     pub other_pids: AtomicU32,
     /// Agent: where in each process its number lies.
     pub number_avma: AtomicU64,
-    /// Agent: programs in which it has begun after an exec.
+    /// Agent: programs in which it has begun after an exec, recording or not.
     pub begun: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
@@ -319,8 +319,9 @@ pub const ASK_MODULE: u32 = 1;
 pub const ANSWER_WIDE: u64 = 1 << 8;
 /// The same: the area that is to be used lies there already, left by an agent that is gone.
 pub const ANSWER_LEFT: u64 = 1 << 9;
-/// This process is about to exec the path at `argument` (an address in it): seize it, if that
-/// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
+/// This process is about to exec: at `argument` (an address in it) lie two words, the descriptor of the directory that
+/// the name is looked up in, as of execveat(2), and the name's address. Seize it, if that
+/// does not change what the program may do. answer\[0\]: 1 seized, 0 not, which the host counts.
 pub const ASK_EXEC: u32 = 2;
 /// The exec failed: let go.
 pub const ASK_EXEC_FAILED: u32 = 3;
