@@ -93,6 +93,20 @@ def a_container_within_a_container(b):
     is_whole(b, ["unshare", "-Urpf", "--mount-proc", "unshare", "-Upf", "sh", "-c", WORK], ["unshare", "unshare", "dash", *WORKS])
 
 
+@as_root
+def programs_that_are_executed_in_uncommon_ways(b):
+    for form in ("fexecve", "execveat", "syscall"):
+        is_whole(b, [starter(b), "by", form, shutil.which("expr"), "6", "+", "7"], ["starter.O2", "expr"])
+
+
+@case
+def who_executes_by_an_instruction_of_its_own_is_named(b):
+    said = compare(b, [starter(b), "by", "raw", shutil.which("sleep"), "0.5"], ["starter.O2"])
+    for told in (said, b.report("coverage")):
+        assert "/sleep: executed by a system call that was not seen" in told, told
+    assert "1 programs started by exec and not followed" in said, said
+
+
 def for_nobody(b):
     """A folder and a sptrace that anybody may use."""
     for folder in (b.folder, os.path.dirname(b.folder)): os.chmod(folder, 0o777)
@@ -105,6 +119,22 @@ def without_root_a_new_user_namespace(b):
     for way in (["unshare", "-Ur"], ["unshare", "-Urpf", "--mount-proc"], BWRAP):
         said = compare(b, [*way, "sh", "-c", WORK], [way[0], "dash", *WORKS], NOBODY)
         assert "not followed" not in said, said
+
+
+@as_root
+def without_root_a_program_with_privileges_is_named(b):
+    for_nobody(b)
+    said = compare(b, ["sh", "-c", "su --version | head -n 1; ls / >/dev/null; id -u"], ["dash", "head", "ls", "id"], NOBODY)
+    for told in (said, b.report("coverage")):
+        assert re.search(r"/su: it has set-id bits or capabilities, which it would lose; as root sptrace follows it", told), told
+    assert said.count("not followed") == 2 and "1 programs started by exec and not followed" in said, said
+
+
+@as_root
+def who_has_no_room_for_the_agent_is_named(b):
+    # That it was executed is seen, no more.
+    said = compare(b, ["sh", "-c", "ulimit -v 300000; exec expr 6 + 7"], ["dash", "expr"])
+    assert "not followed: ?: the agent could not be mapped" in said, said
 
 
 class Target:

@@ -32,6 +32,7 @@ pub mod deep;
 pub mod detach;
 pub mod door;
 pub mod dormant;
+pub mod exec;
 pub mod gate;
 pub mod guarded;
 pub mod handlers;

@@ -1,6 +1,7 @@
 //! What happens to the process as a whole: exec, libraries that go away, stack walkers, signal
 //! handlers. These are functions whose *entry* is intercepted, whoever calls them.
 
+use crate::exec::Exec;
 use crate::patched::{Patch, Stands};
 use crate::slow::{Frame, enter_unseen};
 use crate::special::Special;
@@ -197,14 +198,17 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
         let Some(Special { kind, entry, .. }) = special::special_of(f.id) else {
             return;
         };
+        if let Some(exec) = Exec::of(kind, f) {
+            if kind != SpecialKind::Syscall {
+                enter_unseen(hot, above + 8, entry);
+            }
+            exec.run(mask);
+            return;
+        }
         match kind {
             SpecialKind::Unwind | SpecialKind::Walk => {
                 unwind::give_back(hot, above, mask);
                 (*hot).looked = u64::from(kind == SpecialKind::Walk);
-            }
-            SpecialKind::Exec => {
-                enter_unseen(hot, above + 8, entry);
-                exec(f, mask);
             }
             SpecialKind::Unload => {
                 unwind::give_back_one(hot, above);
@@ -235,24 +239,6 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
                 }
             }
             _ => {}
-        }
-    }
-}
-
-/// execve(path, argv, envp): the host takes hold of us, we do the call ourselves. If it fails, the
-/// host lets go and the program's own function runs (and fails the same way).
-unsafe fn exec(f: &Frame, mask: u64) {
-    // SAFETY: the arguments are the program's.
-    unsafe {
-        match module::question(ASK_EXEC, f.rdi) {
-            Some([1, ..]) => {
-                // The new image inherits the signal mask: it must be the program's.
-                sys::restore_signals(mask);
-                sys::execve(f.rdi as usize, f.rsi as usize, f.rdx as usize);
-                sys::block_signals();
-                module::question(ASK_EXEC_FAILED, 0);
-            }
-            _ => count_hole(hole::EXEC_UNSEEN),
         }
     }
 }

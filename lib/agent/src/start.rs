@@ -26,6 +26,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
         (*p).arena = arena;
         (*p).pid = sys::pid();
         thread::number();
+        c.begun.fetch_add(1, Ordering::Relaxed);
         (*p).stack_top = stack_top;
         if !sys::may_write_text() {
             count_hole(hole::SANDBOX);
@@ -50,7 +51,6 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
             return;
         }
         c.agent_state.store(1, Ordering::Release);
-        c.begun.fetch_add(1, Ordering::Relaxed);
         if loader_entry != 0 {
             let loader = crate::module::find(loader_entry);
             if !loader.is_null() && (*loader).plan.is_some() {

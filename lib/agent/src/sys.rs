@@ -39,7 +39,6 @@ const SIGALTSTACK: usize = 131;
 const PRCTL: usize = 157;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
-const EXECVE: usize = 59;
 const ESRCH: isize = 3;
 
 /// `PROT_*` values (mman.h).
@@ -358,12 +357,6 @@ pub fn read_word(at: u64) -> Option<u64> {
     // SAFETY: `word` has room.
     let got = unsafe { read_own(at as usize, (&raw mut word).cast(), 8) };
     (got == 8).then_some(word)
-}
-
-/// execve(2): returns only on error.
-pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> isize {
-    // SAFETY: the program's own arguments; the kernel checks them.
-    unsafe { call(EXECVE, [path, argv, envp, 0, 0, 0]) }
 }
 
 /// The time stamp counter.

@@ -31,6 +31,7 @@ use crate::hole;
 use crate::module::*;
 use crate::numbers::Numbers;
 use crate::process::{Area, Areas, Loaded, Process};
+use crate::unfollowed::{UNSEEN, Unfollowed};
 use entries::{CalledFrom, WithoutEnd};
 use lineage::Ancestors;
 use shadow::{Line, Shadow};
@@ -127,6 +128,8 @@ pub struct Collector<W: Write> {
     shadow: Option<Shadow>,
     /// Who is who.
     pub(crate) numbers: Arc<Numbers>,
+    /// Programs that are not followed.
+    pub(crate) unfollowed: Arc<Unfollowed>,
     /// What happened later is left out.
     pub(crate) until_tsc: u64,
     /// Calls whose ends are not recorded.
@@ -157,6 +160,7 @@ impl<W: Write> Collector<W> {
             calls: None,
             shadow: None,
             numbers: Arc::default(),
+            unfollowed: Arc::default(),
             until_tsc: u64::MAX,
             without_end: WithoutEnd::default(),
             is_peeking: false,
@@ -323,7 +327,11 @@ impl<W: Write> Collector<W> {
     /// Ends the streams of threads that have ended; gives how many have not.
     pub fn end_ended(&mut self, arena: &Arena) -> usize {
         let numbers = Arc::clone(&self.numbers);
-        self.end_dead_streams(arena, &|s| numbers.is_alive(arena, s))
+        let alive = self.end_dead_streams(arena, &|s| numbers.is_alive(arena, s));
+        for program in numbers.executed_unseen(arena) {
+            self.unfollowed.note(arena.control(), &program, UNSEEN);
+        }
+        alive
     }
 
     /// Ends the streams of a process.

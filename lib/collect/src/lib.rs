@@ -1,6 +1,6 @@
 //! One recording: answers the agent's questions, drains its records, feeds the trace.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`limits`] (what leaves them and a process room), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`numbers`] (who is who), [`latecomers`] (who may still begin), [`placement`]
+//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`limits`] (what leaves them and a process room), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`unfollowed`] (who is not followed), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`numbers`] (who is who), [`latecomers`] (who may still begin), [`placement`]
 //! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
 //! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
 //! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops), [`windows`] (how often).
@@ -41,6 +41,7 @@ pub mod session;
 pub mod shared;
 pub mod signals;
 pub mod stacks;
+pub mod unfollowed;
 pub mod windows;
 
 pub use session::Session;

@@ -5,14 +5,14 @@
 //! the process whose innermost number is the same, and in whose memory the number in the recording is found.
 //! Knows nothing of records.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sptrace_tracee::arena::Arena;
-use sptrace_wire::control::{PIDS_OTHER, Question, Stream};
+use sptrace_wire::control::{HOST_RECORDING, PIDS_OTHER, Question, STREAM_LIVE, STREAMS, Stream};
 
 /// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be found.
 const NOBODY: u32 = 1 << 30;
@@ -27,6 +27,8 @@ pub struct Numbers {
 struct Known {
     processes: HashMap<(u32, u32), u32>,
     tasks: HashMap<(u32, u32, u32), u32>,
+    /// Those that run another program, unannounced.
+    elsewhere: HashSet<(u32, u32)>,
 }
 
 impl Numbers {
@@ -123,6 +125,32 @@ impl Numbers {
         let pid = self.shown(arena, s);
         self.task_of(pid, s).is_some_and(|tid| runs(pid, tid))
     }
+
+    /// Programs that processes have come to run since the last look without a word of the agent's. Who was announced
+    /// is traced until his streams have ended.
+    pub fn executed_unseen(&self, arena: &Arena) -> Vec<String> {
+        let control = arena.control();
+        let used = control.streams_used.load(Ordering::Acquire) as usize;
+        let streams = (0..used.min(STREAMS)).map(|i| arena.stream(i));
+        let is_first =
+            |s: &&Stream| s.tid == s.pid && s.state.load(Ordering::Acquire) == STREAM_LIVE;
+        let is_recording = || control.host_state.load(Ordering::Acquire) == HOST_RECORDING;
+        let executed = streams.filter(is_first).filter_map(|s| {
+            let key = (s.process, s.pid);
+            let pid = self.process(arena, s.process, s.pid)?;
+            if self.known().elsewhere.contains(&key)
+                || is_it(arena, pid, s.process, s.pid) != Some(false)
+                || !is_free(pid, s.pid)
+                || !is_recording()
+            {
+                return None;
+            }
+            self.known().elsewhere.insert(key);
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            Some(exe.to_string_lossy().into_owned())
+        });
+        executed.collect()
+    }
 }
 
 /// The process of that number in the recording which takes `own` for its pid.
@@ -175,6 +203,14 @@ fn numbers_in(folder: &str) -> Vec<u32> {
     entries
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .collect()
+}
+
+/// The process still has that number of its own, has memory, and nobody traces it.
+fn is_free(pid: u32, own: u32) -> bool {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).unwrap_or_default();
+    let has = |what: &str| status.lines().any(|l| l.starts_with(what));
+    has("VmSize:") && has("TracerPid:\t0") && own_number(&path) == Some(own)
 }
 
 fn runs(pid: u32, tid: u32) -> bool {

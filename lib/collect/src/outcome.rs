@@ -71,6 +71,8 @@ pub struct Outcome {
     pub holes: Vec<(&'static str, u64)>,
     /// Modules that are not traced, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
+    /// Programs that are not followed, each with the reason, and how often.
+    pub unfollowed: Vec<(String, u64)>,
     /// Modules that are seen in part, each with the reason, and how many of their calls have no recorded end.
     pub seen_in_part: Vec<(String, u64)>,
     /// Why calls have no recorded end, and how many.
@@ -164,6 +166,9 @@ impl Outcome {
         for (path, why) in &self.left_out {
             s.row("left out", &format!("{path}: {why}"), 1);
         }
+        for (what, times) in &self.unfollowed {
+            s.row("not followed", what, *times);
+        }
         for (why, calls) in &self.seen_in_part {
             s.row(SEEN_IN_PART, why, *calls);
         }
@@ -221,6 +226,14 @@ impl Outcome {
             .collect();
         if !left_out.is_empty() {
             line += &format!(" ({})", left_out.join("; "));
+        }
+        for (what, times) in &self.unfollowed {
+            let times = if *times > 1 {
+                format!("{times} times ")
+            } else {
+                String::new()
+            };
+            line += &format!("; not followed: {times}{what}");
         }
         for (why, _) in &self.seen_in_part {
             line += &format!("; seen in part: {}", file(why));

@@ -1,34 +1,62 @@
-//! Programs that run with more privileges than who starts them: under ptrace the kernel would not honour those.
+//! The program that a process is about to execute: its name, and whether it runs with more privileges than who
+//! starts it. Under ptrace the kernel would not honour those.
 //!
-//! Given a process that is about to exec, and where the path lies in it. What cannot be looked at counts as
-//! privileged.
+//! Given the process, and where it says what is to be executed. What cannot be looked at counts as privileged.
 
 use std::ffi::CString;
 use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Set-id bits or file capabilities of the program at `path` in `pid`: under ptrace the kernel would
-/// not honour them (execve(2)).
-pub fn is_privileged(pid: u32, path: u64) -> bool {
-    use std::os::unix::fs::{FileExt, MetadataExt};
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } == 0 {
-        return false;
+/// A program as a process names it.
+pub struct Program {
+    /// Its name, as far as it has one.
+    pub name: String,
+    /// Where it is found here.
+    file: String,
+}
+
+impl Program {
+    /// What lies at `at` in the process: in what the name is looked up, and where that lies (see `ASK_EXEC`).
+    /// None: it cannot be read.
+    pub fn of(pid: u32, at: u64) -> Option<Self> {
+        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+        let mut words = [0u8; 16];
+        memory.read_exact_at(&mut words, at).ok()?;
+        let (directory, path) = words.split_at(8);
+        let directory = u64::from_le_bytes(directory.try_into().ok()?) as i32;
+        let path = u64::from_le_bytes(path.try_into().ok()?);
+        let mut bytes = [0u8; 4096];
+        let got = memory.read_at(&mut bytes, path).ok()?;
+        let end = bytes[..got].iter().position(|b| *b == 0).unwrap_or(got);
+        let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let file = match directory {
+            _ if name.starts_with('/') => format!("/proc/{pid}/root{name}"),
+            libc::AT_FDCWD => format!("/proc/{pid}/cwd/{name}"),
+            fd if name.is_empty() => format!("/proc/{pid}/fd/{fd}"),
+            fd => format!("/proc/{pid}/fd/{fd}/{name}"),
+        };
+        let name = match name.is_empty() {
+            true => std::fs::read_link(&file).map_or(name, |f| f.to_string_lossy().into_owned()),
+            false => name,
+        };
+        Some(Self { name, file })
     }
-    let mut bytes = [0u8; 4096];
-    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else {
-        return true;
-    };
-    let Ok(got) = memory.read_at(&mut bytes, path) else {
-        return true;
-    };
-    let end = bytes[..got].iter().position(|b| *b == 0).unwrap_or(got);
-    let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let file = if name.starts_with('/') {
-        format!("/proc/{pid}/root{name}")
-    } else {
-        format!("/proc/{pid}/cwd/{name}")
-    };
-    std::fs::metadata(&file).is_ok_and(|m| m.mode() & 0o6000 != 0) || has_capabilities(&file)
+
+    /// There is such a file.
+    pub fn exists(&self) -> bool {
+        std::fs::metadata(&self.file).is_ok()
+    }
+
+    /// Set-id bits or file capabilities, which the kernel would not honour under ptrace (execve(2)), unless the
+    /// tracer is root.
+    pub fn is_privileged(&self) -> bool {
+        // SAFETY: no arguments.
+        if unsafe { libc::geteuid() } == 0 {
+            return false;
+        }
+        std::fs::metadata(&self.file).is_ok_and(|m| m.mode() & 0o6000 != 0)
+            || has_capabilities(&self.file)
+    }
 }
 
 fn has_capabilities(file: &str) -> bool {

@@ -18,7 +18,6 @@ use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::keep::Kept;
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
-use sptrace_wire::control::hole;
 
 use crate::answer::Preparing;
 use crate::collector::Collector;
@@ -36,6 +35,7 @@ use crate::progress::Progress;
 use crate::react::{self, EventsThread, Prepared};
 use crate::shared::{Command, Options, Shared, Stopped};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
+use crate::unfollowed;
 
 /// How the command ended, and what was seen.
 pub struct Finished {
@@ -139,6 +139,7 @@ impl Session {
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),
+            unfollowed: Arc::clone(&collector.unfollowed),
             collector: Mutex::new(collector),
             commands: Mutex::new(send),
             wake,
@@ -151,6 +152,7 @@ impl Session {
             reactor,
             preparing: Preparing::default(),
             left_out: Mutex::default(),
+            injected: AtomicU64::new(0),
         });
         Ok(Self {
             shared,
@@ -268,6 +270,14 @@ impl Session {
 
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
+        let control = shared.arena.control();
+        let injected = shared.injected.load(Ordering::Relaxed);
+        match injected.saturating_sub(control.begun.load(Ordering::Relaxed)) {
+            0 => {}
+            n => shared
+                .unfollowed
+                .note_all(control, "?", unfollowed::NO_ROOM, n),
+        }
         let outcome = shared.outcome(&shared.lock());
         let summary = shared.summary(&outcome);
         let mut remarks = self.remarks;
@@ -316,11 +326,11 @@ impl Session {
             .and_then(|()| entries(pid, self.shared.options.loader))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
         if let Err(e) = result {
-            let holes = &self.shared.arena.control().holes;
-            holes[hole::EXEC_UNSEEN].fetch_add(1, Ordering::Relaxed);
-            self.remarks
-                .push(format!("{exe} (pid {pid}) runs untraced: {e}"));
+            let control = self.shared.arena.control();
+            self.shared.unfollowed.note(control, &exe, &e.to_string());
             let _ = ptrace::detach(pid, 0);
+        } else {
+            self.shared.injected.fetch_add(1, Ordering::Relaxed);
         }
     }
 

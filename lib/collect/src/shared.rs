@@ -28,9 +28,10 @@ use crate::filters::Filters;
 use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::privilege::is_privileged;
+use crate::privilege::Program;
 use crate::progress::Progress;
 use crate::react::Reactor;
+use crate::unfollowed::{NOT_PERMITTED, PRIVILEGED, Unfollowed};
 
 /// What the user asked for.
 #[derive(Clone, Debug)]
@@ -112,6 +113,10 @@ pub struct Shared {
     pub(crate) progress: Progress,
     /// Modules that are not traced, and why.
     pub(crate) left_out: Mutex<BTreeSet<(String, &'static str)>>,
+    /// Programs that are not followed.
+    pub(crate) unfollowed: Arc<Unfollowed>,
+    /// Programs that the agent was put into after an exec.
+    pub(crate) injected: AtomicU64,
 }
 
 /// Why recording ended before the command did, though the trace could be written.
@@ -231,13 +236,25 @@ impl Shared {
             .insert((path.to_owned(), why));
     }
 
-    /// Takes hold of a process that is about to exec the program whose path lies at `path` in it,
+    /// Takes hold of a process that is about to exec the program that is named at `at` in it,
     /// unless that would take privileges from the program.
-    pub fn may_seize(&self, pid: u32, tid: u32, path: u64) -> bool {
-        if is_privileged(pid, path) {
-            return false;
+    pub fn may_seize(&self, pid: u32, tid: u32, at: u64) -> bool {
+        let program = Program::of(pid, at);
+        let why = match &program {
+            Some(program) if !program.is_privileged() => {
+                if self.ask_main(|reply| Command::Seize(tid, reply)) {
+                    return true;
+                }
+                NOT_PERMITTED
+            }
+            _ => PRIVILEGED,
+        };
+        // What is not there is looked for, as by execvp(3).
+        if program.as_ref().is_none_or(Program::exists) {
+            let name = program.map_or("?".to_owned(), |p| p.name);
+            self.unfollowed.note(self.arena.control(), &name, why);
         }
-        self.ask_main(|reply| Command::Seize(tid, reply))
+        false
     }
 
     /// Lets go of a process whose exec failed.
@@ -294,6 +311,7 @@ impl Shared {
         outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;
         outcome.followed = c.left_out();
+        outcome.unfollowed = self.unfollowed.list();
         outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
         let left_out = self.left_out.lock();
         outcome.left_out = left_out

@@ -119,6 +119,8 @@ pub fn kind(name: &str) -> Option<SpecialKind> {
         n if UNWINDS.contains(&n) => Some(SpecialKind::Unwind),
         n if WALKS.contains(&n) => Some(SpecialKind::Walk),
         "execve" => Some(SpecialKind::Exec),
+        "execveat" => Some(SpecialKind::ExecAt),
+        "fexecve" => Some(SpecialKind::ExecFd),
         "dlclose" | "dlopen" | "dlmopen" => Some(SpecialKind::Unload),
         "dlsym" | "dlvsym" => Some(SpecialKind::Return),
         "prctl" => Some(SpecialKind::Prctl),

@@ -109,7 +109,7 @@ pub struct Control {
     pub other_pids: AtomicU32,
     /// Agent: where in each process its number lies.
     pub number_avma: AtomicU64,
-    /// Agent: programs in which it has begun after an exec.
+    /// Agent: programs in which it has begun after an exec, recording or not.
     pub begun: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
@@ -311,8 +311,9 @@ pub const QUESTION_ABANDONED: u32 = 5;
 
 /// Which module lies at `argument`? Answered by a [`crate::module_answer::ModuleAnswer`].
 pub const ASK_MODULE: u32 = 1;
-/// This process is about to exec the path at `argument` (an address in it): seize it, if that
-/// does not change what the program may do. answer\[0\]: 1 seized, 0 not.
+/// This process is about to exec: at `argument` (an address in it) lie two words, the descriptor of
+/// the directory that the name is looked up in, as of execveat(2), and the name's address. Seize it,
+/// if that does not change what the program may do. answer\[0\]: 1 seized, 0 not, which the host counts.
 pub const ASK_EXEC: u32 = 2;
 /// The exec failed: let go.
 pub const ASK_EXEC_FAILED: u32 = 3;

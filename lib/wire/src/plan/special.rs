@@ -11,7 +11,7 @@ byte_enum! {
         Unwind = 1,
         /// As `Unwind`, by a function that only looks: the frames around it return.
         Walk = 2,
-        /// execve and fexecve.
+        /// execve(2).
         Exec = 3,
         /// Modules may go away (dlclose) or come to where others were (dlopen).
         Unload = 4,
@@ -36,6 +36,10 @@ byte_enum! {
         Protect = 13,
         /// pthread_cancel(3): the C library registers a handler.
         Cancel = 14,
+        /// execveat(2).
+        ExecAt = 15,
+        /// fexecve(3).
+        ExecFd = 16,
         /// A hook: recording begins here (`run -F`); its return address may be replaced.
         Root = 20,
         /// A hook: the same, but its return address stays.
