@@ -14,8 +14,8 @@ import gdb
 from gdb.unwinder import Unwinder
 
 SLOTS_START = 0x1000  # the common routines lie before (lib/wire/src/plan.rs)
-HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/state.rs)
-ROUTINE, ID, ROUTINES = 64, 104, 12  # of what the door pushes (lib/agent/src/slow.rs, `Frame`)
+HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/memory/state.rs)
+ROUTINE, ID, ROUTINES = 64, 104, 12  # of what the door pushes (lib/agent/src/memory/frame.rs)
 OPEN_BITS = 3 << 62  # flags of a shadow frame's id
 REGISTERS = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
 

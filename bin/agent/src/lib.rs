@@ -18,7 +18,7 @@ pub unsafe extern "C" fn sptrace_start(
     stack_top: u64,
 ) {
     // SAFETY: the stub's duty.
-    unsafe { sptrace_agent::start::start(arena, entry, loader_entry, stack_top) }
+    unsafe { sptrace_agent::life::start::start(arena, entry, loader_entry, stack_top) }
 }
 
 /// Bytes of the stack on which commands run.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn sptrace_command() {
 
 unsafe extern "C" fn command(arena: *mut u8, block: *mut sptrace_wire::attach::AttachBlock) {
     // SAFETY: the carrier's duty.
-    unsafe { sptrace_agent::attach::command(arena, block) }
+    unsafe { sptrace_agent::life::attach::command(arena, block) }
 }
 
 /// No panic can be reached; should one be, the thread must not run on in an unknown state.

@@ -9,7 +9,10 @@
               memory is its own, and the table is made before the threads begin"
 )]
 
-use sptrace_agent::{common, hook, state};
+use sptrace_agent::memory::state;
+use sptrace_agent::plans::slot;
+use sptrace_agent::record::originals;
+use sptrace_agent::routines::image;
 use sptrace_wire::plan::{HOOK_EXIT_ID, common::HOOK_EXIT};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,12 +35,12 @@ fn hook_return() -> u64 {
     let base = area.as_ptr() as u64;
     let at = AREA_BYTES / 2;
     let after = base + at as u64 + HOOK_EXIT_ID;
-    let routine = base + u64::from(common::offset(HOOK_EXIT));
+    let routine = base + u64::from(image::offset(HOOK_EXIT));
     area[at..at + 6].copy_from_slice(&[0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8]);
     area[at + 6..at + 10].copy_from_slice(&(routine.wrapping_sub(after) as u32).to_le_bytes());
     unsafe {
         let process = &mut *state::process();
-        process.originals = hook::make_table();
+        process.originals = originals::make_table();
         process.modules[0].area = base;
         process.modules[0].area_bytes = AREA_BYTES as u64;
         process.module_count = 1;
@@ -48,7 +51,7 @@ fn hook_return() -> u64 {
 #[test]
 fn armed_again_while_another_thread_takes_its_entry() {
     let hooked = hook_return();
-    assert!(unsafe { hook::is_return(hooked) });
+    assert!(unsafe { slot::is_return(hooked) });
     // Words of another stack, none of them a hook's return: their entries can always be taken.
     let others = vec![0u64; 1 << 20].leak().as_ptr() as u64;
     let stack = Box::leak(Box::new(0u64)) as *mut u64;
@@ -58,7 +61,7 @@ fn armed_again_while_another_thread_takes_its_entry() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 for other in (others..others + (8 << 20)).step_by(8) {
-                    unsafe { hook::remember(other, other) };
+                    unsafe { originals::remember(other, other) };
                     if is_over.load(Ordering::Relaxed) {
                         break;
                     }
@@ -70,15 +73,15 @@ fn armed_again_while_another_thread_takes_its_entry() {
         for _ in 0..ROUNDS {
             unsafe {
                 stack.write_volatile(hooked);
-                if !hook::remember(place, ORIGINAL) {
+                if !originals::remember(place, ORIGINAL) {
                     continue;
                 }
-                assert_eq!(hook::original(place), ORIGINAL);
+                assert_eq!(slot::original(place), ORIGINAL);
                 // A walker is given it.
                 stack.write_volatile(ORIGINAL);
-                hook::arm_again(place, hooked);
+                originals::arm_again(place, hooked);
                 if stack.read_volatile() == hooked {
-                    assert_eq!(hook::original(place), ORIGINAL, "no way back");
+                    assert_eq!(slot::original(place), ORIGINAL, "no way back");
                     armed += 1;
                 }
             }

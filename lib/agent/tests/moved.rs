@@ -10,7 +10,7 @@
 )]
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
-use sptrace_agent::moved::Run;
+use sptrace_agent::signals::moved::Run;
 use std::collections::HashMap;
 
 const RSP: usize = 4;

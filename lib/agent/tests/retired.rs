@@ -9,7 +9,8 @@
               pages are its own"
 )]
 
-use sptrace_agent::{common, hook, silent};
+use sptrace_agent::memory::state;
+use sptrace_agent::routines::{image, silent};
 use sptrace_wire::plan::{AreaHeader, SLOTS_START, common as routine};
 use std::arch::asm;
 
@@ -32,7 +33,7 @@ impl Area {
                 0,
             );
             assert_ne!(at, libc::MAP_FAILED);
-            common::install(at.cast());
+            image::install(at.cast());
             Self(at.cast())
         }
     }
@@ -49,7 +50,7 @@ impl Area {
     }
 
     fn put_call_of(&self, at: usize, number: i32) -> usize {
-        self.put_jump(at, 0xe8, common::offset(number) as usize)
+        self.put_jump(at, 0xe8, image::offset(number) as usize)
     }
 
     fn address(&self, at: usize) -> u64 {
@@ -111,7 +112,7 @@ fn an_old_return_address_leads_through_the_slot_to_the_program() {
 #[test]
 fn a_hooked_function_returns_by_the_table() {
     let area = Area::new();
-    let mut table = vec![[0u64; 2]; hook::ORIGINALS];
+    let mut table = vec![[0u64; 2]; state::ORIGINALS];
     // lea rsp, [rsp-8]; call HOOK_EXIT; ret
     let at = area.put(SLOT, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
     let at = area.put_call_of(at, routine::HOOK_EXIT);
@@ -129,18 +130,18 @@ fn a_hooked_function_returns_by_the_table() {
     );
     area.put(TEXT + 0x80, &[0x48, 0x8b, 0x04, 0x24, 0xf9, 0xc3]);
     // Also where a thread was just asking about the entry at the fork that this process comes from.
-    for (taken, asked) in (0..3).flat_map(|t| [(t, 0), (t, hook::ASKED)]) {
+    for (taken, asked) in (0..3).flat_map(|t| [(t, 0), (t, state::ASKED)]) {
         let mut results = Vec::new();
         for (round, code) in [TEXT, TEXT + 0x80, TEXT + 0x40].into_iter().enumerate() {
             if round == 2 {
                 // Both from this very loop: the same place and the same return address.
                 let (place, address): (u64, u64) = (results[0], results[1]);
-                let hash = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> hook::SHIFT;
+                let hash = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> state::SHIFT;
                 table.fill([0; 2]);
                 for k in 0..taken {
-                    table[(hash + k) % hook::ORIGINALS] = [place + 8 + k as u64 * 8, 1];
+                    table[(hash + k) % state::ORIGINALS] = [place + 8 + k as u64 * 8, 1];
                 }
-                table[(hash + taken) % hook::ORIGINALS] = [place | asked, address];
+                table[(hash + taken) % state::ORIGINALS] = [place | asked, address];
             }
             results.push(call(area.address(code), area.address(SLOT)));
         }
@@ -152,7 +153,7 @@ fn a_hooked_function_returns_by_the_table() {
 fn an_area_that_is_woken_is_as_it_was() {
     let area = Area::new();
     let bytes =
-        |area: &Area| unsafe { std::slice::from_raw_parts(area.0, common::bytes()).to_vec() };
+        |area: &Area| unsafe { std::slice::from_raw_parts(area.0, image::bytes()).to_vec() };
     let before = bytes(&area);
     unsafe { silent::retire(area.0, area.0 as u64) };
     assert_ne!(bytes(&area), before);

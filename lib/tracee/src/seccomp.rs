@@ -71,7 +71,7 @@ const fn remap(flags: u64) -> Need {
 const NO_FD: Option<u64> = Some(u64::MAX);
 const NONE: [Option<u64>; 6] = [ANY; 6];
 
-/// All of them: `lib/agent/src/sys.rs`, the code that leads there ([`crate::inside`]), and the way back.
+/// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and the way back.
 /// Not userfaultfd(2), which a gate needs: processes under a filter get none.
 static NEEDS: [Need; 34] = [
     mmap(3, 0x4022, NO_FD),

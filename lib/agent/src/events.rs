@@ -1,0 +1,13 @@
+//! Floor 9: the slow path: what happens at a call, a return, an intercepted function.
+//!
+//! Given what the door has saved. Gives back how to go on. Decides; everything it decides is
+//! carried out by lower floors.
+
+pub mod between;
+pub mod dormant;
+pub mod exec;
+pub mod hook;
+pub mod process;
+pub mod slow;
+pub mod unblocked;
+pub mod unwind;

@@ -1,0 +1,84 @@
+//! A program is about to be executed in the place of this one, by whichever function: the host
+//! takes hold of the process, so that it stands still at the new program's beginning.
+//!
+//! Given the function and its arguments. Must not know what the host does with the new program.
+
+use crate::memory::frame::Frame;
+use crate::memory::{state, sys};
+use crate::record::question;
+use sptrace_wire::control::*;
+use sptrace_wire::plan::SpecialKind;
+
+const SYS_EXECVE: u64 = 59;
+const SYS_EXECVEAT: u64 = 322;
+/// The directory that a name without one is looked up in (fcntl.h).
+const AT_FDCWD: u64 = -100i64 as u64;
+/// The descriptor itself is meant, if the name is empty (fcntl.h).
+const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// A call of execve(2) or execveat(2).
+pub struct Exec {
+    number: u64,
+    arguments: [u64; 5],
+    /// What the name is looked up in, and where that lies: see [`ASK_EXEC`].
+    program: [u64; 2],
+}
+
+impl Exec {
+    fn by_name(arguments: [u64; 3]) -> Self {
+        let [path, argv, envp] = arguments;
+        Self {
+            number: SYS_EXECVE,
+            arguments: [path, argv, envp, 0, 0],
+            program: [AT_FDCWD, path],
+        }
+    }
+
+    fn at(arguments: [u64; 5]) -> Self {
+        Self {
+            number: SYS_EXECVEAT,
+            arguments,
+            program: [arguments[0], arguments[1]],
+        }
+    }
+
+    /// What a special function of this kind is about to execute, if anything.
+    pub fn of(kind: SpecialKind, f: &Frame) -> Option<Self> {
+        let r9 = f.r11_r10_r9[2];
+        match (kind, f.rdi) {
+            (SpecialKind::Exec, path) => Some(Self::by_name([path, f.rsi, f.rdx])),
+            (SpecialKind::ExecAt, fd) => Some(Self::at([fd, f.rsi, f.rdx, f.rcx, f.r8])),
+            (SpecialKind::ExecFd, fd) => {
+                let name = c"".as_ptr() as u64;
+                Some(Self::at([fd, name, f.rsi, f.rdx, AT_EMPTY_PATH]))
+            }
+            (SpecialKind::Syscall, SYS_EXECVE) => Some(Self::by_name([f.rsi, f.rdx, f.rcx])),
+            (SpecialKind::Syscall, SYS_EXECVEAT) => Some(Self::at([f.rsi, f.rdx, f.rcx, f.r8, r9])),
+            _ => None,
+        }
+    }
+
+    /// The host takes hold of us, and we do the call ourselves. If it fails, the host lets go and
+    /// the program's own function runs (and fails the same way). `mask`: the program's signal mask.
+    ///
+    /// # Safety
+    /// Called by the slow path: signals are blocked. The arguments are the program's.
+    pub unsafe fn run(&self, mask: u64) {
+        // SAFETY: as above; the new image inherits the signal mask, so it must be the program's.
+        unsafe {
+            let program = self.program;
+            match question::question(ASK_EXEC, program.as_ptr() as u64) {
+                Some([1, ..]) => {
+                    sys::restore_signals(mask);
+                    let [a, b, c, d, e] = self.arguments.map(|a| a as usize);
+                    sys::call(self.number as usize, [a, b, c, d, e, 0]);
+                    sys::block_signals();
+                    question::question(ASK_EXEC_FAILED, 0);
+                }
+                // The host has counted it.
+                Some(_) => {}
+                None => state::count_hole(hole::EXEC_UNSEEN),
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Hooked functions: their entry is intercepted whoever calls them, and recording begins there
+//! (`run -F`) until they return.
+//!
+//! Given what the slow path found at a hook's entry; keeps the thread's mute state
+//! ([`crate::record::chunk::mute`]). Must not know what a record is.
+//!
+//! A thread is muted unless it is inside a hooked function that is to be recorded when it is called
+//! ([`crate::events::between`]). The first such function, the root, gets a shadow frame and its
+//! return address is replaced by one in its slot ([`crate::record::originals`]); when its frame has
+//! ended, in whatever way, the thread is muted again. A hooked function that is called from a
+//! patched site inside a root was recorded there, so nothing is to be done (the common routine sees
+//! that).
+
+use crate::events::between;
+use crate::frames::shadow;
+use crate::frames::shadow::FRAME_DONE;
+use crate::memory::state::{Hot, MODULES};
+use crate::memory::{lock, state, sys};
+use crate::plans::modules::Special;
+use crate::plans::ready::Reach;
+use crate::plans::{modules, plan, slot};
+use crate::reach::{check, module, propagate};
+use crate::record::{chunk, deep, originals, question, settle};
+use sptrace_wire::control::{ASK_MAPPED, hole};
+use sptrace_wire::plan::*;
+use sptrace_wire::record;
+use sptrace_wire::record::FRAME_OPEN;
+
+/// A hooked function is about to run; its return address lies at `above`.
+pub unsafe fn enter(hot: *mut Hot, above: u64, id: u64) {
+    // SAFETY: called by the slow path.
+    unsafe {
+        let Some(hooked) = modules::special_of(id) else {
+            return;
+        };
+        match hooked.kind {
+            SpecialKind::Mapped => look_for_modules(hot),
+            SpecialKind::Root | SpecialKind::RootOpen => {
+                between::called(hooked.rules);
+                enter_root(hot, above, id, &hooked);
+            }
+            _ => {}
+        }
+    }
+}
+
+unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
+    let may_replace = hooked.kind == SpecialKind::Root;
+    let entry = hooked.entry;
+    let rsp = above + 8;
+    // SAFETY: `above` is the function's return address; the shadow stack is ours.
+    unsafe {
+        settle::settle(hot, rsp, false);
+        let is_called = is_its_call(hot, above);
+        if !is_called {
+            settle::settle(hot, rsp, true);
+        }
+        let is_root = (*hot).root == 0;
+        if is_root && !between::is_open(hooked.rules) {
+            return;
+        }
+        let reach = propagate::reach(hot, entry);
+        if is_called && !is_root {
+            return;
+        }
+        if !deep::has_room(hot, rsp) {
+            chunk::cut_off(hot);
+            return;
+        }
+        let word = above as *mut u64;
+        let address = word.read_volatile();
+        let mut replaced =
+            may_replace && reach != Reach::ReturnAddress && is_return_address(address);
+        if replaced {
+            // In this order: an entry whose place holds no address of ours may be taken.
+            word.write_volatile(id - HOOK_ENTRY_ID);
+            if !originals::remember(above, address) {
+                word.write_volatile(address);
+                replaced = false;
+            }
+        }
+        if is_root {
+            chunk::unmute(hot);
+        }
+        if replaced {
+            chunk::put_event(hot, id as u32, None);
+            shadow::push(hot, rsp, id, 0);
+        } else {
+            chunk::put(hot, record::ENTERED, entry);
+            shadow::push(hot, rsp, id | FRAME_OPEN, entry);
+        }
+        if is_root {
+            (*hot).root = (*hot).ssp;
+        }
+    }
+}
+
+/// True if the top frame is the call (or a tail jump in it) that leads to the function whose return
+/// address lies at `above`: it was seen at its site.
+unsafe fn is_its_call(hot: *mut Hot, above: u64) -> bool {
+    // SAFETY: the top frame is at least the sentinel.
+    unsafe {
+        let frame = &*shadow::top(hot);
+        if frame.rsp != above + 8 || frame.id & FRAME_DONE != 0 {
+            return false;
+        }
+        let hooked = slot::return_of(frame.id);
+        if frame.id & FRAME_OPEN != 0 {
+            // A site's own entry-only frame was pushed just now; a hook's has ended.
+            return hooked == 0 && frame.id != FRAME_OPEN;
+        }
+        let exit = match hooked {
+            0 => slot::exit_of(frame.id),
+            hooked => hooked,
+        };
+        (above as *const u64).read_volatile() == exit
+    }
+}
+
+/// False if somebody else than a call may need to find this address on the stack: it does not
+/// follow a call (a signal handler's leads to the restorer), or lies in a runtime that walks its
+/// own frames (marked functions, and code that belongs to no module).
+unsafe fn is_return_address(address: u64) -> bool {
+    // SAFETY: bytes before an address inside a module's text are readable.
+    unsafe {
+        if slot::original_return(address) != 0 {
+            return true;
+        }
+        let m = modules::known(address);
+        if m.is_null() || (*m).plan.is_none() || address < (*m).start + 8 {
+            return false;
+        }
+        let caller = plan::function_around(m, address - 1);
+        if caller.is_some_and(|(_, f)| f.is_any(FN_RUNTIME)) {
+            return false;
+        }
+        let byte = |back: u64| *((address - back) as *const u8);
+        byte(5) == 0xe8 || (2..=7).any(|back| byte(back) == 0xff && byte(back - 1) >> 3 & 7 == 2)
+    }
+}
+
+/// Asks the host for what ld.so has mapped: new modules get their hooks before they run.
+unsafe fn look_for_modules(hot: *mut Hot) {
+    // SAFETY: the lock is held meanwhile.
+    unsafe {
+        let since = sys::tsc();
+        if !lock::lock((*hot).tid) {
+            state::count_hole(hole::LOCK_BUSY);
+            return;
+        }
+        for _ in 0..MODULES {
+            let address = match question::question(ASK_MAPPED, 0) {
+                Some([address, ..]) if address != 0 => address,
+                _ => break,
+            };
+            let m = module::find(address);
+            if !m.is_null() && (*m).doubtful != 0 {
+                // Closed and mapped again at the same place, or another one there.
+                check::check_module(m);
+                if (*m).gone != 0 {
+                    module::find(address);
+                }
+            }
+        }
+        lock::unlock();
+        propagate::waited(hot, since);
+    }
+}

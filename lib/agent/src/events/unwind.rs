@@ -1,0 +1,56 @@
+//! A stack walker is about to run: it must meet the program's own return addresses.
+//!
+//! Given the walker's thread and where its own frame lies; puts back the return addresses of all
+//! its open calls, and moves contexts that signals have interrupted in our code. After the walker
+//! is gone, at the first event above its frame, the frames that survived are armed again
+//! ([`crate::record::settle`]); frames that an exception removed are recorded as unwound.
+
+use crate::frames::{shadow, stacks};
+use crate::memory::state::Hot;
+use crate::record::{restore, settle};
+use crate::signals::context;
+
+/// Dropped frames further apart than this are not on one stack.
+const SCAN_BYTES: u64 = 16 << 20;
+
+/// Before a walker runs whose own return address lies at `above`: every foreign return address
+/// becomes the original one.
+pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
+    // SAFETY: shadow frames name live words of this thread's stack.
+    unsafe {
+        if (*shadow::top(hot)).rsp < above {
+            stacks::switched(hot, above);
+        }
+        context::move_contexts(hot, above, mask);
+        let mut frame = shadow::top(hot);
+        let mut interrupted = false;
+        while frame > shadow::bottom(hot) {
+            if shadow::is_barrier(frame) {
+                // What follows lies on the stack that a handler interrupted.
+                interrupted |= shadow::holds(frame, above);
+                frame = frame.sub(1);
+                continue;
+            }
+            let word = ((*frame).rsp - 8) as *mut u64;
+            if word as u64 >= above || interrupted {
+                settle::give_back_frame(frame);
+            }
+            frame = frame.sub(1);
+        }
+        let innermost = (*shadow::top(hot)).rsp;
+        if (*hot).overflow > 0 && innermost != u64::MAX && above < innermost {
+            // Calls for which there was no room lie below all frames.
+            restore::scan(above & !7, innermost);
+        }
+        let [low, high] = (*hot).dropped;
+        if high > above {
+            if high - low < SCAN_BYTES {
+                restore::scan(low.max(above) & !7, high);
+            }
+            (*hot).dropped = [0; 2];
+        }
+        // A handler may walk while a walker is at work: arm again above the outer one.
+        (*hot).rearm_above = (*hot).rearm_above.max(above);
+        (*hot).end = 0;
+    }
+}

@@ -1,0 +1,64 @@
+//! Which signals have handlers, and where these return to: asked of the kernel, again after a
+//! handler was registered. Says whether a handler may be running. Knows nothing of stacks.
+
+use crate::memory::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+static RESTORERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Signals whose handlers run without blocking them (SA_NODEFER), bit 0 for signal 1.
+static UNDEFERRED: AtomicU64 = AtomicU64::new(0);
+
+static STALE: AtomicU32 = AtomicU32::new(1);
+
+/// A handler is about to be registered: there may be a new restorer.
+pub fn registered() {
+    STALE.store(1, Ordering::Relaxed);
+}
+
+/// The signals whose handlers may be running in a thread with this signal mask.
+pub fn handled_in(mask: u64) -> u64 {
+    mask | UNDEFERRED.load(Ordering::Relaxed)
+}
+
+/// True if a handler may be running in a thread with this signal mask.
+pub unsafe fn may_run(mask: u64) -> bool {
+    // SAFETY: a plain query.
+    mask != 0 || unsafe { learn() } && handled_in(mask) != 0
+}
+
+/// True if surely no handler is running in this thread. A system call only if there are handlers.
+pub unsafe fn none_runs() -> bool {
+    let has_none = restorers() == [0; 4];
+    // SAFETY: a plain query.
+    STALE.load(Ordering::Relaxed) == 0
+        && (has_none || handled_in(unsafe { sys::signal_mask() }) == 0)
+}
+
+/// Asks the kernel for the restorers of all handlers; false if there is none.
+pub unsafe fn learn() -> bool {
+    if STALE.swap(0, Ordering::Relaxed) != 0 {
+        for signal in 1..=64 {
+            // SAFETY: a plain query.
+            let Some((restorer, deferred)) = (unsafe { sys::restorer(signal) }) else {
+                continue;
+            };
+            if !deferred {
+                UNDEFERRED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
+            }
+            let known =
+                |r: &&AtomicU64| matches!(r.load(Ordering::Relaxed), v if v == 0 || v == restorer);
+            if let Some(entry) = RESTORERS.iter().find(known) {
+                entry.store(restorer, Ordering::Relaxed);
+            }
+        }
+    }
+    RESTORERS
+        .first()
+        .is_some_and(|r| r.load(Ordering::Relaxed) != 0)
+}
+
+/// The restorers; unused entries are zero.
+pub fn restorers() -> [u64; 4] {
+    RESTORERS.each_ref().map(|r| r.load(Ordering::Relaxed))
+}

@@ -1,0 +1,99 @@
+//! The shadow stack of a thread: its frames, its sentinel, its barriers.
+//!
+//! Given a thread's block; gives the innermost frame, pushes one, counts them. Frames are ordered
+//! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
+
+use crate::memory::state::{FRAME_BYTES, HOT, Hot, ShadowFrame};
+use sptrace_wire::record::FRAME_OPEN;
+
+/// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
+/// next event tells its end.
+pub const FRAME_DONE: u64 = 1 << 62;
+/// Frames further away than this from the stack pointer lie on another stack.
+pub const SAME_STACK_BYTES: u64 = 64 << 20;
+
+/// The innermost shadow frame.
+#[inline]
+pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the thread's own block.
+    unsafe { (*hot).ssp as *mut ShadowFrame }
+}
+
+/// Remembers where a frame without an exit was.
+pub(crate) unsafe fn drop_range(hot: *mut Hot, at: u64) {
+    // SAFETY: the thread's own block.
+    unsafe {
+        let d = &mut (*hot).dropped;
+        *d = if d[1] == 0 {
+            [at - 8, at]
+        } else {
+            [d[0].min(at - 8), d[1].max(at)]
+        };
+    }
+}
+
+/// Pushes a shadow frame. There must be room.
+pub unsafe fn push(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
+    let frame = ShadowFrame { rsp, id, callee };
+    // SAFETY: below `ssp_end` there is room for two more.
+    unsafe {
+        (*hot).ssp += FRAME_BYTES as u64;
+        *top(hot) = frame;
+        if id & FRAME_OPEN != 0 {
+            // A handler may end without an event behind this one. If it has interrupted a push,
+            // that one takes this place and moves the top above it, where a frame of the handler
+            // then stands.
+            *top(hot).add(1) = frame;
+        }
+    }
+}
+
+/// Number of open frames of a thread.
+pub unsafe fn depth(hot: *mut Hot) -> u32 {
+    // SAFETY: the thread's own block.
+    unsafe {
+        let frames = ((*hot).ssp - shadow_bottom(hot)) / FRAME_BYTES as u64;
+        frames as u32 - (*hot).barriers
+    }
+}
+
+/// The sentinel of a thread's shadow stack: where a walk through all frames ends.
+pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the thread's own block.
+    unsafe { shadow_bottom(hot) as *mut ShadowFrame }
+}
+
+/// True if `frame` is a barrier (or the sentinel): it stands for no call.
+pub unsafe fn is_barrier(frame: *const ShadowFrame) -> bool {
+    // SAFETY: a frame of the thread's block.
+    unsafe { (*frame).rsp == u64::MAX }
+}
+
+/// True if `address` lies in the alternate stack of the barrier `frame`.
+pub unsafe fn holds(frame: *const ShadowFrame, address: u64) -> bool {
+    // SAFETY: a barrier keeps low and high end in its other words; the sentinel has zeros there.
+    unsafe { address > (*frame).id && address <= (*frame).callee }
+}
+
+/// The innermost barrier, or the sentinel.
+pub(crate) unsafe fn innermost(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = top(hot);
+        while !is_barrier(frame) {
+            frame = frame.sub(1);
+        }
+        frame
+    }
+}
+
+/// The hot page of a block.
+pub unsafe fn hot_of(block: u64) -> *mut Hot {
+    (block + HOT as u64) as *mut Hot
+}
+
+/// Address of the sentinel frame at the bottom of a thread's shadow stack.
+pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
+    // SAFETY: the block is this thread's, or its thread is stopped.
+    unsafe { (*hot).shadow }
+}

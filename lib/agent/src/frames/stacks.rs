@@ -1,0 +1,148 @@
+//! Signal handlers on an alternate stack, above all one above the stack that they interrupted.
+//!
+//! The shadow stack is ordered by stack pointer, and such a handler's frames would show those of
+//! the interrupted code as ended. They are kept below a *barrier*: a shadow frame like the sentinel
+//! at the bottom, above every stack pointer, so that the hot path takes it for an empty shadow
+//! stack. It remembers the bounds of the alternate stack; the first event outside of them that
+//! meets it in the slow path takes it away. (A handler on a lower stack nests without that.)
+
+use crate::frames::shadow::SAME_STACK_BYTES;
+use crate::frames::{handlers, shadow};
+use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
+use crate::memory::{guarded, state, sys};
+
+/// Kept free below the first thread's stack for it to grow (kernel: mmap_base, MIN_GAP).
+const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
+
+/// True if `at` lies in the first thread's stack, which is one mapping from any address that was
+/// ever a stack pointer to its beginning.
+pub unsafe fn is_first(at: u64) -> bool {
+    // SAFETY: set once, at the start.
+    let beginning = unsafe { (*state::process()).stack_top };
+    at < beginning && beginning - at < FIRST_STACK_GAP_BYTES
+}
+
+/// Reads the stack from `at` on, up to the end of what is mapped; gives the number of words. `at`:
+/// a stack pointer, of code that runs or was interrupted, or above one. What the program may not
+/// read ends it, too.
+pub unsafe fn read(at: u64, words: &mut [u64]) -> usize {
+    let bytes = size_of_val(words);
+    // SAFETY: see is_first; `words` has room.
+    unsafe {
+        if is_first(at) && !guarded::holds_any(at, at.saturating_add(bytes as u64)) {
+            let left = (*state::process()).stack_top.saturating_sub(at) as usize;
+            let count = words.len().min(left / 8);
+            for (k, word) in words.iter_mut().take(count).enumerate() {
+                *word = (at as *const u64).add(k).read_volatile();
+            }
+            return count;
+        }
+        sys::read_own(at as usize, words.as_mut_ptr().cast(), bytes) / 8
+    }
+}
+
+/// The bounds of the alternate stack, if a handler may be running on it: its signal is blocked
+/// then, or handlers do not block theirs.
+unsafe fn alternate(hot: *mut Hot) -> Option<(u64, u64)> {
+    // SAFETY: plain queries.
+    unsafe {
+        if !handlers::may_run((*hot).mask) {
+            return None;
+        }
+        sys::alternate_stack()
+    }
+}
+
+/// An event at `rsp`, which lies above the innermost frame: raises a barrier if a handler on the
+/// alternate stack has come in between.
+pub unsafe fn switched(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        let Some((low, high)) = alternate(hot) else {
+            return false;
+        };
+        let inside = |at: u64| at > low && at <= high;
+        if !inside(rsp) || inside((*shadow::top(hot)).rsp) || (*hot).ssp > (*hot).ssp_end {
+            return false;
+        }
+        (*hot).ssp += FRAME_BYTES as u64;
+        *shadow::top(hot) = ShadowFrame {
+            rsp: u64::MAX,
+            id: low,
+            callee: high,
+        };
+        (*hot).barriers += 1;
+        true
+    }
+}
+
+/// True if a frame at `at` is one of a handler on the alternate stack, and an event at `rsp` is
+/// outside.
+///
+/// It may have left by siglongjmp, so the signal mask says nothing of it.
+pub unsafe fn handler_ended(hot: *mut Hot, at: u64, rsp: u64) -> bool {
+    // SAFETY: plain queries.
+    let stack = unsafe {
+        if handlers::may_run((*hot).mask) || handlers::learn() {
+            sys::alternate_stack()
+        } else {
+            None
+        }
+    };
+    stack.is_some_and(|(low, high)| {
+        let inside = |at: u64| at > low && at <= high;
+        inside(at) && !inside(rsp)
+    })
+}
+
+/// True if the frames lead from the innermost one to an event at `rsp`, which lies far above it,
+/// without a gap that is as large as the way between two stacks: all is one stack.
+pub unsafe fn reaches(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = shadow::top(hot);
+        loop {
+            let (at, below) = ((*frame).rsp, (*frame.sub(1)).rsp.min(rsp));
+            if below < at || below - at > SAME_STACK_BYTES {
+                return false;
+            }
+            if below == rsp {
+                return true;
+            }
+            frame = frame.sub(1);
+        }
+    }
+}
+
+/// An event at `rsp`: takes a barrier on top away whose handler has ended. True if there was one.
+pub unsafe fn left(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block; the sentinel is none of the barriers counted.
+    unsafe {
+        if (*hot).barriers == 0
+            || !shadow::is_barrier(shadow::top(hot))
+            || shadow::holds(shadow::top(hot), rsp)
+        {
+            return false;
+        }
+        if shadow::holds(shadow::top(hot), (*hot).rearm_above) {
+            // The walker's stack is left: any address of this one is above it.
+            (*hot).rearm_above = 1;
+        }
+        (*hot).ssp -= FRAME_BYTES as u64;
+        (*hot).barriers -= 1;
+        true
+    }
+}
+
+/// True if the innermost frame is one of a handler on the alternate stack, which has ended since
+/// there is an event at `rsp` outside of it.
+pub unsafe fn jumped_out(hot: *mut Hot, rsp: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if (*hot).barriers == 0 || shadow::is_barrier(shadow::top(hot)) {
+            return false;
+        }
+        let barrier = shadow::innermost(hot);
+        shadow::holds(barrier, (*shadow::top(hot)).rsp) && !shadow::holds(barrier, rsp)
+    }
+}

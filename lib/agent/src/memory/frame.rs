@@ -1,0 +1,67 @@
+//! What the door of the slow path has pushed, as a structure.
+//!
+//! Laid out by the assembly of [`crate::routines::door`], lowest address first; the slow path reads
+//! and changes the program's registers in it. Must not know what they mean.
+
+/// What the slow path's door pushed, lowest address first.
+#[repr(C)]
+pub struct Frame {
+    /// Saved registers.
+    pub rbp: u64,
+    /// rflags as they were.
+    pub rflags: u64,
+    /// Saved registers.
+    pub r11_r10_r9: [u64; 3],
+    /// Fifth argument register.
+    pub r8: u64,
+    /// First argument register.
+    pub rdi: u64,
+    /// Second argument register.
+    pub rsi: u64,
+    /// Which routine.
+    pub routine: u64,
+    /// Third argument register.
+    pub rdx: u64,
+    /// Fourth argument register.
+    pub rcx: u64,
+    /// lahf/seto image.
+    pub flags: u64,
+    /// rax.
+    pub rax: u64,
+    /// Return address into the slot.
+    pub id: u64,
+    /// What stands above it: see `common`.
+    pub above: [u64; 3],
+}
+
+/// Return to the id, taking it off the stack.
+pub const RET: u64 = 0;
+pub(crate) const RET_8: u64 = 1;
+/// Bytes of the vector registers that the door keeps, below its other words. r12 to r15 stand above
+/// them.
+pub const XMM_BYTES: usize = 256;
+/// What it takes for both (KEPT_BYTES in `common`).
+const KEPT_BYTES: u64 = 320;
+/// What the door has pushed below the id when it comes here.
+pub const DOOR_DEPTH: u64 = 128;
+/// The agent's image is smaller.
+const IMAGE_BYTES: u64 = 1 << 20;
+
+/// True if `rip` lies in the agent's image.
+pub fn is_agent(rip: u64) -> bool {
+    rip.abs_diff(is_agent as *const () as u64) < IMAGE_BYTES
+}
+
+/// Where the door keeps xmm0 to xmm15, given where it keeps rbp.
+pub fn xmm_of(door: u64) -> u64 {
+    (door - 24 - KEPT_BYTES) & !63
+}
+
+/// The door's frame of the code that a handler interrupted before it came to the door itself, or 0.
+///
+/// # Safety
+/// `door` is where a door keeps rbp, and has called [`crate::events::unblocked`].
+pub unsafe fn before(door: u64) -> u64 {
+    // SAFETY: the word below rbx and the mask (see the door).
+    unsafe { ((door - 24) as *const u64).read() }
+}

@@ -1,0 +1,104 @@
+//! System calls of the program after which the agent may not do what it needs: seccomp, rdtsc
+//! forbidden, text that cannot be written any more, a gs register that the program uses itself.
+//!
+//! Given the arguments of an intercepted function; says what it is about to forbid, and keeps that
+//! for the process. Must not know how recording ends.
+
+use crate::memory::frame::Frame;
+use crate::memory::state;
+use crate::memory::state::GS_TAKEN;
+use core::sync::atomic::Ordering;
+use sptrace_wire::plan::*;
+
+pub(crate) const SYS_MADVISE: u64 = 28;
+pub(crate) const SYS_PRCTL: u64 = 157;
+const SYS_ARCH_PRCTL: u64 = 158;
+pub(crate) const SYS_SECCOMP: u64 = 317;
+
+/// prctl(2) calls after which rdtsc or our system calls may kill, or no text can be written:
+/// PR_SET_SECCOMP, PR_SET_TSC with PR_TSC_SIGSEGV, PR_SET_MDWE.
+fn forbids(option: u64, argument: u64) -> bool {
+    option == 22 || option == 26 && argument == 2 || option == 65
+}
+
+/// True if the special function of this kind, with these arguments, is about to forbid either.
+pub fn enters_sandbox(kind: SpecialKind, f: &Frame) -> bool {
+    match (kind, f.rdi) {
+        (SpecialKind::Prctl, option) => forbids(option, f.rsi),
+        // The strict mode takes no flags: with some the kernel is asked whether it has the call
+        // (libseccomp).
+        (SpecialKind::Syscall, SYS_SECCOMP) => f.rsi == 1 || f.rsi == 0 && f.rdx == 0,
+        (SpecialKind::Syscall, SYS_PRCTL) => forbids(f.rsi, f.rdx),
+        (SpecialKind::Sandbox, _) => true,
+        _ => false,
+    }
+}
+
+/// True if the special function of this kind, with these arguments, is about to set the gs base.
+pub fn sets_gs(kind: SpecialKind, f: &Frame) -> bool {
+    const ARCH_SET_GS: u64 = 0x1001;
+    match kind {
+        SpecialKind::ArchPrctl => f.rdi == ARCH_SET_GS,
+        SpecialKind::Syscall => f.rdi == SYS_ARCH_PRCTL && f.rsi == ARCH_SET_GS,
+        _ => false,
+    }
+}
+
+/// madvise(2) that would put zeros in place of patched pages, which are anonymous, and does nothing
+/// to those of a file.
+unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
+    const DONTNEED: u64 = 4;
+    // SAFETY: the table is complete up to its count.
+    unsafe {
+        let p = state::process();
+        advice == DONTNEED
+            && (0..(*p).module_count as usize).any(|i| {
+                let m = &raw const (*p).modules[i];
+                start >= (*m).start & !4095
+                    && start.saturating_add(bytes) <= ((*m).end + 4095) & !4095
+            })
+    }
+}
+
+/// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
+pub unsafe fn keep_text(kind: SpecialKind, f: &mut Frame) {
+    // SAFETY: the arguments are numbers.
+    unsafe {
+        match kind {
+            SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
+            SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
+                f.rcx = 0;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// True if no system call may be made any more.
+pub fn is_sandboxed() -> bool {
+    // SAFETY: an atomic of the process block.
+    unsafe { (*state::process()).sandboxed.load(Ordering::Relaxed) != 0 }
+}
+
+/// The same if nothing is recorded any more: modules that were not known before (the C library,
+/// after an early end) may have entered a sandbox unseen.
+pub fn may_be_sandboxed() -> bool {
+    // SAFETY: a field of the process block.
+    is_sandboxed() || unsafe { (*state::process()).sees_sandbox } == 0
+}
+
+/// From here on no system call is made.
+pub fn set_sandboxed() {
+    // SAFETY: an atomic of the process block.
+    unsafe { (*state::process()).sandboxed.store(1, Ordering::Relaxed) };
+}
+
+/// From here on gs is the program's.
+pub fn set_gs_taken() {
+    // SAFETY: an atomic of the process block.
+    unsafe {
+        (*state::process())
+            .dormant
+            .fetch_or(GS_TAKEN, Ordering::AcqRel)
+    };
+}

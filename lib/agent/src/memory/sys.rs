@@ -1,0 +1,392 @@
+//! The system calls that the agent makes, directly: the program's libc is never entered.
+//!
+//! Numbers and argument order: Linux x86-64 ABI (syscalls(2)). Results below zero are `-errno`.
+
+use core::arch::asm;
+
+/// One system call.
+///
+/// # Safety
+/// The arguments must be valid for that call.
+#[inline]
+pub unsafe fn call(n: usize, a: [usize; 6]) -> isize {
+    let r: isize;
+    // SAFETY: the kernel clobbers rcx and r11 only; memory effects are the caller's duty.
+    unsafe {
+        asm!("syscall", inlateout("rax") n as isize => r, in("rdi") a[0], in("rsi") a[1],
+            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    r
+}
+
+const MMAP: usize = 9;
+const MPROTECT: usize = 10;
+const MUNMAP: usize = 11;
+const SIGACTION: usize = 13;
+const SIGPROCMASK: usize = 14;
+const MREMAP: usize = 25;
+const MADVISE: usize = 28;
+const CLOSE: usize = 3;
+const IOCTL: usize = 16;
+const USERFAULTFD: usize = 323;
+const GETPPID: usize = 110;
+const GETPID: usize = 39;
+const GETTID: usize = 186;
+const TKILL: usize = 200;
+const FUTEX: usize = 202;
+const SIGALTSTACK: usize = 131;
+const PRCTL: usize = 157;
+const UNSHARE: usize = 272;
+const PROCESS_VM_READV: usize = 310;
+const ESRCH: isize = 3;
+/// `PROT_*` values (mman.h).
+pub const PROT_NONE: usize = 0;
+/// Readable and writable.
+pub const PROT_RW: usize = 3;
+/// Readable and executable.
+pub const PROT_RX: usize = 5;
+const MAP_SHARED_ANON: usize = 0x21;
+const MAP_PRIVATE_ANON_NORESERVE: usize = 0x4022;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+
+/// True if a system call's result is an error.
+pub fn failed(r: isize) -> bool {
+    (-4095..0).contains(&r)
+}
+
+/// New private zeroed memory, or null.
+pub unsafe fn map_private(bytes: usize) -> *mut u8 {
+    // SAFETY: a fresh mapping at an address that the kernel picks.
+    let r = unsafe {
+        call(
+            MMAP,
+            [0, bytes, PROT_RW, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0],
+        )
+    };
+    if failed(r) {
+        core::ptr::null_mut()
+    } else {
+        r as *mut u8
+    }
+}
+
+/// New shared zeroed memory, or null.
+pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
+    // SAFETY: as above.
+    let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
+    if failed(r) {
+        core::ptr::null_mut()
+    } else {
+        r as *mut u8
+    }
+}
+
+/// Reserves exactly `[at, at + bytes)` without access; false if something is there.
+pub unsafe fn reserve_exactly(at: usize, bytes: usize) -> bool {
+    // SAFETY: NOREPLACE never touches an existing mapping.
+    let r = unsafe {
+        call(
+            MMAP,
+            [
+                at,
+                bytes,
+                PROT_NONE,
+                MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE,
+                usize::MAX,
+                0,
+            ],
+        )
+    };
+    if !failed(r) && r as usize != at {
+        // A kernel before 4.17 takes the address as a hint.
+        // SAFETY: unmaps what was just mapped.
+        unsafe { unmap(r as usize, bytes) };
+        return false;
+    }
+    !failed(r)
+}
+
+/// Maps the pages of the shared mapping at `from` a second time at `to` (mremap(2): old size 0),
+/// over whatever is there.
+pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
+    // SAFETY: the caller owns `to`.
+    let r = unsafe { call(MREMAP, [from, 0, bytes, 3, to, 0]) };
+    r as usize == to
+}
+
+/// The same anywhere; 0 on error.
+pub unsafe fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
+    // SAFETY: MREMAP_MAYMOVE: a fresh mapping.
+    let r = unsafe { call(MREMAP, [from, 0, bytes, 1, 0, 0]) };
+    if failed(r) { 0 } else { r as usize }
+}
+
+/// Moves a mapping over another, which it replaces at once (mremap(2), MREMAP_FIXED).
+pub unsafe fn move_over(from: usize, bytes: usize, to: usize) -> bool {
+    // SAFETY: the caller owns both.
+    unsafe { call(MREMAP, [from, bytes, bytes, 3, to, 0]) as usize == to }
+}
+
+/// mprotect(2); false on error.
+pub unsafe fn protect(at: usize, bytes: usize, prot: usize) -> bool {
+    // SAFETY: the caller owns the range or restores it.
+    unsafe { call(MPROTECT, [at, bytes, prot, 0, 0, 0]) == 0 }
+}
+
+/// munmap(2).
+pub unsafe fn unmap(at: usize, bytes: usize) {
+    // SAFETY: the caller owns the range.
+    unsafe { call(MUNMAP, [at, bytes, 0, 0, 0, 0]) };
+}
+
+/// A userfaultfd(2) that is told of the first touch of each page of a private mapping, which must
+/// be unused; `None` where the kernel or the process does not permit it (memory that is locked is
+/// never missing).
+pub unsafe fn watch_faults(at: usize, bytes: usize) -> Option<usize> {
+    /// O_CLOEXEC, O_NONBLOCK, UFFD_USER_MODE_ONLY.
+    const FLAGS: usize = 0o2_000_000 | 0o4000 | 1;
+    const MADV_DONTNEED: usize = 4;
+    const UFFDIO_API: usize = 0xc018_aa3f;
+    const UFFDIO_REGISTER: usize = 0xc020_aa00;
+    // The version of the interface; UFFDIO_REGISTER_MODE_MISSING (linux/userfaultfd.h).
+    let api = [0xaau64, 0, 0];
+    let register = [at as u64, bytes as u64, 1, 0];
+    // SAFETY: the caller owns the range; the structures are as the kernel's header says.
+    unsafe {
+        if call(MADVISE, [at, bytes, MADV_DONTNEED, 0, 0, 0]) != 0 {
+            return None;
+        }
+        let fd = call(USERFAULTFD, [FLAGS, 0, 0, 0, 0, 0]);
+        if failed(fd) {
+            return None;
+        }
+        let fd = fd as usize;
+        let ask = |request: usize, of: *const u64| call(IOCTL, [fd, request, of as usize, 0, 0, 0]);
+        if ask(UFFDIO_API, api.as_ptr()) != 0 || ask(UFFDIO_REGISTER, register.as_ptr()) != 0 {
+            close(fd);
+            return None;
+        }
+        Some(fd)
+    }
+}
+
+/// close(2).
+pub unsafe fn close(fd: usize) {
+    // SAFETY: the caller's own.
+    unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
+}
+
+/// MADV_WIPEONFORK: the child of a fork sees zeroes. False where refused.
+pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller owns the range.
+    unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
+}
+
+/// Gives the memory behind private pages back: they are zero from here on (MADV_DONTNEED).
+pub unsafe fn discard(at: usize, bytes: usize) {
+    // SAFETY: the caller owns the range and needs nothing of it.
+    unsafe { call(MADVISE, [at, bytes, 4, 0, 0, 0]) };
+}
+
+/// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
+pub unsafe fn inherit(at: usize, bytes: usize, shall: bool) {
+    let advice = if shall { 11 } else { 10 };
+    // SAFETY: the caller owns what is mapped in the range.
+    unsafe { call(MADVISE, [at, bytes, advice, 0, 0, 0]) };
+}
+
+/// Blocks all signals; returns the mask before.
+pub unsafe fn block_signals() -> u64 {
+    let all = u64::MAX;
+    let mut old = 0u64;
+    // SAFETY: both point to eight bytes.
+    unsafe {
+        call(
+            SIGPROCMASK,
+            [2, &raw const all as usize, &raw mut old as usize, 8, 0, 0],
+        )
+    };
+    old
+}
+
+/// Low and high end of the thread's alternate signal stack, if it has one (sigaltstack(2)).
+pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
+    // ss_sp, ss_flags, ss_size
+    let mut now = [0u64; 3];
+    // SAFETY: the kernel's stack_t has 24 bytes.
+    let r = unsafe { call(SIGALTSTACK, [0, now.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let [low, flags, bytes] = now;
+    (r == 0 && flags & 2 == 0 && bytes != 0).then_some((low, low.wrapping_add(bytes)))
+}
+
+/// The signal mask.
+pub unsafe fn signal_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: points to eight bytes.
+    unsafe { call(SIGPROCMASK, [0, 0, &raw mut mask as usize, 8, 0, 0]) };
+    mask
+}
+
+/// Adds to a word that handlers on this thread change, too; gives what it was.
+#[inline]
+pub unsafe fn add_in_one(word: *mut u64, mut value: u64) -> u64 {
+    // SAFETY: one instruction, so a signal comes before or after.
+    unsafe { asm!("xadd [{}], {}", in(reg) word, inout(reg) value, options(nostack)) };
+    value
+}
+
+/// Replaces a word that handlers on this thread change, too; false if it was not `old`.
+#[inline]
+pub unsafe fn replace_in_one(word: *mut u64, old: u64, new: u64) -> bool {
+    let found: u64;
+    // SAFETY: as in add_in_one.
+    unsafe {
+        asm!("cmpxchg [{}], {}", in(reg) word, in(reg) new, inout("rax") old => found, options(nostack));
+    }
+    found == old
+}
+
+/// Sets the signal mask.
+pub unsafe fn restore_signals(mask: u64) {
+    // SAFETY: points to eight bytes.
+    unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
+}
+
+/// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
+/// whether the signal is blocked while it runs (no SA_NODEFER).
+pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
+    // handler, flags, restorer, mask
+    let mut now = [0u64; 4];
+    // SAFETY: the kernel's struct has 32 bytes.
+    let r = unsafe { call(SIGACTION, [signal, 0, now.as_mut_ptr() as usize, 8, 0, 0]) };
+    let [handler, flags, restorer, _] = now;
+    let there = r == 0 && handler > 1 && flags & 0x0400_0000 != 0 && restorer != 0;
+    there.then_some((restorer, flags & 0x4000_0000 == 0))
+}
+
+/// True if text that was writable can be executable again: the program, or one before it, may have
+/// asked for the opposite (PR_SET_MDWE, Linux 6.3; PR_MDWE_REFUSE_EXEC_GAIN).
+pub fn may_write_text() -> bool {
+    const GET_MDWE: usize = 66;
+    // SAFETY: nothing is changed.
+    let r = unsafe { call(PRCTL, [GET_MDWE, 0, 0, 0, 0, 0]) };
+    failed(r) || r & 1 == 0
+}
+
+/// Process id.
+pub fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Process id of the parent, 0 if it is in an outer pid namespace.
+pub fn parent_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETPPID, [0; 6]) as u32 }
+}
+
+/// Thread id.
+pub fn tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(GETTID, [0; 6]) as u32 }
+}
+
+/// True if this thread is the only user of its memory: unshare(CLONE_VM) does nothing then, and is
+/// refused otherwise (kernel/fork.c, `check_unshare_flags`).
+pub fn alone() -> bool {
+    // SAFETY: without other threads the flag changes nothing.
+    unsafe { call(UNSHARE, [0x100, 0, 0, 0, 0, 0]) == 0 }
+}
+
+/// Waits at most `timeout_ms` while `*word == expected`.
+pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
+    let timeout = [timeout_ms / 1000, timeout_ms % 1000 * 1_000_000];
+    // SAFETY: `word` is mapped; FUTEX_WAIT across processes.
+    unsafe {
+        call(
+            FUTEX,
+            [
+                word as usize,
+                0,
+                expected as usize,
+                timeout.as_ptr() as usize,
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// Wakes `count` waiters.
+pub unsafe fn futex_wake(word: *const u32, count: u32) {
+    // SAFETY: `word` is mapped.
+    unsafe { call(FUTEX, [word as usize, 1, count as usize, 0, 0, 0]) };
+}
+
+/// False if no task has this number any more.
+pub fn is_alive(tid: u32) -> bool {
+    // SAFETY: signal 0 is none.
+    unsafe { call(TKILL, [tid as usize, 0, 0, 0, 0, 0]) != -ESRCH }
+}
+
+/// Copies own memory without faulting; returns bytes copied.
+pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
+    let local = [to as usize, bytes];
+    let remote = [from, bytes];
+    // SAFETY: `to` has room; a bad `from` gives an error, no fault.
+    let r = unsafe {
+        call(
+            PROCESS_VM_READV,
+            [
+                pid() as usize,
+                local.as_ptr() as usize,
+                1,
+                remote.as_ptr() as usize,
+                1,
+                0,
+            ],
+        )
+    };
+    if failed(r) { 0 } else { r as usize }
+}
+
+/// The word at `at`, if it can be read.
+pub fn read_word(at: u64) -> Option<u64> {
+    let mut word = 0u64;
+    // SAFETY: `word` has room.
+    let got = unsafe { read_own(at as usize, (&raw mut word).cast(), 8) };
+    (got == 8).then_some(word)
+}
+
+/// The time stamp counter.
+#[inline]
+pub fn tsc() -> u64 {
+    // SAFETY: available unless the program forbade it, which is noticed before.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The fs base: identifies the thread.
+#[inline]
+pub fn fs_base() -> u64 {
+    let r: u64;
+    // SAFETY: FSGSBASE was checked at injection.
+    unsafe { asm!("rdfsbase {}", out(reg) r, options(nomem, nostack, preserves_flags)) };
+    r
+}
+
+/// The gs base: this thread's block, or that of the thread which created it.
+#[inline]
+pub fn gs_base() -> u64 {
+    let r: u64;
+    // SAFETY: as above.
+    unsafe { asm!("rdgsbase {}", out(reg) r, options(nomem, nostack, preserves_flags)) };
+    r
+}
+
+/// Sets the gs base.
+#[inline]
+pub unsafe fn set_gs_base(to: u64) {
+    // SAFETY: the program does not use gs (checked by the caller).
+    unsafe { asm!("wrgsbase {}", in(reg) to, options(nomem, nostack, preserves_flags)) };
+}

@@ -1,0 +1,11 @@
+//! Floor 7: the program's text: written, and put back.
+//!
+//! Given what a plan says of a place. Gives text that other threads may run at any moment. Must not
+//! know when a function is to be patched.
+
+pub mod mappings;
+pub mod site;
+pub mod special;
+pub mod text;
+pub mod undo;
+pub mod unpatch;

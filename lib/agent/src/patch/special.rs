@@ -1,0 +1,74 @@
+//! Functions whose entry is intercepted, whoever calls them: special ones and hooks.
+//!
+//! Given a module that is new; its plan says where such functions begin. What happens at the entry
+//! is the business of [`crate::events::process`] and [`crate::events::hook`].
+
+use crate::memory::state::Module;
+use crate::memory::{state, stopped, sys};
+use crate::patch::{site, text};
+use crate::plans::patched::{Patch, Stands};
+use crate::plans::{patched, plan};
+use sptrace_wire::control::hole;
+use sptrace_wire::plan::*;
+
+/// Intercepts the entries of a new module's special functions.
+pub unsafe fn install_specials(m: *mut Module) {
+    // SAFETY: the lock is held.
+    unsafe {
+        let mut batch = text::Batch::of(m);
+        // The slots that hooks lead to, before anything can get there.
+        if first_hook_of(m).is_some()
+            && let Some(plan) = (*m).plan
+        {
+            for s in plan.sites().filter(|s| s.is_any(SITE_IN_HOOK)) {
+                // That its bytes are the plan's is found by the hook, which covers them.
+                site::write_slot(m, &s);
+            }
+        }
+        for s in plan::specials(m) {
+            let Some(p) = Patch::of_special(m, &s) else {
+                continue;
+            };
+            if stopped::is_in_flight(p.at, p.at + s.span as u64) {
+                state::count_hole(hole::IN_FLIGHT);
+            } else if patched::stands(p.at, p.original.bytes())
+                && site::template(m, s.argument, s.slot)
+            {
+                batch.add(&p);
+                match s.kind {
+                    SpecialKind::Prctl => (*state::process()).sees_sandbox = 1,
+                    SpecialKind::Syscall => (*state::process()).sees_syscall = 1,
+                    _ => {}
+                }
+            } else {
+                state::count_hole(hole::BYTES_DIFFER);
+            }
+        }
+        batch.flush();
+    }
+}
+
+/// The first special function, if it is a hook: these come before all others.
+unsafe fn first_hook_of(m: *const Module) -> Option<PlanSpecial> {
+    // SAFETY: of the module table.
+    let first = unsafe { (*m).plan }?.special(0)?;
+    first.kind.is_hook().then_some(first)
+}
+
+/// What stands at the entry of a module's first hooked function, if it has any; the text may be
+/// unmapped.
+pub unsafe fn first_hook(m: *mut Module) -> Option<Stands> {
+    // SAFETY: reads the plan; the text is read through the kernel.
+    unsafe {
+        let p = Patch::of_special(m, &first_hook_of(m)?)?;
+        let mut now = [0u8; JUMP_BYTES];
+        if sys::read_own(p.at as usize, now.as_mut_ptr(), now.len()) != now.len() {
+            return Some(Stands::Foreign);
+        }
+        Some(match &now[..] {
+            now if now == p.ours.bytes() => Stands::Ours,
+            now if now == p.overwritten() => Stands::Original,
+            _ => Stands::Foreign,
+        })
+    }
+}

@@ -1,0 +1,12 @@
+//! Floor 4: what the plans say of the process: modules, functions, patches, slots.
+//!
+//! Given the plans in the arena and the table of modules. Gives answers, and changes nothing but
+//! its own tables. Must not know how a plan is got or carried out.
+
+pub mod modules;
+pub mod padding;
+pub mod patched;
+pub mod place;
+pub mod plan;
+pub mod ready;
+pub mod slot;

@@ -1,0 +1,226 @@
+//! What stands at a patched place, and what stood there before.
+//!
+//! Given a site or a special function of a plan; gives a [`Patch`]. All that writes the text, puts
+//! it back or looks what is there asks here, so that the shape of a patch is told once.
+//!
+//! Must not know: when something is written, and what the slot holds.
+
+use crate::memory::state::Module;
+use sptrace_wire::plan::*;
+
+/// Text that a patch covers or writes, at most: a run of moved instructions is shorter.
+const BYTES: usize = 32;
+
+/// A few bytes of text.
+#[derive(Clone, Copy)]
+pub struct Text {
+    bytes: [u8; BYTES],
+    length: u8,
+}
+
+impl Text {
+    /// `None`: more than there is room for.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let mut text = Self {
+            bytes: [NOP; BYTES],
+            length: u8::try_from(bytes.len()).ok()?,
+        };
+        text.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(text)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length as usize).unwrap_or(&[])
+    }
+
+    /// The first five, if there are as many.
+    pub fn branch(&self) -> Option<[u8; JUMP_BYTES]> {
+        self.bytes().first_chunk().copied()
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// The patch.
+    Ours,
+    /// What the plan says.
+    Original,
+    /// Something else.
+    Foreign,
+}
+
+/// True if these bytes stand at `at`.
+pub unsafe fn stands(at: u64, bytes: &[u8]) -> bool {
+    // SAFETY: the caller's: text that is mapped.
+    let is = |(k, byte): (usize, &u8)| unsafe { *((at as usize + k) as *const u8) } == *byte;
+    bytes.iter().enumerate().all(is)
+}
+
+/// What stands at `at`, given both possibilities.
+pub unsafe fn standing(at: u64, ours: &[u8], original: &[u8]) -> Stands {
+    // SAFETY: as in stands.
+    unsafe {
+        if stands(at, ours) {
+            Stands::Ours
+        } else if stands(at, original) {
+            Stands::Original
+        } else {
+            Stands::Foreign
+        }
+    }
+}
+
+/// How a place is patched.
+#[derive(Clone, Copy)]
+pub struct Patch {
+    /// Its first byte.
+    pub at: u64,
+    /// All bytes of the program's that are covered, and must be found there before they are.
+    pub original: Text,
+    /// What is written over the first of them.
+    pub ours: Text,
+    /// Where in the patch area the text leads.
+    pub to: u64,
+}
+
+impl Patch {
+    /// Of the original bytes those that are overwritten.
+    pub fn overwritten(&self) -> &[u8] {
+        let original = self.original.bytes();
+        original.get(..self.ours.bytes().len()).unwrap_or(original)
+    }
+
+    /// The patch of a site. `None`: it has none.
+    pub unsafe fn of_site(m: *const Module, s: &PlanSite) -> Option<Self> {
+        // SAFETY: of the module table.
+        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let at = base + u64::from(s.start);
+        let to = area + u64::from(plan.slot_entry(s)?);
+        if s.form == SiteForm::Direct {
+            let callee = base + u64::from(s.argument);
+            return Some(Self {
+                at,
+                original: Text::of(&branch(CALL, at, callee))?,
+                ours: Text::of(&branch(JUMP, at, to))?,
+                to,
+            });
+        }
+        let t = plan.template(s.argument)?;
+        let first = *t.original.first()?;
+        let ours = match s.flags & (SITE_SPRINGBOARD | SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
+            0 => Text::of(&branch(JUMP, at, to))?,
+            SITE_SPRINGBOARD => Text::of(&[SHORT_JUMP, t.head.springboard as u8])?,
+            flags if flags & SITE_SPRINGBOARD != 0 => Text::of(&[first, t.head.springboard as u8])?,
+            SITE_KEEP_CALL => kept_call(at, t.original.len(), to)?,
+            _ => Text::of(&branch(first, at, to))?,
+        };
+        Some(Self {
+            at,
+            original: Text::of(t.original)?,
+            ours,
+            to,
+        })
+    }
+
+    /// The patch of a special function, or of a hook.
+    pub unsafe fn of_special(m: *const Module, s: &PlanSpecial) -> Option<Self> {
+        // SAFETY: of the module table.
+        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let at = base + u64::from(s.start);
+        let entry = if s.kind.is_hook() { HOOK_ENTRY } else { 0 };
+        let to = area + u64::from(s.slot) + entry;
+        Some(Self {
+            at,
+            original: Text::of(plan.template(s.argument)?.original)?,
+            ours: Text::of(&branch(JUMP, at, to))?,
+            to,
+        })
+    }
+}
+
+/// The call at the end of `span` bytes leads to `to`, with nops before it.
+fn kept_call(at: u64, span: usize, to: u64) -> Option<Text> {
+    let nops = span.checked_sub(JUMP_BYTES)?;
+    let mut bytes = [NOP; BYTES];
+    let call = branch(CALL, at + nops as u64, to);
+    bytes.get_mut(nops..span)?.copy_from_slice(&call);
+    Text::of(bytes.get(..span)?)
+}
+
+/// The long jump of a site that is patched by a short one.
+#[derive(Clone, Copy)]
+pub struct Springboard {
+    /// Where it stands.
+    pub at: u64,
+    /// It.
+    pub jump: [u8; JUMP_BYTES],
+    /// The room that was made for it; `None`: it stands in padding.
+    pub room: Option<MadeRoom>,
+}
+
+/// Instructions that were moved into a slot, so that a springboard finds place.
+#[derive(Clone, Copy)]
+pub struct MadeRoom {
+    /// Where they began.
+    pub start: u64,
+    /// Their bytes.
+    pub original: &'static [u8],
+    /// What is written over the first of them: a jump to where they are now.
+    pub jump: [u8; JUMP_BYTES],
+}
+
+impl Springboard {
+    /// That of a site. `None`: it has none.
+    pub unsafe fn of_site(m: *const Module, s: &PlanSite) -> Option<Self> {
+        if !s.is_any(SITE_SPRINGBOARD) {
+            return None;
+        }
+        // SAFETY: of the module table.
+        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let t = plan.template_of(s)?;
+        let short_end = base + u64::from(s.start) + 2;
+        let at = short_end.wrapping_add_signed(i64::from(t.head.springboard));
+        let slot = area + u64::from(s.slot);
+        let room = t.room.map(|(room, original)| {
+            let start = at - u64::from(room.back);
+            let moved_to = slot + u64::from(t.head.room_to);
+            MadeRoom {
+                start,
+                original,
+                jump: branch(JUMP, start, moved_to),
+            }
+        });
+        Some(Self {
+            at,
+            jump: branch(JUMP, at, slot),
+            room,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_call_has_nops_before_it() {
+        let text = kept_call(0x1000, 7, 0x2000).map(|t| t.bytes().to_vec());
+        let rel = (0x2000u32 - 0x1007).to_le_bytes();
+        assert_eq!(text, Some([&[NOP, NOP, CALL][..], &rel].concat()));
+        assert!(kept_call(0x1000, 4, 0x2000).is_none());
+        assert!(kept_call(0x1000, BYTES + 1, 0x2000).is_none());
+    }
+
+    #[test]
+    fn what_stands_is_compared_as_a_whole() {
+        let text = [0xe9u8, 1, 2, 3, 4, 0x90];
+        let at = text.as_ptr() as u64;
+        // SAFETY: bytes of ours.
+        let found = |ours: &[u8], original: &[u8]| unsafe { standing(at, ours, original) };
+        assert!(found(&text[..5], &[0xe8]) == Stands::Ours);
+        assert!(found(&[0xe9, 1, 2, 3, 5], &text) == Stands::Original);
+        assert!(found(&[0xeb], &[0xe9, 2]) == Stands::Foreign);
+    }
+}

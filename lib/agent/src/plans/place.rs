@@ -1,0 +1,118 @@
+//! Which slot an address of a patch area lies in, and where its parts are.
+//!
+//! Given an address in an area; gives a [`Place`] from the module's plan. Slow (it looks through
+//! all sites): for contexts that a signal interrupted, not for events.
+
+use crate::memory::state::Module;
+use sptrace_wire::plan::*;
+
+/// A slot; all addresses are in the process.
+pub struct Place {
+    /// Where the text jumps to.
+    pub start: u64,
+    /// After the call of the entry's routine.
+    pub entry: u64,
+    /// After the call of the exit's routine; 0 without.
+    pub exit: u64,
+    /// Bytes from `start` on that are moved instructions and must not be begun again.
+    pub moved: u64,
+    /// The patched instruction in the text; 0 if going back to it is not safe.
+    pub text: u64,
+    /// The operand is pushed just before the routine is called.
+    pub operand: bool,
+    /// Reached by a call that has pushed the original return address.
+    pub keep_call: bool,
+    /// A tail jump.
+    pub tail: bool,
+    /// The entry of a special function.
+    pub special: bool,
+    /// The same of a hooked one, whose return leads to `start`.
+    pub hook: bool,
+}
+
+/// The slot that holds `address`, which lies in the area of `m`.
+pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
+    // SAFETY: of the module table.
+    let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+    let offset = (address - area) as u32;
+    let site = plan
+        .sites()
+        .filter(|s| s.form != SiteForm::Refused && s.slot <= offset)
+        .max_by_key(|s| s.slot);
+    let special = plan
+        .specials()
+        .filter(|s| s.slot <= offset)
+        .max_by_key(|s| s.slot);
+    match (site, special) {
+        (Some(site), special) if special.is_none_or(|s| s.slot < site.slot) => {
+            // SAFETY: the text of a module that has a plan is mapped.
+            unsafe { of_site(&plan, (base, area), &site, offset) }
+        }
+        (_, Some(s)) => {
+            let t = inside(&plan, s.argument, offset - s.slot)?;
+            let slot = area + s.slot as u64;
+            let hook = s.kind.is_hook();
+            Some(Place {
+                start: slot,
+                entry: slot + t.entry_id as u64,
+                exit: if hook { slot + HOOK_EXIT_ID } else { 0 },
+                moved: 0,
+                text: base + s.start as u64,
+                operand: false,
+                keep_call: false,
+                tail: false,
+                special: true,
+                hook,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The start of the template at `argument`, if `offset` lies in its slot, from which it counts.
+fn inside(plan: &PlanView<'_>, argument: u32, offset: u32) -> Option<Template> {
+    let t = plan.template(argument)?;
+    (offset < t.code.len() as u32).then_some(t.head)
+}
+
+unsafe fn of_site(
+    plan: &PlanView<'_>,
+    (base, area): (u64, u64),
+    s: &PlanSite,
+    offset: u32,
+) -> Option<Place> {
+    let slot = area + s.slot as u64;
+    let moved = match s.form {
+        SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
+        SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
+        _ => return None,
+    };
+    let (entry, exit) = plan.ids(s)?;
+    let at = base + s.start as u64;
+    let in_hook = s.is_any(SITE_IN_HOOK);
+    let text = match s.flags & (SITE_KEEP_OPCODE | SITE_SPRINGBOARD) {
+        // The jump to the hook may stand there.
+        _ if in_hook => 0,
+        // The second byte of a conditional jump.
+        // SAFETY: the caller's: text.
+        SITE_KEEP_OPCODE if unsafe { *((at - 1) as *const u8) } == 0x0f => at - 1,
+        SITE_KEEP_OPCODE => 0,
+        _ => at,
+    };
+    Some(Place {
+        start: area + plan.slot_entry(s)? as u64,
+        entry: slot + entry as u64,
+        exit: if exit == 0 { 0 } else { slot + exit as u64 },
+        moved: if s.is_any(SITE_REPEATABLE) && !in_hook {
+            0
+        } else {
+            moved as u64
+        },
+        text,
+        operand: s.is_any(SITE_INDIRECT),
+        keep_call: s.is_any(SITE_KEEP_CALL),
+        tail: s.is_any(SITE_TAIL),
+        special: false,
+        hook: false,
+    })
+}

@@ -1,0 +1,41 @@
+//! What has become of a callee: whether its own call sites are patched.
+//!
+//! Given a module and a function of its plan; gives a verdict from the module's tables. Must not
+//! know how a function comes to be patched.
+
+use crate::memory::state::{INSTRUMENTED, Module};
+use crate::plans::plan;
+use sptrace_wire::plan::*;
+
+/// What became of a callee.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It is instrumented as far as it can be: need not be asked again.
+    Ready,
+    /// Not now (too deep, lock busy, no answer): ask again at its next call.
+    Later,
+    /// Ready, and it must be given its original return address.
+    ReturnAddress,
+}
+
+/// Of a function that lacks nothing.
+pub(crate) unsafe fn verdict(m: *const Module, i: u32) -> Reach {
+    // SAFETY: `i` came from function_at.
+    unsafe {
+        let flags = plan::flags_of(m, i);
+        // What is muted keeps its tail jumps as they are.
+        if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
+            Reach::ReturnAddress
+        } else if *(*m).functions.add(i as usize) == INSTRUMENTED {
+            Reach::Ready
+        } else {
+            Reach::Later
+        }
+    }
+}
+
+/// True if the function at `callee` is instrumented: a call of it need not ask.
+pub unsafe fn is_ready(m: *const Module, callee: u64) -> bool {
+    // SAFETY: the module's own tables.
+    unsafe { plan::function_at(m, callee).is_some_and(|i| verdict(m, i) == Reach::Ready) }
+}

@@ -1,0 +1,132 @@
+//! Return addresses that hooks have replaced, by their place on the stack.
+//!
+//! Given a place and what stood there; finds it again when the hooked function returns. Not kept in
+//! the shadow frame: a frame may be taken for ended while it is alive (another stack), but the
+//! function must find back. An entry is in use as long as its place holds an address of ours.
+//! Without locks: an entry is taken by one word. Must not know what a hook is for.
+
+use crate::memory::state::{ASKED, ORIGINALS, Original};
+use crate::memory::{state, sys};
+use crate::plans::slot;
+use core::sync::atomic::{Ordering, fence};
+
+/// How long that is waited for.
+const ASKED_SPINS: usize = 1 << 16;
+
+/// The table, or null.
+pub unsafe fn make_table() -> *mut Original {
+    // SAFETY: fresh memory.
+    unsafe { sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original }
+}
+
+/// Gives every return address back that stands in the table, on whatever stack it is.
+pub unsafe fn give_back_all() {
+    // SAFETY: as below; a place that is no stack any more holds something else, or nothing.
+    unsafe {
+        let table = (*state::process()).originals;
+        for i in 0..if table.is_null() { 0 } else { ORIGINALS } {
+            let o = &*table.add(i);
+            let (place, address) = (
+                o.place.load(Ordering::Acquire) & !ASKED,
+                o.address.load(Ordering::Acquire),
+            );
+            if place != 0 && address != 0 && is_in_use(place) {
+                (place as *mut u64).write_volatile(address);
+            }
+        }
+    }
+}
+
+/// The function whose return address at `place` a walker was given returns to its hook again, at
+/// `hooked`.
+pub unsafe fn arm_again(place: u64, hooked: u64) {
+    // SAFETY: a live return address of this thread's stack.
+    unsafe {
+        let word = place as *mut u64;
+        let (address, shown) = (slot::original(place), slot::original_of(hooked, place));
+        if address == 0 || word.read_volatile() != shown {
+            return;
+        }
+        // Meanwhile the entry was not in use: another thread may be taking it.
+        word.write_volatile(hooked);
+        if !remember(place, address) {
+            word.write_volatile(shown);
+        }
+    }
+}
+
+/// Remembers the return address at `place`, which is replaced already. False: no room.
+pub unsafe fn remember(place: u64, address: u64) -> bool {
+    // After the replacement: whoever asks about the entry from here on finds it in use.
+    fence(Ordering::SeqCst);
+    // SAFETY: as above; other stacks are read through the kernel.
+    unsafe {
+        let mut entry = None;
+        for o in slot::candidates(place) {
+            let mut now = o.place.load(Ordering::Acquire);
+            for _ in 0..ASKED_SPINS {
+                if now != place | ASKED {
+                    break;
+                }
+                core::hint::spin_loop();
+                now = o.place.load(Ordering::Acquire);
+            }
+            if now == place | ASKED {
+                // Left so by a fork.
+                return false;
+            }
+            if now == place {
+                entry = Some(o);
+                break;
+            }
+        }
+        let entry = entry
+            .or_else(|| slot::candidates(place).find(|o| swap(o, 0, place)))
+            .or_else(|| slot::candidates(place).find(|o| take_over(o, place)));
+        if let Some(entry) = entry {
+            entry.address.store(address, Ordering::Release);
+        }
+        entry.is_some()
+    }
+}
+
+fn swap(o: &Original, from: u64, to: u64) -> bool {
+    let swapped = o
+        .place
+        .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    swapped.is_ok()
+}
+
+/// Takes an entry that is not in use any more. Meanwhile it is marked, so that the thread whose
+/// place it was does not use it again.
+unsafe fn take_over(o: &Original, place: u64) -> bool {
+    let old = o.place.load(Ordering::Acquire);
+    if old & ASKED != 0 || !swap(o, old, old | ASKED) {
+        return false;
+    }
+    // SAFETY: read through the kernel.
+    let in_use = unsafe { is_in_use(old) };
+    o.place
+        .store(if in_use { old } else { place }, Ordering::Release);
+    !in_use
+}
+
+unsafe fn is_in_use(place: u64) -> bool {
+    let mut word = 0u64;
+    // SAFETY: read through the kernel: the stack may be gone.
+    unsafe {
+        let got = sys::read_own(place as usize, (&raw mut word).cast(), 8);
+        got == 8 && slot::is_return(word)
+    }
+}
+
+/// A hooked function returns: its own return address goes to `word`.
+pub unsafe fn fill_return(word: u64) {
+    // SAFETY: the word was made by the hook's return.
+    unsafe {
+        let original = slot::original(word);
+        if original != 0 {
+            (word as *mut u64).write_volatile(original);
+        }
+    }
+}

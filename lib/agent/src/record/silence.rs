@@ -1,0 +1,29 @@
+//! The end of recording, from within: called when the host is gone, or when a question has no
+//! answer.
+//!
+//! Turns the routines of all areas into those that record nothing, and gives all return addresses
+//! back. May be called again, and by several threads at once.
+
+use crate::memory::state;
+use crate::memory::state::{DORMANT, Module};
+use crate::record::restore;
+use crate::routines::silent;
+use core::sync::atomic::Ordering;
+
+/// Records nothing more.
+pub unsafe fn fall_silent() {
+    // SAFETY: the areas are mapped for life.
+    unsafe {
+        let p = state::process();
+        if (*p).dormant.fetch_or(DORMANT, Ordering::AcqRel) & DORMANT != 0 {
+            return;
+        }
+        for i in 0..(*p).module_count as usize {
+            let m: *const Module = &raw const (*p).modules[i];
+            if (*m).area_rw != 0 {
+                silent::silence((*m).area_rw as *mut u8);
+            }
+        }
+        restore::give_back_all();
+    }
+}

@@ -1,0 +1,390 @@
+//! The hot path: the routines that every slot calls, copied into each patch area.
+//!
+//! Position-independent, reached by rel32; what they cannot do they leave to the agent through the
+//! pointer at the start of the copy. Each keeps every register and flag: lahf/seto and add/sahf
+//! carry the six arithmetic flags (Intel SDM vol. 2, LAHF) and hide under rdtsc, where
+//! pushfq/popfq would cost 8 ns.
+//!
+//! Stack after SAVE (lower addresses first), and what stands above the id by routine:
+//!
+//! ```text
+//!  rsp+0  rdx   +8 rcx   +16 flags   +24 rax   +32 id = return address into the slot
+//!  ENTRY, EXIT, FIRST   +40 = stack pointer at the call site
+//!  HOOK                 +40 return addr +48 = stack pointer at the call site
+//!  INDIRECT             +40 target      +48 = stack pointer at the call site
+//!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
+//!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
+//! ```
+//!
+//! Order within an event: reserve the record (xadd: one instruction, so a signal handler's records
+//! come before or after, never on top), then read the clock, then store. Time in a thread's buffer
+//! then never runs backwards by more than a handler's length. Of a record of 12 bytes the stamp
+//! comes last, so that one that is never finished shows its length; of one of 8 bytes the id.
+//!
+//! A frame is pushed by writing it above the top, moving the top in one instruction, and writing it
+//! again: a handler that ran in between has used the same place.
+//!
+//! Assembled together with [`crate::routines::silent`] (what they become when nothing is recorded
+//! any more), [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
+
+use crate::memory::state;
+use crate::routines::{door, marks, silent};
+use core::arch::global_asm;
+
+global_asm!(
+    r#"
+    .section .text.sptrace_common,"ax",@progbits
+    .p2align 6
+    .globl sptrace_common_start, sptrace_common_end
+    .hidden sptrace_common_start, sptrace_common_end
+
+    .set KEY, 0
+    .set CUR, 0x1000
+    .set END, 0x1008
+    .set HI, 0x1010
+    .set TOPFRAME, 0x1018
+    .set FRAMELIMIT, 0x1020
+    .set TABLE, 0x1028
+    .set AGENTSTACK, 0x1030
+    .set MUTED, 0x1038
+    .set REARM, 0x1080
+    .set UNBLOCKED, 0x10c8
+    .set XMM_BYTES, 256
+    .set KEPT_BYTES, 320
+    "#,
+    marks::marks!(),
+    r#"
+    .macro SAVE
+    MARK SAVING, 0
+    push rax
+    MARK SAVING, 8
+    lahf
+    seto al
+    push rax
+    MARK SAVING, 16
+    push rcx
+    MARK SAVING, 24
+    push rdx
+    MARK CHECKING, 32
+    .endm
+    .macro RESTORE phase=DONE, from=sptrace_common_start
+    MARK \phase, 32, \from
+    pop rdx
+    MARK \phase, 24, \from
+    pop rcx
+    MARK \phase, 16, \from
+    pop rax
+    MARK \phase, 8, \from
+    add al, 0x7f
+    sahf
+    pop rax
+    MARK \phase, 0, \from
+    .endm
+    .macro SLOW number
+    MARK CHECKING, 32
+    push \number
+    MARK CHECKING, 40
+    jmp [rip+sptrace_common_start]
+    .endm
+    .macro CHECK_THREAD slow
+    rdfsbase rcx
+    cmp rcx, gs:[KEY]
+    jne \slow
+    .endm
+    /* A new frame must lie below the top one, and have room. */
+    .macro CHECK_PUSH at, slow
+    mov rdx, gs:[TOPFRAME]
+    lea rax, [rsp+\at]
+    cmp rax, [rdx]
+    jae \slow
+    cmp rdx, gs:[FRAMELIMIT]
+    jae \slow
+    .endm
+    .macro RESERVE bytes, slow
+    mov ecx, \bytes
+    xadd gs:[CUR], rcx
+    cmp rcx, gs:[END]
+    jae \slow
+    MARK RESERVED, 32
+    .endm
+    .macro STAMP slow
+    rdtsc
+    cmp edx, gs:[HI]
+    jne \slow
+    mov [rcx], eax
+    .endm
+    /* rax = target, and stays: is it instrumented? two probes */
+    .macro LOOK_UP slow
+    mov rcx, rax
+    shr rcx, 4
+    imul ecx, ecx, 0x9E3779B1
+    shr ecx, 15
+    mov rdx, gs:[TABLE]
+    cmp [rdx+rcx*8], rax
+    je 70f
+    cmp [rdx+rcx*8+8], rax
+    jne \slow
+70:
+    .endm
+    "#,
+    silent::silent!(),
+    r#"
+sptrace_common_start:
+    .quad 0                     /* where the slow path is: filled in by the agent */
+    .quad 0                     /* wirings done in this area: see fork */
+    .quad 0, 0, 0, 0            /* what a later attach finds it by: see AreaHeader */
+sptrace_originals:
+    .quad 0                     /* addresses that hooks have replaced, when the agent is gone */
+sptrace_agent_door:
+    .quad 0                     /* where the slow path is, in a child that has an agent when this one is gone */
+
+    SILENT_ENTRY
+sptrace_entry:
+    SAVE
+    CHECK_THREAD sptrace_slow_0
+    CHECK_PUSH 40, sptrace_slow_0
+    RESERVE 8, sptrace_slow_0
+    STAMP sptrace_void_0
+    mov rax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+40]
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    RESTORE
+    ret
+sptrace_void_0:
+    MARK RESERVED, 32
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
+sptrace_slow_0:
+    SLOW 0
+
+    .p2align 6
+sptrace_exit:
+    SAVE
+    CHECK_THREAD sptrace_slow_1
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+40]
+    cmp rcx, [rdx]
+    jne sptrace_slow_1
+    RESERVE 8, sptrace_slow_1
+    STAMP sptrace_void_1
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    sub qword ptr gs:[TOPFRAME], 24
+    RESTORE
+    ret
+sptrace_void_1:
+    MARK RESERVED, 32
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
+sptrace_slow_1:
+    SLOW 1
+
+    SILENT_INDIRECT
+    .p2align 6
+sptrace_indirect:
+    MARK SAVING, 0
+    nop dword ptr [rax]
+    SAVE
+    CHECK_THREAD sptrace_slow_2
+    CHECK_PUSH 48, sptrace_slow_2
+    mov rax, [rsp+40]
+    LOOK_UP sptrace_slow_2
+    RESERVE 12, sptrace_slow_2
+    mov [rcx+8], eax
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    STAMP sptrace_void_2
+    MARK COMMITTED, 32
+    mov rdx, gs:[TOPFRAME]
+    mov rax, [rsp+40]
+    mov [rdx+40], rax
+    mov rax, [rsp+32]
+    lea rcx, [rsp+48]
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    mov rcx, [rsp+40]
+    mov [rdx+40], rcx
+    RESTORE
+    ret 8
+sptrace_void_2:
+    MARK RESERVED, 32
+    mov dword ptr [rcx+4], {nothing_narrow}
+    mov dword ptr [rcx], 1
+sptrace_slow_2:
+    SLOW 2
+
+    .p2align 6
+sptrace_tail:
+    SAVE
+    CHECK_THREAD sptrace_slow_3
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+48]
+    cmp rcx, [rdx]
+    jne sptrace_slow_3
+    RESERVE 8, sptrace_slow_3
+    STAMP sptrace_void_3
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    RESTORE
+    ret
+sptrace_void_3:
+    MARK RESERVED, 32
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
+sptrace_slow_3:
+    SLOW 3
+
+    .p2align 6
+sptrace_tail_indirect:
+    MARK SAVING, 0
+    nop dword ptr [rax]
+    SAVE
+    CHECK_THREAD sptrace_slow_4
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+56]
+    cmp rcx, [rdx]
+    jne sptrace_slow_4
+    mov rax, [rsp+40]
+    LOOK_UP sptrace_slow_4
+    RESERVE 12, sptrace_slow_4
+    mov [rcx+8], eax
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    STAMP sptrace_void_4
+    MARK COMMITTED, 32
+    RESTORE
+    ret 8
+sptrace_void_4:
+    MARK RESERVED, 32
+    mov dword ptr [rcx+4], {nothing_narrow}
+    mov dword ptr [rcx], 1
+sptrace_slow_4:
+    SLOW 4
+
+    SILENT_FIRST
+    .p2align 4
+sptrace_first:
+    MARK SAVING, 0
+    nop dword ptr [rax]
+    SAVE
+    SLOW 5
+    .p2align 4
+sptrace_tail_first:
+    SAVE
+    SLOW 6
+    .p2align 4
+sptrace_special:
+    SAVE
+    SLOW 7
+    .p2align 4
+sptrace_entry_only_first:
+    SAVE
+    SLOW 9
+
+    .p2align 6
+sptrace_entry_only:
+    SAVE
+    CHECK_THREAD sptrace_slow_8
+    CHECK_PUSH 48, sptrace_slow_8
+    RESERVE 8, sptrace_slow_8
+    STAMP sptrace_void_8
+    mov rax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    bts rax, 63
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+48]
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    RESTORE
+    ret
+sptrace_void_8:
+    MARK RESERVED, 32
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
+sptrace_slow_8:
+    SLOW 8
+
+    /* A hooked function: nothing to do if its call was recorded, which is the top frame then. */
+    .p2align 6
+sptrace_hook:
+    SAVE
+    CHECK_THREAD sptrace_slow_10
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+48]
+    cmp rcx, [rdx]
+    jne sptrace_slow_10
+    bt qword ptr [rdx+8], 63
+    jc sptrace_slow_10
+    cmp qword ptr gs:[MUTED], 0
+    jne sptrace_slow_10
+    RESTORE
+    ret
+sptrace_slow_10:
+    SLOW 10
+    .p2align 4
+sptrace_hook_exit:
+    MARK SAVING, 0
+    nop dword ptr [rax]
+    SAVE
+    SLOW 11
+
+    SILENT_HOOK_EXIT
+    SILENT_DOOR
+sptrace_common_end:
+    "#,
+    door::door!(),
+    marks::marks_end!(),
+    r#"
+    .section .rodata.sptrace_common,"a",@progbits
+    .globl sptrace_common_offsets
+    .hidden sptrace_common_offsets
+    .p2align 2
+sptrace_common_offsets:
+    .long sptrace_entry - sptrace_common_start
+    .long sptrace_exit - sptrace_common_start
+    .long sptrace_indirect - sptrace_common_start
+    .long sptrace_tail - sptrace_common_start
+    .long sptrace_tail_indirect - sptrace_common_start
+    .long sptrace_first - sptrace_common_start
+    .long sptrace_tail_first - sptrace_common_start
+    .long sptrace_special - sptrace_common_start
+    .long sptrace_entry_only - sptrace_common_start
+    .long sptrace_entry_only_first - sptrace_common_start
+    .long sptrace_hook - sptrace_common_start
+    .long sptrace_hook_exit - sptrace_common_start
+    .text
+    "#,
+    slow = sym crate::events::slow::slow,
+    has_block = sym crate::reach::thread::has_block,
+    unblocked = sym crate::events::unblocked::unblocked,
+    process = sym state::PROCESS,
+    gs_taken = const state::GS_TAKEN,
+    dormant = const core::mem::offset_of!(state::Process, dormant),
+    sandboxed = const core::mem::offset_of!(state::Process, sandboxed),
+    sees_sandbox = const core::mem::offset_of!(state::Process, sees_sandbox),
+    originals = const state::ORIGINALS,
+    originals_shift = const state::SHIFT,
+    probes = const state::PROBES,
+    not_asked = const !(state::ASKED as i64),
+    nothing = const sptrace_wire::record::NOTHING,
+    nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
+);

@@ -1,0 +1,261 @@
+//! The routines of an area when nothing is recorded any more: those of calls leave the program's
+//! own return address, the others only return.
+//!
+//! Gives the assembler macros of the routines that are jumped to then, and turns an area's routines
+//! into them and back. [`crate::routines::common`] places each macro where a short jump from the
+//! routine that it replaces reaches it. Must not know why nothing is recorded.
+
+use crate::routines::{door, image};
+use sptrace_wire::plan::common::*;
+
+/// For [`crate::routines::common`].
+macro_rules! silent {
+    () => {
+        r#"
+    /* Below the id: a word for where to go, then three registers. */
+    .macro SAVE_SILENT
+    MARK SAVING, 0
+    push rax
+    MARK SAVING, 8
+    push rax
+    MARK SAVING, 16
+    push rcx
+    MARK SILENT, 24
+    push rdx
+    MARK SILENT, 32
+    .endm
+    /* 32 bits at rdx + at, sign-extended, by bytes: the program may have set AC. Changes no flag. */
+    .macro LOAD_ODD to, at
+    mov al, [rdx+\at+3]
+    mov ah, [rdx+\at+2]
+    bswap eax
+    mov al, [rdx+\at]
+    mov ah, [rdx+\at+1]
+    movsxd \to, eax
+    .endm
+    .macro RESTORE_SILENT
+    MARK SILENT_DONE, 32
+    pop rdx
+    MARK SILENT_DONE, 24
+    pop rcx
+    MARK SILENT_DONE, 16
+    pop rax
+    MARK SILENT_DONE, 8
+    .endm
+
+    /* What the routines of calls become when nothing is recorded any more: the callee gets the
+       program's own return address (the way back in the slot: see `unwind::original_return`) and is
+       jumped to. Reached by a jump over the routine's first instruction. At the entry, whose first
+       one has one byte, its displacement must be the byte that stands behind it, lahf: -97. */
+    .macro SILENT_ENTRY
+    .p2align 6
+sptrace_table:
+    .quad 0                     /* the header's last word: what blocks name as their table, when the agent is gone */
+    .skip 25
+sptrace_silent_entry:
+    SAVE_SILENT
+    mov rdx, [rsp+32]
+    LOAD_ODD rcx, 11
+    lea rcx, [rdx+rcx+15]
+    LOAD_ODD rax, 1
+    lea rax, [rdx+rax+5]
+    mov [rsp+24], rax
+    mov [rsp+32], rcx
+    RESTORE_SILENT
+    ret
+    .skip 95 - (. - sptrace_silent_entry)
+    .endm
+
+    .macro SILENT_INDIRECT
+sptrace_silent_indirect:
+    SAVE_SILENT
+    mov rdx, [rsp+32]
+    LOAD_ODD rcx, 10
+    lea rcx, [rdx+rcx+14]
+    mov rax, [rsp+40]
+    mov [rsp+24], rax
+    mov [rsp+40], rcx
+    RESTORE_SILENT
+    ret 8
+    .endm
+
+    .macro SILENT_FIRST
+sptrace_silent_first:
+    MARK SAVING, 0
+    jmp sptrace_silent_entry
+    .endm
+
+    /* The return of a hooked function when the agent is gone: fills the word above the id from the table
+       of replaced addresses, by its place (see `hook`). */
+    .macro SILENT_HOOK_EXIT
+sptrace_silent_hook_exit:
+    MARK SILENT, 0
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    pushfq
+    lea rax, [rsp+48]
+    mov ecx, eax
+    shr rax, 3
+    imul eax, eax, 0x9E3779B1
+    shr eax, {originals_shift}
+    mov rdx, [rip+sptrace_originals]
+    test rdx, rdx
+    jz 78f
+    mov ecx, {probes}
+77: and eax, {originals} - 1
+    mov rsi, rax
+    shl rsi, 4
+    add rsi, rdx
+    push rdi
+    lea rdi, [rsp+56]
+    xor rdi, [rsi]
+    and rdi, {not_asked}
+    pop rdi
+    je 79f
+    inc eax
+    dec ecx
+    jnz 77b
+78: ud2
+79: mov rsi, [rsi+8]
+    mov [rsp+48], rsi
+    popfq
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    ret
+    .endm
+
+    /* Where the routines go that always take the slow path when the agent is gone: back. But a child that was
+       forked before shares the area until its first event, and has patched text, an agent, and thread blocks: they
+       name its table. (A gs base of the program's own has other words there.) */
+    .macro SILENT_DOOR
+    .p2align 4
+sptrace_silent_door:
+    MARK CHECKING, 40
+    rdgsbase rax
+    test rax, rax
+    jz 80f
+    mov rax, gs:[TABLE]
+    cmp rax, [rip+sptrace_table]
+    jne 80f
+    jmp [rip+sptrace_agent_door]
+80: pop rax
+    RESTORE CHECKING
+    ret
+    .endm
+
+    .pushsection .rodata.sptrace_silent,"a",@progbits
+    .p2align 2
+    .globl sptrace_silent_offsets
+    .hidden sptrace_silent_offsets
+sptrace_silent_offsets:
+    .long sptrace_silent_first - sptrace_common_start
+    .long sptrace_silent_indirect - sptrace_common_start
+    .long sptrace_silent_hook_exit - sptrace_common_start
+    .long sptrace_silent_door - sptrace_common_start
+    .popsection
+    "#
+    };
+}
+
+pub(crate) use silent;
+
+unsafe extern "C" {
+    static sptrace_silent_offsets: [u32; 4];
+}
+
+/// Turns the routines of one area into what they are when nothing is recorded any more: those of
+/// calls leave the program's own return address, the others only return. The special routine stays:
+/// an unwinder must still be served. So does the return of hooked functions, whose return address
+/// is not on the stack. May be done again.
+///
+/// # Safety
+/// `area_rw` is the write view of an installed area.
+pub unsafe fn silence(area_rw: *mut u8) {
+    // SAFETY: an immutable table of the image.
+    let [first, indirect, ..] = unsafe { sptrace_silent_offsets };
+    let routines = [
+        (ENTRY, (0xff, 0xeb)),
+        (EXIT, RET),
+        (TAIL, RET),
+        (FIRST, jump(FIRST, first)),
+        (ENTRY_ONLY, RET),
+        (ENTRY_ONLY_FIRST, RET),
+        (HOOK, RET),
+        (INDIRECT, jump(INDIRECT, indirect)),
+        (TAIL_INDIRECT, RET_8),
+    ];
+    // SAFETY: the caller's.
+    unsafe { replace_first(area_rw, &routines) };
+}
+
+/// Silences an area for good: nothing in it needs the agent any more, which may be unmapped. What
+/// may still come back to a slot finds the way to the program. A child that has not had an event
+/// since its fork executes here, too, and finds its own agent where it must. `area` is the execute
+/// view.
+///
+/// # Safety
+/// As for `silence`. No thread is inside a routine that was not silent.
+pub unsafe fn retire(area_rw: *mut u8, area: u64) {
+    // SAFETY: an immutable table of the image.
+    let [_, _, hook_exit, door] = unsafe { sptrace_silent_offsets };
+    // SAFETY: the caller's; the door is one word.
+    unsafe {
+        silence(area_rw);
+        (area_rw as *mut u64).write_volatile(area + u64::from(door));
+        replace_first(area_rw, &[(HOOK_EXIT, jump(HOOK_EXIT, hook_exit))]);
+    }
+}
+
+/// Makes a silent area record again.
+///
+/// # Safety
+/// As for `silence`. All other threads are stopped.
+pub unsafe fn wake(area_rw: *mut u8) {
+    // SAFETY: the same routines were copied there by `common::install`: only first instructions
+    // differ.
+    unsafe {
+        for routine in 0..COUNT {
+            let at = image::offset(routine as i32) as usize;
+            let image = image::image().add(at) as *const u64;
+            (area_rw.add(at) as *mut u64).write_volatile(image.read());
+        }
+        (area_rw as *mut u64).write(door::address());
+    }
+}
+
+const RET: (u64, u64) = (0xff, 0xc3);
+const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
+
+unsafe fn replace_first(area_rw: *mut u8, routines: &[(i32, (u64, u64))]) {
+    for (routine, (covered, bytes)) in routines {
+        // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
+        // by threads that execute it. Exactly the first instruction is replaced, of one byte or
+        // three.
+        unsafe {
+            let at = area_rw.add(image::offset(*routine) as usize) as *mut u64;
+            at.write_volatile(at.read_volatile() & !covered | bytes);
+        }
+    }
+}
+
+/// The bytes that replace the 3-byte first instruction of `routine` by a short jump to `to`.
+fn jump(routine: i32, to: u32) -> (u64, u64) {
+    let displacement = to.wrapping_sub(image::offset(routine) + 2) as u8;
+    (0xff_ffff, 0xeb | u64::from(displacement) << 8)
+}
+
+/// True once `silence` was done on the area.
+///
+/// # Safety
+/// As for `silence`.
+pub unsafe fn is_silent(area_rw: *mut u8) -> bool {
+    // SAFETY: the last routine that is replaced, so that all are.
+    unsafe {
+        let routine = image::offset(TAIL_INDIRECT);
+        *area_rw.add(routine as usize) == 0xc2
+    }
+}

@@ -1,0 +1,9 @@
+//! Floor 5: what a signal has interrupted: found on the stack, and moved out of our code.
+//!
+//! Given a stack pointer. Gives signal frames whose contexts lie in the program's own text, as a
+//! stack walker needs them. Must not know who walks.
+
+pub mod context;
+pub mod interrupted;
+pub mod moved;
+pub mod sigframe;

@@ -1,0 +1,572 @@
+//! Contexts that a signal interrupted in a patch area: moved to a point in the program's own text.
+//!
+//! A handler may have interrupted a slot or a common routine, for which there is no unwind
+//! information. Before a walker runs, such a context is moved *back* to the patched instruction if
+//! the event has not happened yet, *forward* to the callee's entry or behind the call if it has.
+//!
+//! Given the stack pointer at the walker's entry; changes the `ucontext` of the signal frames above
+//! it ([`crate::signals::sigframe`] finds them). Both directions are what executing the code would
+//! do, so the handler may return, jump away, or throw: nothing has to be put back. In the middle of
+//! moved instructions the rest of them is executed first ([`crate::signals::moved`]). What the
+//! event has not come to is done or undone ([`crate::signals::interrupted`]). What cannot be moved
+//! so stays as it is (then the walker ends there).
+
+use crate::frames::handlers;
+use crate::memory::frame::XMM_BYTES;
+use crate::memory::state::{Hot, Module, ShadowFrame};
+use crate::memory::{frame, sys};
+use crate::plans::place::Place;
+use crate::plans::{modules, place, slot};
+use crate::routines::marks;
+use crate::routines::marks::Phase;
+use crate::signals::sigframe::{
+    FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
+};
+use crate::signals::{interrupted, moved, sigframe};
+use sptrace_wire::plan::SLOTS_START;
+use sptrace_wire::record::FRAME_OPEN;
+
+/// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
+const ARITHMETIC: u64 = 0x8d5;
+
+/// The general registers by their numbers in instructions.
+const REGISTERS: [usize; 16] = [
+    RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
+];
+
+/// xmm0 in the extended state (Intel SDM vol. 1, 13.4), the bits that say what is in it, that of
+/// xmm.
+const XMM: usize = 160;
+const XSTATE_BV: usize = 512;
+const XSTATE_SSE: u64 = 2;
+/// Words of the interrupted stack that are read below and above the id.
+const BELOW: usize = 14;
+const ABOVE: usize = 3;
+
+/// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the
+/// thread's signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is
+/// recorded then. Gives where the interrupted code's stacks are, innermost first, then zeros.
+pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTED] {
+    let mut stacks = [0; NESTED];
+    // SAFETY: memory is read through the kernel; what is written was just read.
+    unsafe {
+        if !handlers::learn() {
+            return stacks;
+        }
+        let handled = handlers::handled_in(mask);
+        if handled == 0 {
+            return stacks;
+        }
+        let mut from = above & !7;
+        for stack in &mut stacks {
+            let Some((at, mut context)) = sigframe::find(from, handled) else {
+                break;
+            };
+            let before = context;
+            let handler = from..at;
+            if Context(&mut context).leave_area(hot, &handler) {
+                let words = (at + 8) as *mut u64;
+                for i in (R8..=FLAGS).filter(|&i| context[i] != before[i]) {
+                    words.add(i).write_volatile(context[i]);
+                }
+            }
+            from = before[RSP] & !7;
+            *stack = context[RSP];
+        }
+    }
+    stacks
+}
+
+/// Moves a stopped thread out of a patch area; nothing is recorded. `registers` are those from r8
+/// to the flags, and stay as they are if that cannot be done.
+pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
+    let mut context = [0; WORDS];
+    context[R8..=FLAGS].copy_from_slice(registers);
+    // SAFETY: the thread is stopped, in an area: no vector register is asked for.
+    let is_out = unsafe {
+        Context(&mut context).leave_area(core::ptr::null_mut(), &(0..0))
+            && modules::of_area(context[RIP]).is_null()
+    };
+    if is_out {
+        registers.copy_from_slice(&context[R8..=FLAGS]);
+    }
+    is_out
+}
+
+struct Context<'a>(&'a mut [u64; WORDS]);
+
+/// What stands on the interrupted stack around the id.
+struct Around {
+    base: u64,
+    words: [u64; BELOW + ABOVE],
+}
+
+impl Around {
+    unsafe fn read(base: u64) -> Option<Self> {
+        let mut words = [0u64; BELOW + ABOVE];
+        let from = base.wrapping_sub(BELOW as u64 * 8) as usize;
+        // SAFETY: as in find.
+        let got = unsafe { sys::read_own(from, words.as_mut_ptr().cast(), size_of_val(&words)) };
+        (got == size_of_val(&words)).then_some(Self { base, words })
+    }
+
+    /// The word at `offset` bytes from the id.
+    fn at(&self, offset: i64) -> u64 {
+        let index = BELOW as i64 + offset / 8;
+        self.words.get(index as usize).copied().unwrap_or(0)
+    }
+}
+
+impl Context<'_> {
+    /// Moves the context into the program's text; false: it is there already, or must stay.
+    /// `handler`: where the frames of the handler that runs lie.
+    unsafe fn leave_area(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
+        let rip = self.0[RIP];
+        // SAFETY: slots and plans are mapped for life.
+        unsafe {
+            let m = modules::of_area(rip);
+            if !m.is_null() && rip - (*m).area >= SLOTS_START as u64 {
+                let Some(place) = place::place(m, rip) else {
+                    return false;
+                };
+                return self.out_of_slot(hot, &place);
+            }
+            let area = if m.is_null() { 0 } else { (*m).area };
+            let Some((phase, depth)) = marks::interrupted(rip, area) else {
+                return self.out_of_unblocked(hot, handler);
+            };
+            self.out_of_routine(hot, phase, depth, handler)
+        }
+    }
+
+    /// Inside a slot, outside of the common routines.
+    unsafe fn out_of_slot(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        let rip = self.0[RIP];
+        // SAFETY: as in leave_area.
+        unsafe {
+            if place.hook && rip <= place.exit {
+                return self.return_from_hook(hot, place, rip);
+            }
+            if rip == place.entry || rip == place.exit {
+                return self.forward(place, rip);
+            }
+            // The operand is pushed by one instruction, just before the call of the routine.
+            let pushed = place.operand && rip == place.entry - 5;
+            if rip == place.exit.wrapping_sub(5) {
+                return self.skip_exit(hot, place, self.0[RSP]);
+            }
+            let has_begun = place.moved != 0 && rip != place.start;
+            if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
+                self.0[RSP] += if pushed { 8 } else { 0 };
+                return self.back(place);
+            }
+            if rip > place.entry || rip < place.start + place.moved {
+                return self.execute_moved(hot, place);
+            }
+            if place.operand && rip == place.start + place.moved {
+                return self.forward_unpushed(hot, place);
+            }
+            if place.operand && !pushed {
+                return false;
+            }
+            // As if the routine had been called.
+            write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+        }
+    }
+
+    /// Executes the moved instructions that are left, up to the text or to another part of a slot.
+    unsafe fn execute_moved(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        let registers = REGISTERS.map(|i| self.0[i]);
+        let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
+        // SAFETY: code of an area, up to its end; stores go to words of the interrupted stack that
+        // were read just now, and that the program is about to overwrite with the same.
+        unsafe {
+            let call = place.start + place.moved;
+            let (mut m, mut goes_on_at) = (modules::of_area(run.rip), None);
+            while !m.is_null() && goes_on_at.is_none() {
+                let left = (*m).area + (*m).area_bytes - run.rip;
+                let bytes = left.min(moved::LONGEST_BYTES as u64) as usize;
+                let code = core::slice::from_raw_parts(run.rip as *const u8, bytes);
+                let Some(has_jumped) = run.step(code, sys::read_word) else {
+                    return false;
+                };
+                if has_jumped {
+                    m = modules::of_area(run.rip);
+                }
+                if !m.is_null() && (has_jumped || run.rip == call) {
+                    let Some(here) = place::place(m, run.rip) else {
+                        return false;
+                    };
+                    goes_on_at = Some(here);
+                }
+            }
+            for (at, value, bytes) in run.stores() {
+                let value = value.to_le_bytes();
+                core::ptr::copy_nonoverlapping(value.as_ptr(), *at as *mut u8, *bytes);
+            }
+            for (&i, value) in REGISTERS.iter().zip(run.registers) {
+                self.0[i] = value;
+            }
+            self.0[RIP] = run.rip;
+            self.0[FLAGS] = run.flags;
+            goes_on_at.is_none_or(|here| self.out_of_slot(hot, &here))
+        }
+    }
+
+    /// Inside the agent, with signals let in: the event has not happened.
+    unsafe fn out_of_unblocked(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
+        // SAFETY: the thread's own block.
+        unsafe {
+            if hot.is_null() || (*hot).unblocked == 0 || !frame::is_agent(self.0[RIP]) {
+                return false;
+            }
+            self.0[RBP] = (*hot).unblocked;
+            self.out_of_routine(hot, Phase::DoorKept, frame::DOOR_DEPTH, handler)
+        }
+    }
+
+    /// The program's vector registers and r12 to r15 stand below the door's frame; those of the
+    /// context may be the agent's.
+    unsafe fn restore_kept(&mut self, hot: *mut Hot, door: u64) {
+        // SAFETY: the door has stored them; has_magic: the kernel's frame has an xsave header.
+        unsafe {
+            let kept = frame::xmm_of(door) as *const u8;
+            let state = self.0[FPSTATE] as *mut u8;
+            kept.copy_to_nonoverlapping(state.add(XMM), XMM_BYTES);
+            *state.add(XSTATE_BV).cast::<u64>() |= XSTATE_SSE;
+            let callee_saved = kept.add(XMM_BYTES).cast::<u64>();
+            for k in 0..4 {
+                self.0[R12 + k] = callee_saved.add(k).read();
+            }
+            if !hot.is_null() && (*hot).unblocked == door {
+                (*hot).unblocked = frame::before(door);
+            }
+        }
+    }
+
+    /// Inside a common routine or the slow path's door.
+    unsafe fn out_of_routine(
+        &mut self,
+        hot: *mut Hot,
+        phase: Phase,
+        depth: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        if phase == Phase::DoorInside {
+            return false;
+        }
+        let base = self.base_of(phase, depth);
+        // SAFETY: as in leave_area; the shadow stack and the chunk are this thread's.
+        unsafe {
+            let Some(around) = Around::read(base) else {
+                return false;
+            };
+            let id = around.at(0);
+            let m = modules::of_area(id);
+            match phase {
+                Phase::DoorAfter => return self.after_door(hot, &around, m),
+                Phase::SilentDone => {
+                    self.restore(&around, phase);
+                    // A direct call's return address stands in the place of the id.
+                    self.0[RSP] = base + if m.is_null() { 0 } else { 8 };
+                    self.0[RIP] = around.at(-8);
+                    return true;
+                }
+                _ if m.is_null() => return false,
+                _ => {}
+            }
+            let Some(place) = place::place(m, id) else {
+                return false;
+            };
+            if id != place.entry && id != place.exit {
+                return false;
+            }
+            let (word, below) = (self.0[RCX], self.0[RDX]);
+            if phase == Phase::DoorKept {
+                self.restore_kept(hot, self.0[RBP]);
+            }
+            self.restore(&around, phase);
+            self.0[RSP] = base + 8;
+            if matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done) {
+                self.after_event(hot, phase, &around, &place, below, handler)
+            } else {
+                if phase == Phase::Reserved {
+                    interrupted::abandon(hot, word, place.operand && id == place.entry);
+                }
+                self.before_event(hot, &place, id)
+            }
+        }
+    }
+
+    /// Where the id lies that the routine was called with.
+    fn base_of(&self, phase: Phase, depth: u64) -> u64 {
+        let is_door = matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        );
+        match is_door && depth > 104 {
+            true => self.0[RBP] + 104,
+            false => self.0[RSP] + depth,
+        }
+    }
+
+    /// The slow path is done, the door on its way back: to the id, or to what it has put there.
+    unsafe fn after_door(&mut self, hot: *mut Hot, around: &Around, m: *mut Module) -> bool {
+        self.restore(around, Phase::DoorAfter);
+        let taken_off = if around.at(-40) != 0 { 8 } else { 0 };
+        let id = around.at(0);
+        self.0[RSP] = around.base + 8 + taken_off;
+        self.0[RIP] = id;
+        // SAFETY: as in out_of_routine. An entry-only call goes straight to its callee.
+        unsafe { m.is_null() || place::place(m, id).is_some_and(|p| self.out_of_slot(hot, &p)) }
+    }
+
+    /// The event has not happened: back to the patched instruction, or on without a record.
+    unsafe fn before_event(&mut self, hot: *mut Hot, place: &Place, id: u64) -> bool {
+        // SAFETY: as in out_of_routine.
+        unsafe {
+            if place.hook && id == place.exit {
+                // Where the routine was called from.
+                return self.return_from_hook(hot, place, id - 5);
+            }
+            if id == place.exit {
+                return self.skip_exit(hot, place, self.0[RSP]);
+            }
+            if place.moved != 0 || place.text == 0 {
+                return self.forward_unrecorded(hot, place);
+            }
+            self.0[RSP] += if place.operand { 8 } else { 0 };
+            self.back(place)
+        }
+    }
+
+    /// The event has happened: the shadow stack gets what is missing there, and the code goes on
+    /// behind the routine. `below`: the frame that the routine was writing.
+    unsafe fn after_event(
+        &mut self,
+        hot: *mut Hot,
+        phase: Phase,
+        around: &Around,
+        place: &Place,
+        below: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        let id = around.at(0);
+        let above = around.base + 8;
+        let has_word = place.operand || place.keep_call;
+        let frame = ShadowFrame {
+            rsp: above + if has_word { 8 } else { 0 },
+            id: if place.keep_call { id | FRAME_OPEN } else { id },
+            callee: if place.operand { around.at(8) } else { 0 },
+        };
+        // SAFETY: as in out_of_routine.
+        unsafe {
+            match phase {
+                Phase::Committed if hot.is_null() || place.tail => {}
+                Phase::Committed if id == place.exit => interrupted::take_out(hot, above),
+                Phase::Committed => interrupted::put_in(hot, frame, handler),
+                Phase::Pushed if !hot.is_null() => interrupted::repair(hot, below, frame),
+                _ => {}
+            }
+            let is_entry = place.operand && id == place.entry;
+            self.0[RSP] += if is_entry { 8 } else { 0 };
+            self.forward(place, id)
+        }
+    }
+
+    /// The registers of the program, from where the routine has put them. What has been popped
+    /// again still stands there: a signal leaves 128 bytes below the stack pointer alone.
+    fn restore(&mut self, around: &Around, phase: Phase) {
+        if phase == Phase::Saving {
+            if around.base != self.0[RSP] {
+                self.0[RAX] = around.at(-8);
+            }
+            return;
+        }
+        if matches!(phase, Phase::Silent | Phase::SilentDone) {
+            self.0[RAX] = around.at(-16);
+            self.0[RCX] = around.at(-24);
+            if phase == Phase::SilentDone || around.base - self.0[RSP] >= 32 {
+                self.0[RDX] = around.at(-32);
+            }
+            return;
+        }
+        self.0[RAX] = around.at(-8);
+        self.0[RCX] = around.at(-24);
+        self.0[RDX] = around.at(-32);
+        if matches!(
+            phase,
+            Phase::DoorBefore | Phase::DoorAfter | Phase::DoorKept
+        ) {
+            self.0[RSI] = around.at(-48);
+            self.0[RDI] = around.at(-56);
+            for k in 0..4 {
+                self.0[R8 + k] = around.at(-64 - 8 * k as i64);
+            }
+            self.0[FLAGS] = around.at(-96);
+            self.0[RBP] = around.at(-104);
+            self.0[RBX] = around.at(-112);
+        }
+        if phase == Phase::DoorSaving && around.base - self.0[RSP] >= 96 {
+            self.0[FLAGS] = around.at(-96);
+        }
+        let image = around.at(-16);
+        let arithmetic = image >> 8 & 0xd5 | (image & 1) << 11;
+        self.0[FLAGS] = self.0[FLAGS] & !ARITHMETIC | arithmetic;
+    }
+
+    /// To the patched instruction: it will come to the slot again.
+    unsafe fn back(&mut self, place: &Place) -> bool {
+        if place.keep_call {
+            // SAFETY: the call has pushed its return address.
+            let pushed = unsafe { (self.0[RSP] as *const u64).read_volatile() };
+            self.0[RSP] += 8;
+            // Its filling begins there; what stood there before may be another instruction than the
+            // call.
+            self.0[RIP] = if place.text != 0 {
+                place.text
+            } else {
+                pushed - 5
+            };
+            return true;
+        }
+        self.0[RIP] = place.text;
+        place.text != 0
+    }
+
+    /// Does what the instruction at `id` does, the call or jump that follows the routine's.
+    unsafe fn forward(&mut self, place: &Place, id: u64) -> bool {
+        if place.special {
+            // Its entry again: what the agent does there may be done twice.
+            self.0[RIP] = place.text;
+            return true;
+        }
+        // SAFETY: `id` lies in a slot; the word below the call's stack pointer is the call's own.
+        unsafe {
+            let bytes = id as *const u8;
+            let (first, second) = (*bytes, *bytes.add(1));
+            let (target, call) = match (first, second) {
+                (0xe8 | 0xe9, _) => {
+                    let rel = bytes.add(1).cast::<i32>().read_unaligned();
+                    let target = (id + 5).wrapping_add(rel as i64 as u64);
+                    (target, if first == 0xe8 { 5 } else { 0 })
+                }
+                (0xff, 0x54) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 4),
+                (0xff, 0x64) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 0),
+                _ => return false,
+            };
+            if !modules::of_area(target).is_null() {
+                return false;
+            }
+            if call != 0 {
+                // Below the stack pointer stands what the routine has left.
+                let left = self.0[RSP] - if first == 0xe8 { 8 } else { 16 };
+                if (left as *const u64).read_volatile() != id {
+                    return false;
+                }
+                // The original: the frame is armed again like those that the walker is given.
+                let original = slot::original_return(id + call);
+                if original == 0 {
+                    return false;
+                }
+                self.0[RSP] -= 8;
+                (self.0[RSP] as *mut u64).write_volatile(original);
+            }
+            self.0[RIP] = target;
+            true
+        }
+    }
+
+    /// The call goes ahead without its event, since the instructions before it have been executed.
+    /// The operand stands at the stack pointer.
+    unsafe fn forward_unrecorded(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        self.0[RSP] += if place.operand { 8 } else { 0 };
+        // SAFETY: the thread's own block.
+        unsafe {
+            let moved = self.forward(place, place.entry);
+            if moved && !hot.is_null() {
+                (*hot).lost += 1;
+            }
+            moved
+        }
+    }
+
+    /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
+    unsafe fn forward_unpushed(&mut self, hot: *mut Hot, place: &Place) -> bool {
+        // SAFETY: the instruction that pushes the operand, and the call or jump behind it.
+        unsafe {
+            let push = self.0[RIP] as *const u8;
+            let high = *push == 0x41;
+            let (opcode, modrm) = (*push.add(high as usize), *push.add(1 + high as usize));
+            let number = modrm as usize & 7;
+            if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
+                return false;
+            }
+            let register = REGISTERS[number + if high { 8 } else { 0 }];
+            if *(place.entry as *const u8).add(1) == 0x54 {
+                let original = slot::original_return(place.entry + 4);
+                if original == 0 || !write_ahead(self.0[RSP] - 8, original) {
+                    return false;
+                }
+                self.0[RSP] -= 8;
+            }
+            self.0[RIP] = self.0[register];
+            if !hot.is_null() {
+                (*hot).lost += 1;
+            }
+            true
+        }
+    }
+
+    /// The call is over and its exit goes unseen: the next event tells it.
+    unsafe fn skip_exit(&mut self, hot: *mut Hot, place: &Place, rsp: u64) -> bool {
+        // SAFETY: the thread's own block.
+        unsafe {
+            self.0[RSP] = rsp;
+            if !self.forward(place, place.exit) {
+                return false;
+            }
+            interrupted::is_done(hot, rsp);
+            true
+        }
+    }
+
+    /// A hooked function has returned to its slot, at most to the `ret` there: goes on at its
+    /// caller. Unless the agent has done so already, its exit goes unseen.
+    unsafe fn return_from_hook(&mut self, hot: *mut Hot, place: &Place, rip: u64) -> bool {
+        let word = self.0[RSP] - if rip == place.start { 8 } else { 0 };
+        // SAFETY: a word of the interrupted stack, where the return address lay.
+        unsafe {
+            let to = if rip == place.exit {
+                (word as *const u64).read_volatile()
+            } else {
+                slot::original(word)
+            };
+            if to == 0 {
+                return false;
+            }
+            self.0[RSP] = word + 8;
+            self.0[RIP] = to;
+            if rip != place.exit {
+                interrupted::is_done(hot, word + 8);
+            }
+            // The call may be over, too: this is the exit of its slot then.
+            let m = modules::of_area(to);
+            if !m.is_null()
+                && let Some(caller) = place::place(m, to)
+            {
+                self.out_of_slot(hot, &caller);
+            }
+            true
+        }
+    }
+}
+
+/// Writes what the interrupted code is about to push. False: the stack ends there.
+unsafe fn write_ahead(at: u64, value: u64) -> bool {
+    // SAFETY: read just now.
+    sys::read_word(at).is_some_and(|_| unsafe {
+        (at as *mut u64).write_volatile(value);
+        true
+    })
+}
