@@ -6,7 +6,6 @@
 //!
 //! Must not know: how an event is recognised, or how a function is hooked.
 
-use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -14,45 +13,12 @@ use sptrace_wire::control::{Control, RULES, Rule as Shared, TURNS_KEPT};
 use sptrace_wire::plan::HookRules;
 use std::sync::atomic::Ordering;
 
+use crate::event::rule::Rule;
 use crate::event::{Event, EventError, What};
 use crate::filters::Choice;
 
 /// Rules of a recording at most.
 pub const MAX_RULES: usize = RULES;
-
-/// What the user asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
-    /// Of the functions.
-    pub glob: String,
-    /// From when on their calls are recorded; `None`: from the recording's start.
-    pub start: Option<Event>,
-    /// Calls that begin after this are not.
-    pub stop: Event,
-}
-
-impl Rule {
-    /// Reads a rule as it stands on the command line, in three words.
-    ///
-    /// # Errors
-    /// An event has no form, or is none that can open a rule.
-    pub fn parse(glob: &str, start: &str, stop: &str) -> Result<Self, EventError> {
-        let start = match start {
-            "start" => None,
-            event => Some(Event::from_str(event)?),
-        };
-        if let Some(event) = &start
-            && matches!(event.what, What::Crash | What::Exit)
-        {
-            return Err(EventError::TooLate(
-                event.text.clone(),
-                "open a rule of --between",
-            ));
-        }
-        let (glob, stop) = (glob.to_owned(), stop.parse()?);
-        Ok(Self { glob, start, stop })
-    }
-}
 
 /// A turn that was made since the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod key;
 pub mod parse;
 pub mod processes;
 pub mod relay;
+pub mod rule;
 mod settings;
 pub mod terminal;
 pub mod time;
@@ -25,9 +26,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::between::Rule;
 pub use error::EventError;
 use key::Key;
+use rule::Rule;
 
 /// Something that may happen, and at which of its occurrences it counts.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 //! [`Gates`] knows which functions of a module those are, and watches the gates of all processes, a source of
 //! events like others ([`Watch`]). [`process`] puts the ways there and takes them away.
 
+pub(crate) mod jump;
 pub(crate) mod process;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -24,6 +24,7 @@ mod kept;
 mod latecomers;
 pub mod later;
 pub mod limits;
+pub mod load;
 pub mod loops;
 mod mappings;
 pub mod module;

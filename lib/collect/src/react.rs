@@ -8,245 +8,29 @@
 //! Must not know: how events are recognised, or what a trace file looks like.
 
 mod prepared;
+pub mod reactor;
 mod rules;
 
 pub use prepared::Prepared;
+pub use reactor::{OnEvents, keep_old};
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::io::BufWriter;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use reactor::{Dump, WAITING};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot, Summary};
+use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot};
 
-use crate::between::{Between, Rule};
 use crate::clock;
 use crate::collector::Collector;
 use crate::event::parse::signal_name;
 use crate::event::processes::Processes;
 use crate::event::time::Moments;
-use crate::event::{Armed, Event, Occurrence, Reaction, Source, Verdict, What, wait::once};
-use crate::gate::Gates;
-use crate::output::{self, Output};
+use crate::event::{Occurrence, Reaction, Source, Verdict, What, wait::once};
+use crate::output::Output;
 use crate::shared::{Shared, Stopped};
-use crate::windows::{Start, Windows};
-
-/// Copies that wait for being written; more would take the memory of as many rings.
-const WAITING: usize = 2;
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-pub struct OnEvents {
-    /// A command will be started, which has our terminal; else there is one already, which has not.
-    pub is_launched: bool,
-    /// Begin the recording at the first of these; none: at the command's start.
-    pub start_on: Vec<Event>,
-    /// Until then the command is followed, and nothing recorded: calls can begin the recording.
-    pub shadow: bool,
-    /// Record the calls of some functions between two events each.
-    pub between: Vec<Rule>,
-    /// Write the ring out at these.
-    pub dump_on: Vec<Event>,
-    /// End the recording at these.
-    pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and ends.
-    pub times: u64,
-    /// Tells the user of a dump.
-    pub say: fn(&str),
-    /// Tells the user of a dump that failed.
-    pub warn: fn(&str),
-}
-
-/// The events of a recording and what has come of them.
-pub struct Reactor {
-    armed: Arc<Armed>,
-    asked: OnEvents,
-    output: PathBuf,
-    /// The ring, if it is kept in memory.
-    ring: Option<File>,
-    waiting: Mutex<VecDeque<Dump>>,
-    /// Copies made, and files written.
-    made: AtomicU64,
-    written: AtomicU64,
-    /// Wakes the events thread, if there is one.
-    wake: Option<OwnedFd>,
-    ended: AtomicBool,
-    /// For the calls that begin it, unless the command is followed.
-    gates: Arc<Gates>,
-    /// It will be, for some of the events.
-    follows: bool,
-    windows: Arc<Windows>,
-    between: Arc<Between>,
-    /// What has begun the present window, or will begin the next, and what has ended the last.
-    causes: Mutex<[String; 2]>,
-}
-
-/// A copy of the ring, to be written.
-struct Dump {
-    number: u64,
-    snapshot: Snapshot,
-    summary: Summary,
-    event: String,
-    events: u64,
-}
-
-impl Reactor {
-    /// The ring in memory, if dumps were asked for.
-    pub fn ring(&self) -> std::io::Result<Option<File>> {
-        self.ring.as_ref().map(File::try_clone).transpose()
-    }
-
-    /// Signals that events wait for.
-    pub fn signals(&self) -> Vec<i32> {
-        let signal = |(_, event): (usize, &Event)| match event.what {
-            What::Signal(signal) => Some(signal),
-            _ => None,
-        };
-        self.armed.iter().filter_map(signal).collect()
-    }
-
-    /// How many dumps were written; `None`: none were asked for.
-    pub fn dumps(&self) -> Option<u64> {
-        self.ring.as_ref()?;
-        Some(self.written.load(Ordering::Acquire))
-    }
-
-    /// Is what comes before the recording followed?
-    pub fn is_followed(&self) -> bool {
-        self.asked.shadow || self.windows.is_following()
-    }
-
-    /// How often the recording begins and ends.
-    pub fn windows(&self) -> &Windows {
-        &self.windows
-    }
-
-    /// The functions that are recorded between two events each.
-    pub fn between(&self) -> &Between {
-        &self.between
-    }
-
-    /// The recording begins now: time counts from here.
-    pub fn begin(&self) {
-        self.windows.begin();
-        self.wake();
-    }
-
-    /// Tells the user where a recording of several stands.
-    pub fn tell_window(&self, has_ended: bool) {
-        let Some(times) = self.windows.several() else {
-            return;
-        };
-        let (what, number) = (
-            if has_ended { "has ended" } else { "begins" },
-            self.windows.number(),
-        );
-        let cause = &self.causes()[usize::from(has_ended)];
-        (self.asked.say)(&format!("recording {number} of {times} {what} ({cause})"));
-    }
-
-    fn causes(&self) -> MutexGuard<'_, [String; 2]> {
-        let causes = self.causes.lock();
-        causes.unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Dump>> {
-        let waiting = self.waiting.lock();
-        waiting.unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Of the calls that begin the recording.
-    pub(crate) fn gates(&self) -> &Arc<Gates> {
-        &self.gates
-    }
-
-    /// True if nothing is waited for.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.armed.is_empty()
-    }
-
-    pub(crate) fn wake(&self) {
-        let one = 1u64;
-        if let Some(wake) = &self.wake {
-            // SAFETY: an eventfd takes eight bytes.
-            unsafe { libc::write(wake.as_raw_fd(), (&raw const one).cast(), 8) };
-        }
-    }
-
-    /// Writes the copies that wait.
-    fn write_waiting(&self) -> Option<String> {
-        let mut last = None;
-        loop {
-            let Some(dump) = self.waiting().pop_front() else {
-                return last;
-            };
-            let path = numbered(&self.output, dump.number);
-            let (place, event) = (path.display(), &dump.event);
-            last = Some(match write(&dump, &path) {
-                Ok(()) => {
-                    self.written.fetch_add(1, Ordering::AcqRel);
-                    let text = format!(
-                        "dump {} written to {place} at {event}: the last {} events",
-                        dump.number, dump.events
-                    );
-                    (self.asked.say)(&text);
-                    text
-                }
-                Err(e) => {
-                    let text = format!(
-                        "cannot write dump {} to {place} at {event}: {e}",
-                        dump.number
-                    );
-                    (self.asked.warn)(&text);
-                    text
-                }
-            });
-        }
-    }
-}
-
-/// The first dump has the name that was given, the others a number after it.
-fn numbered(output: &Path, number: u64) -> PathBuf {
-    match number {
-        0 | 1 => output.to_owned(),
-        n => with_suffix(output, &format!(".{n}")),
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Writes a dump under another name first: what has the name of a trace is whole.
-fn write(dump: &Dump, path: &Path) -> std::io::Result<()> {
-    let partial = with_suffix(path, ".partial");
-    let result = output::create(&partial)
-        .and_then(|file| {
-            let written = dump.snapshot.write(BufWriter::new(file), &dump.summary);
-            written.map_err(std::io::Error::other)
-        })
-        .and_then(|()| {
-            keep_old(path);
-            std::fs::rename(&partial, path)
-        });
-    if result.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    result
-}
-
-/// Keeps a former trace as FILE.old, as perf and uftrace do.
-pub fn keep_old(path: &Path) {
-    if std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
-        let _ = std::fs::rename(path, with_suffix(path, ".old"));
-    }
-}
+use crate::windows::Start;
 
 /// The events thread of a recording.
 pub struct EventsThread(Option<JoinHandle<()>>);

@@ -19,15 +19,15 @@ use sptrace_tracee::keep::Kept;
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 
-use crate::answer::Preparing;
 use crate::collector::Collector;
 use crate::event::Source;
 use crate::event::relay::Relay;
 use crate::filters::Filters;
-use crate::gate::process::Led;
+use crate::gate::jump::GateJump;
 use crate::kept::KeptCommand;
 use crate::latecomers::Latecomers;
 use crate::limits;
+use crate::load::Preparing;
 use crate::loops;
 use crate::outcome::Outcome;
 use crate::output;
@@ -75,7 +75,7 @@ pub struct Session {
     /// Processes that were attached to and could not be let go as they were, and why.
     pub(crate) kept: Vec<(u32, String)>,
     /// Functions that lead over a gate.
-    pub(crate) led: RefCell<Vec<Led>>,
+    pub(crate) led: RefCell<Vec<GateJump>>,
     latecomers: Latecomers,
 }
 

@@ -20,17 +20,17 @@ use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
 
-use crate::answer::{self, Preparing};
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
 use crate::filters::Filters;
+use crate::load::{self, Preparing};
 use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::privilege::Program;
 use crate::progress::Progress;
-use crate::react::Reactor;
+use crate::react::reactor::Reactor;
 use crate::unfollowed::{NOT_PERMITTED, PRIVILEGED, Unfollowed};
 
 /// What the user asked for.
@@ -165,7 +165,7 @@ impl Shared {
             return Ok(known);
         }
         let busy = self.progress.begin(Path::new(&m.path));
-        let loaded = answer::load(self.options.cache_dir.as_deref(), pid, m);
+        let loaded = load::load(self.options.cache_dir.as_deref(), pid, m);
         drop(busy);
         let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
@@ -199,7 +199,7 @@ impl Shared {
             .modules
             .get(index)
             .map(|m| Arc::clone(&m.cached));
-        if let (Some(cached), Some(file)) = (cached, answer::openable(pid, m)) {
+        if let (Some(cached), Some(file)) = (cached, load::openable(pid, m)) {
             gates.look(index, &cached, &file);
         }
     }
@@ -225,7 +225,7 @@ impl Shared {
     /// that must be seen whatever is left out?
     pub fn is_needed(&self, pid: u32, m: &Mapping) -> bool {
         !self.options.leaves_out(&m.path)
-            || answer::openable(pid, m).is_some_and(|file| self.must_be_known(m, &file))
+            || load::openable(pid, m).is_some_and(|file| self.must_be_known(m, &file))
     }
 
     /// Notes that a module is left out, and why.

@@ -14,7 +14,7 @@ use sptrace_wire::attach::AttachFrame;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::answer::openable;
+use crate::load::openable;
 
 const PAGE_BYTES: u64 = 4096;
 /// No stack that makes sense is deeper.

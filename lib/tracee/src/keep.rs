@@ -8,8 +8,8 @@
 //! Must not know: how the command is traced.
 
 use crate::at_start::AtStart;
+use crate::before_exec::Between;
 use crate::error::TraceeError;
-use crate::launch::Between;
 use crate::terminal::pipe;
 use std::ffi::{CString, c_char};
 use std::fs::File;

@@ -4,15 +4,16 @@
 //! we die at that moment, nothing is left behind that would be delivered to it. If we die earlier,
 //! it goes on by itself.
 
-use crate::arena::{futex_wait, futex_wake};
+use crate::arena::futex_wake;
 use crate::at_start::AtStart;
+use crate::before_exec::Between;
 use crate::error::TraceeError;
 use crate::keep::Kept;
 use crate::kill_point;
 use crate::ptrace;
 use crate::terminal::{self, Forked, Terminal};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// From a signal that kills to the end.
@@ -47,46 +48,6 @@ fn fork(inherited: &Inherited) -> Result<Forked, TraceeError> {
         0 => Ok(Forked::Command),
         command if command > 0 => Ok(Forked::Parent { command, leader: 0 }),
         _ => Err(TraceeError::last("fork")),
-    }
-}
-
-/// What the command's process and we say to each other before it is the command: memory of both, since descriptors may
-/// be few.
-pub(crate) struct Between {
-    /// We: 1 once it shall execute.
-    go: AtomicU32,
-    /// The command's process: why it could not.
-    errno: AtomicU32,
-}
-
-impl Between {
-    /// For the life of both.
-    pub(crate) fn new() -> Result<&'static Self, TraceeError> {
-        let (access, kind) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-        );
-        // SAFETY: fresh memory, page-aligned, zero, never unmapped; its fields are atomics.
-        unsafe {
-            let page = libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0);
-            if page == libc::MAP_FAILED {
-                return Err(TraceeError::last("mmap"));
-            }
-            Ok(&*page.cast())
-        }
-    }
-
-    /// In the command's process: it could not execute.
-    pub(crate) fn failed(&self, errno: i32) {
-        self.errno.store(errno as u32, Ordering::Release);
-    }
-
-    /// In the command's process: until it shall go on, or `tracer` is not its parent any more. Async-signal-safe.
-    fn wait(&self, tracer: i32) {
-        // SAFETY: no arguments.
-        while self.go.load(Ordering::Acquire) == 0 && unsafe { libc::getppid() } == tracer {
-            futex_wait(&self.go, 0, 50);
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod arena;
 pub mod at_start;
+mod before_exec;
 pub mod carrier;
 pub mod command;
 pub mod eligible;

@@ -7,7 +7,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use sptrace_collect::between::{MAX_RULES, Rule};
+use sptrace_collect::between::MAX_RULES;
+use sptrace_collect::event::rule::Rule;
 use sptrace_collect::event::{Event, What};
 use sptrace_collect::react::{OnEvents, Prepared, keep_old};
 use sptrace_collect::session::Finished;

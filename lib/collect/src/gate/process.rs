@@ -18,6 +18,7 @@ use sptrace_tracee::{TraceeError, eligible, gate, seccomp};
 use sptrace_walk::{Unreadable, call_that_led_to};
 use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
+use super::jump::GateJump;
 use super::{Gated, Gates, Watched, locked};
 use crate::placement;
 use crate::prepare::Prepared;
@@ -34,27 +35,6 @@ const PROFILED: &str =
 /// Opening a gate takes userfaultfd(2), which a filter may end a process for.
 const SANDBOXED: &str =
     "it is in a seccomp sandbox, where calls cannot be held up until a recording begins";
-
-/// A jump at a function's entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Led {
-    /// The process; 0: it is that no more.
-    pid: u32,
-    /// Where it stands.
-    at: u64,
-    /// Where its callers lead: there, or before.
-    entry: u64,
-    original: [u8; JUMP_BYTES],
-    jump: [u8; JUMP_BYTES],
-    /// The code that it leads to.
-    way: u64,
-    /// Where a thread waits in it.
-    touch: u64,
-    /// Where that goes on in the text; 0: it returns.
-    goes_on: u64,
-    /// Who waits may be put back to its call.
-    is_clear_below: bool,
-}
 
 /// What shall be put into one module: its place, where the code goes, and what leads there.
 struct Lot {
@@ -146,7 +126,7 @@ impl Session {
         carrier: &Carrier<'_>,
         memory: &File,
         threads: &mut Threads,
-    ) -> Result<Vec<Led>, TraceeError> {
+    ) -> Result<Vec<GateJump>, TraceeError> {
         let (pid, arena) = (threads.pid, &self.shared.arena);
         let Some(thread) = threads.all().next().copied() else {
             return Err(TraceeError::Gone);
@@ -217,7 +197,7 @@ impl Session {
                 inside::write(&memory, &l.original, l.at)?;
             }
         }
-        let waiting: Vec<(Thread, Led)> = threads
+        let waiting: Vec<(Thread, GateJump)> = threads
             .all()
             .filter_map(|t| Some((*t, *led.iter().find(|l| l.touch == t.regs.rip)?)))
             .collect();
@@ -267,7 +247,7 @@ fn write_ways(
     first_gate: u64,
     memory: &File,
     gates: &Gates,
-) -> Result<Vec<Led>, TraceeError> {
+) -> Result<Vec<GateJump>, TraceeError> {
     let mut led = Vec::new();
     for (i, gated) in lot.found.iter().enumerate() {
         let way = lot.page + i as u64 * WAY_BYTES;
@@ -286,7 +266,7 @@ fn write_ways(
             break;
         }
         inside::write(memory, &code.bytes, way)?;
-        led.push(Led {
+        led.push(GateJump {
             pid,
             at,
             entry: gated.way.entry.0.wrapping_add(lot.bias),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use sptrace_trace::{Clock, Header};
 
-use super::{OnEvents, Reactor};
+use super::reactor::{OnEvents, Reactor};
 use crate::between::Between;
 use crate::collector::Collector;
 use crate::event::calls::Calls;

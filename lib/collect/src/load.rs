@@ -1,0 +1,86 @@
+//! What a process has mapped, opened and analysed.
+//!
+//! Given a mapping of a process; gives the path by which the file can be opened, and its analysis and plan from the
+//! cache. Must not know who asks, or what becomes of it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sptrace_code::{self as cache, Cached};
+use sptrace_patch::{build_plan, columns::to_columns};
+use sptrace_tracee::maps::{self, Mapping};
+use sptrace_wire::control::*;
+use sptrace_wire::plan::PLAN_VERSION;
+
+/// While a process is prepared it asks about one module after the other, and has no others meanwhile: its
+/// mappings are read once, and again where it says that a place was taken.
+#[derive(Default)]
+pub struct Preparing(Mutex<Option<Snapshot>>);
+
+struct Snapshot {
+    pid: u32,
+    maps: Option<Arc<Vec<Mapping>>>,
+    /// What it has asked about last.
+    address: u64,
+}
+
+impl Preparing {
+    /// A process is led to the agent with many modules.
+    pub fn begin(&self, pid: u32) {
+        *self.snapshot() = Some(Snapshot {
+            pid,
+            maps: None,
+            address: 0,
+        });
+    }
+
+    /// It is back.
+    pub fn end(&self) {
+        *self.snapshot() = None;
+    }
+
+    fn snapshot(&self) -> MutexGuard<'_, Option<Snapshot>> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn mappings_of(&self, q: &Question, pid: u32) -> Arc<Vec<Mapping>> {
+        let read = || Arc::new(maps::read(pid).unwrap_or_default());
+        let mut snapshot = self.snapshot();
+        let same = |s: &&mut Snapshot| s.pid == pid && q.kind == ASK_MODULE;
+        let Some(snapshot) = snapshot.as_mut().filter(same) else {
+            return read();
+        };
+        if std::mem::replace(&mut snapshot.address, q.argument) == q.argument {
+            snapshot.maps = None;
+        }
+        Arc::clone(snapshot.maps.get_or_insert_with(read))
+    }
+}
+
+/// Path by which we can open what the process has mapped, even from another mount namespace.
+pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+    let same = |p: &Path| std::fs::metadata(p).is_ok_and(|meta| meta.ino() == m.file.1);
+    let direct = PathBuf::from(path);
+    if same(&direct) {
+        return Some(direct);
+    }
+    let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+    if same(&inside) {
+        return Some(inside);
+    }
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    same(&exe).then_some(exe)
+}
+
+/// Analysis and plan of a mapped file, and by which path it can be opened.
+pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
+    let path = openable(pid, m)?;
+    let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
+        to_columns(build_plan(object, analysis)).unwrap_or_default()
+    });
+    Some((Arc::new(cached.ok()?), path))
+}
