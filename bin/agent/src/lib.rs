@@ -29,9 +29,9 @@ struct Stack([u8; STACK_BYTES]);
 
 static mut STACK: Stack = Stack([0; STACK_BYTES]);
 
-/// Where the carrier comes in, in the middle of the program: `arena` in rdi, the command's offset in rsi,
-/// and in r14 where it goes on. Changes no stack but its own, and keeps x87 and xmm; general registers are
-/// the carrier's to restore.
+/// Where the carrier comes in, in the middle of the program: `arena` in rdi, the command's offset
+/// in rsi, and in r14 where it goes on. Changes no stack but its own, and keeps x87 and xmm;
+/// general registers are the carrier's to restore.
 ///
 /// # Safety
 /// The carrier's duty: signals are blocked, one at a time.

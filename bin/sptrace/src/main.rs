@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// SIGPIPE as we were started with, before Rust's runtime ignored it: the command inherits it.
 static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-/// A bit for each standard stream that was closed when we were started, before Rust's runtime opened /dev/null there.
+/// A bit for each standard stream that was closed when we were started, before Rust's runtime
+/// opened /dev/null there.
 static CLOSED_AT_START: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn remember() {
@@ -28,7 +29,8 @@ extern "C" fn remember() {
     }
 }
 
-// SAFETY: a constructor that calls async-signal-safe functions. What comes first in main is too late for both.
+// SAFETY: a constructor that calls async-signal-safe functions. What comes first in main is too
+// late for both.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static REMEMBER: extern "C" fn() = remember;

@@ -1,7 +1,7 @@
 //! Writes man/ and completions/: `cargo run -p xtask`, from anywhere in the repository.
 //!
-//! `cargo run -p xtask -- syscalls [TRACEFS]` writes the table of system calls instead, from this machine's header
-//! files and the tracefs that is mounted at TRACEFS.
+//! `cargo run -p xtask -- syscalls [TRACEFS]` writes the table of system calls instead, from this
+//! machine's header files and the tracefs that is mounted at TRACEFS.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The table of system calls in `lib/types`, made from what this machine's kernel says of itself.
 //!
-//! Given the kernel's header with the numbers (package linux-libc-dev) and a mounted tracefs; gives Rust
-//! source. Made by hand when a newer kernel is at hand, never while building.
+//! Given the kernel's header with the numbers (package linux-libc-dev) and a mounted tracefs; gives
+//! Rust source. Made by hand when a newer kernel is at hand, never while building.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,9 @@
-//! Replaced return addresses in the table that all threads share: one that is armed has its original.
+//! Replaced return addresses in the table that all threads share: one that is armed has its
+//! original.
 //!
-//! One thread gives its return address back and arms it again, as around a stack walk, while another takes
-//! over every entry that is not in use. Given no input; the number of rounds is fixed.
+//! One thread gives its return address back and arms it again, as around a stack walk, while
+//! another takes over every entry that is not in use. Given no input; the number of rounds is
+//! fixed.
 #![allow(
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,

@@ -1,7 +1,7 @@
 //! What `moved` executes, against the processor: random instructions, registers and flags.
 //!
-//! An instruction that `moved` accepts is put into an executable page and executed there; registers,
-//! flags, the stack and where it went must be the same. Given no input; seeds are fixed.
+//! An instruction that `moved` accepts is put into an executable page and executed there;
+//! registers, flags, the stack and where it went must be the same. Given no input; seeds are fixed.
 #![allow(
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,

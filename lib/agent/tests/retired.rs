@@ -1,7 +1,8 @@
-//! The routines of a patch area without an agent: what comes back to a slot finds the way to the program, with
-//! all registers and flags.
+//! The routines of a patch area without an agent: what comes back to a slot finds the way to the
+//! program, with all registers and flags.
 //!
-//! An area is made as the agent makes it, and retired; slots are written by hand. No agent is started.
+//! An area is made as the agent makes it, and retired; slots are written by hand. No agent is
+//! started.
 #![allow(
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
@@ -58,7 +59,8 @@ impl Area {
     }
 }
 
-/// Calls `at` with known registers; all but rax must be kept, and the flags that `at` has set. Gives rax.
+/// Calls `at` with known registers; all but rax must be kept, and the flags that `at` has set.
+/// Gives rax.
 fn call(at: u64, rdi: u64) -> u64 {
     let (rax, rcx, rdx, rsi, flags): (u64, u64, u64, u64, u64);
     unsafe {
@@ -75,7 +77,8 @@ fn call(at: u64, rdi: u64) -> u64 {
     rax
 }
 
-/// `call ENTRY; call CALLEE; call EXIT; jmp back` behind three bytes of filling. Gives where its exit begins.
+/// `call ENTRY; call CALLEE; call EXIT; jmp back` behind three bytes of filling. Gives where its
+/// exit begins.
 fn put_direct_slot(area: &Area, callee: usize, back: usize) -> usize {
     let at = area.put_call_of(SLOT + 3, routine::ENTRY);
     let exit = area.put_jump(at, 0xe8, callee);
@@ -123,7 +126,8 @@ fn a_hooked_function_returns_by_the_table() {
     }
     // Where its return address lies is known by running it once: mov rax, rsp; stc; ret
     area.put(TEXT, &[0x48, 0x89, 0xe0, 0xf9, 0xc3]);
-    // The hooked function: mov rax, [rsp]; mov [rsp], rdi; stc; ret. And one that gives what it returns to.
+    // The hooked function: mov rax, [rsp]; mov [rsp], rdi; stc; ret. And one that gives what it
+    // returns to.
     area.put(
         TEXT + 0x40,
         &[0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x3c, 0x24, 0xf9, 0xc3],
@@ -170,7 +174,8 @@ fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
         area.put_jump(at, 0xe9, SLOT);
         let at = area.put_call_of(SLOT, number);
         area.put(at, &[0xb8, 7, 0, 0, 0, 0xc3]);
-        // The agent counts, and takes off what SAVE and SLOW have pushed: inc; lea rsp, [rsp+40]; stc; ret
+        // The agent counts, and takes off what SAVE and SLOW have pushed: inc; lea rsp, [rsp+40];
+        // stc; ret
         let at = area.put(TEXT + 0x200, &[0xff, 0x05, 0xfa, 0, 0, 0]);
         area.put(at, &[0x48, 0x8d, 0x64, 0x24, 0x28, 0xf9, 0xc3]);
         unsafe {

@@ -63,7 +63,8 @@ impl Bytes {
         }
     }
     /// Lets go the pages that were read so far. Reading one again maps it again from the kernel's
-    /// cache, so call it between passes over different parts: memory held at the peak is what counts.
+    /// cache, so call it between passes over different parts: memory held at the peak is what
+    /// counts.
     pub fn release_pages(&self) {
         if let Source::Mapped(mapped) = &self.0 {
             // SAFETY: the mapping is read-only and of a file: its pages come back with the file's

@@ -1,9 +1,10 @@
 //! The cache of analyses: one file for each image, small and quickly read.
 //!
-//! Place: `$XDG_CACHE_HOME/sptrace` or `~/.cache/sptrace`, one file `<key>.analysis`, the key being a
-//! hash of device, inode, size and modification time of the image and of both versions. A warm start
-//! therefore reads no byte of the image (and looks whether its debug file is the one that gave names); its build id and code are hashed into the module hash when
-//! the file is built. Equal stamps do not prove equal bytes: who patches compares bytes first.
+//! Place: `$XDG_CACHE_HOME/sptrace` or `~/.cache/sptrace`, one file `<key>.analysis`, the key being
+//! a hash of device, inode, size and modification time of the image and of both versions. A warm
+//! start therefore reads no byte of the image (and looks whether its debug file is the one that
+//! gave names); its build id and code are hashed into the module hash when the file is built. Equal
+//! stamps do not prove equal bytes: who patches compares bytes first.
 //!
 //! ```text
 //! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
@@ -16,8 +17,8 @@
 //! Little-endian. Addresses are 32-bit offsets from `Header::base_svma`. Functions and sites are in
 //! the plan and nowhere else. A file is written under a temporary name and renamed, so that readers
 //! see all of it or nothing; one that was torn by a crash of the system is found by its content
-//! hash. Files and folders of other users, links, other versions and other stamps are never used. No
-//! failure of the cache is an error: the analysis is then done anew and kept in memory.
+//! hash. Files and folders of other users, links, other versions and other stamps are never used.
+//! No failure of the cache is an error: the analysis is then done anew and kept in memory.
 
 mod cached;
 mod layout;
@@ -147,7 +148,8 @@ fn store(folder: &Path, owner: u32, stamp: &Stamp, content: &[u8]) -> Option<()>
         return None;
     }
     if there.mode() & 0o077 != 0 {
-        // Made by hand, or by somebody else's version of us: which programs were looked at is nobody's business.
+        // Made by hand, or by somebody else's version of us: which programs were looked at is
+        // nobody's business.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).ok()?;
     }
     let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Relaxed));

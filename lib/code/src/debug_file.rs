@@ -1,8 +1,8 @@
 //! Where the debug file of an image lies, and the names that it adds.
 //!
-//! Debian's `-dbgsym` packages put it at `/usr/lib/debug/.build-id/xx/yyyy.debug`, xx being the first
-//! byte of the build id (GDB manual, "Separate Debug Files"). Only names are taken from it: what is
-//! patched must not depend on whether it is installed.
+//! Debian's `-dbgsym` packages put it at `/usr/lib/debug/.build-id/xx/yyyy.debug`, xx being the
+//! first byte of the build id (GDB manual, "Separate Debug Files"). Only names are taken from it:
+//! what is patched must not depend on whether it is installed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,7 @@
 //! The last instructions on the path to the current one.
 //!
-//! Copied at every branch, therefore small: addresses only, decoded again when an indirect jump asks.
+//! Copied at every branch, therefore small: addresses only, decoded again when an indirect jump
+//! asks.
 
 /// How many instructions are remembered.
 const DEPTH: usize = 20;

@@ -48,8 +48,8 @@ pub(crate) fn names(object: &Object<'_>, others: &[Symbol<'_>]) -> Vec<Name> {
     all
 }
 
-/// `_start` and `main` of a stripped program, which names neither: the entry point, and what it hands
-/// to `__libc_start_main` in rdi (glibc's sysdeps/x86_64/start.S ends that call with `hlt`).
+/// `_start` and `main` of a stripped program, which names neither: the entry point, and what it
+/// hands to `__libc_start_main` in rdi (glibc's sysdeps/x86_64/start.S ends that call with `hlt`).
 fn start_names(object: &Object<'_>, named: &[Name]) -> Vec<Name> {
     const LONGEST_START: usize = 24;
     let is_named = |svma: Svma| named.iter().any(|n| n.svma == svma);

@@ -1,8 +1,8 @@
 //! Sites in 16 bytes each.
 //!
-//! There is one site for some fifty bytes of code, so that their size decides what an analysis costs
-//! in memory. Targets are kept as distances from the site. What does not fit (rare fields, far
-//! addresses of odd files) is kept whole in a second list, so nothing is ever lost.
+//! There is one site for some fifty bytes of code, so that their size decides what an analysis
+//! costs in memory. Targets are kept as distances from the site. What does not fit (rare fields,
+//! far addresses of odd files) is kept whole in a second list, so nothing is ever lost.
 
 use sptrace_addr::Svma;
 

@@ -62,8 +62,8 @@ pub(crate) struct FrameUse {
 }
 
 impl FrameUse {
-    /// The word above everything that is pushed and reserved is loaded. Where a function has several
-    /// prologues it is not found.
+    /// The word above everything that is pushed and reserved is loaded. Where a function has
+    /// several prologues it is not found.
     pub fn reads_return(&self) -> bool {
         let depth_bytes = (8 * u64::from(self.pushes)).saturating_add(self.lowered_bytes);
         let by_rsp = match depth_bytes / 8 {

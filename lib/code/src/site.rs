@@ -1,6 +1,7 @@
 //! One call site, as the analysis finds it.
 //!
-//! A site is an instruction that hands control to another function. Whether it can be patched is for others to decide.
+//! A site is an instruction that hands control to another function. Whether it can be patched is
+//! for others to decide.
 
 use sptrace_addr::Svma;
 
@@ -53,8 +54,8 @@ pub struct Site {
     /// and conditional jumps within the function that are not taken, lead to the site; `address`
     /// itself when there is none.
     pub window_start: Svma,
-    /// The one six-byte conditional jump by which control comes to `window_start`, of a site without
-    /// room for a jump; else 0. It may lie in another function that this one is a part of.
+    /// The one six-byte conditional jump by which control comes to `window_start`, of a site
+    /// without room for a jump; else 0. It may lie in another function that this one is a part of.
     pub way_in: Svma,
     /// Of a site without room for a jump: the start of a run of plain instructions of the same
     /// function, in one block and in no other site's window, that can be moved away so that a

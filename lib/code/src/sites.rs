@@ -257,7 +257,8 @@ impl Lister<'_, '_> {
         }
     }
 
-    /// A conditional jump that stays in the region: it may be moved, its target is told by an offset.
+    /// A conditional jump that stays in the region: it may be moved, its target is told by an
+    /// offset.
     fn is_inner_condition(&self, instruction: &Instruction) -> bool {
         instruction.is_jcc_short_or_near()
             && (self.region.start..self.region.end).contains(&instruction.near_branch_target())
@@ -354,8 +355,8 @@ impl Lister<'_, '_> {
         }
     }
 
-    /// Whole instructions of `run`, at least [`ROOM_BYTES`], with a place for a jump that a two-byte
-    /// jump ending at `from` reaches.
+    /// Whole instructions of `run`, at least [`ROOM_BYTES`], with a place for a jump that a
+    /// two-byte jump ending at `from` reaches.
     fn room(&self, run: (u64, u64), from: u64) -> Option<(u64, u64)> {
         if run.1.saturating_sub(run.0) < ROOM_BYTES
             || run.0.abs_diff(from) > 4 * REACH_BYTES && run.1.abs_diff(from) > 4 * REACH_BYTES

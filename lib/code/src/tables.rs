@@ -1,8 +1,8 @@
 //! Jump tables: recognising the forms that GCC and clang emit, and reading their entries.
 //!
 //! Two forms: 32-bit offsets from an origin (`lea base; movsxd x, [base+i*4]; add x, base; jmp x`)
-//! and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The origin is the table's own start, or
-//! a label of the function where the source computes gotos from differences of labels (glibc's
+//! and 64-bit addresses (`jmp [table+i*8]`, or loaded first). The origin is the table's own start,
+//! or a label of the function where the source computes gotos from differences of labels (glibc's
 //! vfprintf-internal.c). The number of entries is taken from the comparison that guards the index
 //! when the path shows one.
 

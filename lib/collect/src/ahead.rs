@@ -1,10 +1,11 @@
-//! Processes that will be attached to at an event, kept prepared for it while they run by themselves.
+//! Keeps processes prepared that will be attached to at an event, while they run by themselves.
 //!
-//! A thread of the host, the *looker*, looks at the command and its descendants again and again, analyses what
-//! is new to it, and passes on each process whose modules have stayed the same for a while ([`Looked`]); the
-//! session's thread prepares that ([`crate::prepare`]). Left as they are, for the event to be prepared at:
-//! processes that are too young, that have a limit on their memory, which the arena would count against,
-//! that wait in the kernel or stand still, or cannot be attached to just now.
+//! A thread of the host, the *looker*, looks at the command and its descendants again and again and
+//! analyses what is new. It passes on each process whose modules have stayed the same for a while
+//! ([`Looked`]), and the session's thread prepares that process ([`crate::prepare`]). Some
+//! processes are left as they are and prepared at the event: those that are too young, that have a
+//! limit on their memory (the arena would count against it), that wait in the kernel or are
+//! stopped, or that cannot be attached to at the moment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +28,8 @@ use crate::shared::Shared;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// And at least so often.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(800);
-/// One that changes its modules again and again is prepared again so many times, and then at the event.
+/// One that changes its modules again and again is prepared again so many times, and then at the
+/// event.
 const RENEWALS: u32 = 32;
 
 /// What the looker has found.
@@ -177,8 +179,8 @@ impl Session {
         }
     }
 
-    /// Attaches to the processes that are prepared, and then to the others. Gives how many of the first there
-    /// were. `begun` is told when those record.
+    /// Attaches to the processes that are prepared, and then to the others. Gives how many of the
+    /// first there were. `begun` is told when those record.
     pub(crate) fn attach_all(
         &mut self,
         first: u32,
@@ -251,7 +253,8 @@ impl Session {
         }
     }
 
-    /// For the user, who need not know of the ends of others than the command; once in several windows.
+    /// For the user, who need not know of the ends of others than the command; once in several
+    /// windows.
     fn say_untraced(&mut self, pid: u32, why: &str, is_first: bool) {
         let remark = format!("pid {pid} runs untraced: {why}");
         if (is_first || !eligible::has_ended(pid)) && !self.remarks.contains(&remark) {

@@ -1,9 +1,10 @@
 //! Recording of processes that run already: from attaching to the last of them being as it was.
 //!
-//! Given their pids; the rest is a recording like any other ([`crate::session`]). What takes long happens
-//! while nothing stands still: modules are analysed, their plans made, unwind tables opened, patch areas
-//! mapped. One thread is stopped for that once, and then all of them until the functions on their stacks are
-//! patched. Detaching stops all again, as often as a thread is found inside the agent or a slot.
+//! Given their pids; the rest is a recording like any other ([`crate::session`]). What takes long
+//! happens while nothing stands still: modules are analysed, their plans made, unwind tables
+//! opened, patch areas mapped. One thread is stopped for that once, and then all of them until the
+//! functions on their stacks are patched. Detaching stops all again, as often as a thread is found
+//! inside the agent or a slot.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,7 +34,8 @@ use crate::stacks::Stacks;
 const ATTEMPTS: u32 = 400;
 /// Where a stop takes long, no attempt is begun later than this.
 const ATTEMPTS_END: Duration = Duration::from_secs(20);
-/// Attempts in which a thread must be out of all slots to be let go; never more than half of the time.
+/// Attempts in which a thread must be out of all slots to be let go; never more than half of the
+/// time.
 const PATIENCE: u32 = 40;
 /// Threads on their way out of the agent are not followed longer; the others stand meanwhile.
 const LET_OUT_END: Duration = Duration::from_secs(2);
@@ -91,7 +93,8 @@ impl Session {
         until: &Until,
         tell: &dyn Fn(u32),
     ) -> Result<Attached, Vec<Refused>> {
-        // SAFETY: a disposition of our own process: a file size limit shall end the recording, not us.
+        // SAFETY: a disposition of our own process: a file size limit shall end the recording, not
+        // us.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         tell_of_death(&self.shared.arena, Role::Tracer);
         let (drainer, answerer) = loops::spawn(&self.shared).map_err(|e| {
@@ -179,8 +182,8 @@ impl Session {
         activated.map(|_| ())
     }
 
-    /// Stops all threads and patches what is on their stacks.
-    /// Of a process that was prepared some time ago (`is_ahead`) only if it has the same code still: false if not.
+    /// Stops all threads and patches what is on their stacks. Of a process that was prepared some
+    /// time ago (`is_ahead`) only if it has the same code still: false if not.
     pub(crate) fn activate(
         &self,
         prepared: &mut Prepared,
@@ -282,8 +285,8 @@ impl Session {
         Ok(sent.result(arena))
     }
 
-    /// Code of the modules that the process has mapped still, sorted; and an address in each of the others.
-    /// `mapped`: code that is known to be there.
+    /// Code of the modules that the process has mapped still, sorted; and an address in each of the
+    /// others. `mapped`: code that is known to be there.
     fn modules_of(
         &self,
         pid: u32,
@@ -505,8 +508,8 @@ fn attempts(end: Duration) -> impl Iterator<Item = u32> {
     (0..ATTEMPTS).take_while(move |_| begun.elapsed() < end)
 }
 
-/// Lets those threads run that are inside the agent, until each is out of it; the others stay where they are.
-/// False: one does not come out.
+/// Lets those threads run that are inside the agent, until each is out of it; the others stay where
+/// they are. False: one does not come out.
 fn let_out(
     carrier: &Carrier<'_>,
     threads: &mut Threads,
@@ -571,8 +574,8 @@ fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_re
     r
 }
 
-/// What the system's answer means, if it is that the process is gone, or that we may not: then with what
-/// would permit it.
+/// What the system's answer means, if it is that the process is gone, or that we may not: then with
+/// what would permit it.
 pub(crate) fn explained(pid: u32, e: TraceeError) -> TraceeError {
     let TraceeError::System { what, source } = &e else {
         return e;

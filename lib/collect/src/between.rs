@@ -1,8 +1,9 @@
 //! Functions whose calls are recorded between two events each (`--between GLOB START STOP`).
 //!
-//! Given the rules that the user asked for; says which functions the agents must hook for them, arms them in the
-//! arena ([`sptrace_wire::control::Rule`]), and turns them at the host's events. Calls that turn them are counted
-//! by the agents: those turns are found by looking, for the trace and for what counts time from them.
+//! Given the rules that the user asked for; says which functions the agents must hook for them,
+//! arms them in the arena ([`sptrace_wire::control::Rule`]), and turns them at the host's events.
+//! Calls that turn them are counted by the agents: those turns are found by looking, for the trace
+//! and for what counts time from them.
 //!
 //! Must not know: how an event is recognised, or how a function is hooked.
 
@@ -171,8 +172,8 @@ impl Between {
         self.state().counting
     }
 
-    /// From when time counts that opens a rule, or closes it; `None`: it does not count now, the outer one: from
-    /// the recording's start.
+    /// From when time counts that opens a rule, or closes it; `None`: it does not count now, the
+    /// outer one: from the recording's start.
     pub fn since(&self, rule: usize, is_opening: bool) -> Option<Option<Instant>> {
         let seen = *self.state().seen.get(rule)?;
         (is_opening == (seen.turns & 1 == 0)).then_some(seen.since)

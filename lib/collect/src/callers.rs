@@ -1,7 +1,7 @@
 //! Which function a call is made from: the one that the call's site lies in.
 //!
-//! Given a module's plan; tells for a place in its patch area which function has the site. Asked only where the
-//! end of an open call is not recorded, so it is small rather than fast.
+//! Given a module's plan; tells for a place in its patch area which function has the site. Asked
+//! only where the end of an open call is not recorded, so it is small rather than fast.
 
 use sptrace_wire::plan::{FN_RUNTIME, PlanView, SpecialKind};
 
@@ -25,8 +25,8 @@ pub struct Callers {
 pub struct Caller {
     /// Where it begins.
     pub svma: u64,
-    /// Its return addresses stay, because a runtime looks them up: its direct calls have no recorded ends, and
-    /// its calls through pointers are not recorded.
+    /// Its return addresses stay, because a runtime looks them up: its direct calls have no
+    /// recorded ends, and its calls through pointers are not recorded.
     pub keeps_returns: bool,
 }
 

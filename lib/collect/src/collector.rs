@@ -46,7 +46,8 @@ struct StreamState {
     line: Line,
     high: u64,
     last_tsc: u64,
-    /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the callee.
+    /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the
+    /// callee.
     lazy: Option<ToStub>,
     /// First half of an inherited frame.
     inherited: Option<u64>,

@@ -1,9 +1,9 @@
 //! Ends the recording before the disk is full.
 //!
 //! Given the open trace file and how much was written, says whether its volume runs low: less than
-//! one percent is free, taken as at least 64 MiB and at most 1 GiB, but never more than an eighth of
-//! the volume. Looked at every MiB written (one statvfs(3)); what the threads have in their buffers
-//! then still finds room. A device or a pipe has no volume and is never low.
+//! one percent is free, taken as at least 64 MiB and at most 1 GiB, but never more than an eighth
+//! of the volume. Looked at every MiB written (one statvfs(3)); what the threads have in their
+//! buffers then still finds room. A device or a pipe has no volume and is never low.
 //!
 //! Must not know: what is written, what happens then.
 
@@ -18,7 +18,8 @@ const MOST_MARGIN_BYTES: u64 = 1 << 30;
 
 /// Watches the volume of the trace file.
 pub struct DiskWatch {
-    /// The file by the number of its descriptor, which stays another's: a second one may be one too many.
+    /// The file by the number of its descriptor, which stays another's: a second one may be one too
+    /// many.
     file: Option<CString>,
     look_at: u64,
 }

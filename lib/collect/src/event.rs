@@ -1,11 +1,12 @@
-//! What can make a recording do something: a moment, a signal, a key, a word from another terminal, a
-//! call, the end of the program.
+//! What can make a recording do something: a moment, a signal, a key, a word from another terminal,
+//! a call, the end of the program.
 //!
-//! [`Event`] is what the user names on the command line ([`parse`]). [`Armed`] holds the events of a
-//! recording with what each shall do, and counts. An event happens in one of two ways: a [`Source`] has
-//! something to wait for (a descriptor, a moment: [`time`], [`terminal`], [`relay`], [`control`], [`processes`]) and is
-//! looked at by the events thread ([`wait`]); or somebody who sees it tells ([`calls`] in the collector, the
-//! session for signals and for the command's end). More kinds are a variant of [`What`] and a source.
+//! [`Event`] is what the user names on the command line ([`parse`]). [`Armed`] holds the events of
+//! a recording with what each shall do, and counts. An event happens in one of two ways: a
+//! [`Source`] has something to wait for (a descriptor, a moment: [`time`], [`terminal`], [`relay`],
+//! [`control`], [`processes`]) and is looked at by the events thread ([`wait`]); or somebody who
+//! sees it tells ([`calls`] in the collector, the session for signals and for the command's end).
+//! More kinds are a variant of [`What`] and a source.
 //!
 //! Must not know: what a dump is, or how a recording ends.
 
@@ -44,8 +45,8 @@ pub struct Event {
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// Each time that so much time has passed since the recording's start; of what begins it, since the
-    /// command's, or the end of the recording before.
+    /// Each time that so much time has passed since the recording's start; of what begins it, since
+    /// the command's, or the end of the recording before.
     Time(Duration),
     /// sptrace receives a signal.
     Signal(i32),
@@ -122,8 +123,8 @@ struct ArmedEvent {
 }
 
 impl Armed {
-    /// Each of `dump_on` dumps `times` times; those of `start_on` begin the recording so often, and those of
-    /// `stop_on` end it, which is once if there are none to begin it.
+    /// Each of `dump_on` dumps `times` times; those of `start_on` begin the recording so often, and
+    /// those of `stop_on` end it, which is once if there are none to begin it.
     pub fn new(start_on: &[Event], dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
         let arm = |event: &Event, reaction, times| ArmedEvent {
             event: event.clone(),
@@ -140,8 +141,8 @@ impl Armed {
         }
     }
 
-    /// Also what leads to following the processes, for those of `start_on` that can be seen then only; and calls that
-    /// begin the recording, so often as well, for when they are followed.
+    /// Also what leads to following the processes, for those of `start_on` that can be seen then
+    /// only; and calls that begin the recording, so often as well, for when they are followed.
     pub fn with_following(mut self, start_on: &[Event], times: u64) -> Self {
         for event in start_on {
             let (what, reaction, every, left) = match &event.what {

@@ -73,8 +73,9 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Recording begins at functions that match `within`, and at others by rules (everywhere, if there are neither),
-    /// and leaves out those that match `without`. `is_limited`: and what is reached deep down, or other modules.
+    /// Recording begins at functions that match `within`, and at others by rules (everywhere, if
+    /// there are neither), and leaves out those that match `without`. `is_limited`: and what is
+    /// reached deep down, or other modules.
     pub fn new(
         within: &[String],
         ruled: Vec<Choice>,
@@ -94,8 +95,8 @@ impl Filters {
         }
     }
 
-    /// The plan of a module for this recording, made of its own; `file` is the module's. Of one that
-    /// is left out nothing stays but its special functions.
+    /// The plan of a module for this recording, made of its own; `file` is the module's. Of one
+    /// that is left out nothing stays but its special functions.
     pub fn plan(
         &self,
         cached: &Cached,
@@ -124,9 +125,10 @@ impl Filters {
         plan
     }
 
-    /// Must the agent know this file before control comes there: could recording begin in it, or has it
-    /// special functions (an exec, an unwinder)? By its names only, which is quick; a glob that fits
-    /// the names of functions without a symbol makes it yes for all. ld.so tells of new modules.
+    /// Must the agent know this file before control comes there: could recording begin in it, or
+    /// has it special functions (an exec, an unwinder)? By its names only, which is quick; a glob
+    /// that fits the names of functions without a symbol makes it yes for all. ld.so tells of new
+    /// modules.
     pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
         if is_loader(file) || self.globs.iter().any(|glob| may_be_unnamed(glob)) {
             return true;
@@ -269,10 +271,10 @@ pub(crate) fn entries(cached: &Cached, plan: PlanView<'_>, globs: &[String]) -> 
         .collect()
 }
 
-/// The hooks at those of the functions in `roots` that are known to be entered by calls: where unwind
-/// information begins as at an entry, and without any, what has a name or is called directly. The
-/// rest may be a landing pad or another part of a function, where no return address lies on top of
-/// the stack. The analysis is made anew: its functions are kept nowhere.
+/// The hooks at those of the functions in `roots` that are known to be entered by calls: where
+/// unwind information begins as at an entry, and without any, what has a name or is called
+/// directly. The rest may be a landing pad or another part of a function, where no return address
+/// lies on top of the stack. The analysis is made anew: its functions are kept nowhere.
 pub(crate) fn hooks(cached: &Cached, object: &Object<'_>, roots: &HashMap<Svma, u16>) -> Vec<Hook> {
     let analysis = analyze(object);
     let sites = analysis.functions.iter().flat_map(|f| analysis.sites_of(f));

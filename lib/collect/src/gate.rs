@@ -1,9 +1,9 @@
-//! `--start-on call:GLOB` of a command that runs by itself: its calls of certain functions lead over a gate
-//! ([`sptrace_patch::gate`]), at which a thread waits until the recording has begun. Of `call:GLOB#N` each process
-//! counts for itself, and who makes the Nth call waits.
+//! `--start-on call:GLOB` of a command that runs by itself: its calls of certain functions lead
+//! over a gate ([`sptrace_patch::gate`]), at which a thread waits until the recording has begun. Of
+//! `call:GLOB#N` each process counts for itself, and who makes the Nth call waits.
 //!
-//! [`Gates`] knows which functions of a module those are, and watches the gates of all processes, a source of
-//! events like others ([`Watch`]). [`process`] puts the ways there and takes them away.
+//! [`Gates`] knows which functions of a module those are, and watches the gates of all processes, a
+//! source of events like others ([`Watch`]). [`process`] puts the ways there and takes them away.
 
 pub(crate) mod jump;
 pub(crate) mod process;
@@ -25,7 +25,8 @@ use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
 use crate::filters;
 
-/// Globs that fit more functions of a module are none that a recording should begin at; their ways fill a page.
+/// Globs that fit more functions of a module are none that a recording should begin at; their ways
+/// fill a page.
 const MAX_WAYS: usize = 32;
 /// Their counts fill an eighth of a page.
 const MAX_GATES: usize = 64;

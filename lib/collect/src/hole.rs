@@ -7,14 +7,15 @@ use sptrace_wire::record::{CONTROL_IDS, NOTHING, NOTHING_NARROW, WIDE_CALLEE};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where to read on, in halves of words, after the zero at `at`; `at` itself: the record there is
-/// complete, and its stamp is zero. `length_of` tells the halves of the record of an id that is not of
-/// a control record, or None if it is no id.
+/// complete, and its stamp is zero. `length_of` tells the halves of the record of an id that is not
+/// of a control record, or None if it is no id.
 ///
-/// A half that looks like an id may be the stamp of the record after the hole: then an id follows it.
-/// Otherwise what is neither zero nor an id is a lone callee, and an id tells how much was reserved. Of
-/// an entry with a callee the stamp comes last, so it is unfinished; of an event of 8 bytes the id comes
-/// last, so it is complete. No thread writes such a stamp as long as its clock does not go backwards
-/// (`record::word`), but one hole too little or too much would make nonsense of all that follows.
+/// A half that looks like an id may be the stamp of the record after the hole: then an id follows
+/// it. Otherwise what is neither zero nor an id is a lone callee, and an id tells how much was
+/// reserved. Of an entry with a callee the stamp comes last, so it is unfinished; of an event of 8
+/// bytes the id comes last, so it is complete. No thread writes such a stamp as long as its clock
+/// does not go backwards (`record::word`), but one hole too little or too much would make nonsense
+/// of all that follows.
 pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<usize>) -> usize {
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
     let length_of = |id: u32| match id {

@@ -1,6 +1,7 @@
 //! The command in the process that was started, which is not our child: when it has ended, and how.
 //!
-//! Given the process; gives a descriptor to wait for and its wait status. Without a process nothing is waited for.
+//! Given the process; gives a descriptor to wait for and its wait status. Without a process nothing
+//! is waited for.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;

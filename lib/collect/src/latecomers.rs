@@ -1,9 +1,9 @@
 //! Processes that may still begin to record when all that did have ended.
 //!
-//! A fork child is met at its first event. A daemon's parents may have ended before that, and the recording
-//! would end with them. Given the processes that were there before the command; looks into /proc for new ones
-//! that hold the arena. They are not waited for long: one that is in a sandbox holds it as well. Must not know
-//! streams.
+//! A fork child is met at its first event. A daemon's parents may have ended before that, and the
+//! recording would end with them. Given the processes that were there before the command; looks
+//! into /proc for new ones that hold the arena. They are not waited for long: one that is in a
+//! sandbox holds it as well. Must not know streams.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

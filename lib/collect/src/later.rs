@@ -1,9 +1,9 @@
-//! A command that runs by itself until an event, is recorded from there on, and runs by itself again after
-//! the recording's end, which may come so often as is asked for ([`crate::windows`]).
+//! A command that runs by itself until an event begins the recording, and by itself again after the
+//! recording's end, as often as was asked for ([`crate::windows`]).
 //!
-//! Until the event it executes nothing of ours; what the agent needs lies in it, prepared ([`crate::ahead`]). The
-//! recording begins and ends as that of a process that is attached to ([`crate::attach`]), with the command's
-//! processes of that moment.
+//! Until the event the command executes nothing of ours; what the agent needs lies prepared in it
+//! ([`crate::ahead`]). The recording begins and ends as that of a process that is attached to
+//! ([`crate::attach`]), with the processes that the command has at that moment.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl Session {
         }
     }
 
-    /// Waits for an event that begins the recording, or for a call that could become one, and attaches. False: there
-    /// will be none.
+    /// Waits for an event that begins the recording, or for a call that could become one, and
+    /// attaches. False: there will be none.
     fn begin_window(&mut self, child: u32) -> bool {
         let looker = Looker::spawn(&self.shared, child);
         let mut ahead = Ahead::default();
@@ -92,7 +92,8 @@ impl Session {
         false
     }
 
-    /// Brings what was recorded to its end, after all processes were let go. True: there may be a next time.
+    /// Brings what was recorded to its end, after all processes were let go. True: there may be a
+    /// next time.
     fn end_window(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         if self.is_held() && shared.reactor.windows().is_ending() {

@@ -1,12 +1,21 @@
-//! One recording: answers the agent's questions, drains its records, feeds the trace.
+//! One recording: answers the agent's questions, drains its records, writes the trace, reacts to
+//! events.
 //!
-//! By phase: [`session`] (launch, exec, end; owns ptrace), [`shared`] (between its threads), [`loops`] (the others), [`limits`] (what leaves them and a process room), [`signals`] (what wakes it), [`privilege`] (programs that may not be traced), [`unfollowed`] (who is not followed), [`attach`], [`prepare`] and [`stacks`] (programs that run already), [`later`] and [`ahead`] (commands that are recorded from an event on), [`answer`] (questions), [`numbers`] (who is who), [`latecomers`] (who may still begin), [`placement`]
-//! (where patch areas go), [`module`] and [`process`] (what an id means), [`collector`] (chunks to
-//! events), [`hole`] (between records), [`clock`], [`filters`] (which functions), [`disk`] (room for the trace), [`outcome`] (coverage and loss),
-//! [`output`] (a file or a ring), [`event`] (what can happen), [`react`] (dumps and stops), [`windows`] (how often).
+//! | files | what for |
+//! |---|---|
+//! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
+//! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
+//! | [`answer`], [`load`], [`filters`], [`placement`], `mappings` | the agent's questions |
+//! | [`collector`], [`module`], [`process`], [`hole`], `callers` | from chunks to events |
+//! | `numbers`, `pidfd`, [`privilege`] | which process is which, and what it may |
+//! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
+//! | [`prepare`], [`attach`], [`stacks`], [`later`], [`ahead`], `gate` | who runs already |
+//! | [`event`], [`react`], [`windows`], [`between`] | what may happen, and what follows |
+//! | [`output`], [`disk`], [`outcome`], [`clock`] | the file, coverage and loss, time |
 //!
-//! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing
-//! else; one answers questions (it may analyse a module for seconds). A fourth waits for events, if there are any.
+//! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing else;
+//! one answers questions, and may analyse a module for seconds; one waits for events, if there are
+//! any.
 
 pub mod ahead;
 pub mod answer;

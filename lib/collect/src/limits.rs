@@ -1,14 +1,15 @@
-//! Limits on resources: those of a process that is about to be recorded, and our own where there is no way to lift them.
+//! Limits on resources: those of a process that is about to be recorded, and our own where there is
+//! no way to lift them.
 //!
-//! Given a process, or a thread of ours; says what the limit does not leave room for, or gives the thread descriptors of
-//! its own. Must not know: what is recorded.
+//! Given a process, or a thread of ours; says what the limit does not leave room for, or gives the
+//! thread descriptors of its own. Must not know: what is recorded.
 
 use std::os::fd::RawFd;
 
 use sptrace_tracee::{TraceeError, terminal};
 
-/// What the agent maps in a process beside the arena, before the program runs: its image, a table, the first
-/// thread's block, the first patch area.
+/// What the agent maps in a process beside the arena, before the program runs: its image, a table,
+/// the first thread's block, the first patch area.
 const AGENT_BYTES: u64 = 18 << 20;
 /// Our threads share so many descriptors without coming near the limit.
 const ENOUGH_DESCRIPTORS: u64 = 32;
@@ -31,8 +32,8 @@ pub fn has_memory_limit(pid: u32) -> bool {
         .any(|which| limit(pid, which) != libc::RLIM_INFINITY)
 }
 
-/// Whether a process that stands at its exec stop can map the arena and open its file: limits of its own are not ours
-/// to change.
+/// Whether a process that stands at its exec stop can map the arena and open its file: limits of
+/// its own are not ours to change.
 ///
 /// # Errors
 /// What is full.
@@ -58,8 +59,8 @@ pub fn leave_room(pid: u32, arena_bytes: u64) -> Result<(), TraceeError> {
     Ok(())
 }
 
-/// Where there are few descriptors the calling thread gets a table of its own, without any but the standard streams
-/// and `kept`: what it opens for a moment does not stand in the others' way.
+/// Where there are few descriptors the calling thread gets a table of its own, without any but the
+/// standard streams and `kept`: what it opens for a moment does not stand in the others' way.
 pub fn own_descriptors(kept: &[RawFd]) {
     if limit(0, libc::RLIMIT_NOFILE) >= ENOUGH_DESCRIPTORS {
         return;

@@ -1,7 +1,7 @@
 //! What a process has mapped, opened and analysed.
 //!
-//! Given a mapping of a process; gives the path by which the file can be opened, and its analysis and plan from the
-//! cache. Must not know who asks, or what becomes of it.
+//! Given a mapping of a process; gives the path by which the file can be opened, and its analysis
+//! and plan from the cache. Must not know who asks, or what becomes of it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
-/// While a process is prepared it asks about one module after the other, and has no others meanwhile: its
-/// mappings are read once, and again where it says that a place was taken.
+/// While a process is prepared it asks about one module after the other, and has no others
+/// meanwhile: its mappings are read once, and again where it says that a place was taken.
 #[derive(Default)]
 pub struct Preparing(Mutex<Option<Snapshot>>);
 

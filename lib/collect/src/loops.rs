@@ -1,7 +1,7 @@
 //! The threads of a recording beside the session: one drains, one answers.
 //!
-//! Given what they share; they run until the recording has ended. Analysis, which may take seconds, is done by
-//! the one that answers, so that nobody waits for it to drain.
+//! Given what they share; they run until the recording has ended. Analysis, which may take seconds,
+//! is done by the one that answers, so that nobody waits for it to drain.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

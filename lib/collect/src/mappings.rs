@@ -1,14 +1,15 @@
 //! What a process may be asked to do with its mappings so that they stay few.
 //!
-//! Given its code, as the agent asks before it patches ([`sptrace_wire::control::ASK_TEXT`]); gives extents.
-//! Must not know why the agent asks now.
+//! Given its code, as the agent asks before it patches ([`sptrace_wire::control::ASK_TEXT`]); gives
+//! extents. Must not know why the agent asks now.
 
 use sptrace_tracee::maps::Mapping;
 
-/// First and last address of the mapping of a file's code that ends after `address`, and of those that continue it,
-/// if they can be made writable for a moment as a whole. That charges all of their pages: with
-/// vm.overcommit_memory 2 these would be missing elsewhere, and the kernel copies pages that are locked at once.
-/// `code_around` gives the first mapping of a file's code that ends after an address.
+/// First and last address of the mapping of a file's code that ends after `address`, and of those
+/// that continue it, if they can be made writable for a moment as a whole. That charges all of
+/// their pages: with vm.overcommit_memory 2 these would be missing elsewhere, and the kernel copies
+/// pages that are locked at once. `code_around` gives the first mapping of a file's code that ends
+/// after an address.
 pub fn text(
     code_around: &dyn Fn(u64) -> Option<Mapping>,
     pid: u32,

@@ -12,8 +12,8 @@ use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
 use sptrace_wire::control::ARENA_BYTES;
 use sptrace_wire::plan::*;
 
-/// What an id stands for. In four bytes, because the table of places is the largest thing that is read
-/// for each event, and what of it is in the caches decides what the event costs.
+/// What an id stands for. In four bytes, because the table of places is the largest thing that is
+/// read for each event, and what of it is in the caches decides what the event costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Place(u32);
 

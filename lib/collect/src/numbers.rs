@@ -1,9 +1,10 @@
-//! Who is who: the host's numbers of processes and threads that know themselves by those of their own pid namespace.
+//! Who is who: the host's numbers of processes and threads that know themselves by those of their
+//! own pid namespace.
 //!
-//! Given what a process says of itself in the arena: its number in the recording, which no other process of the
-//! recording has, and its own idea of its pid. Gives the number that it has here, as strace shows it: that of
-//! the process whose innermost number is the same, and in whose memory the number in the recording is found.
-//! Knows nothing of records.
+//! Given what a process says of itself in the arena: its number in the recording, which no other
+//! process of the recording has, and its own idea of its pid. Gives the number that it has here, as
+//! strace shows it: that of the process whose innermost number is the same, and in whose memory the
+//! number in the recording is found. Knows nothing of records.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,10 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::{HOST_RECORDING, PIDS_OTHER, Question, STREAM_LIVE, STREAMS, Stream};
 
-/// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be found.
+/// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be
+/// found.
 const NOBODY: u32 = 1 << 30;
 
-/// What is known of a process by its number in the recording and its own pid, and of a thread by its tid, too.
+/// What is known of a process by its number in the recording and its own pid, and of a thread by
+/// its tid, too.
 #[derive(Default)]
 pub struct Numbers {
     known: Mutex<Known>,
@@ -54,8 +57,8 @@ impl Numbers {
         self.known().processes.insert((number, own), pid);
     }
 
-    /// The process that asks. It is there; a vfork child has its parent's number, and its own pid may have been
-    /// another's before.
+    /// The process that asks. It is there; a vfork child has its parent's number, and its own pid
+    /// may have been another's before.
     pub fn asking(&self, arena: &Arena, q: &Question) -> Option<u32> {
         let before = self.known().processes.get(&(q.process, q.pid)).copied();
         if let Some(pid) = before.filter(|pid| is_it(arena, *pid, q.process, q.pid) == Some(true)) {
@@ -76,7 +79,8 @@ impl Numbers {
         })
     }
 
-    /// Of a process that ended before it was found: where its parent has the same numbers here, so had it.
+    /// Of a process that ended before it was found: where its parent has the same numbers here, so
+    /// had it.
     fn ended(&self, s: &Stream) -> u32 {
         let parent = (s.parent_process, s.parent_pid);
         let parent = self.known().processes.get(&parent).copied();
@@ -126,8 +130,8 @@ impl Numbers {
         self.task_of(pid, s).is_some_and(|tid| runs(pid, tid))
     }
 
-    /// Programs that processes have come to run since the last look without a word of the agent's. Who was announced
-    /// is traced until his streams have ended.
+    /// Programs that processes have come to run since the last look without a word of the agent's.
+    /// Who was announced is traced until his streams have ended.
     pub fn executed_unseen(&self, arena: &Arena) -> Vec<String> {
         let control = arena.control();
         let used = control.streams_used.load(Ordering::Acquire) as usize;

@@ -73,7 +73,8 @@ pub struct Outcome {
     pub left_out: Vec<(String, &'static str)>,
     /// Programs that are not followed, each with the reason, and how often.
     pub unfollowed: Vec<(String, u64)>,
-    /// Modules that are seen in part, each with the reason, and how many of their calls have no recorded end.
+    /// Modules that are seen in part, each with the reason, and how many of their calls have no
+    /// recorded end.
     pub seen_in_part: Vec<(String, u64)>,
     /// Why calls have no recorded end, and how many.
     pub without_end: Vec<(&'static str, u64)>,
@@ -87,7 +88,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Words that could not be read.
     pub torn: Torn,
-    /// Events before the recording's start, followed and left out; `None`: there was no shadow mode.
+    /// Events before the recording's start, followed and left out; `None`: there was no shadow
+    /// mode.
     pub followed: Option<u64>,
     /// Events recorded and overwritten by later ones (`--ring`).
     pub overwritten: u64,

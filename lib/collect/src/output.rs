@@ -1,6 +1,7 @@
 //! Where a recording is written while it goes on: a file, a ring in a file, or a ring in memory.
 //!
-//! Given what the user asked for; gives the stream for the trace's writer and what must be watched of it.
+//! Given what the user asked for; gives the stream for the trace's writer and what must be watched
+//! of it.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufWriter, Error, Write};
@@ -64,8 +65,9 @@ pub fn open(path: &Path, ring_bytes: u64, memory: Option<File>) -> Result<Opened
     })
 }
 
-/// A file for a trace, empty, and readable by its owner alone whatever it was before and whatever umask says: traces
-/// hold what programs did and with which values. A ring is read, too, where that is permitted.
+/// A file for a trace, empty, and readable by its owner alone whatever it was before and whatever
+/// umask says: traces hold what programs did and with which values. A ring is read, too, where that
+/// is permitted.
 ///
 /// # Errors
 /// The file cannot be created, or is another user's and cannot be made private.
@@ -79,8 +81,8 @@ pub fn create(path: &Path) -> std::io::Result<File> {
             .or_else(|_| how.open(path))
     };
     let file = open(&how)?;
-    // What lies there keeps its mode when it is opened. Who has it open meanwhile finds nothing in it: a device or a
-    // pipe that the user named has the mode that it has.
+    // What lies there keeps its mode when it is opened. Who has it open meanwhile finds nothing in
+    // it: a device or a pipe that the user named has the mode that it has.
     let there = file.metadata()?;
     if there.is_file() {
         // SAFETY: no arguments.

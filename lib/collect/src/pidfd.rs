@@ -1,7 +1,8 @@
 //! The end of a process that need not be our child.
 //!
-//! Given its number; gives a pidfd, and what wait(2) tells its parent. That may reap it at once: then Linux tells from 6.15
-//! on (PIDFD_GET_INFO), before that only a process that is still a zombie can be asked.
+//! Given its number; gives a pidfd, and what wait(2) tells its parent. That may reap it at once:
+//! then Linux tells from 6.15 on (PIDFD_GET_INFO), before that only a process that is still a
+//! zombie can be asked.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

@@ -44,8 +44,9 @@ pub fn place(
         .find(|at| fits(*at))
 }
 
-/// The area of `bytes` that an agent has left behind in a process it was detached from, if it holds the slots
-/// of the same plan for the same module: `wanted` is the plan's key and the module's base.
+/// The area of `bytes` that an agent has left behind in a process it was detached from, if it holds
+/// the slots of the same plan for the same module: `wanted` is the plan's key and the module's
+/// base.
 pub fn left_area(
     pid: u32,
     maps: &[Mapping],

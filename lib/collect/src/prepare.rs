@@ -1,11 +1,12 @@
-//! What attaching to a process needs, made while the process runs: its modules analysed and known to the agent,
-//! its unwind tables opened, arena, agent and patch areas mapped.
+//! Prepares a running process for being attached to: its modules are analysed and known to the
+//! agent, its unwind tables are opened, and arena, agent and patch areas are mapped into it.
 //!
-//! [`Looked`] is made by any thread of ours and may take as long as an analysis. Of it the session's thread
-//! makes [`Prepared`], for which one thread of the process is led to the agent and back. A process that has
-//! other modules meanwhile is looked at and prepared again. Nothing that the program executes is changed.
+//! [`Looked`] is made by any thread of ours and may take as long as an analysis. The session's
+//! thread makes [`Prepared`] of it, for which one thread of the process is led to the agent and
+//! back. If the process has other modules by then, it is looked at and prepared again. Nothing that
+//! the program executes is changed.
 //!
-//! Must not know: when the process will be stopped, or what for.
+//! Must not know when the process will be stopped, and what for.
 
 use std::fs::File;
 
@@ -36,7 +37,8 @@ pub(crate) struct Code {
     file: (String, u64),
 }
 
-/// The code of all modules. What sptrace has mapped is none: the agent, and patch areas, those of a former one too.
+/// The code of all modules. What sptrace has mapped is none: the agent, and patch areas, those of a
+/// former one too.
 pub(crate) fn code_of(maps: &[Mapping]) -> Vec<Code> {
     let code = |m: &Mapping| Code {
         start: m.start,
@@ -46,7 +48,8 @@ pub(crate) fn code_of(maps: &[Mapping]) -> Vec<Code> {
     maps.iter().filter(is_code).map(code).collect()
 }
 
-/// Images are mapped as private memory; patch areas, and what else generates code at two places, share it.
+/// Images are mapped as private memory; patch areas, and what else generates code at two places,
+/// share it.
 fn is_code(m: &&Mapping) -> bool {
     let is_agent = (IMAGE_AVMA..ARENA_AVMA).contains(&m.start);
     m.access[2] && !m.access[1] && m.file.1 != 0 && !m.is_shared && !is_agent
@@ -149,8 +152,8 @@ impl Session {
         Ok(prepared)
     }
 
-    /// Walks a stack as it was a moment ago: what is read and followed for the first time is so slowly, and all
-    /// threads would stand still meanwhile.
+    /// Walks a stack as it was a moment ago: what is read and followed for the first time is so
+    /// slowly, and all threads would stand still meanwhile.
     fn rehearse(&self, prepared: &mut Prepared, (thread, stack): &(Thread, Copied)) {
         let code: Vec<(u64, u64)> = prepared
             .modules
@@ -204,7 +207,8 @@ impl Session {
         Ok(prepared)
     }
 
-    /// Has the agent carry out a command, while the program runs but for one thread: that is given as it was.
+    /// Has the agent carry out a command, while the program runs but for one thread: that is given
+    /// as it was.
     fn call_beside(
         &self,
         process: (u32, &File),

@@ -1,7 +1,8 @@
-//! The program that a process is about to execute: its name, and whether it runs with more privileges than who
-//! starts it. Under ptrace the kernel would not honour those.
+//! The program that a process is about to execute: its name, and whether it runs with more
+//! privileges than who starts it. Under ptrace the kernel would not honour those.
 //!
-//! Given the process, and where it says what is to be executed. What cannot be looked at counts as privileged.
+//! Given the process, and where it says what is to be executed. What cannot be looked at counts as
+//! privileged.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,8 +17,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// What lies at `at` in the process: in what the name is looked up, and where that lies (see `ASK_EXEC`).
-    /// None: it cannot be read.
+    /// What lies at `at` in the process: in what the name is looked up, and where that lies (see
+    /// `ASK_EXEC`). None: it cannot be read.
     pub fn of(pid: u32, at: u64) -> Option<Self> {
         let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
         let mut words = [0u8; 16];
@@ -47,8 +48,8 @@ impl Program {
         std::fs::metadata(&self.file).is_ok()
     }
 
-    /// Set-id bits or file capabilities, which the kernel would not honour under ptrace (execve(2)), unless the
-    /// tracer is root.
+    /// Set-id bits or file capabilities, which the kernel would not honour under ptrace
+    /// (execve(2)), unless the tracer is root.
     pub fn is_privileged(&self) -> bool {
         // SAFETY: no arguments.
         if unsafe { libc::geteuid() } == 0 {

@@ -1,9 +1,9 @@
 //! A process image as the collector sees it: which modules lie where, and which patch areas.
 //!
 //! Calls through pointers are recorded with the low half of the callee's address. It stands for one
-//! address: a range whose low halves meet those of a range known before becomes *wide*, and the agent
-//! writes full addresses for calls into it. What is known is never forgotten while the image lives, so
-//! what has been written keeps its meaning.
+//! address: a range whose low halves meet those of a range known before becomes *wide*, and the
+//! agent writes full addresses for calls into it. What is known is never forgotten while the image
+//! lives, so what has been written keeps its meaning.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub struct Area {
 pub struct Areas {
     /// Newest last.
     all: Vec<Area>,
-    /// By the high byte of an id: the area, where there is one only. Large modules have such cells for
-    /// themselves.
+    /// By the high byte of an id: the area, where there is one only. Large modules have such cells
+    /// for themselves.
     cells: Vec<Cell>,
     /// By the page of an id: one more than the index of the newest area there, 0 for none.
     pages: Vec<u16>,

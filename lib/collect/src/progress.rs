@@ -1,7 +1,8 @@
 //! Tells the user of a file whose analysis takes long, while it does.
 //!
-//! Given when an analysis begins and ends, and looks from another thread in between; gives lines to be shown. They are
-//! whole lines, never erased: what the program has written on the terminal, up to the middle of a line, stays.
+//! Given when an analysis begins and ends, and looks from another thread in between; gives lines to
+//! be shown. They are whole lines, never erased: what the program has written on the terminal, up
+//! to the middle of a line, stays.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,11 @@
-//! What a recording does when an [`event`](crate::event) happens: it begins, writes its ring out, or ends.
+//! What a recording does when an [`event`](crate::event) happens: it begins, writes its ring out,
+//! or ends.
 //!
-//! Whoever sees an event holds the collector's lock: the drain thread for calls, the session for signals and
-//! the command's end, the events thread for everything else. Under the lock the ring is copied, with what the
-//! threads have written into their chunks by then ([`crate::collector`]'s peek), so that the copy reaches up to
-//! the event; it is written without the lock, by the events thread, while the program goes on.
+//! Whoever sees an event holds the collector's lock: the drain thread for calls, the session for
+//! signals and the command's end, the events thread for everything else. Under the lock the ring is
+//! copied, with what the threads have written into their chunks by then ([`crate::collector`]'s
+//! peek), so that the copy reaches up to the event; it is written without the lock, by the events
+//! thread, while the program goes on.
 //!
 //! Must not know: how events are recognised, or what a trace file looks like.
 
@@ -224,7 +226,8 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
     }
 }
 
-/// All processes were let go after a window, and their records written. False: there is no further one.
+/// All processes were let go after a window, and their records written. False: there is no further
+/// one.
 pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
     let reactor = &shared.reactor;
     if !reactor.windows.is_ending() {

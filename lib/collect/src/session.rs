@@ -240,8 +240,9 @@ impl Session {
             kept: self.there.process(),
         };
         let started = launch::start(argv, &inherited)?;
-        // What the terminal sends from here on reaches the command as well; what it has sent before there was one, only
-        // us. The command stands still: one that has reached it, too, is the same to it.
+        // What the terminal sends from here on reaches the command as well; what it has sent before
+        // there was one, only us. The command stands still: one that has reached it, too, is the
+        // same to it.
         let pass = |signal| {
             if signal != libc::SIGCHLD && HANDLED.contains(&signal) {
                 // SAFETY: our own child.
@@ -371,8 +372,8 @@ impl Session {
         }
     }
 
-    /// The same while all threads of a process are being stopped. They are let go in the end, so one that must be is
-    /// promised that at once: its stop would be taken for theirs.
+    /// The same while all threads of a process are being stopped. They are let go in the end, so
+    /// one that must be is promised that at once: its stop would be taken for theirs.
     pub(crate) fn obey_beside(&self, pid: u32) {
         let is_its = |tid: u32| std::path::Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
         while let Ok(command) = self.commands.try_recv() {
@@ -418,7 +419,8 @@ impl Session {
         }
     }
 
-    /// Waits for something to serve, for 100 ms at most; hands signals that are meant for the command on.
+    /// Waits for something to serve, for 100 ms at most; hands signals that are meant for the
+    /// command on.
     pub(crate) fn wait_and_forward(&self) {
         let running = self.command.filter(|_| self.ended.is_none());
         let slice = Duration::from_millis(100);
@@ -427,8 +429,8 @@ impl Session {
             &self.shared,
             slice,
             |signal, code| {
-                // One from the terminal has reached the command already, and one that is only an event is
-                // not meant for it.
+                // One from the terminal has reached the command already, and one that is only an
+                // event is not meant for it.
                 if let Some(child) = running
                     && signal != libc::SIGCHLD
                     && HANDLED.contains(&signal)
@@ -493,8 +495,9 @@ fn exit_status(status: i32) -> ExitStatus {
     }
 }
 
-/// Whether a seccomp filter that the program inherits permits what the agent does. A filter that cannot be
-/// looked at is ours as well, or the agent was in the program before and had its questions answered there.
+/// Whether a seccomp filter that the program inherits permits what the agent does. A filter that
+/// cannot be looked at is ours as well, or the agent was in the program before and had its
+/// questions answered there.
 fn may_enter(pid: u32) -> Result<(), TraceeError> {
     match seccomp::check(pid) {
         Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),

@@ -1,7 +1,8 @@
-//! What the threads of a recording share: what the user asked for, the arena, the collector, and how it ends.
+//! What the threads of a recording share: what the user asked for, the arena, the collector, and
+//! how it ends.
 //!
-//! Made by the session ([`crate::session`]). Gives modules by their mappings, and takes what the other threads
-//! want of the session, which alone uses ptrace. Locks are never poisoned for good.
+//! Made by the session ([`crate::session`]). Gives modules by their mappings, and takes what the
+//! other threads want of the session, which alone uses ptrace. Locks are never poisoned for good.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -221,8 +222,8 @@ impl Shared {
         self.filters.must_be_known(&m.file, file)
     }
 
-    /// Must the agent know the module at `m`: is it among those asked for, or does something happen in it
-    /// that must be seen whatever is left out?
+    /// Must the agent know the module at `m`: is it among those asked for, or does something happen
+    /// in it that must be seen whatever is left out?
     pub fn is_needed(&self, pid: u32, m: &Mapping) -> bool {
         !self.options.leaves_out(&m.path)
             || load::openable(pid, m).is_some_and(|file| self.must_be_known(m, &file))

@@ -1,7 +1,8 @@
-//! What wakes the session: signals to us, children that have something to tell, other threads of ours.
+//! What wakes the session: signals to us, children that have something to tell, other threads of
+//! ours.
 //!
-//! Given the signals that events wait for; gives a descriptor, and what has come. Who the signals are meant for is
-//! the session's business.
+//! Given the signals that events wait for; gives a descriptor, and what has come. Who the signals
+//! are meant for is the session's business.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ pub fn block_signals(of_events: &[i32]) -> (i32, libc::sigset_t) {
     }
 }
 
-/// Waits for a signal, a command, or something of `also` (-1: nothing), at most so long. `met` is given each signal and
-/// where it came from.
+/// Waits for a signal, a command, or something of `also` (-1: nothing), at most so long. `met` is
+/// given each signal and where it came from.
 pub fn wait_for_something(
     (signals, also): (i32, i32),
     shared: &Shared,

@@ -1,8 +1,9 @@
 //! The open calls of stopped threads, in the form in which the agent takes them.
 //!
-//! Given a process's mappings before the stop ([`Walker`]) and registers in it. Where neither unwind tables nor the
-//! code lead to the end of a stack, every word of the rest that may be a return address counts as one: not as a
-//! call that is open, but as a place where no patch may be and whose function is patched now.
+//! Given a process's mappings before the stop ([`Walker`]) and registers in it. Where neither
+//! unwind tables nor the code lead to the end of a stack, every word of the rest that may be a
+//! return address counts as one: not as a call that is open, but as a place where no patch may be
+//! and whose function is patched now.
 
 use sptrace_addr::{Avma, Bias};
 use sptrace_image::UnwindTables;
@@ -34,8 +35,9 @@ impl Walker {
     pub fn open(pid: u32, maps: &[Mapping]) -> Self {
         let files = Files::open(pid, maps);
         let unwinder = files.unwinder();
-        // SAFETY: the bytes lie in mappings and on the heap, stay where they are when `files` is moved, and
-        // are never written; nobody gets the unwinder for longer than a reference to `Self` lives.
+        // SAFETY: the bytes lie in mappings and on the heap, stay where they are when `files` is
+        // moved, and are never written; nobody gets the unwinder for longer than a reference to
+        // `Self` lives.
         let unwinder = unsafe { std::mem::transmute::<Unwinder<'_>, Unwinder<'static>>(unwinder) };
         Self {
             unwinder,
@@ -86,8 +88,8 @@ impl Files {
             let first = maps.iter().find(|f| f.file == m.file && f.offset == 0);
             let bytes = openable(pid, m).and_then(|path| {
                 let file = File::open(path).ok()?;
-                // SAFETY: a file that somebody truncates meanwhile ends us by SIGBUS, as it would end
-                // the process that has it mapped, too.
+                // SAFETY: a file that somebody truncates meanwhile ends us by SIGBUS, as it would
+                // end the process that has it mapped, too.
                 unsafe { memmap2::Mmap::map(&file) }.ok()
             });
             if let (Some(first), Some(bytes)) = (first, bytes) {

@@ -1,7 +1,7 @@
 //! Programs that were executed and are not followed: which, and why.
 //!
-//! Given names and reasons as they turn up; gives them with their numbers, for the trace and the last lines. Must
-//! not know how a program is followed.
+//! Given names and reasons as they turn up; gives them with their numbers, for the trace and the
+//! last lines. Must not know how a program is followed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,10 @@
-//! How often a recording is made, and where it stands: a *window* reaches from an event that begins the recording
-//! to one that ends it.
+//! How often a recording is made, and where it stands: a *window* reaches from an event that begins
+//! the recording to one that ends it.
 //!
-//! Given how many there shall be; told of each step by whoever takes it: events ([`crate::react`]), and the
-//! session, which attaches and lets go ([`crate::later`]). Says what an event means at the moment, and from where
-//! time counts. Without an event to begin with there is one window, from the start.
+//! Given how many there shall be; told of each step by whoever takes it: events ([`crate::react`]),
+//! and the session, which attaches and lets go ([`crate::later`]). Says what an event means at the
+//! moment, and from where time counts. Without an event to begin with there is one window, from the
+//! start.
 //!
 //! Must not know: what an event is, or how a process is attached to.
 
@@ -121,7 +122,8 @@ impl Windows {
         state.counting += 1;
     }
 
-    /// The processes are to run by themselves: no event has begun the recording yet, or led to their being followed.
+    /// The processes are to run by themselves: no event has begun the recording yet, or led to
+    /// their being followed.
     pub fn is_waiting(&self) -> bool {
         self.state().phase == Phase::Waiting
     }

@@ -1,4 +1,5 @@
-//! What a fork child has recorded is read with its parent's patch areas, whatever the parent has become.
+//! What a fork child has recorded is read with its parent's patch areas, whatever the parent has
+//! become.
 
 use sptrace_collect::collector::{Collector, Torn};
 use sptrace_collect::process::Area;
@@ -42,8 +43,8 @@ fn begins(arena: &Arena, place: u32, b: &Begins) {
     );
 }
 
-/// The stream takes a chunk and writes one word with an id of the area, where nothing lies: it makes no sense,
-/// but to whom the area is not known it is a word of an unknown process.
+/// The stream takes a chunk and writes one word with an id of the area, where nothing lies: it
+/// makes no sense, but to whom the area is not known it is a word of an unknown process.
 fn writes(arena: &Arena, chunk: u32, place: u32, epoch: u32, tsc: u64) {
     let mut entry = [0u8; size_of::<Chunk>()];
     for (bytes, number) in entry.chunks_exact_mut(4).zip([NONE, place, epoch, 0]) {

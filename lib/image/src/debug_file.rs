@@ -1,7 +1,8 @@
 //! The symbols of a separate debug file.
 //!
 //! What stripping takes from an image, distributions keep in a file of its own (GDB manual,
-//! "Separate Debug Files"). Is given its bytes and the image; gives names for the image's code, no more.
+//! "Separate Debug Files"). Is given its bytes and the image; gives names for the image's code, no
+//! more.
 
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::section_header::SHT_SYMTAB;

@@ -1,7 +1,7 @@
 //! The ELF header and the program headers of an image.
 //!
-//! Given its bytes; gives the headers that goblin reads, checked to lie in the file and to be those of an x86-64
-//! executable or shared object. Must not know sections and tables.
+//! Given its bytes; gives the headers that goblin reads, checked to lie in the file and to be those
+//! of an x86-64 executable or shared object. Must not know sections and tables.
 
 use goblin::container::Ctx;
 use goblin::elf::header::{

@@ -2,8 +2,8 @@
 //!
 //! For a stack walker, that needs the tables of every module of a process at once and nothing else:
 //! reading them costs microseconds, where [`crate::Object::parse`] reads the whole file. Is given
-//! the bytes of a file, or of an image in memory that lies as in its file (the vdso). Gives sections
-//! as bytes; entries are not looked at. Knows nothing of registers.
+//! the bytes of a file, or of an image in memory that lies as in its file (the vdso). Gives
+//! sections as bytes; entries are not looked at. Knows nothing of registers.
 
 use std::ops::Range;
 

@@ -84,8 +84,8 @@ impl<'data> Unwind<'data> {
     }
 
     /// Functions whose frame saves rax and rdx (DWARF 0 and 1): those that use
-    /// `__builtin_eh_return` to land in a handler, that is the unwinder's entry points, whatever they
-    /// are called. Reads every FDE.
+    /// `__builtin_eh_return` to land in a handler, that is the unwinder's entry points, whatever
+    /// they are called. Reads every FDE.
     pub fn eh_return_functions(&self) -> Vec<Svma> {
         let saves_both = |fde: &Fde| {
             let fde = self
@@ -114,8 +114,8 @@ impl<'data> Unwind<'data> {
             .collect()
     }
 
-    /// Whether the canonical frame address at `svma` is rsp+8, as at a function's entry; `None` when
-    /// no FDE says.
+    /// Whether the canonical frame address at `svma` is rsp+8, as at a function's entry; `None`
+    /// when no FDE says.
     pub fn is_entry_frame_at(&self, svma: Svma) -> Option<bool> {
         let fde = self.fde_at(svma)?;
         let fde = self

@@ -1,7 +1,7 @@
 //! What this machine lets be recorded of its kernel, and what would allow more.
 //!
-//! Given nothing; looks, makes an instance for a moment, and says one line for each question, with a remedy where the
-//! answer is no. Nothing of other users of tracing is touched.
+//! Given nothing; looks, makes an instance for a moment, and says one line for each question, with
+//! a remedy where the answer is no. Nothing of other users of tracing is touched.
 
 use crate::error::KernelError;
 use crate::instance::Instance;

@@ -1,7 +1,7 @@
 //! Where the fields of an event's records lie: the `format` files of tracefs.
 //!
-//! Given a file's text; gives the event's number and its fields. The text is the running kernel's: what is
-//! not understood is left out, and a field that is not there reads as nothing.
+//! Given a file's text; gives the event's number and its fields. The text is the running kernel's:
+//! what is not understood is left out, and a field that is not there reads as nothing.
 //!
 //! Must not know: which events somebody wants, and what their fields mean.
 
@@ -66,7 +66,8 @@ impl Format {
         f.number(record)
     }
 
-    /// A text of a record: a fixed array of characters, or one whose place the record says (`__data_loc`).
+    /// A text of a record: a fixed array of characters, or one whose place the record says
+    /// (`__data_loc`).
     pub fn text(&self, record: &[u8], field: &str) -> Option<String> {
         let f = self.fields.get(field)?;
         let bytes = match f.declaration.starts_with("__data_loc") {

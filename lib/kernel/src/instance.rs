@@ -1,8 +1,8 @@
 //! An instance of the kernel's tracing that is ours alone.
 //!
-//! Given a [`Tracefs`]; makes an instance, in which events, processes, clock and buffers are chosen without
-//! touching what others trace, and removes it in the end. An instance bears our process's number and start:
-//! one whose process is gone is removed by [`remove_left_over`].
+//! Given a [`Tracefs`]; makes an instance, in which events, processes, clock and buffers are chosen
+//! without touching what others trace, and removes it in the end. An instance bears our process's
+//! number and start: one whose process is gone is removed by [`remove_left_over`].
 //!
 //! Must not know: which events there are, and what their records mean.
 
@@ -91,7 +91,8 @@ fn remove(path: &Path) -> bool {
     std::fs::remove_dir(path).is_ok()
 }
 
-/// Removes the instances of processes that are gone; gives how many there were, and those that cannot be.
+/// Removes the instances of processes that are gone; gives how many there were, and those that
+/// cannot be.
 pub fn remove_left_over(tracefs: &Tracefs) -> (usize, Vec<PathBuf>) {
     let entries = std::fs::read_dir(tracefs.root().join("instances"));
     let mut removed = 0;

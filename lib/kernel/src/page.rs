@@ -1,9 +1,10 @@
 //! Pages of the kernel's ring buffer, as `trace_pipe_raw` gives them.
 //!
-//! Given the bytes of one page; gives its records in order, each with its time, and how many events were
-//! lost before them. The layout is the kernel's: `events/header_page` and `events/header_event` in tracefs
-//! state it, kernel/trace/ring_buffer.c (struct buffer_data_page, struct ring_buffer_event) says the rest.
-//! Torn and hostile pages end early; nothing outside the page is read.
+//! Given the bytes of one page; gives its records in order, each with its time, and how many events
+//! were lost before them. The layout is the kernel's: `events/header_page` and
+//! `events/header_event` in tracefs state it, kernel/trace/ring_buffer.c (struct buffer_data_page,
+//! struct ring_buffer_event) says the rest. Torn and hostile pages end early; nothing outside the
+//! page is read.
 //!
 //! Must not know: what a record means.
 

@@ -1,8 +1,9 @@
 //! The records of all processors, in the order of their times.
 //!
-//! Given an instance; reads the pages of each processor's buffer as far as they have been written, and gives
-//! their records merged. A record is held back until no earlier one can come any more: what was made before
-//! a reading of the clock is in the buffers when all of them have been read empty after that reading.
+//! Given an instance; reads the pages of each processor's buffer as far as they have been written,
+//! and gives their records merged. A record is held back until no earlier one can come any more:
+//! what was made before a reading of the clock is in the buffers when all of them have been read
+//! empty after that reading.
 //!
 //! Must not know: what records mean.
 

@@ -1,8 +1,8 @@
 //! A recording of the kernel's side of some tasks, from its start to its end.
 //!
-//! Given what shall be recorded, and a trace that has been begun; makes an instance of the kernel's tracing,
-//! chooses events and tasks, starts the command if there is one, reads until the end, and writes the trace.
-//! Whatever fails, the instance goes away.
+//! Given what shall be recorded, and a trace that has been begun; makes an instance of the kernel's
+//! tracing, chooses events and tasks, starts the command if there is one, reads until the end, and
+//! writes the trace. Whatever fails, the instance goes away.
 //!
 //! Must not know: the command line, and what is shown.
 
@@ -153,8 +153,9 @@ fn is_gone(target: &Target, command: &mut Option<Child>) -> Result<bool, KernelE
     }
 }
 
-/// Starts the command, whose first system call is recorded already. A thread that does nothing else is
-/// recorded until then: what it makes is followed from its birth. Gives that thread's number, too.
+/// Starts the command, whose first system call is recorded already. A thread that does nothing else
+/// is recorded until then: what it makes is followed from its birth. Gives that thread's number,
+/// too.
 fn start(
     instance: &Instance,
     argv: &[OsString],

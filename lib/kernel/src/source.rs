@@ -1,7 +1,7 @@
 //! Which of the kernel's events are recorded, and what their records say.
 //!
-//! Given an instance; switches the events on and reads their formats. Given a record; gives what happened. An
-//! event that this kernel has not is left out and named.
+//! Given an instance; switches the events on and reads their formats. Given a record; gives what
+//! happened. An event that this kernel has not is left out and named.
 //!
 //! Must not know: tasks, frames, trace files.
 

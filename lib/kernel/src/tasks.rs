@@ -1,8 +1,8 @@
 //! What has happened, as frames of tasks in a trace.
 //!
-//! Given happenings in the order of their times; keeps for each task which frames of the kernel's are open, and
-//! encodes their beginnings and ends as those of functions. A frame whose end was not seen ends with the frame
-//! around it.
+//! Given happenings in the order of their times; keeps for each task which frames of the kernel's
+//! are open, and encodes their beginnings and ends as those of functions. A frame whose end was not
+//! seen ends with the frame around it.
 //!
 //! Must not know: tracefs, and how records are laid out.
 
@@ -35,7 +35,8 @@ pub struct Tasks<W: Write> {
     modules: Vec<ModuleId>,
     functions: HashMap<(usize, String), FunctionId>,
     tasks: HashMap<u32, Task>,
-    /// Processes of the tasks that are recorded, as far as they are known otherwise than by their own events.
+    /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
+    /// own events.
     processes: HashMap<u32, u32>,
     /// Every task of the machine is recorded.
     is_for_all: bool,
@@ -48,8 +49,8 @@ pub struct Tasks<W: Write> {
 }
 
 impl<W: Write> Tasks<W> {
-    /// Writes into `writer`, of all tasks that there are records of but those in `without`. Where not all of the
-    /// machine's are recorded (`is_for_all`), those that are must be expected.
+    /// Writes into `writer`, of all tasks that there are records of but those in `without`. Where
+    /// not all of the machine's are recorded (`is_for_all`), those that are must be expected.
     ///
     /// # Errors
     /// The trace cannot be written.
@@ -157,7 +158,8 @@ impl<W: Write> Tasks<W> {
             .unwrap_or(tid)
     }
 
-    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and ours.
+    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
+    /// ours.
     fn is_left_out(&self, tid: u32) -> bool {
         tid == 0 || self.before_exec == Some(tid) || self.without.contains(&tid)
     }
@@ -216,8 +218,8 @@ impl<W: Write> Tasks<W> {
         Ok(())
     }
 
-    /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to begin nothing is
-    /// written.
+    /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
+    /// begin nothing is written.
     fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
             return Ok(());

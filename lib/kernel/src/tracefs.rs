@@ -1,7 +1,8 @@
 //! Where tracefs is mounted.
 //!
-//! Given nothing; finds it where systems mount it, or mounts it in a folder of our own, which goes away with
-//! the [`Tracefs`]. What a killed sptrace has left mounted, [`unmount_left_over`] finds by the folder's name.
+//! Given nothing; finds it where systems mount it, or mounts it in a folder of our own, which goes
+//! away with the [`Tracefs`]. What a killed sptrace has left mounted, [`unmount_left_over`] finds
+//! by the folder's name.
 //!
 //! Must not know: what is traced.
 

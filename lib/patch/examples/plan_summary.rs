@@ -1,4 +1,5 @@
-//! Prints what the plan of an ELF file holds: `cargo run -p sptrace-patch --example plan_summary FILE`.
+//! Prints what the plan of an ELF file holds: `cargo run -p sptrace-patch --example plan_summary
+//! FILE`.
 use sptrace_wire::plan::{FN_RESOLVER, PlanView};
 fn main() {
     let path = std::env::args().nth(1).unwrap_or_default();

@@ -28,8 +28,8 @@ struct PlanBuilder<'a> {
     sites: Vec<PlanSite>,
     links: Vec<u32>,
     specials: Vec<PlanSpecial>,
-    /// The plan from its start: room for the header, then the templates. They are most of a plan, so
-    /// they are not copied again.
+    /// The plan from its start: room for the header, then the templates. They are most of a plan,
+    /// so they are not copied again.
     out: Vec<u8>,
     area_used: u32,
     springboards: Springboards,
@@ -139,8 +139,8 @@ impl PlanBuilder<'_> {
         svma.0.wrapping_sub(self.base.0) as u32
     }
 
-    /// ld.so's lazy resolvers: they save the vector registers with xsave, xsavec or fxsave, call, and
-    /// jump through a register (sysdeps/x86_64/dl-trampoline.h).
+    /// ld.so's lazy resolvers: they save the vector registers with xsave, xsavec or fxsave, call,
+    /// and jump through a register (sysdeps/x86_64/dl-trampoline.h).
     fn is_resolver(&self, f: &Function) -> bool {
         let sites = self.analysis.sites_of(f);
         let count = |kind| sites.clone().filter(|s| s.kind == kind).count();
@@ -191,9 +191,9 @@ impl PlanBuilder<'_> {
         });
     }
 
-    /// A PLT stub is a function of one tail jump when it is called through a pointer (the address of
-    /// a function may be that of a stub in a fixed image). After all others, so that sites keep the
-    /// numbers of the analysis.
+    /// A PLT stub is a function of one tail jump when it is called through a pointer (the address
+    /// of a function may be that of a stub in a fixed image). After all others, so that sites keep
+    /// the numbers of the analysis.
     fn stubs(&mut self) {
         const JUMP_SLOT_BYTES: u8 = 6;
         let known: Vec<u32> = self.functions.iter().map(|f| f.entry).collect();
@@ -298,8 +298,8 @@ impl PlanBuilder<'_> {
         slot
     }
 
-    /// The row of a site that gets a slot, whose code is added to the plan; `None`: it cannot have one
-    /// after all.
+    /// The row of a site that gets a slot, whose code is added to the plan; `None`: it cannot have
+    /// one after all.
     fn taken(&mut self, f: &Function, site: &Site, tactic: Tactic) -> Option<PlanSite> {
         let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
         if plain && tactic == Tactic::CallInstruction {
@@ -352,8 +352,8 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// Puts what stands before the site's instruction, and is covered by the patch with it, into the
-    /// slot. Gives where the patch starts, and the first flags of the site.
+    /// Puts what stands before the site's instruction, and is covered by the patch with it, into
+    /// the slot. Gives where the patch starts, and the first flags of the site.
     fn moved_before(
         &mut self,
         t: &mut Builder,
@@ -528,8 +528,8 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// Ends a slot: the call or jump that the site makes, by way of the common routine for its kind. Gives
-/// the flags that say which.
+/// Ends a slot: the call or jump that the site makes, by way of the common routine for its kind.
+/// Gives the flags that say which.
 fn hand_over(t: &mut Builder, site: &Site, tactic: Tactic, back: Svma) -> u16 {
     let through_pointer = site.got_slot.0 != 0 || site.target.0 == 0;
     match (tactic, is_tail(site), through_pointer) {

@@ -1,10 +1,10 @@
 //! A plan as it is kept in the cache: the same bytes in an order that compresses to a third.
 //!
-//! Functions and sites are records that begin with three words, sorted by address. Here each table is
-//! turned, in place: first the lowest bytes of all first words, then the next ones, and so on; words
-//! hold the distance from the record before, so that high bytes are mostly zero. What follows the words
-//! comes after them, record by record, as it was. All other bytes of a plan stay where they are. Must
-//! not know what compresses it.
+//! Functions and sites are records that begin with three words, sorted by address. Here each table
+//! is turned, in place: first the lowest bytes of all first words, then the next ones, and so on;
+//! words hold the distance from the record before, so that high bytes are mostly zero. What follows
+//! the words comes after them, record by record, as it was. All other bytes of a plan stay where
+//! they are. Must not know what compresses it.
 
 use std::ops::Range;
 

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, SiteKind};
 
-/// Indexes of the functions that end, by whatever chain of jumps, in one of `ends` or in one that is
-/// not known here: behind a pointer, in another module.
+/// Indexes of the functions that end, by whatever chain of jumps, in one of `ends` or in one that
+/// is not known here: behind a pointer, in another module.
 pub fn may_end_in(analysis: &Analysis, ends: &HashSet<Svma>) -> HashSet<usize> {
     let functions = &analysis.functions;
     let entry_of = |target: Svma| {

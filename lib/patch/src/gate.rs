@@ -1,12 +1,13 @@
-//! The way of a thread that calls a function over a gate: a page whose first touch stops it until the host has
-//! seen that (userfaultfd(2)).
+//! The code by which calls of a function lead over a gate: a page whose first touch makes the
+//! thread wait until the host has seen it (userfaultfd(2)).
 //!
-//! Given a function's code, where it lies in a process, and where there is room near it; gives the bytes of a
-//! jump at its entry and of the code that this leads to: touch the gate, do what the jump covers, go on behind
-//! it. No register and no flag changes, and a thread that waits stands at the touch as it stood at the entry. Where
-//! only the n-th call shall wait, the code counts before; what it pushes for that lies below the red zone.
+//! Given a function's code, where it lies in a process, and where there is room near it; gives the
+//! bytes of a jump at its entry and of the code that this leads to. That code touches the gate,
+//! executes the instructions that the jump covers, and goes on behind them. No register and no flag
+//! changes, so a thread that waits stands at the touch as it stood at the entry. Where only the Nth
+//! call shall wait, the code counts first; what it pushes for that lies below the red zone.
 //!
-//! Must not know: who watches the gate.
+//! Must not know who watches the gate.
 
 use crate::roots::Hook;
 use crate::special::{HookRange, hook_range, jumps_into, may_have_data_below};
@@ -19,8 +20,8 @@ pub const JUMP_BYTES: usize = 5;
 /// Room for the code of one function: the counting, the touch, at most five instructions, a jump.
 pub const WAY_BYTES: u64 = 128;
 
-/// Bytes below the stack pointer that a function may use (System V ABI, 3.2.2): its entry can be the head of a
-/// loop, too.
+/// Bytes below the stack pointer that a function may use (System V ABI, 3.2.2): its entry can be
+/// the head of a loop, too.
 const RED_ZONE_BYTES: u8 = 128;
 
 /// Where calls are led.
@@ -28,8 +29,8 @@ const RED_ZONE_BYTES: u8 = 128;
 pub struct Gate {
     /// A byte whose touch makes a thread wait.
     pub at: Avma,
-    /// A word of 64 bits that each call takes one from: who makes it zero waits, the others do not. `None`: everyone
-    /// waits.
+    /// A word of 64 bits that each call takes one from: who makes it zero waits, the others do not.
+    /// `None`: everyone waits.
     pub count: Option<Avma>,
 }
 
@@ -51,7 +52,8 @@ pub struct Way {
     pub start: Svma,
     /// What stands there.
     pub original: [u8; JUMP_BYTES],
-    /// The instructions from there on that the jump covers, and the `ret` behind them if the function ends there.
+    /// The instructions from there on that the jump covers, and the `ret` behind them if the
+    /// function ends there.
     code: Vec<u8>,
     /// Where it goes on; `None`: it has returned.
     goes_on: Option<Svma>,
@@ -81,8 +83,8 @@ impl Way {
         })
     }
 
-    /// The code at `at`, which leads over a gate; the function's module lies at `bias`. `None`: that is too far from
-    /// the function.
+    /// The code at `at`, which leads over a gate; the function's module lies at `bias`. `None`:
+    /// that is too far from the function.
     pub fn code(&self, bias: u64, at: Avma, gate: Gate) -> Option<Code> {
         let mut out = Vec::new();
         let touch = match gate.count {
@@ -123,8 +125,8 @@ fn push_touch(gate: Avma, out: &mut Vec<u8>) -> u64 {
     touch
 }
 
-/// Adds the counting, and the touch for who makes the count zero; gives where the touch stands. The flags are
-/// kept on the stack, since nothing that takes one from a word leaves them alone.
+/// Adds the counting, and the touch for who makes the count zero; gives where the touch stands. The
+/// flags are kept on the stack, since nothing that takes one from a word leaves them alone.
 fn counted_touch(count: Avma, gate: Avma, out: &mut Vec<u8>) -> u64 {
     // lea rsp, [rsp - 128]; pushfq; push rax; mov rax, count
     out.extend([0x48, 0x8d, 0x64, 0x24, RED_ZONE_BYTES.wrapping_neg()]);

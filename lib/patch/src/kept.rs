@@ -1,7 +1,7 @@
 //! What of a function's code must stay as it is, because more than the processor reads it.
 //!
-//! Is given an image and its analysis; says for each function whether its return addresses, or all of
-//! its bytes, must be left alone. Knows nothing of tactics.
+//! Is given an image and its analysis; says for each function whether its return addresses, or all
+//! of its bytes, must be left alone. Knows nothing of tactics.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,15 +20,15 @@ pub enum Keep {
     Bytes,
 }
 
-/// More code without unwind information than this in one piece, in an image where it is rare, is the
-/// work of a code generator. The longest piece of hand-written assembler is shorter.
+/// More code without unwind information than this in one piece, in an image where it is rare, is
+/// the work of a code generator. The longest piece of hand-written assembler is shorter.
 const GENERATED_BYTES: u64 = 256 << 10;
 
 /// What must stay in the functions of one image.
 pub struct Kept {
     returns_everywhere: bool,
-    /// Few functions have no unwind information: those are no compiler's. V8's builtins in node (7 %
-    /// of its functions), whose frames V8 walks itself, are such.
+    /// Few functions have no unwind information: those are no compiler's. V8's builtins in node (7
+    /// % of its functions), whose frames V8 walks itself, are such.
     returns_without_unwind: bool,
     /// But the start-up code of the C library (crti.o, crtbegin.o) is assembler by tradition.
     start_functions: HashSet<u64>,

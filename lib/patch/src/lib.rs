@@ -1,8 +1,8 @@
 //! Chooses a tactic for each call site and builds the plan for the agent.
 //!
-//! Given an image and its analysis; gives the bytes of a plan (`sptrace-wire`), position-independent
-//! and therefore kept in the cache beside the analysis. Writes to no process and knows no address
-//! of one.
+//! Given an image and its analysis; gives the bytes of a plan (`sptrace-wire`),
+//! position-independent and therefore kept in the cache beside the analysis. Writes to no process
+//! and knows no address of one.
 #![forbid(unsafe_code)]
 
 pub mod build_plan;

@@ -1,7 +1,7 @@
 //! Whether an instruction can be executed elsewhere.
 //!
-//! Given a decoded instruction; says whether a copy of it at another address, with its rip-relative operand mended,
-//! does the same. Must not know where it shall go.
+//! Given a decoded instruction; says whether a copy of it at another address, with its rip-relative
+//! operand mended, does the same. Must not know where it shall go.
 
 use iced_x86::{Instruction, Mnemonic};
 

@@ -1,6 +1,6 @@
 //! Filters that act before anything is patched: a copy of a plan in which chosen functions are
-//! muted. Their own sites are left alone, and so are direct calls and jumps to them, but for jumps to
-//! those that read their return address, or may end so: these must be seen to give it back.
+//! muted. Their own sites are left alone, and so are direct calls and jumps to them, but for jumps
+//! to those that read their return address, or may end so: these must be seen to give it back.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use sptrace_wire::plan::*;
 
 use crate::tactic::Refusal;
 
-/// Mutes the functions for which `is_muted` says so, given their svma, and the calls through the PLT
-/// stubs for which `is_muted_import` says so, given the svma of the GOT slot. Gives how many functions
-/// and imports there were.
+/// Mutes the functions for which `is_muted` says so, given their svma, and the calls through the
+/// PLT stubs for which `is_muted_import` says so, given the svma of the GOT slot. Gives how many
+/// functions and imports there were.
 pub fn mute(
     plan: &mut [u8],
     is_muted: &dyn Fn(u64) -> bool,

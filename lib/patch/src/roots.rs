@@ -3,8 +3,9 @@
 //!
 //! Given the image, the plan and the functions; gives the new plan, in which the hooks' slots lie
 //! before all others (of which a fork child copies what is used), and which functions cannot be
-//! hooked: those whose first instructions cannot be moved or are jumped to, and special functions. A site among the first
-//! instructions keeps its slot, to which the hook leads, or is refused. Knows no names but that of the debugger's rendezvous.
+//! hooked: those whose first instructions cannot be moved or are jumped to, and special functions.
+//! A site among the first instructions keeps its slot, to which the hook leads, or is refused.
+//! Knows no names but that of the debugger's rendezvous.
 
 use sptrace_addr::Svma;
 use sptrace_image::Object;

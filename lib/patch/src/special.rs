@@ -34,7 +34,8 @@ const READS_RETURN: [&str; 14] = [
     "__unw_getcontext",
 ];
 
-/// Stack walkers of libgcc, libunwind and LLVM's libunwind that leave the frames they pass for good.
+/// Stack walkers of libgcc, libunwind and LLVM's libunwind that leave the frames they pass for
+/// good.
 const UNWINDS: [&str; 7] = [
     "_Unwind_RaiseException",
     "_Unwind_Resume",
@@ -82,8 +83,8 @@ pub fn returns_twice(name: &str) -> bool {
     NAMES.contains(&plain.strip_prefix("libc_").unwrap_or(plain))
 }
 
-/// Entries of all functions that read their return address, by name or by what they do. Those that save it
-/// to return to it another time are no such: it leads through the slot then.
+/// Entries of all functions that read their return address, by name or by what they do. Those that
+/// save it to return to it another time are no such: it leads through the slot then.
 pub fn returns_read(object: &Object<'_>, analysis: &Analysis) -> HashSet<u64> {
     let saves = |name: &str| {
         ["setjmp", "getcontext", "swapcontext"]
@@ -200,8 +201,8 @@ pub struct HookRange {
     pub moved_end: Svma,
     /// Length of the `ret` that follows them if the function ends there, else 0.
     pub ret_bytes: usize,
-    /// Where in the patch area the hook leads to instead: the entry of the slot of a site that begins
-    /// at `moved_end`.
+    /// Where in the patch area the hook leads to instead: the entry of the slot of a site that
+    /// begins at `moved_end`.
     pub leads_to: Option<u32>,
     /// End of the bytes that the jump makes useless.
     pub covered: Svma,
@@ -216,9 +217,9 @@ pub struct Joined {
     pub slot_entry: u32,
 }
 
-/// True if something may lie below the stack pointer at the entry of the function in `[entry, end)`, where a hook would
-/// push: an argument, since what it does there first is to read; or what it has put there itself before it jumped back
-/// to its entry.
+/// True if something may lie below the stack pointer at the entry of the function in `[entry,
+/// end)`, where a hook would push: an argument, since what it does there first is to read; or what
+/// it has put there itself before it jumped back to its entry.
 pub fn may_have_data_below(object: &Object<'_>, (entry, end): (Svma, Svma)) -> bool {
     let length = end.0.saturating_sub(entry.0) as usize;
     let Some(code) = object.code_from(entry) else {
@@ -245,7 +246,8 @@ pub fn may_have_data_below(object: &Object<'_>, (entry, end): (Svma, Svma)) -> b
 
 /// As [`prologue`], for any function: conditional jumps may be moved, and a function that ends
 /// before five bytes may be followed by filling. A site among the first instructions (`site_at`)
-/// keeps its slot, to which the hook leads. Whether the hook may push there: [`may_have_data_below`].
+/// keeps its slot, to which the hook leads. Whether the hook may push there:
+/// [`may_have_data_below`].
 pub fn hook_range(
     object: &Object<'_>,
     entry: Svma,

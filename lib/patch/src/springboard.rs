@@ -1,11 +1,12 @@
-//! Springboards: five bytes of padding that no control flow reaches, within a two-byte jump's reach.
+//! Springboards: five bytes of padding that no control flow reaches, within a two-byte jump's
+//! reach.
 //!
 //! Padding between two functions is taken where the unwind table ends one and begins the other, no
 //! function is known inside, all bytes are filling (nop forms, int3), and the function before ends
-//! in an instruction after which control cannot go on: so that not even a wrong idea of what returns
-//! could lead there. Inside a function the filling that aligns a label is taken: nop forms after a
-//! return or an unconditional jump, up to an address divisible by 8, that no direct branch of the
-//! function targets (a jump table's label stands behind the filling, not in it).
+//! in an instruction after which control cannot go on: so that not even a wrong idea of what
+//! returns could lead there. Inside a function the filling that aligns a label is taken: nop forms
+//! after a return or an unconditional jump, up to an address divisible by 8, that no direct branch
+//! of the function targets (a jump table's label stands behind the filling, not in it).
 
 use std::collections::{HashMap, HashSet};
 

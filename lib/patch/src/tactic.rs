@@ -45,8 +45,8 @@ pub enum Refusal {
     ShortConditional = 5,
     /// Excluded by a filter.
     Filtered = 6,
-    /// A call through a pointer in code that may belong to a runtime that walks its stacks by return
-    /// addresses, with maps of its own: it would find a foreign one.
+    /// A call through a pointer in code that may belong to a runtime that walks its stacks by
+    /// return addresses, with maps of its own: it would find a foreign one.
     OwnStackMaps = 7,
     /// The program copies the code and runs the copy.
     CopiedCode = 8,

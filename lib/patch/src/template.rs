@@ -98,7 +98,8 @@ impl Builder {
         }
     }
 
-    /// Moves the plain instructions and conditional jumps in `[start, end)`. False: one of them cannot be moved.
+    /// Moves the plain instructions and conditional jumps in `[start, end)`. False: one of them
+    /// cannot be moved.
     pub fn relocate(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
         let Some(code) = object
             .code_from(start)

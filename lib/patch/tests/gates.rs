@@ -1,5 +1,5 @@
-//! Ways over a gate for the functions of this program: the touch, perhaps for one of many only, then the same instructions
-//! with the same targets, then back behind the jump.
+//! Ways over a gate for the functions of this program: the touch, perhaps for one of many only,
+//! then the same instructions with the same targets, then back behind the jump.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use sptrace_addr::Avma;
@@ -41,7 +41,8 @@ fn meaning(i: &Instruction) -> (Mnemonic, u64, u64, String) {
     )
 }
 
-/// With a count it is the same behind the counting, up to what is relative to where it lies; both branches go there.
+/// With a count it is the same behind the counting, up to what is relative to where it lies; both
+/// branches go there.
 fn follows_the_counting(way: &Way, behind_touch: &[u8]) {
     let gate = Gate {
         count: Some(COUNT),

@@ -1,5 +1,5 @@
-//! Hooks added to the plan of a real program: the plan stays one, no two patches cover the same byte,
-//! and the sites among the first instructions keep slots that the hooks lead to.
+//! Hooks added to the plan of a real program: the plan stays one, no two patches cover the same
+//! byte, and the sites among the first instructions keep slots that the hooks lead to.
 
 use sptrace_code::analyze;
 use sptrace_image::Object;

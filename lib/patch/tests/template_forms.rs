@@ -511,7 +511,8 @@ fn prologue_with_a_rip_relative_operand() {
 
 #[test]
 fn prologue_that_is_jumped_into_is_left_alone() {
-    // push rbx ; mov rbx,rdi ; dec rbx ; jnz to the dec, which a jump over the first five bytes covers
+    // push rbx ; mov rbx,rdi ; dec rbx ; jnz to the dec, which a jump over the first five bytes
+    // covers
     assert_eq!(special_of("53 48 89 fb 48 ff cb 75 fb 5b c3"), None);
 }
 

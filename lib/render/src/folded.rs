@@ -1,4 +1,5 @@
-//! Folded stacks for flame graphs: `a;b;c ns`, one line a distinct path with self time that is known.
+//! Folded stacks for flame graphs: `a;b;c ns`, one line a distinct path with self time that is
+//! known.
 
 use sptrace_trace::{Clock, Frame, FunctionId, Names, StreamId, StreamTotals, Visitor};
 use std::collections::HashMap;

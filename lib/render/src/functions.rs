@@ -59,8 +59,8 @@ pub fn select_functions<'a>(
     rows
 }
 
-/// Writes the list as aligned text. A time that is not known is `?`; where calls have none, a column counts
-/// them.
+/// Writes the list as aligned text. A time that is not known is `?`; where calls have none, a
+/// column counts them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -123,8 +123,8 @@ fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
     ]
 }
 
-/// Writes the list as csv; the first seven columns never change. A time that is not known is an empty field.
-/// The times are those of `timed_calls` of the calls.
+/// Writes the list as csv; the first seven columns never change. A time that is not known is an
+/// empty field. The times are those of `timed_calls` of the calls.
 ///
 /// # Errors
 /// Those of `out`.

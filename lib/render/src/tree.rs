@@ -15,7 +15,8 @@ use std::io::{self, Write};
 
 /// Levels beyond this are not indented further.
 const MAX_INDENT: u32 = 100;
-/// Shorter waits (a function being patched, at its first call) get no line; the summary has their sum.
+/// Shorter waits (a function being patched, at its first call) get no line; the summary has their
+/// sum.
 const SHORT_WAIT_NS: u64 = 100_000;
 
 /// How to show the tree.

@@ -1,5 +1,5 @@
-//! When a trace begins: `first_events FILE` prints, as TSC, the first event of all threads and the first of a
-//! call that began after the recording did. For `tests/bench/bench.py`.
+//! When a trace begins: `first_events FILE` prints, as TSC, the first event of all threads and the
+//! first of a call that began after the recording did. For `tests/bench/bench.py`.
 
 use sptrace_trace::{Entry, Event, Item, TraceReader};
 use std::path::Path;

@@ -141,8 +141,8 @@ impl StreamEncoder {
         self.other(tsc, operation::EARLIER, u64::from(function));
     }
 
-    /// A call that began before the process was forked, inside those named so before, and that ends like
-    /// one of [`Self::enter`]. Before all other events.
+    /// A call that began before the process was forked, inside those named so before, and that ends
+    /// like one of [`Self::enter`]. Before all other events.
     pub fn inherit(&mut self, tsc: u64, callee: FunctionId) {
         let function = callee.0.min(FUNCTION_LIMIT - 1);
         self.mirror.enter(function, Entry::Call);
@@ -185,14 +185,15 @@ impl StreamEncoder {
         self.other(tsc, operation::CLOSE_OPEN, u64::from(frames));
     }
 
-    /// The innermost `frames` of [`Self::enter_earlier`] have ended, with what was opened above them since.
+    /// The innermost `frames` of [`Self::enter_earlier`] have ended, with what was opened above
+    /// them since.
     pub fn close_earlier(&mut self, tsc: u64, frames: u32) {
         let open = self.open_since_earlier();
         self.close(tsc, open.saturating_add(frames));
     }
 
-    /// What comes next is called by `caller`, as far as that is known. Entry-only frames at the top that do not
-    /// run it leave the view.
+    /// What comes next is called by `caller`, as far as that is known. Entry-only frames at the top
+    /// that do not run it leave the view.
     pub fn called_by(&mut self, tsc: u64, caller: Option<FunctionId>) {
         let frames = self.mirror.leave_view(caller);
         if frames > 0 {
@@ -200,7 +201,8 @@ impl StreamEncoder {
         }
     }
 
-    /// Is an entry-only frame open? Who calls what comes next is to be told then ([`Self::called_by`]).
+    /// Is an entry-only frame open? Who calls what comes next is to be told then
+    /// ([`Self::called_by`]).
     #[inline]
     pub fn has_open(&self) -> bool {
         self.mirror.has_open()

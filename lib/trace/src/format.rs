@@ -17,8 +17,9 @@
 //! body     = hidden v, carried v, frame v * carried     frames open at the start of the block
 //!            times_length v, operands_length v,
 //!            kinds (events * 2 bits, padded to 8 bytes), times, operands
-//! frame    = function << 3 | past << 2 | entry (0 call, 1 tail, 2 open, 3 earlier), outermost first; past: it
-//!            has left the view; `hidden` frames below the carried ones (at most 256) are open but not named
+//! frame    = function << 3 | past << 2 | entry (0 call, 1 tail, 2 open, 3 earlier), outermost
+//!            first; past: it has left the view; `hidden` frames below the carried ones (at most
+//!            256) are open but not named
 //! kinds    = 0 exit, 1 enter the predicted function, 2 enter the function named by a v in
 //!            operands, 3 another event: operation u8 and its fields in operands
 //! times    = time since the event before (the first: since first_tsc): a byte below 224 counts

@@ -68,7 +68,8 @@ pub struct Mirror {
     frames: Vec<Frame>,
     /// Of these, entry-only ones.
     open: usize,
-    /// Entry-only frames that were replaced: above how many frames they lay, and how many; lowest first.
+    /// Entry-only frames that were replaced: above how many frames they lay, and how many; lowest
+    /// first.
     replaced: Vec<(usize, u32)>,
     /// Frames below this index are unknown to the decoder.
     floor: usize,
@@ -224,8 +225,8 @@ impl Mirror {
         while self.replaced.pop_if(|(above, _)| *above > length).is_some() {}
     }
 
-    /// How many of the frames here are meant if the innermost `count` have ended: those that were replaced are
-    /// among them.
+    /// How many of the frames here are meant if the innermost `count` have ended: those that were
+    /// replaced are among them.
     pub fn closed(&mut self, mut count: u32) -> u32 {
         let (mut here, mut at, mut row) = (0, self.frames.len(), self.replaced.len());
         while count > 0 {
@@ -254,8 +255,9 @@ impl Mirror {
         self.open > 0
     }
 
-    /// What comes next is called by `caller`, as far as that is known. The entry-only frames at the top above
-    /// the one that runs it, or all of them, leave the view; gives how many if that changes anything.
+    /// What comes next is called by `caller`, as far as that is known. The entry-only frames at the
+    /// top above the one that runs it, or all of them, leave the view; gives how many if that
+    /// changes anything.
     pub fn leave_view(&mut self, caller: Option<FunctionId>) -> u32 {
         let (mut frames, mut from, mut is_new) = (0, self.frames.len(), false);
         let mut runs = None;

@@ -125,8 +125,9 @@ pub enum Event {
         callee: FunctionId,
         entry: Entry,
     },
-    /// A function that the process was forked in: it began in the parent, and goes on here. Comes before
-    /// all else of its stream, outermost first. The entry is [`Entry::Call`] or [`Entry::Open`].
+    /// A function that the process was forked in: it began in the parent, and goes on here. Comes
+    /// before all else of its stream, outermost first. The entry is [`Entry::Call`] or
+    /// [`Entry::Open`].
     Inherited {
         tsc: u64,
         callee: FunctionId,
@@ -134,12 +135,12 @@ pub enum Event {
     },
     /// The innermost call frame ends, with the tail and open frames above it.
     Exit { tsc: u64 },
-    /// That many innermost frames, tail frames above them not counted, are known to have ended (at the
-    /// latest now): open ones, or calls whose return address was given back.
+    /// That many innermost frames, tail frames above them not counted, are known to have ended (at
+    /// the latest now): open ones, or calls whose return address was given back.
     CloseOpen { tsc: u64, frames: u32 },
-    /// What follows is not shown to run inside the innermost `frames` entry-only frames (tails above them not
-    /// counted): the function that it is called from is none of theirs. They may be open all the same, and what
-    /// tells ends counts them.
+    /// What follows is not shown to run inside the innermost `frames` entry-only frames (tails
+    /// above them not counted): the function that it is called from is none of theirs. They may be
+    /// open all the same, and what tells ends counts them.
     Outside { tsc: u64, frames: u32 },
     /// That many call frames are gone without an exit (longjmp, throw).
     Unwound { tsc: u64, frames: u32 },
@@ -219,17 +220,19 @@ pub struct SummaryRow {
 /// [`SummaryRow::section`]: why recording ended before the command did.
 pub const ENDED_EARLY: &str = "ended early";
 
-/// [`SummaryRow::section`]: a module of which not everything is seen, and why; so many of its calls have no end.
+/// [`SummaryRow::section`]: a module of which not everything is seen, and why; so many of its calls
+/// have no end.
 pub const SEEN_IN_PART: &str = "seen in part";
 
 /// [`SummaryRow::section`]: why calls have no recorded end.
 pub const WITHOUT_END: &str = "calls without an end";
 
-/// [`SummaryRow::section`]: events of before the recording's start, which were followed for the open calls.
+/// [`SummaryRow::section`]: events of before the recording's start, which were followed for the
+/// open calls.
 pub const SHADOW: &str = "shadow mode";
 
-/// [`SummaryRow::section`]: the trace is a copy of a ring made while recording went on; the key is the
-/// event that caused it.
+/// [`SummaryRow::section`]: the trace is a copy of a ring made while recording went on; the key is
+/// the event that caused it.
 pub const DUMP: &str = "dump";
 
 /// [`SummaryRow::section`]: recorded with pauses, so often.

@@ -415,7 +415,8 @@ pub struct Survey {
     pub bytes: u64,
     /// What a ring has dropped of the beginning, if it has.
     pub dropped: Option<Dropped>,
-    /// What happened to processes and to the recording, as the file has it: events of before a note may come after it.
+    /// What happened to processes and to the recording, as the file has it: events of before a note
+    /// may come after it.
     pub notes: Vec<Note>,
 }
 

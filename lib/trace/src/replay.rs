@@ -1,7 +1,7 @@
 //! A trace as its views see it: frames instead of events.
 //!
-//! [`replay`] is what every view and export uses: it reads a trace, chooses, and tells a [`Visitor`]. Knows
-//! nothing of how a trace is encoded or shown.
+//! [`replay`] is what every view and export uses: it reads a trace, chooses, and tells a
+//! [`Visitor`]. Knows nothing of how a trace is encoded or shown.
 
 mod call_tree;
 mod filter;

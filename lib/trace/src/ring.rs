@@ -8,9 +8,10 @@
 //! ```
 //! [`RingFile`] is given whole sections by [`crate::TraceWriter`] and puts each where it belongs.
 //! The ring section is written before anything is overwritten and again after: it never names bytes
-//! that are not whole, so the file can be read whenever its writer is killed. Blocks need nothing but
-//! the dictionary (the frames open at their start are in them), so any of them can be the first.
-//! Memory does not grow with the ring: what is dropped is found by reading its section's header.
+//! that are not whole, so the file can be read whenever its writer is killed. Blocks need nothing
+//! but the dictionary (the frames open at their start are in them), so any of them can be the
+//! first. Memory does not grow with the ring: what is dropped is found by reading its section's
+//! header.
 //!
 //! [`Snapshot`] copies a ring that is being written into a trace of its own.
 //!

@@ -4,8 +4,8 @@
 //! A visitor of the call tree. The total time of a function counts only its outermost frame of a
 //! recursion, so that it never exceeds the time that passed. A frame that began before its stream
 //! (its process was forked, or attached to, inside it) is no call of this stream: it has total and
-//! self time, but no place among the durations, as its own is not known. A frame whose end was not seen
-//! (see [`crate::Frame::total_ticks`]) is counted and has no time.
+//! self time, but no place among the durations, as its own is not known. A frame whose end was not
+//! seen (see [`crate::Frame::total_ticks`]) is counted and has no time.
 
 use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
@@ -56,7 +56,8 @@ impl FunctionStats {
         self.total.known()
     }
 
-    /// Time in its frames outside the frames above them, as far as it is known; `None`: of none of them.
+    /// Time in its frames outside the frames above them, as far as it is known; `None`: of none of
+    /// them.
     pub fn self_ticks(&self) -> Option<u64> {
         self.own.known()
     }

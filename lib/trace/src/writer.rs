@@ -38,7 +38,8 @@ pub struct TraceWriter<W: Write> {
     /// See [`Self::classify`].
     classifier: Option<Classifier>,
     classes: Vec<u64>,
-    /// errno of a failed write: later sections would refer to lost ones, so none is written any more.
+    /// errno of a failed write: later sections would refer to lost ones, so none is written any
+    /// more.
     broken: Option<i32>,
 }
 
@@ -147,8 +148,8 @@ impl<W: Write> TraceWriter<W> {
         self.write_sections(sections)
     }
 
-    /// Writes the full blocks that `encoder` holds. The longer a block, the less an event takes: what
-    /// is known of the functions' order begins anew in each.
+    /// Writes the full blocks that `encoder` holds. The longer a block, the less an event takes:
+    /// what is known of the functions' order begins anew in each.
     ///
     /// # Errors
     /// As [`Self::write_block`].
@@ -167,8 +168,8 @@ impl<W: Write> TraceWriter<W> {
         result
     }
 
-    /// The sections of all that `encoder` holds, which are not written, and how many events they are; what
-    /// they name is written.
+    /// The sections of all that `encoder` holds, which are not written, and how many events they
+    /// are; what they name is written.
     ///
     /// # Errors
     /// [`TraceError::Write`].

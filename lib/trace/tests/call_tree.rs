@@ -411,8 +411,8 @@ fn filters_show_what_they_select() {
     assert_eq!(filtered(&other_thread).0, [] as [u32; 0]);
 }
 
-/// Of a long row of entry-only frames only some are kept; when the agent told the end of all of them, that ended
-/// calls below them, too, so that later exits were taken for others'.
+/// Of a long row of entry-only frames only some are kept; when the agent told the end of all of
+/// them, that ended calls below them, too, so that later exits were taken for others'.
 #[test]
 fn the_end_of_a_long_row_of_open_calls_ends_no_call_below_it() {
     let log = log(

@@ -1,6 +1,8 @@
-//! The trace in tests/golden is what today's writer makes, so a change of the format is noticed and named.
+//! The trace in tests/golden is what today's writer makes, so a change of the format is noticed and
+//! named.
 //!
-//! With SPTRACE_GOLDEN=write it is written anew; `tests/golden.py --write` then renews what the views show of it.
+//! With SPTRACE_GOLDEN=write it is written anew; `tests/golden.py --write` then renews what the
+//! views show of it.
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{

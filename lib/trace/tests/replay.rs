@@ -1,4 +1,5 @@
-//! The pipeline from a file to a view: the order of time across threads, and what each part leaves out.
+//! The pipeline from a file to a view: the order of time across threads, and what each part leaves
+//! out.
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
@@ -56,8 +57,8 @@ impl Log {
     }
 }
 
-/// Threads of one process; the last stream is that of another process. In the file a thread's events come
-/// when it has filled a block, or at its end.
+/// Threads of one process; the last stream is that of another process. In the file a thread's
+/// events come when it has filled a block, or at its end.
 fn trace(threads: u64, calls: u64) -> Vec<u8> {
     let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
     let module = Module {

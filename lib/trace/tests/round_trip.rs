@@ -8,7 +8,8 @@ use sptrace_trace::{
 };
 
 const FUNCTIONS: u32 = 300;
-/// So many that their numbers take up to three bytes; for traces that are not read thousands of times.
+/// So many that their numbers take up to three bytes; for traces that are not read thousands of
+/// times.
 const MANY_FUNCTIONS: u32 = 20_000;
 
 struct XorShift(u64);

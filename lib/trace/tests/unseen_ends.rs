@@ -52,7 +52,8 @@ fn frames_open_where_events_were_lost_have_no_time() {
     );
 }
 
-/// Chromium: what ran after pthread_mutex_unlock, whose end is not recorded, was shown inside of it.
+/// Chromium: what ran after pthread_mutex_unlock, whose end is not recorded, was shown inside of
+/// it.
 #[test]
 fn what_an_open_call_is_not_known_to_have_called_is_not_shown_inside_of_it() {
     let log = log(
@@ -110,7 +111,8 @@ fn what_an_open_call_has_called_itself_is_shown_inside_of_it() {
     assert_eq!(depths, [(C, 2), (A, 3), (C, 2), (B, 1), (A, 1), (A, 0)]);
 }
 
-/// What has left the view counts as open until the agent tells its end, also where a ring begins later.
+/// What has left the view counts as open until the agent tells its end, also where a ring begins
+/// later.
 #[test]
 fn frames_that_left_the_view_are_counted_by_what_tells_ends() {
     let calls = |encoder: &mut StreamEncoder| {

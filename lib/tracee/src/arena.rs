@@ -64,8 +64,8 @@ struct Size {
 }
 
 impl Size {
-    /// It is counted against the limit on the address space of all that have it: it shall take no more than a quarter of
-    /// that, as long as it can hold the plans of a small program.
+    /// It is counted against the limit on the address space of all that have it: it shall take no
+    /// more than a quarter of that, as long as it can hold the plans of a small program.
     const LEAST_BYTES: u64 = 8 << 20;
 
     fn within(memory_limit: u64) -> Self {
@@ -407,9 +407,10 @@ struct RobustList {
     pending: *const u8,
 }
 
-/// Makes the arena's word of `role` tell of the calling thread's death, which must not use robust mutexes of its own:
-/// registers a robust list with this one futex (get_robust_list(2)); the kernel sets FUTEX_OWNER_DIED in it
-/// when the thread ends. The entry and the futex need a fixed distance: the list's node lies in the arena too.
+/// Makes the arena's word of `role` tell of the calling thread's death, which must not use robust
+/// mutexes of its own: registers a robust list with this one futex (get_robust_list(2)); the kernel
+/// sets FUTEX_OWNER_DIED in it when the thread ends. The entry and the futex need a fixed distance:
+/// the list's node lies in the arena too.
 pub fn tell_of_death(arena: &Arena, role: Role) {
     // The nodes: eight bytes each in the last part of the control pages that no structure uses.
     let (word, node) = match role {

@@ -1,15 +1,16 @@
 //! What sptrace was started with, kept from its own doings and handed on to the command.
 //!
-//! Remembered before anything is changed: which standard streams are closed (Rust's runtime opens /dev/null in their
-//! place, which keeps our own files from landing there), the disposition of SIGPIPE, and the limits on resources that
-//! are in our own way. Those are lifted for us as far as that is permitted; the command gets all as it was.
+//! Remembered before anything is changed: which standard streams are closed (Rust's runtime opens
+//! /dev/null in their place, which keeps our own files from landing there), the disposition of
+//! SIGPIPE, and the limits on resources that are in our own way. Those are lifted for us as far as
+//! that is permitted; the command gets all as it was.
 //!
 //! Must not know: what the command is, and how it is traced.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 
-/// Limits that would end or hinder us, and how much of each is enough. A limit on the size of files is not among
-/// them: it holds for the trace as well.
+/// Limits that would end or hinder us, and how much of each is enough. A limit on the size of files
+/// is not among them: it holds for the trace as well.
 const IN_OUR_WAY: [(Resource, rlim_t); 5] = [
     (Resource::RLIMIT_AS, RLIM_INFINITY),
     (Resource::RLIMIT_CPU, RLIM_INFINITY),
@@ -39,8 +40,8 @@ impl AtStart {
         let (memory_limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
         let lifted = IN_OUR_WAY.map(|(which, enough)| lift(which, enough));
         if getrlimit(Resource::RLIMIT_AS).is_ok_and(|(soft, _)| soft != RLIM_INFINITY) {
-            // For each thread glibc would set 64 MiB of address space apart, and fails where those are not left.
-            // SAFETY: a setting of the allocator, made while there is one thread.
+            // For each thread glibc would set 64 MiB of address space apart, and fails where those
+            // are not left. SAFETY: a setting of the allocator, made while there is one thread.
             unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
         }
         Self {

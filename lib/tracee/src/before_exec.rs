@@ -1,15 +1,15 @@
 //! What the command's process and sptrace say to each other before it is the command.
 //!
-//! Given memory that both share, since descriptors may be few. Gives the word to execute, and why that failed. Must not
-//! know who forks, and what is executed.
+//! Given memory that both share, since descriptors may be few. Gives the word to execute, and why
+//! that failed. Must not know who forks, and what is executed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::arena::futex_wait;
 use crate::error::TraceeError;
 
-/// What the command's process and we say to each other before it is the command: memory of both, since descriptors may
-/// be few.
+/// What the command's process and we say to each other before it is the command: memory of both,
+/// since descriptors may be few.
 pub(crate) struct Between {
     /// We: 1 once it shall execute.
     pub(crate) go: AtomicU32,
@@ -39,7 +39,8 @@ impl Between {
         self.errno.store(errno as u32, Ordering::Release);
     }
 
-    /// In the command's process: until it shall go on, or `tracer` is not its parent any more. Async-signal-safe.
+    /// In the command's process: until it shall go on, or `tracer` is not its parent any more.
+    /// Async-signal-safe.
     pub(crate) fn wait(&self, tracer: i32) {
         // SAFETY: no arguments.
         while self.go.load(Ordering::Acquire) == 0 && unsafe { libc::getppid() } == tracer {

@@ -1,10 +1,11 @@
-//! Leading one thread of a running process, the *carrier*, through code of ours and back.
+//! Leads one thread of a running process, the *carrier*, through code of ours and back.
 //!
-//! Given a stopped thread and what it shall do: map arena and agent, call the agent, unmap them. The code
-//! lies in the vdso ([`crate::inside`]), with all that it needs, and uses no stack but the agent's.
-//! When it is through it waits to be relieved: the thread gets its registers and its mask back where it was,
-//! and the place is zeros again. Should we be gone it goes on there by itself. It does not end by
-//! rt_sigreturn, after which a system call with a timeout could not be begun again (kernel: `restart_block`).
+//! Given a stopped thread and an errand: map arena and agent, call the agent, or unmap them. The
+//! code lies in the vdso ([`crate::inside`]), with all data that it needs, and uses no stack but
+//! the agent's. When the carrier is through it waits to be relieved: it gets its registers and its
+//! signal mask back where it was, and the place becomes zeros again. If the host is gone it goes on
+//! there by itself. It is not sent back by rt_sigreturn, after which the kernel could not begin a
+//! system call with a timeout again (kernel: `restart_block`).
 //!
 //! Must not know what the agent is called for.
 
@@ -165,7 +166,8 @@ pub struct Carrier<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// Finds the place. In a process that holds the arena already, it may still hold what led there.
+    /// Finds the place. In a process that holds the arena already, it may still hold what led
+    /// there.
     ///
     /// # Errors
     /// There is none.
@@ -192,8 +194,8 @@ impl<'a> Carrier<'a> {
         })
     }
 
-    /// Leads a stopped thread through the errand. The thread is stopped again afterwards, where it was,
-    /// and its place is clean. `is_done` tells of the errand's end.
+    /// Leads a stopped thread through the errand. The thread is stopped again afterwards, where it
+    /// was, and its place is clean. `is_done` tells of the errand's end.
     ///
     /// # Errors
     /// The process is gone, or the program that the agent was in; or it does not come back in time.
@@ -240,7 +242,8 @@ impl<'a> Carrier<'a> {
                 break;
             }
             match start.elapsed() {
-                // All threads may stand still meanwhile, and the shortest sleep lasts longer than most errands.
+                // All threads may stand still meanwhile, and the shortest sleep lasts longer than
+                // most errands.
                 time if time < SHORT => std::thread::yield_now(),
                 time if time < 10 * MAP_LIMIT => std::thread::sleep(Duration::from_micros(10)),
                 _ => std::thread::sleep(Duration::from_micros(500)),
@@ -256,8 +259,8 @@ impl<'a> Carrier<'a> {
                 return write(&vec![0; stub.len()]);
             }
             if !self.is_inside(now.regs.rip) {
-                // It has waited for us in vain and gone on; a handler may still come back to its last
-                // instructions.
+                // It has waited for us in vain and gone on; a handler may still come back to its
+                // last instructions.
                 return Ok(());
             }
             if start.elapsed() > LEAVE_LIMIT {
@@ -268,8 +271,9 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// The agent is where it would be called. A process that was looked at may have executed another program before
-    /// its threads were stopped: then there is nothing of ours in it, and nothing to be led to.
+    /// The agent is where it would be called. A process that was looked at may have executed
+    /// another program before its threads were stopped: then there is nothing of ours in it, and
+    /// nothing to be led to.
     fn has_agent(&self) -> bool {
         let is_there = |avma| self.memory.read_exact_at(&mut [0; 8], avma).is_ok();
         is_there(self.image.command_avma) && is_there(ARENA_AVMA)

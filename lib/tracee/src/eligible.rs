@@ -1,7 +1,7 @@
 //! Whether a running process can be attached to: looked up in /proc before anything is touched.
 //!
-//! Gives the reason why not in one line, with what the user can do about it. Says nothing of processes that
-//! cannot be told from ones that can: ptrace itself gives the last word.
+//! Gives the reason why not in one line, with what the user can do about it. Says nothing of
+//! processes that cannot be told from ones that can: ptrace itself gives the last word.
 
 use crate::arena::Arena;
 use crate::maps;
@@ -111,7 +111,8 @@ fn is_free(status: &Status) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// True if the process catches SIGPROF, as profilers inside of programs do: their handlers walk stacks at any moment.
+/// True if the process catches SIGPROF, as profilers inside of programs do: their handlers walk
+/// stacks at any moment.
 pub fn is_sampled_within(pid: u32) -> bool {
     let caught = |status: Status| u64::from_str_radix(status.field("SigCgt"), 16).ok();
     let caught = Status::of(pid).and_then(caught).unwrap_or(0);
@@ -136,7 +137,8 @@ fn is_ours(pid: u32) -> bool {
     pid == at
 }
 
-/// Another process that uses the same memory (clone(2) with CLONE_VM alone). A vfork child is over soon.
+/// Another process that uses the same memory (clone(2) with CLONE_VM alone). A vfork child is over
+/// soon.
 fn shares_memory(pid: u32) -> Option<u32> {
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut others = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());

@@ -1,8 +1,9 @@
-//! Gates of a process seen from here: the descriptor that reports who waits at one (userfaultfd(2)).
+//! Gates of a process seen from here: the descriptor that reports who waits at one
+//! (userfaultfd(2)).
 //!
-//! Given the descriptor's number in the process; gives our own copy of it, and by it which gates were come to.
-//! When the copy is closed, whoever waits goes on, and nobody waits any more. A process of its own, the
-//! [`Guard`], lets those go who wait for long: ours may be stopped.
+//! Given the descriptor's number in the process; gives our own copy of it, and by it which gates
+//! were come to. When the copy is closed, whoever waits goes on, and nobody waits any more. A
+//! process of its own, the [`Guard`], lets those go who wait for long: ours may be stopped.
 
 use crate::error::TraceeError;
 use crate::kill_point;
@@ -12,7 +13,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Of a page, and so of a gate.
 pub const GATE_BYTES: u64 = 4096;
-/// Size of `struct uffd_msg` (linux/userfaultfd.h), its event for a fault, and where the fault's address stands.
+/// Size of `struct uffd_msg` (linux/userfaultfd.h), its event for a fault, and where the fault's
+/// address stands.
 const MESSAGE_BYTES: usize = 32;
 const PAGE_FAULT: u8 = 0x12;
 const ADDRESS_AT: usize = 16;
@@ -45,7 +47,8 @@ pub fn take(pid: u32, descriptor: i32) -> Result<OwnedFd, TraceeError> {
     Ok(unsafe { OwnedFd::from_raw_fd(ours) })
 }
 
-/// The numbers of the gates that threads have come to since the last look; the first lies at `start`.
+/// The numbers of the gates that threads have come to since the last look; the first lies at
+/// `start`.
 pub fn waiting_at(descriptor: &OwnedFd, start: u64) -> Vec<usize> {
     let mut gates = Vec::new();
     let Ok(copy) = descriptor.try_clone() else {
@@ -105,7 +108,8 @@ impl Guard {
             return Err(failed("fork"));
         }
         let mut status = 0;
-        // SAFETY: a child of ours that ends at once: the guard is its child, and nobody's whom we wait for.
+        // SAFETY: a child of ours that ends at once: the guard is its child, and nobody's whom we
+        // wait for.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         Ok(Self(ours))
     }

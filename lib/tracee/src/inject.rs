@@ -1,8 +1,8 @@
 //! Putting the agent into a process that stands at its exec stop.
 //!
-//! The stub is written into the vdso ([`crate::inside`]), a signal frame with the present registers below
-//! the stack pointer, and one SETREGS points the process at the stub. It maps the arena and the image,
-//! calls the agent and returns by rt_sigreturn (kernel: arch/x86/kernel/signal_64.c,
+//! The stub is written into the vdso ([`crate::inside`]), a signal frame with the present registers
+//! below the stack pointer, and one SETREGS points the process at the stub. It maps the arena and
+//! the image, calls the agent and returns by rt_sigreturn (kernel: arch/x86/kernel/signal_64.c,
 //! `struct rt_sigframe`), whatever failed on the way.
 
 use crate::arena::{ARENA_AVMA, Arena};

@@ -1,8 +1,8 @@
 //! What code of ours that a process runs needs: a place, and the way from there to arena and image.
 //!
-//! The place is the unused end of the vdso's last page: private to the process once written, executable, never
-//! looked at. There the code finds where everything goes, takes the arena from a socket and maps it.
-//! Must not know who runs the code, and what it does then.
+//! The place is the unused end of the vdso's last page: private to the process once written,
+//! executable, never looked at. There the code finds where everything goes, takes the arena from a
+//! socket and maps it. Must not know who runs the code, and what it does then.
 
 use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
@@ -124,7 +124,8 @@ pub(crate) use map_inside;
 /// Of [`words`].
 pub const WORDS: usize = 14;
 
-/// The arena (place, bytes), and the image's segments (place, bytes, protection, offset in the arena's file).
+/// The arena (place, bytes), and the image's segments (place, bytes, protection, offset in the
+/// arena's file).
 pub fn words(arena: &Arena, image: &AgentImage) -> Vec<u64> {
     let mut words = vec![ARENA_AVMA, arena.bytes()];
     for s in &image.segments {

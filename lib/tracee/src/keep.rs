@@ -1,9 +1,10 @@
 //! Leaving the process that was started to the command: who traces is another one.
 //!
-//! The process that somebody has started, and waits for, becomes the command; its grandchild goes on as sptrace. It
-//! is nobody's child, so it shows in no wait(2), and leads a process group of its own, so what is sent to the
-//! command's group (ctrl-c, a supervisor's kill) does not end the recording with it. Until the command executes,
-//! both share a page, and a pipe whose end says that the other is gone: then the command runs untraced.
+//! The process that somebody has started, and waits for, becomes the command; its grandchild goes
+//! on as sptrace. It is nobody's child, so it shows in no wait(2), and leads a process group of its
+//! own, so what is sent to the command's group (ctrl-c, a supervisor's kill) does not end the
+//! recording with it. Until the command executes, both share a page, and a pipe whose end says that
+//! the other is gone: then the command runs untraced.
 //!
 //! Must not know: how the command is traced.
 
@@ -71,7 +72,8 @@ pub fn split() -> Result<Split, TraceeError> {
     // SAFETY: about this process alone.
     unsafe {
         libc::setpgid(0, 0);
-        // In the background, and orphaned: a terminal that is asked to would not stop us, but refuse our words.
+        // In the background, and orphaned: a terminal that is asked to would not stop us, but
+        // refuse our words.
         libc::signal(libc::SIGTTOU, libc::SIG_IGN);
     }
     leave_streams();
@@ -87,7 +89,8 @@ pub fn split() -> Result<Split, TraceeError> {
 
 fn waiting(child: i32, between: &'static Between, told: OwnedFd) -> Result<Split, TraceeError> {
     let mut status = 0;
-    // SAFETY: our own child. The other end of the pipe is closed here when `tell` was dropped by the caller.
+    // SAFETY: our own child. The other end of the pipe is closed here when `tell` was dropped by
+    // the caller.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     if status != 0 {
         return Err(TraceeError::System {
@@ -129,8 +132,8 @@ impl Kept {
 }
 
 impl Waiting {
-    /// Becomes the command as soon as it is traced, or who traces is gone. Comes back with the status to end with if
-    /// there is no command.
+    /// Becomes the command as soon as it is traced, or who traces is gone. Comes back with the
+    /// status to end with if there is no command.
     pub fn execute(self, argv: &[CString], at_start: &AtStart) -> u8 {
         let mut pointers: Vec<*const c_char> = argv.iter().map(|a| a.as_ptr()).collect();
         pointers.push(std::ptr::null());

@@ -1,9 +1,10 @@
 //! Places at which sptrace can be made to kill itself: tests/kill_points.py tries each.
 //!
-//! Given an action on another process and its name, does the action and nothing else. Built with the feature
-//! `kill-points`, which no shipped binary has, it raises SIGKILL before or after the action that
-//! SPTRACE_KILL_AT names ("before ptrace(DETACH) 2": the second time), and SPTRACE_KILL_LIST names a file that
-//! gets a line for each point passed. Must not know what the actions are for.
+//! Given an action on another process and its name, does the action and nothing else. Built with
+//! the feature `kill-points`, which no shipped binary has, it raises SIGKILL before or after the
+//! action that SPTRACE_KILL_AT names ("before ptrace(DETACH) 2": the second time), and
+//! SPTRACE_KILL_LIST names a file that gets a line for each point passed. Must not know what the
+//! actions are for.
 
 #[cfg(not(feature = "kill-points"))]
 mod chosen {
@@ -72,8 +73,9 @@ mod chosen {
         }
     }
 
-    /// Leads a process that stands in the stub, at the end of a system call, from one to the next, up to the end
-    /// of rt_sigreturn, each a point; only if such a point is wanted or points are listed.
+    /// Leads a process that stands in the stub, at the end of a system call, from one to the next,
+    /// up to the end of rt_sigreturn, each a point; only if such a point is wanted or points are
+    /// listed.
     ///
     /// # Errors
     /// The process is gone.

@@ -1,10 +1,10 @@
 //! The only crate that touches another process: the shared arena, launching, injecting, and what
 //! /proc says of a process.
 //!
-//! ptrace is held for the exec stop alone, or while a running process is attached to or let go. Injection
-//! is one SETREGS into a stub that finishes by itself (maps the arena and the agent, starts it, returns
-//! by rt_sigreturn): whatever happens to us afterwards, the program goes on as it was. So does a running
-//! program's thread that is led through [`carrier`].
+//! ptrace is held for the exec stop alone, or while a running process is attached to or let go.
+//! Injection is one SETREGS into a stub that finishes by itself (maps the arena and the agent,
+//! starts it, returns by rt_sigreturn): whatever happens to us afterwards, the program goes on as
+//! it was. So does a running program's thread that is led through [`carrier`].
 
 pub mod arena;
 pub mod at_start;

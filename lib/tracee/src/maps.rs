@@ -115,8 +115,8 @@ fn from_text(pid: u32) -> Result<Vec<Mapping>, TraceeError> {
     Ok(text.lines().filter_map(parse).collect())
 }
 
-/// Pages of text that were patched while threads ran are anonymous: they lie in the middle of their file's
-/// mappings, and get its name back here.
+/// Pages of text that were patched while threads ran are anonymous: they lie in the middle of their
+/// file's mappings, and get its name back here.
 fn name_patched(maps: &mut [Mapping]) {
     let is_code = |m: &Mapping| m.access == [true, false, true] && !m.is_shared;
     let is_patched = |m: &Mapping| is_code(m) && m.file.1 == 0 && m.path.is_empty();

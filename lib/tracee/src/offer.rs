@@ -1,10 +1,11 @@
-//! The arena's way into a process: through a socket of the process's own, of which the host takes one end.
+//! The arena's way into a process: through a socket of the process's own, of which the host takes
+//! one end.
 //!
-//! Given a thread that was pointed at code which maps the arena ([`crate::inside`]): that makes a pair of
-//! sockets, and the host, at the end of this system call, takes one of them by pidfd_getfd(2) and sends the
-//! arena's descriptor. The process needs no path, no mount of /proc and no permission for it: whatever user,
-//! namespaces and root directory it has. It never waits: what was sent lies in its socket, whether we
-//! live or not. Must not know what the arena is for.
+//! Given a thread that was pointed at code which maps the arena ([`crate::inside`]): that makes a
+//! pair of sockets, and the host, at the end of this system call, takes one of them by
+//! pidfd_getfd(2) and sends the arena's descriptor. The process needs no path, no mount of /proc
+//! and no permission for it: whatever user, namespaces and root directory it has. It never waits:
+//! what was sent lies in its socket, whether we live or not. Must not know what the arena is for.
 
 use crate::arena::Arena;
 use crate::error::TraceeError;
@@ -14,8 +15,8 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Leads a stopped thread on to the end of its next socketpair(2), where it is stopped again, and sends the
-/// arena. What goes wrong with the sending the process finds out by itself.
+/// Leads a stopped thread on to the end of its next socketpair(2), where it is stopped again, and
+/// sends the arena. What goes wrong with the sending the process finds out by itself.
 ///
 /// # Errors
 /// It has ended; which is left to be waited for.
@@ -35,7 +36,8 @@ pub fn give(pid: u32, tid: u32, memory: &File, arena: &Arena) -> Result<(), Trac
         if regs.orig_rax != libc::SYS_socketpair as u64 {
             continue;
         }
-        // A filter may answer in the kernel's place, so that the result does not tell the end from the beginning.
+        // A filter may answer in the kernel's place, so that the result does not tell the end from
+        // the beginning.
         if std::mem::replace(&mut is_within, true) {
             if regs.rax == 0 {
                 let _ = send(pid, memory, regs.r10, arena);

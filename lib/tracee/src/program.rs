@@ -1,9 +1,9 @@
 //! Whether a process still executes the program that it was looked at for.
 //!
-//! Given the process's memory, opened before anything else was looked at: the descriptor belongs to the image that
-//! was there at that moment, and reads as an empty file once the process has executed another program (kernel:
-//! fs/proc/base.c, `mem_rw`). Addresses do not tell: without randomization they may be the same.
-//! Must not know what the process is looked at for.
+//! Given the process's memory, opened before anything else was looked at: the descriptor belongs to
+//! the image that was there at that moment, and reads as an empty file once the process has
+//! executed another program (kernel: fs/proc/base.c, `mem_rw`). Addresses do not tell: without
+//! randomization they may be the same. Must not know what the process is looked at for.
 
 use crate::eligible::has_ended;
 use crate::error::TraceeError;
@@ -33,7 +33,8 @@ pub fn cause(pid: u32, memory: &File, e: TraceeError) -> TraceeError {
     check(pid, memory).err().unwrap_or(e)
 }
 
-/// True if all of a program is mapped that its exec maps: the auxiliary vector is made last, behind the vdso.
+/// True if all of a program is mapped that its exec maps: the auxiliary vector is made last, behind
+/// the vdso.
 pub fn is_loaded(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/auxv")).map_or(true, |auxv| auxv.iter().any(|b| *b != 0))
 }

@@ -51,7 +51,8 @@ pub fn resume(pid: u32, signal: i32) -> Result<(), TraceeError> {
     })
 }
 
-/// Lets a stopped process run to the beginning or the end of a system call, delivering `signal` (0: none).
+/// Lets a stopped process run to the beginning or the end of a system call, delivering `signal` (0:
+/// none).
 ///
 /// # Errors
 /// Gone.

@@ -1,8 +1,8 @@
 //! Whether a seccomp filter permits what the agent does in a process.
 //!
-//! Given a filter that a process is about to install, or a stopped process that is under some; gives the
-//! first system call of the agent's that would be refused, or would end the process. The list of those
-//! calls stands here: whoever has the agent make another one adds it.
+//! Given a filter that a process is about to install, or a stopped process that is under some;
+//! gives the first system call of the agent's that would be refused, or would end the process. The
+//! list of those calls stands here: whoever has the agent make another one adds it.
 //!
 //! Must not know: when the agent makes its calls, and what follows from a refusal.
 
@@ -71,8 +71,8 @@ const fn remap(flags: u64) -> Need {
 const NO_FD: Option<u64> = Some(u64::MAX);
 const NONE: [Option<u64>; 6] = [ANY; 6];
 
-/// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and the way back.
-/// Not userfaultfd(2), which a gate needs: processes under a filter get none.
+/// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and
+/// the way back. Not userfaultfd(2), which a gate needs: processes under a filter get none.
 static NEEDS: [Need; 34] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
@@ -143,9 +143,10 @@ fn forbidden(filter: &[Instruction]) -> Option<&'static str> {
     NEEDS.iter().find(is_refused).map(|need| need.name)
 }
 
-/// Permits a filter that a process is about to install everything that the agent does? `program` is the
-/// address of its struct sock_fprog in the process, whose memory is given. What lies at no address is not
-/// installed, so it permits everything: libseccomp asks so which flags the kernel knows.
+/// Permits a filter that a process is about to install everything that the agent does? `program` is
+/// the address of its struct sock_fprog in the process, whose memory is given. What lies at no
+/// address is not installed, so it permits everything: libseccomp asks so which flags the kernel
+/// knows.
 pub fn permits(memory: &File, program: u64) -> bool {
     let mut head = [0; 16];
     if memory.read_exact_at(&mut head, program).is_err() {
@@ -171,8 +172,8 @@ pub fn permits(memory: &File, program: u64) -> bool {
     forbidden(&filter).is_none()
 }
 
-/// Looks whether all filters of a thread that is stopped and held by the caller's thread permit what the agent
-/// does. One without a filter does.
+/// Looks whether all filters of a thread that is stopped and held by the caller's thread permit
+/// what the agent does. One without a filter does.
 ///
 /// # Errors
 /// The first call that is not permitted, or why the filters cannot be read.

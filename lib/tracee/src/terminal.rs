@@ -1,12 +1,14 @@
-//! Starting a command on a terminal of its own, in a session of its own.
+//! Starts a command on a terminal of its own, in a session of its own.
 //!
-//! Given the terminal's slave side and which of the standard streams become it; gives a child of ours that has the
-//! terminal as its controlling one and leads its foreground group, as a shell's job does. The session's leader is
-//! another process, which does nothing: if the command led it, its end would take the terminal away from what it
-//! leaves behind. A third one, in the command's group while we live, keeps that from being an orphaned group if
-//! ours is none, so that ctrl-z stops the command as it would without us (setpgid(2), POSIX: orphaned process group).
+//! Given the terminal's slave side, and which of the standard streams become it; gives a child of
+//! ours whose controlling terminal that is, and which leads the terminal's foreground group as a
+//! shell's job does. Two more processes are made. The session's leader does nothing: if the command
+//! led the session, its end would take the terminal away from what it leaves behind. The other one
+//! joins the command's group while we live, if our own group is no orphan. So the command's group
+//! is none either, and ctrl-z stops the command as it would without us (setpgid(2); POSIX,
+//! "orphaned process group").
 //!
-//! Must not know: what is on the terminal's other side.
+//! Must not know what is on the terminal's other side.
 
 use crate::error::TraceeError;
 use std::fs::File;
@@ -20,7 +22,8 @@ pub struct Terminal<'a> {
     pub slave: BorrowedFd<'a>,
     /// Do standard input, output and error become it? The others stay what they are.
     pub streams: [bool; 3],
-    /// Gets the command's pid, four bytes, before anything else happens in it; closed when it executes.
+    /// Gets the command's pid, four bytes, before anything else happens in it; closed when it
+    /// executes.
     pub begun: BorrowedFd<'a>,
     /// Is there a shell that would go on with a stopped command?
     pub is_job: bool,
@@ -147,7 +150,8 @@ unsafe fn lead(terminal: &Terminal, tell: RawFd, life: RawFd) {
 /// In the command's process: its own group, in the terminal's foreground; its streams.
 unsafe fn take_over(terminal: &Terminal) {
     let slave = terminal.slave.as_raw_fd();
-    // SAFETY: system calls on descriptors of this process. Its signal mask is set later by the caller.
+    // SAFETY: system calls on descriptors of this process. Its signal mask is set later by the
+    // caller.
     unsafe {
         libc::setpgid(0, 0);
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -163,7 +167,8 @@ unsafe fn take_over(terminal: &Terminal) {
     }
 }
 
-/// Body of the process that makes the command's group one that may be stopped. `life` is at its end when it shall end.
+/// Body of the process that makes the command's group one that may be stopped. `life` is at its end
+/// when it shall end.
 unsafe fn keep_company(command: i32, life: RawFd) -> ! {
     // SAFETY: as above; what it ignores it could not do anything about.
     unsafe {

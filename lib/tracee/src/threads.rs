@@ -1,10 +1,11 @@
 //! Stopping all threads of a running process, and letting them go on as if nothing had been.
 //!
-//! Given a pid; gives each thread's registers and signal mask while it is stopped. Threads are taken by
-//! PTRACE_SEIZE before the first of them is stopped. Signals that come on the way are delivered; a process
-//! that a signal has stopped (SIGSTOP) is so again afterwards (kernel/ptrace.c, `__ptrace_unlink`). What
-//! system calls were waiting for goes on: the kernel begins most of them again by itself, and those that
-//! give EINTR for a stop as they do for a signal (signal(7)) are begun again here.
+//! Given a pid; gives each thread's registers and signal mask while it is stopped. Threads are
+//! taken by PTRACE_SEIZE before the first of them is stopped. Signals that come on the way are
+//! delivered; a process that a signal has stopped (SIGSTOP) is so again afterwards
+//! (kernel/ptrace.c, `__ptrace_unlink`). What system calls were waiting for goes on: the kernel
+//! begins most of them again by itself, and those that give EINTR for a stop as they do for a
+//! signal (signal(7)) are begun again here.
 //!
 //! Must not know why the process is stopped.
 
@@ -25,8 +26,8 @@ const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
-/// System calls that end with EINTR when their thread is stopped, and may be begun again: nothing has
-/// happened yet.
+/// System calls that end with EINTR when their thread is stopped, and may be begun again: nothing
+/// has happened yet.
 const BEGUN_AGAIN: [i64; 15] = [
     libc::SYS_read,
     libc::SYS_recvfrom,
@@ -87,8 +88,8 @@ impl Threads {
         }
     }
 
-    /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any. `idle` is called
-    /// while none stops.
+    /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any.
+    /// `idle` is called while none stops.
     ///
     /// # Errors
     /// Not permitted, gone, or none could be stopped.
@@ -105,7 +106,8 @@ impl Threads {
     /// Tries one thread after the other.
     fn stop_any(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
         let mut tids = threads_of(pid)?;
-        // The first thread is waited for by others most rarely; running ones stop later than sleeping ones.
+        // The first thread is waited for by others most rarely; running ones stop later than
+        // sleeping ones.
         tids.sort_by_key(|t| (matches!(state(pid, *t), Some('D')), *t));
         let mut failure = TraceeError::Gone;
         for (k, tid) in tids.iter().enumerate() {
@@ -128,8 +130,8 @@ impl Threads {
         Err(failure)
     }
 
-    /// Takes hold of all threads and stops them. `idle` is called while one does not stop: it may wait for
-    /// somebody who waits for us.
+    /// Takes hold of all threads and stops them. `idle` is called while one does not stop: it may
+    /// wait for somebody who waits for us.
     ///
     /// # Errors
     /// Gone, or one cannot be stopped: then all others go on.
@@ -247,8 +249,8 @@ impl Threads {
         Ok(())
     }
 
-    /// What has happened to a thread that is held. Signals are handed on; each takes a pending stop with it
-    /// (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
+    /// What has happened to a thread that is held. Signals are handed on; each takes a pending stop
+    /// with it (kernel/signal.c, `ptrace_stop`), so one that `shall_stop` is asked for that again.
     fn look(&self, tid: u32, shall_stop: bool) -> Result<Seen, TraceeError> {
         loop {
             let status = match stop_of(tid, self.is_child && tid == self.pid) {
@@ -311,7 +313,8 @@ impl Threads {
         ptrace::set_gs_base(tid, to)
     }
 
-    /// What a thread that runs has met: delivers its signals, and lets it run on if something has stopped it.
+    /// What a thread that runs has met: delivers its signals, and lets it run on if something has
+    /// stopped it.
     ///
     /// # Errors
     /// Gone.
@@ -356,7 +359,8 @@ impl Threads {
 }
 
 /// The registers with which a thread that a stop has brought out of a system call goes on with that
-/// call, by itself: not as the kernel would begin it again, which sees to that when it lets the thread go.
+/// call, by itself: not as the kernel would begin it again, which sees to that when it lets the
+/// thread go.
 pub fn restarted(t: &Thread, pid: u32) -> libc::user_regs_struct {
     let mut regs = begun_again(t, pid);
     if (regs.orig_rax as i64) < 0 {

@@ -1,8 +1,9 @@
-//! A child of ours that ends while its threads are being stopped keeps its end for who waits for it; one that
-//! does not end is stopped, and one that was too late to stop is held again.
+//! A child of ours that ends while its threads are being stopped keeps its end for who waits for
+//! it; one that does not end is stopped, and one that was too late to stop is held again.
 //!
-//! Given no input. Thousands of children end by themselves at another moment around the stop each; the moments
-//! close in on where half of them end before it. How many there are, and what each ends with, is fixed.
+//! Given no input. Thousands of children end by themselves at another moment around the stop each;
+//! the moments close in on where half of them end before it. How many there are, and what each ends
+//! with, is fixed.
 #![allow(
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
@@ -113,7 +114,8 @@ fn in_vfork(microseconds: u32) -> u32 {
     let pid = match unsafe { libc::fork() } {
         0 => unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // A parent that waits for a vfork child cannot stop (ptrace(2)); without CLONE_VM its memory is its own.
+            // A parent that waits for a vfork child cannot stop (ptrace(2)); without CLONE_VM its
+            // memory is its own.
             if libc::syscall(
                 libc::SYS_clone,
                 libc::CLONE_VFORK | libc::SIGCHLD,

@@ -1,7 +1,7 @@
 //! What calls are named, and what their arguments are.
 //!
-//! Tables are made by `cargo run -p xtask -- syscalls` from what a Linux machine says of itself, and kept in
-//! the repository, so that every build has the same.
+//! Tables are made by `cargo run -p xtask -- syscalls` from what a Linux machine says of itself,
+//! and kept in the repository, so that every build has the same.
 //!
 //! Must not know: processes, records, how anything is shown.
 #![forbid(unsafe_code)]

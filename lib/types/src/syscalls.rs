@@ -1,7 +1,7 @@
 //! The system calls of x86-64 Linux: numbers, names, parameters.
 //!
-//! Given a number or a name; gives the call. Numbers come from the kernel's header `asm/unistd_64.h`,
-//! parameters from the `format` files of its tracepoints `syscalls:sys_enter_*`.
+//! Given a number or a name; gives the call. Numbers come from the kernel's header
+//! `asm/unistd_64.h`, parameters from the `format` files of its tracepoints `syscalls:sys_enter_*`.
 
 mod table;
 

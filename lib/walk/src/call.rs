@@ -1,8 +1,8 @@
 //! The call instruction that has led a thread to a function's entry.
 //!
-//! Given its registers and memory. The thread may be put back to that instruction: it would do once more what it has
-//! done, and nothing was executed since. So it is told only if it leads there as things stand now, and if no other
-//! instruction that could end there does.
+//! Given its registers and memory. The thread may be put back to that instruction: it would do once
+//! more what it has done, and nothing was executed since. So it is told only if it leads there as
+//! things stand now, and if no other instruction that could end there does.
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
@@ -15,8 +15,8 @@ const DWARF: [usize; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15
 /// Direct: 5. Through a register or memory: opcode FF, then 1 to 6 bytes; one prefix more.
 const CALL_BYTES: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// Where the call lies that has led to the function at whose entry `registers` stand. `None`: none has, or that
-/// cannot be told.
+/// Where the call lies that has led to the function at whose entry `registers` stand. `None`: none
+/// has, or that cannot be told.
 pub fn call_that_led_to(memory: &mut dyn Memory, registers: &Registers) -> Option<u64> {
     let rsp = registers.general[RSP]?;
     let return_address = read_u64(memory, rsp).ok()?;
@@ -88,7 +88,8 @@ mod tests {
     const TEXT: u64 = 0x1000;
     const ENTRY: u64 = 0x1100;
 
-    /// What is found if these bytes end where the call returns to; rax leads to the entry, rbx to a word with it.
+    /// What is found if these bytes end where the call returns to; rax leads to the entry, rbx to a
+    /// word with it.
     fn found(before: &[u8]) -> Option<u64> {
         let mut text = [0x90u8; 0x200];
         let end = 0x40;

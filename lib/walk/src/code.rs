@@ -1,13 +1,15 @@
 //! What a function's code says of its frame, where no table does.
 //!
-//! Given an address in a function, a way to read code, and perhaps where the function begins; gives a [`Rule`]: where
-//! the return address and the preserved registers of the caller lie. Two ways: the code is followed from the
-//! function's entry to the address ([`from_entry`]), or from the address to a return ([`to_return`]). What it does to the
-//! stack pointer and to the registers that the calling convention preserves is kept in terms of where it began;
-//! the rest is not known and not needed. Calls are taken to come back with the stack as it was.
+//! Given an address in a function, a way to read code, and perhaps where the function begins; gives
+//! a [`Rule`]: where the return address and the preserved registers of the caller lie. Two ways:
+//! the code is followed from the function's entry to the address ([`from_entry`]), or from the
+//! address to a return ([`to_return`]). What it does to the stack pointer and to the registers that
+//! the calling convention preserves is kept in terms of where it began; the rest is not known and
+//! not needed. Calls are taken to come back with the stack as it was.
 //!
-//! Both can be wrong (a call that does not return has no code behind it, hand-written code may do anything): the walk
-//! takes a rule only if it finds a return address by it. Must not know what memory holds, but for code.
+//! Both can be wrong (a call that does not return has no code behind it, hand-written code may do
+//! anything): the walk takes a rule only if it finds a return address by it. Must not know what
+//! memory holds, but for code.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
@@ -260,12 +262,12 @@ enum Found {
     End,
 }
 
-/// What searches have found, and what one needs, kept for the next: it happens while a process stands still, and
-/// memory that is used for the first time is slow.
+/// What searches have found, and what one needs, kept for the next: it happens while a process
+/// stands still, and memory that is used for the first time is slow.
 #[derive(Default)]
 pub(crate) struct Search {
-    /// By the next instruction: rules that were accepted, and those to be tried first, of which a thorough search
-    /// finds many.
+    /// By the next instruction: rules that were accepted, and those to be tried first, of which a
+    /// thorough search finds many.
     pub rules: FxHashMap<u64, Rule>,
     /// A function is followed to its end.
     pub is_thorough: bool,
@@ -290,8 +292,9 @@ impl Value {
     }
 }
 
-/// Follows the code from `start` on, the nearest instructions first. What follows a call that does not return is come
-/// to with a wrong stack pointer: so each instruction is followed with some that differ.
+/// Follows the code from `start` on, the nearest instructions first. What follows a call that does
+/// not return is come to with a wrong stack pointer: so each instruction is followed with some that
+/// differ.
 fn follow(
     (seen, paths): (&mut Seen, &mut Paths),
     memory: &mut dyn Memory,
@@ -355,8 +358,9 @@ pub(crate) fn decode(memory: &mut dyn Memory, at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Offers the rules at `address` of the function that begins at `entry`, by the shortest paths there first, until one
-/// is accepted. `is_inside` says whether what is before a return address belongs to that function.
+/// Offers the rules at `address` of the function that begins at `entry`, by the shortest paths
+/// there first, until one is accepted. `is_inside` says whether what is before a return address
+/// belongs to that function.
 pub(crate) fn from_entry(
     search: &mut Search,
     memory: &mut dyn Memory,
@@ -397,7 +401,8 @@ pub(crate) fn from_entry(
     accepted
 }
 
-/// The registers are those of the entry; what is asked for is said in terms of those at the address.
+/// The registers are those of the entry; what is asked for is said in terms of those at the
+/// address.
 fn rule_inside(state: &State) -> Option<Rule> {
     let is_stack = |value: &Value| matches!(value, Value::Start(place) if place.register == RSP);
     // With a frame pointer the stack pointer may be anywhere: a loop may have moved it.
@@ -451,8 +456,8 @@ fn rule_inside(state: &State) -> Option<Rule> {
     })
 }
 
-/// Offers the rule of each return that code at `address` may come to, nearest first, until one is accepted; then
-/// those of jumps through pointers, which may be a function's end, too.
+/// Offers the rule of each return that code at `address` may come to, nearest first, until one is
+/// accepted; then those of jumps through pointers, which may be a function's end, too.
 pub(crate) fn to_return(
     search: &mut Search,
     memory: &mut dyn Memory,

@@ -18,14 +18,15 @@ pub enum FoundBy {
 /// One open function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The next instruction of this frame: exact, or the address that the frame inside it returns to.
+    /// The next instruction of this frame: exact, or the address that the frame inside it returns
+    /// to.
     pub address: Avma,
     /// Where `address` lies on the stack; `None` for the innermost and for interrupted frames.
     pub return_word: Option<Avma>,
     /// Stack pointer with which this frame goes on.
     pub stack_pointer: Avma,
-    /// Canonical frame address, which is the outer frame's stack pointer; `None` where the walk ended,
-    /// and of a restorer.
+    /// Canonical frame address, which is the outer frame's stack pointer; `None` where the walk
+    /// ended, and of a restorer.
     pub cfa: Option<Avma>,
     /// Index of the module that the code belongs to, in the order given.
     pub module: Option<usize>,

@@ -2,9 +2,9 @@
 //!
 //! Is given the modules of the process ([`Unwinder::new`], before the stop), a stopped thread's
 //! registers and a reader of its memory; gives the frames from the innermost outwards and how the
-//! walk ended. Every frame says by what it was found: an unwind table, or the code itself where no table is ([`code`]).
-//! What lies in memory is hostile until proven otherwise: walks end after a bounded number of frames and never
-//! panic. Knows nothing of ptrace, files and names.
+//! walk ended. Every frame says by what it was found: an unwind table, or the code itself where no
+//! table is ([`code`]). What lies in memory is hostile until proven otherwise: walks end after a
+//! bounded number of frames and never panic. Knows nothing of ptrace, files and names.
 #![forbid(unsafe_code)]
 
 mod call;

@@ -55,8 +55,8 @@ pub(crate) fn is_outermost(row: &Row) -> bool {
     row.register(X86_64::RA) == Some(RegisterRule::Undefined)
 }
 
-/// The CFA of a row which framehop keeps as a rule of its own cache, so that it evaluates it without
-/// falling back: nearly every row of compiled code.
+/// The CFA of a row which framehop keeps as a rule of its own cache, so that it evaluates it
+/// without falling back: nearly every row of compiled code.
 pub(crate) fn plain(row: &Row) -> Option<PlainCfa> {
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return None;

@@ -1,8 +1,8 @@
 //! Signal frames: what the kernel leaves on the stack when it runs a handler.
 //!
-//! A handler returns to the restorer, which is two instructions long: rt_sigreturn, number 15. It is
-//! known by its bytes, since musl's has no unwind table. `struct rt_sigframe` is the address of the
-//! restorer, which the handler's `ret` takes off, then `struct ucontext` (kernel,
+//! A handler returns to the restorer, which is two instructions long: rt_sigreturn, number 15. It
+//! is known by its bytes, since musl's has no unwind table. `struct rt_sigframe` is the address of
+//! the restorer, which the handler's `ret` takes off, then `struct ucontext` (kernel,
 //! arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h).
 
 use crate::memory::{Memory, Unreadable};
@@ -16,7 +16,8 @@ const RESTORERS: [&[u8]; 2] = [
 const SYSCALL_BYTES: u64 = 2;
 /// Offset of the saved registers in `struct ucontext`.
 const REGISTERS_BYTES: usize = 40;
-/// Places of the general registers in DWARF order: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15.
+/// Places of the general registers in DWARF order: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to
+/// r15.
 const PLACES: [usize; 16] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7];
 const RIP: usize = 16;
 const CS: usize = 18;

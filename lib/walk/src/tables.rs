@@ -1,8 +1,8 @@
 //! The unwind tables of one mapped module: which row describes an address.
 //!
 //! Is given the sections ([`UnwindTables`]) and the load bias; all that takes time in proportion to
-//! the tables happens in [`Tables::new`]. `.eh_frame_hdr` serves as the index if it is what it should
-//! be; else one is made.
+//! the tables happens in [`Tables::new`]. `.eh_frame_hdr` serves as the index if it is what it
+//! should be; else one is made.
 
 use std::ops::Range;
 
@@ -112,8 +112,8 @@ impl<'data> Tables<'data> {
     }
 }
 
-/// `.eh_frame_hdr`, if it is sorted, whole, and speaks of this `.eh_frame`: the search in it does not
-/// check what it reads.
+/// `.eh_frame_hdr`, if it is sorted, whole, and speaks of this `.eh_frame`: the search in it does
+/// not check what it reads.
 fn header<'data>(tables: &UnwindTables<'data>) -> Option<(Svma, ParsedEhFrameHdr<Slice<'data>>)> {
     let (eh_frame, section) = (tables.eh_frame?, tables.eh_frame_hdr?);
     let bases = BaseAddresses::default().set_eh_frame_hdr(section.start.0);

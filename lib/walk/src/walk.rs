@@ -59,8 +59,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// While this is so, a function without a table is followed to its end: walks that come through it from elsewhere
-    /// need not do so later.
+    /// While this is so, a function without a table is followed to its end: walks that come through
+    /// it from elsewhere need not do so later.
     pub fn learn_all(&mut self, shall: bool) {
         self.search.is_thorough = shall;
     }
@@ -96,7 +96,8 @@ impl<'data> Unwinder<'data> {
     }
 
     /// Walks at most `max_frames` frames. Where no table describes the code the walk ends, unless
-    /// `starts` is given: then the code itself is looked at, from the function's start if that is known.
+    /// `starts` is given: then the code itself is looked at, from the function's start if that is
+    /// known.
     pub fn walk(
         &self,
         registers: &Registers,
@@ -318,7 +319,8 @@ impl Walker<'_, '_> {
             self.registers = registers;
             return Ok((FoundBy::SignalFrame, None));
         }
-        // libc's vfork has its return address in a register while it waits, and nothing on the stack.
+        // libc's vfork has its return address in a register while it waits, and nothing on the
+        // stack.
         let is_empty = exact && return_word.is_none() && cfa == self.registers.rsp();
         if cfa <= self.registers.rsp() && !is_empty || registers.rsp() < cfa {
             return Err(End::NoProgress);

@@ -1,6 +1,7 @@
-//! What code says of its frames, compared with what the unwind tables of the same code say: real libraries and
-//! programs, one instruction in some. The stack is made: where the table says that the return address lies there is
-//! one, and, as in real stacks, another that is not of this frame in each eighth word or so.
+//! What code says of its frames, compared with what the unwind tables of the same code say: real
+//! libraries and programs, one instruction in some. The stack is made: where the table says that
+//! the return address lies there is one, and, as in real stacks, another that is not of this frame
+//! in each eighth word or so.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

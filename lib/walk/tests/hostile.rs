@@ -70,7 +70,8 @@ fn check(walk: &Walk) {
         assert!(frame.stack_pointer.0 >= segment_top);
         segment_top = frame.stack_pointer.0;
         if let (Some(cfa), false) = (frame.cfa, is_last) {
-            // Nothing may lie on the stack where a thread stands, in libc's vfork: a step without progress is one only.
+            // Nothing may lie on the stack where a thread stands, in libc's vfork: a step without
+            // progress is one only.
             let is_up = cfa > frame.stack_pointer;
             assert!(
                 is_up || frame.is_exact() && cfa == frame.stack_pointer,

@@ -1,21 +1,22 @@
-//! Commands to the agent of a running process: what the host writes into the arena before it leads one
-//! thread, the *carrier*, to the agent, and what the agent leaves there.
+//! Commands to the agent of a running process: what the host writes into the arena before it leads
+//! one thread, the *carrier*, to the agent, and what the agent leaves there.
 //!
-//! A block lies at a multiple of 4096 among the plans. Its tables follow at offsets from its start, which
-//! the host chooses. One command at a time: the host owns the block unless the carrier runs, so nothing in
-//! it but [`AttachBlock::done`] is shared at one moment.
+//! A block lies at a multiple of 4096 among the plans. Its tables follow at offsets from its start,
+//! which the host chooses. One command at a time: the host owns the block unless the carrier runs,
+//! so nothing in it but [`AttachBlock::done`] is shared at one moment.
 //!
-//! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped threads
-//! wherever they are. `ADOPT`, `ACTIVATE` and `DETACH` run while every other thread is stopped by ptrace, and outside
-//! of the agent, at least as long as the host lives.
+//! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped
+//! threads wherever they are. `ADOPT`, `ACTIVATE` and `DETACH` run while every other thread is
+//! stopped by ptrace, and outside of the agent, at least as long as the host lives.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Maps the patch areas of the modules named. Changes nothing that the program sees; its children inherit
-/// nothing of it before `ACTIVATE`. May be given again.
+/// Maps the patch areas of the modules named. Changes nothing that the program sees; its children
+/// inherit nothing of it before `ACTIVATE`. May be given again.
 pub const COMMAND_PREPARE: u32 = 1;
-/// Patches the functions on the stacks and the special ones. After `ADOPT`, in the same block, when every thread
-/// has its gs base: should the host end from here on, the threads run into the patches by themselves.
+/// Patches the functions on the stacks and the special ones. After `ADOPT`, in the same block, when
+/// every thread has its gs base: should the host end from here on, the threads run into the patches
+/// by themselves.
 pub const COMMAND_ACTIVATE: u32 = 2;
 /// Puts text and stacks back as they were. May be given again.
 pub const COMMAND_DETACH: u32 = 3;
@@ -25,9 +26,10 @@ pub const COMMAND_SILENCE: u32 = 4;
 /// As `DETACH`, and threads may stay in slots, before or after the call there.
 pub const COMMAND_DETACH_ANYWAY: u32 = 5;
 
-/// Maps what threads need to wait at a gate: pages for the code that leads there, at the addresses named, and
-/// pages to fault on, which a userfaultfd(2) of the process watches, with one for counts behind them. Runs while every
-/// other thread is stopped, before `ACTIVATE`. Children inherit the pages, but nobody waits there.
+/// Maps what threads need to wait at a gate: pages for the code that leads there, at the addresses
+/// named, and pages to fault on, which a userfaultfd(2) of the process watches, with one for counts
+/// behind them. Runs while every other thread is stopped, before `ACTIVATE`. Children inherit the
+/// pages, but nobody waits there.
 pub const COMMAND_GATE: u32 = 6;
 /// Closes the descriptor that `GATE` has opened. Likewise.
 pub const COMMAND_CLOSE: u32 = 7;
@@ -77,13 +79,15 @@ pub struct AttachBlock {
     pub stack_top: u64,
     /// Host: base of ld.so, 0 without.
     pub loader: u64,
-    /// Agent, `DETACH`: places where the original bytes could not be put back, since others stand there.
+    /// Agent, `DETACH`: places where the original bytes could not be put back, since others stand
+    /// there.
     pub foreign: AtomicU64,
     /// Host: an address in each module that is gone again.
     pub gone_at: u64,
     /// Host: number of them.
     pub gone: u64,
-    /// Host, `GATE`: number of pages to fault on; the pages for code are at the addresses in `modules_at`.
+    /// Host, `GATE`: number of pages to fault on; the pages for code are at the addresses in
+    /// `modules_at`.
     pub gate_pages: u64,
     /// Agent, `GATE`: where they are.
     pub gates_at: AtomicU64,
@@ -115,7 +119,8 @@ pub struct AttachThread {
     pub gs_base: u64,
     /// Where it goes on.
     pub rip: u64,
-    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags: in the order of struct sigcontext.
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags: in the order of struct
+    /// sigcontext.
     pub registers: [u64; 18],
 }
 

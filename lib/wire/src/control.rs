@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of the whole arena: address space only, pages appear when touched. Where address space is limited it has less
-/// ([`Control::arena_bytes`]).
+/// Bytes of the whole arena: address space only, pages appear when touched. Where address space is
+/// limited it has less ([`Control::arena_bytes`]).
 pub const ARENA_BYTES: u64 = 1 << 30;
 /// Arena offset of the [`Control`] block.
 pub const CONTROL_OFFSET: u64 = 0;
@@ -24,12 +24,13 @@ pub const CHUNKS_OFFSET: u64 = 0x6_0000;
 pub const CHUNKS_MAX: usize = 4096;
 /// Arena offset of the agent's image as it is mapped into the tracee.
 pub const IMAGE_OFFSET: u64 = 0x10_0000;
-/// In every tracee the agent's image lies so far before the arena, with nothing else between the two.
+/// In every tracee the agent's image lies so far before the arena, with nothing else between the
+/// two.
 pub const IMAGE_BEFORE_BYTES: u64 = 0x100_0000;
 /// Bytes set apart for the agent's image.
 pub const IMAGE_BYTES: u64 = 0x10_0000;
-/// Arena offset of the first chunk of records. The plans come behind the last that there may be; each starts at a
-/// multiple of 4096.
+/// Arena offset of the first chunk of records. The plans come behind the last that there may be;
+/// each starts at a multiple of 4096.
 pub const CHUNK_DATA_OFFSET: u64 = 0x20_0000;
 /// Bytes of one chunk.
 pub const CHUNK_BYTES: u64 = 64 << 10;
@@ -42,8 +43,8 @@ pub const HOST_RECORDING: u32 = 1;
 /// The host asked for an end: record nothing more, patch nothing more.
 pub const HOST_STOPPED: u32 = 2;
 
-/// The host takes the agents out of their processes: nobody waits for a chunk any more, and nothing that finds
-/// no room counts as lost.
+/// The host takes the agents out of their processes: nobody waits for a chunk any more, and nothing
+/// that finds no room counts as lost.
 pub const HOST_DETACHING: u32 = 3;
 
 /// The kernel's mark on a robust futex whose owner died (futex(2)).
@@ -61,7 +62,8 @@ pub struct Control {
     /// Host: a robust futex held by the drain thread. The kernel sets `FUTEX_OWNER_DIED`
     /// (futex(2)) when that thread ends in whatever way: death is visible without a system call.
     pub host_alive: AtomicU32,
-    /// Host: the same of the thread that traces. The kernel says so before it lets stopped threads run.
+    /// Host: the same of the thread that traces. The kernel says so before it lets stopped threads
+    /// run.
     pub tracer_alive: AtomicU32,
     /// Host: counted up every 100 ms; a host that is stopped stands still.
     pub heartbeat: AtomicU32,
@@ -123,7 +125,8 @@ pub const TURNS_KEPT: usize = 64;
 /// When the calls of some functions are recorded ([`crate::plan::SPECIAL_RULES`]).
 #[repr(C)]
 pub struct Rule {
-    /// Host and agents: counts up when the rule is opened, and when it is closed: it is open while this is odd.
+    /// Host and agents: counts up when the rule is opened, and when it is closed: it is open while
+    /// this is odd.
     pub turns: AtomicU64,
     /// Host and agents: TSC of the last turns, by their number; written after the turn.
     pub turned_tsc: [AtomicU64; TURNS_KEPT],
@@ -143,8 +146,8 @@ impl Rule {
         self.turns.load(Ordering::Acquire) & 1 != 0
     }
 
-    /// Opens or closes it, if `turns` are all that were made yet. False: somebody else did, or it shall not be
-    /// opened again.
+    /// Opens or closes it, if `turns` are all that were made yet. False: somebody else did, or it
+    /// shall not be opened again.
     pub fn turn(&self, turns: u64, tsc: u64) -> bool {
         let is_opening = turns & 1 == 0;
         if is_opening && turns >= self.last_turn.load(Ordering::Relaxed) {
@@ -312,16 +315,17 @@ pub const QUESTION_ABANDONED: u32 = 5;
 /// Which module lies at `argument`? Answered by a [`crate::module_answer::ModuleAnswer`].
 pub const ASK_MODULE: u32 = 1;
 /// This process is about to exec: at `argument` (an address in it) lie two words, the descriptor of
-/// the directory that the name is looked up in, as of execveat(2), and the name's address. Seize it,
-/// if that does not change what the program may do. answer\[0\]: 1 seized, 0 not, which the host counts.
+/// the directory that the name is looked up in, as of execveat(2), and the name's address. Seize
+/// it, if that does not change what the program may do. answer\[0\]: 1 seized, 0 not, which the
+/// host counts.
 pub const ASK_EXEC: u32 = 2;
 /// The exec failed: let go.
 pub const ASK_EXEC_FAILED: u32 = 3;
 /// answer\[0\]: an address in a module that is mapped and was not asked for yet, or 0.
 pub const ASK_MAPPED: u32 = 4;
-/// Which mapping of a file's code, private and not writable, ends after `argument`? answer\[0\]: its
-/// start, \[1\]: its end; 0 if there is none, or if making it writable for a moment costs the program
-/// memory that is counted or locked.
+/// Which mapping of a file's code, private and not writable, ends after `argument`? answer\[0\]:
+/// its start, \[1\]: its end; 0 if there is none, or if making it writable for a moment costs the
+/// program memory that is counted or locked.
 pub const ASK_TEXT: u32 = 5;
 /// This process is about to install the seccomp filter at `argument` (an address in it of a struct
 /// sock_fprog). answer\[0\]: 1 if it permits what the agent does, so that recording can go on.

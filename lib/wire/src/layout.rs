@@ -1,8 +1,8 @@
 //! Structures whose bytes are written one field after the other, without padding, little-endian.
 //!
-//! Given a structure; gives it a length, a reader and a writer, so that no offset is counted by hand on
-//! either side. A field is an integer, or an enum that has the same three items as integers have: its size,
-//! `from_le_bytes` and `to_le_bytes`.
+//! Given a structure; gives it a length, a reader and a writer, so that no offset is counted by
+//! hand on either side. A field is an integer, or an enum that has the same three items as integers
+//! have: its size, `from_le_bytes` and `to_le_bytes`.
 
 /// Declares such a structure: `BYTES`, `read` and `to_bytes`.
 macro_rules! layout {
@@ -46,8 +46,8 @@ macro_rules! layout {
     };
 }
 
-/// Declares an enum of one byte for [`layout`]. The first variant is the default, and what a number reads as that
-/// is no variant's.
+/// Declares an enum of one byte for [`layout`]. The first variant is the default, and what a number
+/// reads as that is no variant's.
 macro_rules! byte_enum {
     ($(#[$meta:meta])* pub enum $name:ident {
         $(#[$first_meta:meta])* $first:ident = $first_number:literal,

@@ -19,8 +19,8 @@
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
-//! interrupted thread has reserved and never completed: 8 bytes, all zero or a stamp without id; or 12
-//! bytes, all zero, a callee alone, or id and callee without stamp.
+//! interrupted thread has reserved and never completed: 8 bytes, all zero or a stamp without id; or
+//! 12 bytes, all zero, a callee alone, or id and callee without stamp.
 //!
 //! Time: the high half of the TSC is that of the chunk's start, or of the last [`ANCHOR`].
 
@@ -60,10 +60,10 @@ pub const WIDE_CALLEE: u32 = 12;
 /// Flag in a shadow frame and in [`INHERITED`]: the frame's exit will not be seen.
 pub const FRAME_OPEN: u64 = 1 << 63;
 
-/// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only while
-/// the high half is that of the last reading in the slow path, so that reading is not later, nor is a
-/// zero. Should a handler come in that very tick or the clock step back by just so much, `hole.rs` of
-/// the host still finds the next record.
+/// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only
+/// while the high half is that of the last reading in the slow path, so that reading is not later,
+/// nor is a zero. Should a handler come in that very tick or the clock step back by just so much,
+/// `hole.rs` of the host still finds the next record.
 pub const fn word(id: u32, tsc_low: u32) -> u64 {
     let stamp = if tsc_low == 0 { 1 } else { tsc_low };
     (id as u64) << 32 | stamp as u64

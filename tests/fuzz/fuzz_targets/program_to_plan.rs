@@ -1,4 +1,5 @@
-//! Any bytes as a program: reader, analysis, relocator and plan give no panic; the plan is accepted.
+//! Any bytes as a program: reader, analysis, relocator and plan give no panic; the plan is
+//! accepted.
 #![no_main]
 
 use sptrace_patch::{build_plan, read_plan::PlanReader};

@@ -1,5 +1,5 @@
-//! A Rust program: a panic caught with destructors run, trait objects, closures, threads and channels, a panicking
-//! thread joined, a captured backtrace's depth; ends with status 5.
+//! A Rust program: a panic caught with destructors run, trait objects, closures, threads and
+//! channels, a panicking thread joined, a captured backtrace's depth; ends with status 5.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;

@@ -44,8 +44,8 @@ pub struct AttachArgs {
         value_delimiter = ','
     )]
     pids: Vec<u32>,
-    /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or
-    /// SIGHUP, or when all have ended
+    /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
+    /// or SIGHUP, or when all have ended
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
     #[command(flatten)]
@@ -93,10 +93,12 @@ pub fn run(args: AttachArgs, at_start: AtStart) -> ExitCode {
     }
 }
 
-/// Jobs that a script starts with `&` have SIGINT ignored (POSIX, XCU 2.11). `kill -INT` is how such a recording is
-/// ended; until the session takes the signal over it would be lost, and the recording not end.
+/// Jobs that a script starts with `&` have SIGINT ignored (POSIX, XCU 2.11). `kill -INT` is how
+/// such a recording is ended; until the session takes the signal over it would be lost, and the
+/// recording not end.
 fn heed_interrupts() {
-    // SAFETY: a disposition of our own process, as a terminal's jobs have it; nothing has been begun.
+    // SAFETY: a disposition of our own process, as a terminal's jobs have it; nothing has been
+    // begun.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
 }
 

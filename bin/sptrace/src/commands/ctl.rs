@@ -1,7 +1,7 @@
 //! `sptrace ctl`: says a word to a recording that runs in another terminal (`ctl:WORD` events).
 //!
-//! Given a word and which recording is meant; prints what came of it. Without a word it lists the user's
-//! recordings that wait for words, one a line.
+//! Given a word and which recording is meant; prints what came of it. Without a word it lists the
+//! user's recordings that wait for words, one a line.
 
 use std::io::{ErrorKind, Write};
 
@@ -21,7 +21,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CtlArgs {
-    /// The word, as in the recording's ctl:WORD; without it, list the recordings that wait for words
+    /// The word, as in the recording's ctl:WORD; without it, list the recordings that wait for
+    /// words
     word: Option<String>,
     /// Process id of the sptrace that records; needed if there are several
     #[arg(short, long, value_name = "PID", requires = "word")]

@@ -1,7 +1,8 @@
 //! `sptrace ktrace`: records the kernel's side of programs, into a trace like any other.
 //!
-//! Given a command, processes, or nothing but the machine; writes a trace in which system calls, interrupts and
-//! waits are frames. Ends as the command ended. What sptrace says goes to stderr with a prefix.
+//! Given a command, processes, or nothing but the machine; writes a trace in which system calls,
+//! interrupts and waits are frames. Ends as the command ended. What sptrace says goes to stderr
+//! with a prefix.
 
 use std::ffi::OsString;
 use std::io::BufWriter;
@@ -53,14 +54,15 @@ pub struct KtraceArgs {
     /// Say nothing on stderr unless recording fails
     #[arg(short, long)]
     quiet: bool,
-    /// These processes, with all their threads and what they start (repeatable, or separated by commas)
+    /// These processes, with all their threads and what they start (repeatable, or separated by
+    /// commas)
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all", "command"])]
     pids: Vec<u32>,
     /// Everything that runs on this machine, but for sptrace
     #[arg(short, long, conflicts_with = "command")]
     all: bool,
-    /// End the recording after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
-    /// or SIGHUP, or when all have ended
+    /// End the recording after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at
+    /// Ctrl-C, SIGTERM or SIGHUP, or when all have ended
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Memory of each processor's buffer in the kernel, in KiB
@@ -86,7 +88,8 @@ extern "C" fn end(_signal: libc::c_int) {
 
 extern "C" fn leave_it_to_the_command(_signal: libc::c_int) {}
 
-/// Takes the signals by which users end a recording. A key of the terminal reaches the command, too, which decides.
+/// Takes the signals by which users end a recording. A key of the terminal reaches the command,
+/// too, which decides.
 fn heed_signals(has_command: bool) {
     let interrupt: extern "C" fn(libc::c_int) = match has_command {
         true => leave_it_to_the_command,
@@ -99,7 +102,8 @@ fn heed_signals(has_command: bool) {
         (libc::SIGHUP, end),
     ];
     for (signal, handler) in handlers {
-        // SAFETY: the handlers store one atomic at most. A program that is executed has the default again.
+        // SAFETY: the handlers store one atomic at most. A program that is executed has the default
+        // again.
         unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
     }
 }

@@ -1,7 +1,8 @@
-//! What `run` and `attach` have in common: the options of a recording, its file, and what is said at its end.
+//! What `run` and `attach` have in common: the options of a recording, its file, and what is said
+//! at its end.
 //!
-//! Given the options; gives a prepared [`Session`], or one line that says why there is none. A former trace
-//! is moved out of the way only when nothing else can fail any more.
+//! Given the options; gives a prepared [`Session`], or one line that says why there is none. A
+//! former trace is moved out of the way only when nothing else can fail any more.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -71,16 +72,17 @@ pub struct RecordArgs {
     /// End the recording, not the program, when the trace file has this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
-    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was
-    /// dropped is counted
+    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning
+    /// was dropped is counted
     #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
     ring: Option<u64>,
-    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on
-    /// (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written
+    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program
+    /// goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is
+    /// written
     #[arg(long, value_name = "EVENT", requires = "ring", group = "repeated")]
     dump_on: Vec<Event>,
-    /// Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on
-    /// (`run`) is recorded N times, into one trace
+    /// Each event of --dump-on does so N times, and each of --between; what lies between the events
+    /// of --start-on and --stop-on (`run`) is recorded N times, into one trace
     #[arg(long, value_name = "N", default_value_t = 1, requires = "repeated", value_parser = clap::value_parser!(u64).range(1..))]
     times: u64,
     /// End the recording, not the program, when EVENT happens (repeatable, see below)
@@ -93,12 +95,13 @@ pub struct RecordArgs {
     /// else is patched before the first of them is entered (repeatable; raw or demangled name)
     #[arg(short = 'F', long = "filter", value_name = "GLOB")]
     within: Vec<String>,
-    /// The same, but only of calls that begin between two events (see below; START may be `start`: the recording's):
-    /// different functions each at its time, also beside -F. With --times N each does so N times. A call as an
-    /// event is noticed at once here (repeatable, up to 7)
+    /// The same, but only of calls that begin between two events (see below; START may be `start`:
+    /// the recording's): different functions each at its time, also beside -F. With --times N each
+    /// does so N times. A call as an event is noticed at once here (repeatable, up to 7)
     #[arg(long, num_args = 3, value_names = ["GLOB", "START", "STOP"], group = "repeated")]
     between: Vec<String>,
-    /// Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)
+    /// Leave out functions matching GLOB: they are not patched, nor what only they call
+    /// (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
@@ -176,13 +179,15 @@ impl RecordArgs {
         all.any(|event| matches!(event.what, What::Key(_)))
     }
 
-    /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done in it.
+    /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done
+    /// in it.
     pub fn is_endless(&self) -> bool {
         let nothing = self.stop_on.is_empty() && self.dump_on.is_empty() && self.between.is_empty();
         self.times > 1 && nothing
     }
 
-    /// Prepares the recording of `command`, launched or running, which begins at one of `start_on`, if there are any.
+    /// Prepares the recording of `command`, launched or running, which begins at one of `start_on`,
+    /// if there are any.
     ///
     /// # Errors
     /// One line for the user.
@@ -219,7 +224,8 @@ impl RecordArgs {
                 false => |_| {},
             },
         };
-        // Where there are only dumps, no file is begun, and what has the name stays until the first.
+        // Where there are only dumps, no file is begun, and what has the name stays until the
+        // first.
         let has_file = self.dump_on.is_empty();
         let asked = OnEvents {
             is_launched,
@@ -253,8 +259,8 @@ impl RecordArgs {
     }
 }
 
-/// Says how an analysis goes on, but never waits for the terminal: one that is held (ctrl-s), or has another foreground,
-/// would hold us, and so the program.
+/// Says how an analysis goes on, but never waits for the terminal: one that is held (ctrl-s), or
+/// has another foreground, would hold us, and so the program.
 fn show_progress(line: &str) {
     let mut stderr = libc::pollfd {
         fd: 2,
@@ -269,7 +275,8 @@ fn show_progress(line: &str) {
     }
 }
 
-/// What is said at the end: an early end of the recording always, the rest unless `quiet`. `who` ran.
+/// What is said at the end: an early end of the recording always, the rest unless `quiet`. `who`
+/// ran.
 pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
     let output = output.display();
     if let Some(e) = &finished.output_error {

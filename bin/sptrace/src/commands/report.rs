@@ -55,7 +55,8 @@ pub struct ReportArgs {
     #[arg(short = 'D', long = "depth", value_name = "N")]
     depth: Option<u32>,
 
-    /// Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length
+    /// Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown
+    /// length
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, default_value = "0")]
     min_time: u64,
 

@@ -1,7 +1,7 @@
 //! `sptrace run`: starts a command under trace and writes the trace file.
 //!
-//! Ends as the command ended: with its status, or by its signal. The command owns the three standard
-//! streams; what sptrace says goes to stderr with a prefix, and `-q` silences it.
+//! Ends as the command ended: with its status, or by its signal. The command owns the three
+//! standard streams; what sptrace says goes to stderr with a prefix, and `-q` silences it.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -60,19 +60,22 @@ pub struct RunArgs {
     /// Record ld.so's start-up work too
     #[arg(long, conflicts_with = "start_on")]
     loader: bool,
-    /// Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then
-    /// (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each
-    /// process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from
-    /// there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT
+    /// Let the command run by itself, and begin the recording when EVENT happens, inside of what
+    /// runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for
+    /// 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by
+    /// itself up to the first call, and is followed from there to EVENT, at the cost of recording.
+    /// After --stop-on it runs by itself again, with --times N until the next EVENT
     #[arg(long, value_name = "EVENT", group = "repeated")]
     start_on: Vec<Event>,
-    /// Follow the command from its start, and write nothing before the event of --start-on: that costs as much
-    /// as recording. Calls count from the first one on then, and stacks that cannot be walked are whole
+    /// Follow the command from its start, and write nothing before the event of --start-on: that
+    /// costs as much as recording. Calls count from the first one on then, and stacks that cannot
+    /// be walked are whole
     #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
-    /// The command keeps the process id that was started, for those who wait for it, signal it or look for it by that:
-    /// sptrace is a process in the background, in a group of its own, which says its last words a moment after the
-    /// command's end. Its status and its signals are the command's own
+    /// The command keeps the process id that was started, for those who wait for it, signal it or
+    /// look for it by that: sptrace is a process in the background, in a group of its own, which
+    /// says its last words a moment after the command's end. Its status and its signals are the
+    /// command's own
     #[arg(long, conflicts_with = "start_on")]
     keep_pid: bool,
     /// The command and its arguments
@@ -110,7 +113,8 @@ enum Failure {
     Said { code: u8, message: String },
     /// The command was killed by a signal before its program began: nothing of ours failed.
     Killed(i32),
-    /// We are the process that was to become the command, and end with this status; who traces has said why.
+    /// We are the process that was to become the command, and end with this status; who traces has
+    /// said why.
     NotExecuted(u8),
 }
 

@@ -1,11 +1,15 @@
-//! A process in which nothing is recorded any more: the host is gone, or a sandbox forbids the
-//! clock.
+//! A *dormant* process: nothing is recorded in it any more, because the host is gone or because a
+//! sandbox forbids the clock.
 //!
-//! No shadow stack is kept then, so all stacks get the program's own return addresses back at once,
-//! and calls leave no others (see `silent::silence`). What may remain are those of a call that
-//! another thread was in the middle of, and of stacks that the shadow stack did not tell: for these
-//! a stack walker is served by scanning the stacks that it will see, the one it runs on and those
-//! that signals interrupted. No system call otherwise, and none at all in a sandbox.
+//! Given a special function that is about to run in such a process; serves stack walkers, which
+//! must not meet return addresses of ours. No shadow stack is kept up any more. When the process
+//! became dormant, all stacks got the program's own return addresses back, and calls have left no
+//! others since ([`crate::routines::silent`]). Some may remain: that of a call which another thread
+//! was in the middle of, and those on stacks that no shadow stack described. So a walker is served
+//! by a scan of the stacks that it will see: the one it runs on, and those that signals
+//! interrupted.
+//!
+//! No system call is made for anything else, and none at all in a sandbox.
 
 use crate::frames::{handlers, shadow, stacks};
 use crate::memory::frame::Frame;

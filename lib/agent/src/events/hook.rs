@@ -1,15 +1,20 @@
-//! Hooked functions: their entry is intercepted whoever calls them, and recording begins there
-//! (`run -F`) until they return.
+//! Hooks: functions whose entry is intercepted, whoever calls them, because recording begins there
+//! (`run -F`, `--between`) and lasts until they return.
 //!
-//! Given what the slow path found at a hook's entry; keeps the thread's mute state
-//! ([`crate::record::chunk::mute`]). Must not know what a record is.
+//! Given what the slow path found at a hook's entry or return; keeps the shadow stack, the thread's
+//! mute state ([`crate::record::chunk::mute`]) and the table of replaced return addresses.
 //!
-//! A thread is muted unless it is inside a hooked function that is to be recorded when it is called
-//! ([`crate::events::between`]). The first such function, the root, gets a shadow frame and its
-//! return address is replaced by one in its slot ([`crate::record::originals`]); when its frame has
-//! ended, in whatever way, the thread is muted again. A hooked function that is called from a
-//! patched site inside a root was recorded there, so nothing is to be done (the common routine sees
+//! A thread is muted unless it is inside of a hooked function whose calls are recorded at that
+//! moment ([`crate::events::between`]). The first such function is the *root*. It gets a shadow
+//! frame, and its return address is replaced by one in its slot. When its frame has ended, in
+//! whatever way, the thread is muted again. A hooked function that is called from a patched site
+//! inside of a root has been recorded there, so its hook does nothing (the common routine sees
 //! that).
+//!
+//! What a replaced return address was stands in a table by its place on the stack, not in the
+//! shadow frame: a frame may be taken for ended while it is alive on another stack, and the
+//! function must find back all the same. An entry of the table is in use as long as its place holds
+//! an address of ours.
 
 use crate::events::between;
 use crate::frames::shadow;

@@ -1,9 +1,13 @@
-//! Intercepted functions that concern the process as a whole: exec, libraries that go away, stack
-//! walkers, signal handlers, sandboxes, changes of the text.
+//! Special functions: functions whose entry is intercepted, whoever calls them, because something
+//! happens to the process as a whole there.
 //!
-//! Given the registers at such a function's entry, whoever called it; does what must be done before
-//! it runs, and may change its arguments. A row for each kind ([`special`]). What happens when
-//! nothing is recorded any more is the business of [`crate::events::dormant`].
+//! Given the kind of a special function and the program's registers at its entry; does what must be
+//! done before the function runs: hands a program over to an exec, gives a stack walker the
+//! original return addresses, forgets modules at a dlclose, patches a signal handler's callees when
+//! it is registered, ends the recording before a sandbox. What must happen when nothing is recorded
+//! any more stands in [`crate::events::dormant`].
+//!
+//! Must not know how the entry was intercepted.
 
 use crate::events::exec::Exec;
 use crate::events::unwind;

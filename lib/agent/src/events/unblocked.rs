@@ -1,12 +1,12 @@
 //! The two events around a walk of the stack, with signals let in: a walker's entry, and the first
-//! event above it. A throw costs two microseconds, four system calls that block signals a third of
-//! that.
+//! event above it. Blocking signals takes four system calls, a third of the two microseconds that a
+//! throw costs.
 //!
-//! Runs on the program's stack, before the door blocks signals. A handler may interrupt at any
-//! point: what is done can be done again from the start, shared words are changed by one
-//! instruction, and `context` moves the interrupted context back to before the event. A handler
-//! that walks, throws or jumps away finds a shadow stack that is whole. Every case that is not
-//! plain is left to the slow path.
+//! Runs on the program's stack, before the door blocks signals. A handler may interrupt it at any
+//! point: whatever is done can be done again from the start, shared words are changed by one
+//! instruction each, and [`crate::signals::context`] moves the interrupted context back to before
+//! the event. A handler that walks, throws or jumps away finds a shadow stack that is whole. Every
+//! case that is not plain is left to the slow path.
 
 use crate::frames::shadow::SAME_STACK_BYTES;
 use crate::frames::{handlers, shadow};

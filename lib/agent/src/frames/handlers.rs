@@ -1,5 +1,8 @@
-//! Which signals have handlers, and where these return to: asked of the kernel, again after a
-//! handler was registered. Says whether a handler may be running. Knows nothing of stacks.
+//! Which signals have handlers, and where those return to.
+//!
+//! Given nothing; asks the kernel, once at first and again after a handler was registered. Says
+//! whether the running code may be a signal handler's, and which addresses handlers return to
+//! (*restorers*), by which signal frames are found on a stack. Must not know stacks and frames.
 
 use crate::memory::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,10 +1,11 @@
-//! Signal handlers on an alternate stack, above all one above the stack that they interrupted.
+//! Signal handlers that run on an alternate stack (sigaltstack(2)).
 //!
-//! The shadow stack is ordered by stack pointer, and such a handler's frames would show those of
-//! the interrupted code as ended. They are kept below a *barrier*: a shadow frame like the sentinel
-//! at the bottom, above every stack pointer, so that the hot path takes it for an empty shadow
-//! stack. It remembers the bounds of the alternate stack; the first event outside of them that
-//! meets it in the slow path takes it away. (A handler on a lower stack nests without that.)
+//! The shadow stack is ordered by stack pointer. If the alternate stack lies above the stack that
+//! the signal interrupted, a handler's frames would make the interrupted frames look ended. So a
+//! *barrier* is pushed when such a handler is met: a shadow frame above every stack pointer, like
+//! the sentinel at the bottom, for which the hot path takes it. It keeps the frames below it, and
+//! remembers the bounds of the alternate stack. The first event outside of these bounds that meets
+//! the barrier in the slow path takes it away. A handler on a lower stack nests without a barrier.
 
 use crate::frames::shadow::SAME_STACK_BYTES;
 use crate::frames::{handlers, shadow};

@@ -1,16 +1,17 @@
-//! The process as it was before it was attached to: text, stacks, contexts.
+//! Detaching: the process becomes what it was before it was attached to, in its text, stacks and
+//! contexts.
 //!
-//! Given a process whose threads are all stopped outside of the agent, unless the host is killed
-//! meanwhile: then they run, and what could be done only while they stand is left undone. A place
-//! is put back ([`crate::patch::undo`]) if what stands there is ours; so are kept calls,
-//! springboards and the room made for them, unless somebody stands between their bytes: then the
-//! host lets it run on and asks again.
+//! Given a process whose threads are all stopped outside of the agent. (If the host is killed
+//! meanwhile the threads run, and whatever could be done only while they stand is left undone.)
+//! Puts back each place where bytes of ours stand. Kept calls, springboards and made room are put
+//! back too, unless a thread stands between their bytes: then the host lets that thread run on and
+//! asks again.
 //!
 //! The patch areas stay for the life of the process, with routines that need no agent
-//! ([`crate::routines::silent::retire`]): a return address, a jmp_buf, a context or a coroutine's
-//! stack that leads into one, and was not found here, leads back to the program from there. A later
-//! attach takes them back ([`crate::reach::module`]). Everything else is listed for the host to
-//! unmap.
+//! ([`crate::routines::silent::retire`]). A jmp_buf, a saved context or a coroutine's stack may
+//! still hold an address in an area that was not found here, and it leads back to the program from
+//! there. A later attach takes the areas up again ([`crate::reach::module`]). Everything else is
+//! listed for the host, which unmaps it.
 
 use crate::frames::handlers;
 use crate::memory::state::{

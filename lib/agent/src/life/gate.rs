@@ -1,13 +1,13 @@
-//! Gates: places at which a thread that calls a certain function waits for the host, without a
-//! system call.
+//! Gates: pages at which a thread that calls a certain function waits for the host, without a
+//! system call of its own.
 //!
-//! Given where pages for code shall lie and how many gates there are; maps these, and a page for
-//! each gate whose first touch is reported to a userfaultfd(2) instead of being served, and one
-//! behind them for counts. The host takes the descriptor over (pidfd_getfd(2)) and writes code and
-//! counts. If the host ends, its descriptor is closed, and whoever waits or comes goes on: the page
-//! is an ordinary one then.
+//! Given where pages for code shall lie, and how many gates there are; maps the pages for code, a
+//! page for each gate, and one page behind them for counts. The first touch of a gate is reported
+//! to a userfaultfd(2) instead of being served. The host takes the descriptor over
+//! (pidfd_getfd(2)), and writes the code and the counts. If the host ends, its descriptor is closed
+//! and a gate is an ordinary page: whoever waits, or comes later, goes on.
 //!
-//! Must not know: which functions lead here.
+//! Must not know which functions lead here.
 
 use crate::memory::{stopped, sys};
 use core::sync::atomic::Ordering;

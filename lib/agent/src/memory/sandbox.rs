@@ -1,8 +1,8 @@
-//! System calls of the program after which the agent may not do what it needs: seccomp, rdtsc
-//! forbidden, text that cannot be written any more, a gs register that the program uses itself.
+//! What a program may forbid itself by a system call so that the agent can no longer work: system
+//! calls (seccomp), rdtsc, writing text. Also a gs register that the program sets itself.
 //!
-//! Given the arguments of an intercepted function; says what it is about to forbid, and keeps that
-//! for the process. Must not know how recording ends.
+//! Given the kind and the arguments of a special function that is about to run; says whether it
+//! forbids any of that, and remembers it for the process. Must not know how a recording ends.
 
 use crate::memory::frame::Frame;
 use crate::memory::state;

@@ -1,13 +1,15 @@
-//! How many mappings the text is in: a process may have vm.max_map_count of them.
+//! Keeps the number of the text's mappings small, of which a process may have vm.max_map_count.
 //!
-//! Given a module that is about to be patched for the first time. Pages that were writable for a
-//! moment are charged to the process (VM_ACCOUNT), and the kernel joins mappings only if all or
-//! none of them are. So where this thread is the only user of the memory, the whole text is made
-//! writable once, before the first patch, and what [`crate::patch::text`] writes in place later
-//! leaves one mapping. The host says where that lies; what it did not name is not touched. Threads
-//! that are only stopped are users: should sptrace be killed, they run on, and all of their text
-//! would not be executable. Nor is anybody asked while a process stands still: what is patched then
-//! is joined with the rest at the first patch after it.
+//! Given a module that is about to be patched for the first time; makes its whole text writable
+//! once. The kernel charges pages that were writable to the process (VM_ACCOUNT) and joins
+//! neighbouring mappings only if all of them are charged, or none. So what [`crate::patch::text`]
+//! writes in place later leaves one mapping instead of one for each page.
+//!
+//! This is done only where this thread is the only user of the memory. Threads that are merely
+//! stopped count as users: if sptrace were killed they would run on, in text that is not executable
+//! for a moment. The host says where a module's text lies, and what it does not name is not
+//! touched. It is not asked while a process stands still; what is patched then is joined with the
+//! rest at the first patch afterwards.
 
 use crate::memory::state::Module;
 use crate::memory::{stopped, sys};

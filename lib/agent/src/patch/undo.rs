@@ -1,8 +1,8 @@
-//! The text of an attached process as it was: what is put back, and what must wait.
+//! Puts the text of an attached process back when it is detached from, and says what must wait.
 //!
-//! Given modules and where interrupted code goes on; writes the program's own bytes wherever ours
-//! stand and nobody is in the middle of them, in copies of whole pages ([`Writer`]), and counts the
-//! rest. Must not know of stacks.
+//! Given modules, and where interrupted code will go on; writes the program's own bytes wherever
+//! bytes of ours stand and no thread is in the middle of them. Whole pages are copied, changed and
+//! put in place ([`Writer`]). Places that could not be put back are counted. Must not know stacks.
 
 use crate::memory::state::{Module, UNTOUCHED};
 use crate::memory::{stopped, sys};

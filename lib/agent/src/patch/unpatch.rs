@@ -1,16 +1,16 @@
-//! The program's own bytes put back into its text: into all of it once nothing is recorded any
-//! more, into a part that the program is about to write to itself.
+//! Puts the program's own bytes back into its text: into all of it once nothing is recorded any
+//! more, or into a part that the program is about to write to itself.
 //!
-//! Given the modules and their plans; writes what stood there before at the entries of hooked
-//! functions and at the sites. From then on no code runs in slots but what is on its way there: a
-//! stack walker that is loaded later, and not intercepted therefore, finds no signal that
-//! interrupted a slot.
+//! Given modules and their plans; writes the original bytes at hooked entries and at sites. From
+//! then on no code runs in slots but what was on its way there. So a stack walker that is loaded
+//! later, and is not intercepted, meets no signal that interrupted a slot.
 //!
-//! Safe at any moment for other threads: of what is put back only the first instruction was
-//! changed, a jump, behind which nothing of ours stands in the text. Where that is not so the patch
-//! stays: calls that were kept (filling before them; whoever writes another displacement there
-//! changes a call), springboards and the room made for them. So does what does not look like our
-//! jump, and the entries of special functions, whose callers must still be served.
+//! This is safe at any moment for other threads: of what is put back only the first instruction had
+//! been changed, into a jump, and nothing of ours stands behind it in the text. Where that is not
+//! so the patch stays. That holds for kept calls (there is filling before them, and whoever writes
+//! another displacement there changes a call), for springboards and the room made for them, for
+//! bytes that do not look like our jump, and for the entries of special functions, whose callers
+//! must still be served.
 
 use crate::memory::state::{INSTRUMENTED, Module, UNTOUCHED};
 use crate::memory::{lock, sandbox, state, sys};

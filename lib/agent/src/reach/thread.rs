@@ -1,7 +1,9 @@
-//! Thread blocks: finding out which thread this is, new threads, and forks.
+//! Thread blocks: which thread an event comes from, and the first event of new threads and forked
+//! processes.
 //!
-//! gs points at the block. A new thread inherits its creator's gs, a fork child its parent's block
-//! with a wiped key; both fail the hot path's comparison with the fs base and come here.
+//! gs points at the block of the running thread. A new thread has inherited its creator's gs, and a
+//! forked child has its parent's block with a wiped key. Both fail the hot path's comparison of the
+//! key with the fs base and come here. Gives the thread a block and a stream of its own.
 
 use crate::frames::shadow;
 use crate::memory::state::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot, ShadowFrame};

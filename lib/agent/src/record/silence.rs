@@ -1,8 +1,8 @@
-//! The end of recording, from within: called when the host is gone, or when a question has no
-//! answer.
+//! Ends the recording from within, when the host is gone or a question has no answer.
 //!
-//! Turns the routines of all areas into those that record nothing, and gives all return addresses
-//! back. May be called again, and by several threads at once.
+//! Turns the routines of all patch areas into those that record nothing, and puts the program's own
+//! return addresses back on all stacks. May be called again, and by several threads at once. Must
+//! not know who called it, and why.
 
 use crate::memory::state;
 use crate::memory::state::{DORMANT, Module};

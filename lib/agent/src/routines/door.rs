@@ -1,9 +1,10 @@
-//! The door of the slow path: where the common routines go with what they cannot do.
+//! The door: the way from a common routine to the slow path, and back.
 //!
-//! Given a routine's number on the stack, above what SAVE has pushed; saves the rest of the
-//! program's registers, blocks signals, changes to the agent's stack and calls
-//! [`crate::events::slow::slow`], or [`crate::events::unblocked`] without the middle two; then all
-//! of it backwards. It is in the agent's image, once, not in the areas.
+//! Given a routine's number on the stack, above what the macro SAVE has pushed; saves the rest of
+//! the program's registers, blocks signals, changes to the agent's own stack, and calls
+//! [`crate::events::slow::slow`]. Afterwards it does all of that backwards. Two events are handed
+//! to [`crate::events::unblocked`] before, with signals let in and on the program's stack. The door
+//! lies once in the agent's image, not in each patch area.
 
 /// For [`crate::routines::common`], whose macros it uses.
 macro_rules! door {

@@ -1,9 +1,11 @@
-//! The routines of an area when nothing is recorded any more: those of calls leave the program's
-//! own return address, the others only return.
+//! Silent routines: what the common routines of a patch area become when nothing is recorded any
+//! more.
 //!
-//! Gives the assembler macros of the routines that are jumped to then, and turns an area's routines
-//! into them and back. [`crate::routines::common`] places each macro where a short jump from the
-//! routine that it replaces reaches it. Must not know why nothing is recorded.
+//! The silent routine of a call leaves the program's own return address on the stack; the others
+//! only return. This file gives the assembler macros of these routines, and turns the routines of
+//! an area into them and back ([`silence`], [`retire`], [`wake`]). [`crate::routines::common`]
+//! places each macro where a short jump from the routine that it replaces can reach it. Must not
+//! know why nothing is recorded.
 
 use crate::routines::{door, image};
 use sptrace_wire::plan::common::*;

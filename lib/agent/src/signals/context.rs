@@ -1,15 +1,17 @@
-//! Contexts that a signal interrupted in a patch area: moved to a point in the program's own text.
+//! Moves contexts that a signal has interrupted inside of a patch area to a point in the program's
+//! own text.
 //!
-//! A handler may have interrupted a slot or a common routine, for which there is no unwind
-//! information. Before a walker runs, such a context is moved *back* to the patched instruction if
-//! the event has not happened yet, *forward* to the callee's entry or behind the call if it has.
+//! A handler may have interrupted a slot or a common routine, for which no unwind information
+//! exists. Before a stack walker runs, such a context is moved *back* to the patched instruction if
+//! the event has not happened yet, or *forward* to the callee's entry, or behind the call, if it
+//! has.
 //!
 //! Given the stack pointer at the walker's entry; changes the `ucontext` of the signal frames above
-//! it ([`crate::signals::sigframe`] finds them). Both directions are what executing the code would
-//! do, so the handler may return, jump away, or throw: nothing has to be put back. In the middle of
-//! moved instructions the rest of them is executed first ([`crate::signals::moved`]). What the
-//! event has not come to is done or undone ([`crate::signals::interrupted`]). What cannot be moved
-//! so stays as it is (then the walker ends there).
+//! it, which [`crate::signals::sigframe`] finds. Both directions are what running on would do, so
+//! the handler may return, jump away or throw, and nothing has to be put back. In the middle of
+//! moved instructions the rest of them is executed first ([`crate::signals::moved`]). A half-made
+//! record or shadow frame is completed or taken back ([`crate::signals::interrupted`]). A context
+//! that cannot be moved stays as it is, and the walk ends there.
 
 use crate::frames::handlers;
 use crate::memory::frame::XMM_BYTES;

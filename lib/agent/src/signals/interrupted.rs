@@ -1,8 +1,9 @@
-//! What an interrupted event has left half done: its record, and its frame on the shadow stack.
+//! Cleans up after an event that a signal has interrupted and that will not go on: its record and
+//! its shadow frame.
 //!
-//! Given by [`crate::signals::context`] what the routine had come to, when it will not go on: the
-//! record becomes nothing, the frame is put where it belongs among those of the handler that runs
-//! now, or taken from there. Must not know of registers, slots and signal frames.
+//! Given by [`crate::signals::context`] how far the routine had come. The reserved record is marked
+//! as NOTHING. The shadow frame is put where it belongs among those of the handler that runs now,
+//! or is taken away. Must not know registers, slots and signal frames.
 
 use crate::frames::shadow;
 use crate::memory::state::{END_BYTES, FRAME_BYTES, Hot, ShadowFrame};

@@ -1,15 +1,15 @@
-//! Executes a few instructions ahead on saved registers: those that were moved into a slot and that
-//! a signal has interrupted.
+//! Executes the rest of some moved instructions on saved registers, where a signal has interrupted
+//! them in a slot.
 //!
-//! Given registers, the bytes at their rip, and a way to read memory; gives the registers after the
-//! instruction, or refuses. What it executes is exact, all arithmetic flags included (AF, where it
-//! is undefined, stays); everything else is refused: other instructions, operands of 8 and 16 bits,
-//! every store but pushes and moves to the stack. These are collected, and made by the caller when
-//! all went well.
+//! Given registers, the bytes at their rip, and a way to read memory; gives the registers after one
+//! instruction, or refuses. What is executed is exact, all arithmetic flags included (AF stays as
+//! it was where it is undefined). Everything else is refused: other instructions, operands of 8 and
+//! 16 bits, and every store but pushes and moves to the stack. Stores are collected, and the caller
+//! makes them when all went well.
 //!
-//! Only the stack of the interrupted function is read and written: other memory may be half changed
-//! by the handler that runs meanwhile, whose own frames begin below the red zone of where it
-//! interrupted. Knows nothing of slots, signal frames or text.
+//! Only the stack of the interrupted function is read and written. Other memory may be half changed
+//! by the handler that runs meanwhile; its own frames begin below the red zone of what it
+//! interrupted. Must not know slots, signal frames and text.
 
 /// Instructions executed at most.
 const STEPS: u32 = 8;

@@ -1,8 +1,8 @@
 //! Using a cache file.
 //!
-//! The header, the sizes of all parts and the content hash are checked once, when it is opened; what
-//! is unpacked is checked again at each use, so that no file can cause a panic. Names are unpacked
-//! when the first one is asked for and kept; the plan is unpacked at each call.
+//! The header, the sizes of all parts and the content hash are checked once, when it is opened;
+//! what is unpacked is checked again at each use, so that no file can cause a panic. Names are
+//! unpacked when the first one is asked for and kept; the plan is unpacked at each call.
 
 use std::sync::OnceLock;
 

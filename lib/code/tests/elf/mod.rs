@@ -1,5 +1,5 @@
-//! A minimal ELF image around hand-assembled code: one executable segment at `CODE`, which begins at
-//! the entry point, and one of data at `DATA`; no section headers.
+//! A minimal ELF image around hand-assembled code: one executable segment at `CODE`, which begins
+//! at the entry point, and one of data at `DATA`; no section headers.
 
 pub const CODE: u64 = 0x10_0000;
 pub const DATA: u64 = 0x20_0000;

@@ -1,7 +1,7 @@
 //! Which function an event concerns: from addresses and ids to the trace's numbers.
 //!
-//! Part of the [`Collector`]: given what a record says and what is known of its process; names functions
-//! in the trace as they are met.
+//! Part of the [`Collector`]: given what a record says and what is known of its process; names
+//! functions in the trace as they are met.
 
 use super::{Collector, LOW_HALF, Recent, Target};
 use crate::module::PLACE_INDIRECT;
@@ -98,8 +98,8 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// The callee of an open frame: `called`, unless its site can call one function only, as the agent
-    /// does not keep the callee of such a call and another's may stand there.
+    /// The callee of an open frame: `called`, unless its site can call one function only, as the
+    /// agent does not keep the callee of such a call and another's may stand there.
     pub(super) fn frame_callee(&mut self, pid: u32, id: u32, called: u64) -> FunctionId {
         let areas = self.processes.get(&pid).map(|p| Arc::clone(&p.areas));
         let place = areas.as_deref().and_then(|areas| areas.place(id));
@@ -107,7 +107,8 @@ impl<W: Write> Collector<W> {
         if called == 0 || is_direct {
             return self.site_callee(pid, id);
         }
-        // Through a slot that was not bound yet: what it was bound to, only the caller's stream knows.
+        // Through a slot that was not bound yet: what it was bound to, only the caller's stream
+        // knows.
         match self.lazy_target(pid, called) {
             Some((module, svma)) => self.modules[module].stub(svma, &mut self.writer),
             None => self.callee_at(pid, called),

@@ -1,8 +1,8 @@
-//! Beginnings of functions, and who calls them where that must be known.
+//! Beginnings of functions, and the functions that call them where that must be known.
 //!
-//! Part of the [`Collector`]. While a call is open whose end is not recorded, each call is looked at for the function
-//! that it comes from: what that shows to run inside of the open one, a reader may show there. Counts why calls
-//! have no recorded end.
+//! Part of the [`Collector`]. While a call is open whose end is not recorded, it is looked up for
+//! each new call which function it comes from. That shows which of the open calls still run, so
+//! that readers show the new call inside of those only. Also counts why calls have no recorded end.
 
 use super::{Collector, StreamState};
 use crate::module::{Module, PLACE_OPEN, PLACE_TAIL};
@@ -52,8 +52,8 @@ impl<W: Write> Collector<W> {
         state.line.enter(tsc, kind, callee);
     }
 
-    /// The function that a call is made from, if the trace names it. `is_open`: the call's end is not recorded,
-    /// which is counted by its reason.
+    /// The function that a call is made from, if the trace names it. `is_open`: the call's end is
+    /// not recorded, which is counted by its reason.
     fn caller(&mut self, from: Option<CalledFrom>, is_open: bool) -> Option<FunctionId> {
         let calls = u64::from(is_open && !self.is_peeking);
         let module = from.and_then(|from| self.modules.get_mut(from.module));
@@ -71,7 +71,8 @@ impl<W: Write> Collector<W> {
         module.named(caller.svma)
     }
 
-    /// Of each module that is seen in part only: which, why, and how many of its calls have no recorded end.
+    /// Of each module that is seen in part only: which, why, and how many of its calls have no
+    /// recorded end.
     pub fn seen_in_part(&self) -> Vec<(String, u64)> {
         let told = |m: &Module| {
             Some((

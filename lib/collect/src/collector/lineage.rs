@@ -1,9 +1,9 @@
 //! Which process a stream belongs to, and what that process began with.
 //!
-//! Part of the [`Collector`]. A fork child has its parent's modules and patch areas. It is met at its first
-//! event, when the parent may have executed another program, or ended, and its number and its stream may
-//! be somebody else's: the stream says by number and epoch which stream it was forked from, and what ended
-//! last is kept ([`Ancestors`]). Must not know what records mean.
+//! Part of the [`Collector`]. A fork child has its parent's modules and patch areas. It is met at
+//! its first event, when the parent may have executed another program, or ended, and its number and
+//! its stream may be somebody else's: the stream says by number and epoch which stream it was
+//! forked from, and what ended last is kept ([`Ancestors`]). Must not know what records mean.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -111,8 +111,9 @@ impl<W: Write> Collector<W> {
         self.recent.fill(Recent::default());
     }
 
-    /// Gives every new stream its state while its parent's is still known: those that began first come first,
-    /// so a parent comes before its child, and a process's first thread before its others.
+    /// Gives every new stream its state while its parent's is still known: those that began first
+    /// come first, so a parent comes before its child, and a process's first thread before its
+    /// others.
     pub(crate) fn adopt_streams(&mut self, arena: &Arena) {
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);
         let is_new = |i: &usize| {
@@ -136,7 +137,8 @@ impl<W: Write> Collector<W> {
 
     /// A process is about to run another program: its streams end here.
     pub fn exec(&mut self, arena: &Arena, pid: u32, path: &str) {
-        // Before anything is said of the process: what it was forked from may be to be found out yet.
+        // Before anything is said of the process: what it was forked from may be to be found out
+        // yet.
         self.adopt_streams(arena);
         let execs = self.processes.get(&pid).map_or(0, |p| p.execs) + 1;
         self.end_process(arena, pid);
@@ -149,8 +151,8 @@ impl<W: Write> Collector<W> {
         });
     }
 
-    /// A fork child begins with what its parent had loaded. `of`: its stream, whose own numbers may be those of
-    /// another pid namespace.
+    /// A fork child begins with what its parent had loaded. `of`: its stream, whose own numbers may
+    /// be those of another pid namespace.
     fn adopt_process(&mut self, of: &Stream, pid: u32, parent_pid: u32) {
         // One that is there in spite of that has ended, and nobody has noticed yet.
         self.retire(pid);

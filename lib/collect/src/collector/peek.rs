@@ -1,9 +1,9 @@
 //! What the threads have recorded and not handed over yet.
 //!
-//! Part of the [`Collector`]: reads the chunk that each running thread is writing, as far as it is written,
-//! with a copy of the stream's state, so that nothing is taken away and all of it is read again when the
-//! chunk is full. A record that a thread is in the middle of is a hole, as in the chunk of a thread that
-//! was killed.
+//! Part of the [`Collector`]: reads the chunk that each running thread is writing, as far as it is
+//! written, with a copy of the stream's state, so that nothing is taken away and all of it is read
+//! again when the chunk is full. A record that a thread is in the middle of is a hole, as in the
+//! chunk of a thread that was killed.
 
 use super::Collector;
 use sptrace_tracee::arena::Arena;
@@ -49,8 +49,8 @@ impl<W: Write> Collector<W> {
         found
     }
 
-    /// While all is followed: has something happened that begins the recording? Then it does, as if that had been
-    /// handed over. A thread that calls little need not fill a chunk for it.
+    /// While all is followed: has something happened that begins the recording? Then it does, as if
+    /// that had been handed over. A thread that calls little need not fill a chunk for it.
     pub fn look_ahead_for_start(&mut self, arena: &Arena) {
         if self.calls.is_none() || !self.is_followed() {
             return;

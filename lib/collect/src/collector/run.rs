@@ -1,8 +1,9 @@
 //! The records that most are: calls of known functions and their ends, many in a row.
 //!
-//! Part of the [`Collector`]. First it is looked up what some records stand for, without a decision that
-//! depends on it: what a place is comes from far away, and many of them come at once that way. Then they
-//! are encoded. What is anything else ends the run, and [`Collector::decode`] takes that one record.
+//! Part of the [`Collector`]. First it is looked up what some records stand for, without a decision
+//! that depends on it: what a place is comes from far away, and many of them come at once that way.
+//! Then they are encoded. What is anything else ends the run, and [`Collector::decode`] takes that
+//! one record.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,8 +37,9 @@ impl<W: Write> Collector<W> {
         mut at: usize,
         state: &mut StreamState,
     ) -> usize {
-        // Watched calls, held-back calls, an end in time, calls of before the start, and calls whose callers are
-        // looked at because the end of an open one is not recorded: nothing is done in a row.
+        // Watched calls, held-back calls, an end in time, calls of before the start, and calls
+        // whose callers are looked at because the end of an open one is not recorded: nothing is
+        // done in a row.
         if self.calls.is_some()
             || state.lazy.is_some()
             || self.until_tsc != u64::MAX

@@ -1,13 +1,15 @@
-//! Shadow mode: what comes before the recording's start is followed for the open calls, and left out.
+//! Shadow mode: what comes before the recording's start is followed for the sake of the open calls,
+//! and is not written.
 //!
-//! Part of the [`Collector`]. A [`Line`] stands between a stream's events and its encoder: before the start it
-//! keeps the stack, at the start it gives the encoder each open call as one that began earlier, and from
-//! there on it tells the ends of those from the ends of calls that the trace has seen begin. Without shadow
-//! mode it hands everything on. A stream is named in the trace when its recording begins.
+//! Part of the [`Collector`]. A [`Line`] stands between a stream's events and its encoder. Before
+//! the start it keeps the stack. At the start it gives the encoder each open call as one that began
+//! earlier. From there on it tells the ends of these calls from the ends of calls that the trace
+//! has seen begin. Without shadow mode it hands everything on. A stream is named in the trace when
+//! its recording begins.
 //!
-//! The start is an instant (TSC), so what was recorded before and drained late is left out all the same. Of
-//! what was drained already when a call in another thread became the start, nothing can be taken back: the
-//! thread is recorded from its next event on.
+//! The start is an instant (TSC), so records that were made before it and drained later are left
+//! out as well. If a call in one thread becomes the start, events of another thread that were
+//! drained before cannot be taken back: that thread is recorded from its next event on.
 
 use super::{Collector, StreamState};
 use crate::event::{Armed, Occurrence, Reaction, Verdict};
@@ -146,7 +148,8 @@ impl Line {
         }
     }
 
-    /// Of what is followed, the calls that were open when the thread was attached to and are still, innermost last.
+    /// Of what is followed, the calls that were open when the thread was attached to and are still,
+    /// innermost last.
     pub(super) fn found_open(&self) -> Vec<FunctionId> {
         match self.following {
             Some(_) => self
@@ -229,8 +232,8 @@ fn length_without(before: &[Before], tails: usize) -> Option<usize> {
 
 impl<W: Write> Collector<W> {
     /// Nothing of what is followed is recorded before one of the events that are armed for it, or
-    /// [`Self::record_from`]. All is from now on (`is_followed`), or from [`Self::begin_following`] on. To be said before
-    /// anything is recorded.
+    /// [`Self::record_from`]. All is from now on (`is_followed`), or from [`Self::begin_following`]
+    /// on. To be said before anything is recorded.
     pub fn shadow(&mut self, armed: Arc<Armed>, is_followed: bool) {
         self.shadow = Some(Shadow {
             armed,
@@ -241,7 +244,8 @@ impl<W: Write> Collector<W> {
         });
     }
 
-    /// What comes from now on is followed only, until the recording begins. No thread records anything now.
+    /// What comes from now on is followed only, until the recording begins. No thread records
+    /// anything now.
     pub fn begin_following(&mut self) {
         if let Some(shadow) = &mut self.shadow {
             shadow.from_tsc = u64::MAX;
@@ -343,7 +347,8 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// The first of what was seen that begins the recording does so. It is counted no more when it is decoded again.
+    /// The first of what was seen that begins the recording does so. It is counted no more when it
+    /// is decoded again.
     pub(super) fn end_glance(&mut self) {
         let Some(shadow) = &mut self.shadow else {
             return;
@@ -367,8 +372,8 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    /// Entry-only frames were closed. `found`: what there was before ([`Line::found_open`]). Those return now, or have
-    /// since the thread's last event.
+    /// Entry-only frames were closed. `found`: what there was before ([`Line::found_open`]). Those
+    /// return now, or have since the thread's last event.
     pub(super) fn found_returned(
         &mut self,
         state: &mut StreamState,

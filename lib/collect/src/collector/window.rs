@@ -1,7 +1,9 @@
-//! Recordings with pauses between them ([`crate::windows`]): what is known of processes ends with each.
+//! The end of one recording of several with pauses between them ([`crate::windows`]): what is known
+//! of processes ends with it.
 //!
-//! Part of the [`Collector`]. Every thread has another stream in each window. What a thread was in when one ended
-//! ends there in the trace, so that nobody takes the pause for time spent in it.
+//! Part of the [`Collector`]. A thread has another stream in each window. The calls that were open
+//! when a window ended end there in the trace, so that the pause is not taken for time spent in
+//! them.
 
 use super::{Collector, Recent};
 use sptrace_tracee::arena::Arena;
@@ -10,8 +12,8 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 
 impl<W: Write> Collector<W> {
-    /// All processes were let go: what their threads were in ends with the recording, and nothing is known of
-    /// them any more.
+    /// All processes were let go: what their threads were in ends with the recording, and nothing
+    /// is known of them any more.
     pub fn end_window(&mut self, arena: &Arena) {
         self.drain(arena);
         let used = (arena.control().streams_used.load(Ordering::Acquire) as usize).min(STREAMS);

@@ -1,9 +1,10 @@
 //! What the collector sees of events: `call:GLOB`, `return:GLOB`, `slow:GLOB>DURATION`.
 //!
-//! Given each entry and exit with the class that the trace's writer keeps for the function (a bit for each
-//! of these events); gives occurrences. They are as late as the collector: a thread's records come when
-//! its chunk of 64 KiB is full, when the thread ends, or before a dump. Time that a call waited for sptrace
-//! is no part of its duration. Frames that were left by longjmp or throw do not return.
+//! Given each entry and exit with the class that the trace's writer keeps for the function (a bit
+//! for each of these events); gives occurrences. They are as late as the collector: a thread's
+//! records come when its chunk of 64 KiB is full, when the thread ends, or before a dump. Time that
+//! a call waited for sptrace is no part of its duration. Frames that were left by longjmp or throw
+//! do not return.
 
 use super::{Event, EventError, Occurrence, What};
 use sptrace_trace::{Classifier, Clock, Function, demangle, glob_matches, without_parameters};
@@ -41,7 +42,8 @@ pub struct Watched {
 }
 
 impl Calls {
-    /// Those among `armed` (each with its index), and what tells the class of a function. `None`: there are none.
+    /// Those among `armed` (each with its index), and what tells the class of a function. `None`:
+    /// there are none.
     ///
     /// # Errors
     /// More than a class has bits.
@@ -120,7 +122,8 @@ impl Calls {
         });
     }
 
-    /// A frame has ended that began before anything was seen of the thread: how long it took is not known.
+    /// A frame has ended that began before anything was seen of the thread: how long it took is not
+    /// known.
     pub fn found_returned(&mut self, class: u64, tsc: u64, pid: u32) {
         self.tell(class, tsc, pid, |wanted| match wanted {
             Wanted::Return => Some(String::new()),
@@ -161,7 +164,8 @@ impl Watched {
     }
 }
 
-/// A bit for each glob that fits the function's name, raw or demangled, with its parameters or without.
+/// A bit for each glob that fits the function's name, raw or demangled, with its parameters or
+/// without.
 fn class(globs: &[String], function: &Function) -> u64 {
     let name = match function.symbol.as_str() {
         "" => sptrace_code::unnamed(function.svma),

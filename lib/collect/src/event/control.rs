@@ -1,9 +1,10 @@
 //! The source of words from other terminals, `ctl:WORD`, and the other end of it, `sptrace ctl`.
 //!
-//! Each recording that waits for words listens at a Unix socket `PID.sock` in a folder that only its user
-//! can enter: `$XDG_RUNTIME_DIR/sptrace`, or `/tmp/sptrace-UID`. Who connects must be the same user or root
-//! (SO_PEERCRED, unix(7)). One line comes, one line goes back: a word gets `ok TEXT` or `error TEXT`, an
-//! empty line gets `ok WORDS: COMMAND`. A socket whose recording was killed is removed by whoever finds it.
+//! Each recording that waits for words listens at a Unix socket `PID.sock` in a folder that only
+//! its user can enter: `$XDG_RUNTIME_DIR/sptrace`, or `/tmp/sptrace-UID`. Who connects must be the
+//! same user or root (SO_PEERCRED, unix(7)). One line comes, one line goes back: a word gets `ok
+//! TEXT` or `error TEXT`, an empty line gets `ok WORDS: COMMAND`. A socket whose recording was
+//! killed is removed by whoever finds it.
 
 use super::error::EventError;
 use super::{Armed, Occurrence, Source, What};
@@ -213,8 +214,8 @@ pub fn listening() -> Vec<Listening> {
     found
 }
 
-/// Says `word` to the recording of the sptrace `pid`; gives what it answered: what came of it, or why
-/// nothing did.
+/// Says `word` to the recording of the sptrace `pid`; gives what it answered: what came of it, or
+/// why nothing did.
 ///
 /// # Errors
 /// It does not listen, or does not answer.

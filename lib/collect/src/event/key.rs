@@ -1,7 +1,7 @@
 //! Keys as a terminal sends them.
 //!
-//! Given a key's name; gives the byte sequences that stand for it (ECMA-48 and xterm's, which the Linux
-//! console and most others follow). [`tokens`] cuts what was read into keys. A terminal in
+//! Given a key's name; gives the byte sequences that stand for it (ECMA-48 and xterm's, which the
+//! Linux console and most others follow). [`tokens`] cuts what was read into keys. A terminal in
 //! non-canonical mode sends no more about a key than these bytes: `ctrl-i` is `tab`.
 
 use super::error::EventError;
@@ -117,8 +117,8 @@ impl Key {
         self.sequences.iter().any(|s| s == token)
     }
 
-    /// Can more bytes after these make it this key? After a single one only if its usual form begins so: what is
-    /// rarely sent must not hold up the escape key.
+    /// Can more bytes after these make it this key? After a single one only if its usual form
+    /// begins so: what is rarely sent must not hold up the escape key.
     pub fn begins(&self, token: &[u8]) -> bool {
         let longer = |s: &&Vec<u8>| s.len() > token.len() && s.starts_with(token);
         let count = if token.len() > 1 { usize::MAX } else { 1 };
@@ -172,8 +172,8 @@ fn simple(mut sequences: Vec<Vec<u8>>, modifiers: Modifiers) -> Option<Vec<Vec<u
     Some(sequences)
 }
 
-/// What is sent for a character with modifiers to a program that has asked for it: xterm's modifyOtherKeys, in
-/// its two formats (vim asks for it).
+/// What is sent for a character with modifiers to a program that has asked for it: xterm's
+/// modifyOtherKeys, in its two formats (vim asks for it).
 fn spelt_out(sequences: &[Vec<u8>], modifiers: Modifiers) -> Vec<Vec<u8>> {
     let text = sequences.first().and_then(|s| str::from_utf8(s).ok());
     let character = text.and_then(|s| s.chars().next());

@@ -7,8 +7,8 @@ use super::{Event, What};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Signals that can be waited for. Not those that cannot be blocked, that stop or continue us, or that
-/// tell of faults of our own.
+/// Signals that can be waited for. Not those that cannot be blocked, that stop or continue us, or
+/// that tell of faults of our own.
 const SIGNALS: [(&str, i32); 12] = [
     ("HUP", libc::SIGHUP),
     ("INT", libc::SIGINT),

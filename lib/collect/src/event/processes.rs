@@ -1,9 +1,9 @@
 //! The source of crashes of processes that are not our children: `crash`.
 //!
-//! Given the numbers of the processes that record; holds a pidfd of each and learns how it ended. Its parent
-//! may reap it at once: then Linux tells from 6.15 on (PIDFD_GET_INFO), before that only a process that is
-//! still a zombie can be asked. A process that lives for less than [`LOOK`] may be missed. The command itself
-//! is our child, and its end is known anyway.
+//! Given the numbers of the processes that record; holds a pidfd of each and learns how it ended.
+//! Its parent may reap it at once: then Linux tells from 6.15 on (PIDFD_GET_INFO), before that only
+//! a process that is still a zombie can be asked. A process that lives for less than [`LOOK`] may
+//! be missed. The command itself is our child, and its end is known anyway.
 
 use super::parse::signal_name;
 use super::{Occurrence, Source};
@@ -40,7 +40,8 @@ impl Processes {
 
     fn find(&mut self) {
         let pids = (self.pids)();
-        // One that has ended is forgotten when it does not record any more: the number may come again.
+        // One that has ended is forgotten when it does not record any more: the number may come
+        // again.
         self.watched
             .retain(|pid, held| held.is_some() || pids.contains(pid));
         for pid in pids {

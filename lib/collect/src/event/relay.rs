@@ -1,12 +1,13 @@
 //! The source of keys when the command reads the terminal, too: `key:KEY` with a relay in between.
 //!
-//! The command gets a terminal of its own (a pseudo-terminal, pty(7); [`sptrace_tracee::terminal`]). A process of its
-//! own, the *relay* ([`process`]), hands on what is typed on ours, but for the keys that events wait for
-//! ([`sieve`]), and what the command writes; it tells us of the keys. It needs nothing of us: when we are stopped or killed the
-//! command goes on at its terminal. What we say while it works goes the same way as what the command says.
+//! The command gets a terminal of its own (a pseudo-terminal, pty(7);
+//! [`sptrace_tracee::terminal`]). A process of its own, the *relay* ([`process`]), hands on what is
+//! typed on ours, but for the keys that events wait for ([`sieve`]), and what the command writes;
+//! it tells us of the keys. It needs nothing of us: when we are stopped or killed the command goes
+//! on at its terminal. What we say while it works goes the same way as what the command says.
 //!
-//! Given the armed events; gives the command's terminal, and occurrences. When this value goes, everything that the
-//! command has written is on our terminal, and that has its settings again.
+//! Given the armed events; gives the command's terminal, and occurrences. When this value goes,
+//! everything that the command has written is on our terminal, and that has its settings again.
 
 pub mod process;
 pub mod sieve;
@@ -50,8 +51,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Opens the command's terminal and starts the relay, which waits for the command. Forks: no other thread of ours
-    /// must be in the middle of something.
+    /// Opens the command's terminal and starts the relay, which waits for the command. Forks: no
+    /// other thread of ours must be in the middle of something.
     ///
     /// # Errors
     /// No such terminal, or no process.
@@ -194,7 +195,8 @@ impl Source for Relay {
     }
 }
 
-/// Both sides of a new pseudo-terminal. The slave is not looked up by name: another mount of devpts may be there.
+/// Both sides of a new pseudo-terminal. The slave is not looked up by name: another mount of devpts
+/// may be there.
 fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let how = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
     // SAFETY: each gives a fresh descriptor or an error.
@@ -239,7 +241,8 @@ fn pipe() -> Result<[OwnedFd; 2]> {
     }
 }
 
-/// Was our group started by a shell with job control? Else nobody would go on with a stopped one: it is orphaned.
+/// Was our group started by a shell with job control? Else nobody would go on with a stopped one:
+/// it is orphaned.
 fn has_shell() -> bool {
     // SAFETY: no memory is touched.
     unsafe {

@@ -1,6 +1,8 @@
-//! What `--between` was given: functions, and the events that begin and end the recording of their calls.
+//! What `--between` was given: functions, and the events that begin and end the recording of their
+//! calls.
 //!
-//! Given three words of a command line; gives a [`Rule`]. Must not know how calls are counted or hooked.
+//! Given three words of a command line; gives a [`Rule`]. Must not know how calls are counted or
+//! hooked.
 
 use std::str::FromStr;
 

@@ -1,6 +1,8 @@
-//! What a terminal is set to (termios(3)), how large it is, and whether it is ours to set and to read.
+//! What a terminal is set to (termios(3)), how large it is, and whether it is ours to set and to
+//! read.
 //!
-//! Given descriptors of terminals; failures mean that there is none any more, and are `None` or nothing.
+//! Given descriptors of terminals; failures mean that there is none any more, and are `None` or
+//! nothing.
 
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;

@@ -1,11 +1,12 @@
 //! The source of keys: `key:KEY` on the controlling terminal.
 //!
-//! A key reaches one reader only. If the command that we start has our terminal as its standard input, a
-//! [`Relay`] stands between it and the terminal. Else keys are read here
-//! (a program that opens /dev/tty itself competes with us: a password prompt, a pager). While we are in the terminal's foreground it is in non-canonical mode
-//! without echo, so that keys come as they are pressed; signals by key (ctrl-c) go on working. In the
-//! background nothing is read and no setting touched. The settings come back when this value goes; only
-//! after SIGKILL they do not (`stty sane`).
+//! A key reaches one reader only. If the command that we start has our terminal as its standard
+//! input, a [`Relay`] stands between it and the terminal. Else keys are read here (a program that
+//! opens /dev/tty itself competes with us: a password prompt, a pager). While we are in the
+//! terminal's foreground it is in non-canonical mode without echo, so that keys come as they are
+//! pressed; signals by key (ctrl-c) go on working. In the background nothing is read and no setting
+//! touched. The settings come back when this value goes; only after SIGKILL they do not (`stty
+//! sane`).
 
 use super::error::EventError;
 use super::key::{Key, tokens};
@@ -39,8 +40,8 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Opens the terminal if there are keys to wait for. `is_launched`: a command will be started that has our
-    /// standard input.
+    /// Opens the terminal if there are keys to wait for. `is_launched`: a command will be started
+    /// that has our standard input.
     ///
     /// # Errors
     /// There is no terminal, or the command cannot get one.
@@ -73,8 +74,8 @@ impl Terminal {
         settings::is_foreground(self.file.as_raw_fd())
     }
 
-    /// Puts the terminal into our mode if it is ours to set and not in it. Whoever brought us to the
-    /// foreground may have set it anew.
+    /// Puts the terminal into our mode if it is ours to set and not in it. Whoever brought us to
+    /// the foreground may have set it anew.
     fn take(&mut self) {
         self.due = Instant::now() + LOOK;
         self.is_ours = self.is_foreground();

@@ -1,8 +1,9 @@
 //! The source of moments: `time:DURATION`.
 //!
-//! Given from where time counts ([`crate::windows`]); an event happens each time that its duration has passed since
-//! then. Those that begin the recording count from the command's start, or from the end of the last window; the
-//! others from the recording's beginning, or the last turn of the rule that they turn ([`crate::between`]).
+//! Given from where time counts ([`crate::windows`]); an event happens each time that its duration
+//! has passed since then. Those that begin the recording count from the command's start, or from
+//! the end of the last window; the others from the recording's beginning, or the last turn of the
+//! rule that they turn ([`crate::between`]).
 
 use super::{Armed, Occurrence, Reaction, Source, What};
 use crate::between::Between;

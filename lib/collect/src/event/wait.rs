@@ -1,7 +1,7 @@
 //! The events thread: waits for whatever a source waits for, and lets somebody react.
 //!
-//! Given the sources and a descriptor by which others wake it; gives each occurrence to `react`, whose
-//! answer goes back to the source. Must not know: what kinds of sources there are.
+//! Given the sources and a descriptor by which others wake it; gives each occurrence to `react`,
+//! whose answer goes back to the source. Must not know: what kinds of sources there are.
 
 use super::{Occurrence, Source};
 use std::os::fd::RawFd;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// So long at most, so that a wake-up that was missed does no harm.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Waits until a source or `wake` (an eventfd) has something, once; gives what has happened to `react`.
+/// Waits until a source or `wake` (an eventfd) has something, once; gives what has happened to
+/// `react`.
 pub fn once(
     sources: &mut [Box<dyn Source>],
     wake: RawFd,

@@ -1,6 +1,7 @@
 //! A jump at a function's entry that leads its callers over a gate.
 //!
-//! Given by [`super::process`], which puts it there and takes it away; kept by the session as long as it stands.
+//! Given by [`super::process`], which puts it there and takes it away; kept by the session as long
+//! as it stands.
 
 use sptrace_patch::gate::JUMP_BYTES;
 

@@ -1,9 +1,10 @@
-//! A process whose calls of certain functions lead over gates: put there while all its threads are stopped, and
-//! taken away again when it is attached to, or let go.
+//! Puts gates into a process and takes them away: a jump at the entry of each function that was
+//! asked for, over a page at which callers wait.
 //!
-//! Given a process that is prepared ([`crate::prepare`]). A thread that waits at a gate is put back to the
-//! function's entry. What is left in the process afterwards is a page of code for each module and one for each
-//! gate: a signal handler may return there.
+//! Given a process that is prepared ([`crate::prepare`]) and whose threads are all stopped. When it
+//! is attached to, or let go, the entries get their bytes back, and a thread that waits at a gate
+//! is put back to the function's entry. A page of code for each module and one for each gate stay
+//! in the process, since a signal handler may return there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -44,7 +45,8 @@ struct Lot {
 }
 
 impl Session {
-    /// Leads the calls of a prepared process over gates, those that are not yet. Without any nothing is done.
+    /// Leads the calls of a prepared process over gates, those that are not yet. Without any
+    /// nothing is done.
     pub(crate) fn lead_over_gates(&self, prepared: &mut Prepared) -> Result<(), TraceeError> {
         let pid = prepared.pid;
         let gates = self.shared.reactor.gates();
@@ -87,7 +89,8 @@ impl Session {
         Err(TraceeError::NoRoom("its threads stand where jumps must be"))
     }
 
-    /// Modules of the process with functions that do not lead over a gate yet, each with a place for the code.
+    /// Modules of the process with functions that do not lead over a gate yet, each with a place
+    /// for the code.
     fn lots(&self, prepared: &Prepared, gates: &Gates) -> Vec<Lot> {
         let pid = prepared.pid;
         let led = self.led.borrow();
@@ -178,8 +181,9 @@ impl Session {
         Ok(led)
     }
 
-    /// Takes all ways away that lead over gates, with all threads stopped. A process has its parent's, too. Who waits
-    /// stands at the function's entry then; or, `calls_again`, at the call of it, if that can be told.
+    /// Takes all ways away that lead over gates, with all threads stopped. A process has its
+    /// parent's, too. Who waits stands at the function's entry then; or, `calls_again`, at the call
+    /// of it, if that can be told.
     pub(crate) fn lead_back(
         &self,
         threads: &mut Threads,
@@ -218,7 +222,8 @@ impl Session {
         Ok(())
     }
 
-    /// Where threads and handlers will go on that stand in the code of a way by now: no patch may be there.
+    /// Where threads and handlers will go on that stand in the code of a way by now: no patch may
+    /// be there.
     pub(crate) fn behind_ways(&self, pcs: &[u64]) -> Vec<u64> {
         let led = self.led.borrow();
         let way = |pc: &u64| {
@@ -240,7 +245,8 @@ fn call_of(memory: &File, regs: &libc::user_regs_struct, entry: u64) -> Option<u
     call_that_led_to(&mut read, &walked(&at_entry))
 }
 
-/// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file has, none.
+/// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file
+/// has, none.
 fn write_ways(
     pid: u32,
     lot: &Lot,

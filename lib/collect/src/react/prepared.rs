@@ -1,8 +1,9 @@
-//! What the events of a recording need, opened before there is a recording or a command: nothing is left of it if
-//! one of them cannot be waited for.
+//! Opens what the events of a recording need, before there is a recording or a command. If one of
+//! them cannot be waited for, nothing is left of the others.
 //!
-//! Part of the [`Reactor`]. Decides who sees which event: gates the calls that begin a recording of a command that
-//! runs by itself, the collector those of one that is followed, the agents those that turn a rule.
+//! Decides who notices an event: a gate, for a call that begins the recording of a command that
+//! runs by itself; the agents, for a call that turns a rule of `--between`; the host for everything
+//! else. Must not know what follows from an event.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
@@ -147,8 +148,8 @@ fn watcher_of(index: usize, event: &Event, armed: &Armed, asked: &OnEvents) -> W
     }
 }
 
-/// The events with what follows from them, and whether the command will be followed for some of those
-/// that begin the recording.
+/// The events with what follows from them, and whether the command will be followed for some of
+/// those that begin the recording.
 fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
     let is_end = |e: &&Event| matches!(e.what, What::Crash | What::Exit);
     let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);

@@ -1,7 +1,7 @@
 //! The events of a recording, and the copies of the ring that wait for being written.
 //!
-//! Given what the user asked for; gives what the other threads look up of it. Must not know how an event comes about,
-//! or what the recording does then.
+//! Given what the user asked for; gives what the other threads look up of it. Must not know how an
+//! event comes about, or what the recording does then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -38,7 +38,8 @@ pub struct OnEvents {
     pub dump_on: Vec<Event>,
     /// End the recording at these.
     pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and ends.
+    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and
+    /// ends.
     pub times: u64,
     /// Tells the user of a dump.
     pub say: fn(&str),

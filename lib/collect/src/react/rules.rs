@@ -1,7 +1,7 @@
 //! What events do to the functions that are recorded between two of them ([`crate::between`]).
 //!
-//! Given an event's time, and turns that agents have made; turns the rule, and notes all turns in the trace.
-//! Must not know how an event is recognised.
+//! Given an event's time, and turns that agents have made; turns the rule, and notes all turns in
+//! the trace. Must not know how an event is recognised.
 
 use sptrace_trace::Note;
 

@@ -1,12 +1,13 @@
 //! What is done for each event: the inner loop of a recording's host.
 //!
-//! Part of the [`StreamEncoder`]. While a burst lasts, what every event changes (the time, the ends of
-//! the arrays) is held in registers; it goes back to the encoder at the burst's end, which packs a
-//! full block.
+//! Part of the [`StreamEncoder`]. While a burst lasts, what every event changes (the time, the ends
+//! of the arrays) is held in registers; it goes back to the encoder at the burst's end, which packs
+//! a full block.
 //!
-//! Where a branch would depend on what the program does next, both ways are computed and one is taken:
-//! a wrong guess of the processor costs more than all the rest. The exception is whether a function is
-//! entered or left: there the two ways together were slower, as each waits for the one before.
+//! Where a branch would depend on what the program does next, both ways are computed and one is
+//! taken: a wrong guess of the processor costs more than all the rest. The exception is whether a
+//! function is entered or left: there the two ways together were slower, as each waits for the one
+//! before.
 
 use std::hint::select_unpredictable;
 

@@ -5,20 +5,21 @@
 //! thread spent waiting for sptrace is taken out: durations are differences of a clock that stands
 //! still meanwhile. Holds the open frames of each stream and nothing else.
 //!
-//! A time that was not seen is not a time. A frame has a duration if its end was recorded, or if it ran until
-//! its process ended. It has none if it is entry-only (open), or a tail of such a frame; if it was closed when
-//! a later event showed it ended; if a longjmp or throw left it, some time before what came next; if it began
-//! before the recording; if events were lost while it was open; and if it was open when the recording of its
-//! thread ended. Its own time is not known
-//! either if a frame directly inside it has no duration, as what that took cannot be told from its own.
+//! A time that was not seen is not a time. A frame has a duration if its end was recorded, or if it
+//! ran until its process ended. It has none if it is entry-only (open), or a tail of such a frame;
+//! if it was closed when a later event showed it ended; if a longjmp or throw left it, some time
+//! before what came next; if it began before the recording; if events were lost while it was open;
+//! and if it was open when the recording of its thread ended. Its own time is not known either if a
+//! frame directly inside it has no duration, as what that took cannot be told from its own.
 //!
-//! What is shown inside a frame whose end is not recorded: what is known to run inside of it. The stack pointer
-//! alone does not show that. An event below an entry-only frame comes from the frame's function, from one that
-//! this called, or, after it has returned, from another that its caller called without a record. So the
-//! collector looks at which function each call comes from ([`Event::Outside`]). Entry-only frames whose function
-//! it is not leave the view there, and the call is shown inside the innermost frame left, whose stack pointer
-//! shows that it is open. Calls whose ends are recorded need no such proof, and what was open when a running
-//! program was attached to is found by a walk of its stack and holds what comes below it.
+//! What is shown inside a frame whose end is not recorded: what is known to run inside of it. The
+//! stack pointer alone does not show that. An event below an entry-only frame comes from the
+//! frame's function, from one that this called, or, after it has returned, from another that its
+//! caller called without a record. So the collector looks at which function each call comes from
+//! ([`Event::Outside`]). Entry-only frames whose function it is not leave the view there, and the
+//! call is shown inside the innermost frame left, whose stack pointer shows that it is open. Calls
+//! whose ends are recorded need no such proof, and what was open when a running program was
+//! attached to is found by a walk of its stack and holds what comes below it.
 
 use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
@@ -37,7 +38,8 @@ struct Open {
     has_unknown_child: bool,
     /// Events are missing since it began: what seems to be its end may be another's.
     is_cut: bool,
-    /// It has left the view: what comes is not shown to be inside of it. It counts as open until its end is told.
+    /// It has left the view: what comes is not shown to be inside of it. It counts as open until
+    /// its end is told.
     is_past: bool,
 }
 
@@ -378,7 +380,8 @@ impl Stream {
         self.open.pop();
     }
 
-    /// The frame at this place leaves the view, as the innermost in it; nothing if it has done so before.
+    /// The frame at this place leaves the view, as the innermost in it; nothing if it has done so
+    /// before.
     fn end_view(
         &mut self,
         id: StreamId,
@@ -418,7 +421,8 @@ impl Stream {
         visitor.leave(id, &frame);
     }
 
-    /// No exit tells the end of the frame at this place: it is entry-only, or the tail of such a frame.
+    /// No exit tells the end of the frame at this place: it is entry-only, or the tail of such a
+    /// frame.
     fn is_loose(&self, at: usize) -> bool {
         let downwards = self.open.iter().take(at + 1).rev();
         let replaced = downwards.map(|open| open.frame.entry);

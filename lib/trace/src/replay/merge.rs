@@ -1,11 +1,13 @@
 //! The events of all threads in the order in which they happened.
 //!
-//! A file has them in blocks of one thread each, in the order in which these were written: a thread that calls
-//! little keeps its events for long, so a block may be much older than those before it. Where each lies and
-//! when it begins is known from the survey, so a block is read when the others have come to its time.
+//! A file has them in blocks of one thread each, in the order in which these were written: a thread
+//! that calls little keeps its events for long, so a block may be much older than those before it.
+//! Where each lies and when it begins is known from the survey, so a block is read when the others
+//! have come to its time.
 //!
-//! Holds one block and some decoded events of each thread that runs at the time, however long the trace is; of
-//! each block in the file some words. Events of the same tick come in the order of streams.
+//! Holds one block and some decoded events of each thread that runs at the time, however long the
+//! trace is; of each block in the file some words. Events of the same tick come in the order of
+//! streams.
 
 use super::call_tree::CallTree;
 use super::visitor::Visitor;
@@ -110,7 +112,8 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
 }
 
 impl Lane<'_> {
-    /// Tells of the events up to another stream's next one; when it goes on, or `None` if the batch was told.
+    /// Tells of the events up to another stream's next one; when it goes on, or `None` if the batch
+    /// was told.
     fn tell(
         &mut self,
         id: StreamId,

@@ -1,7 +1,7 @@
 //! From a trace file to a view: what every report and export does.
 //!
-//! Given an open trace, its survey and what of it is wanted; tells a [`Visitor`]. Knows nothing of the command
-//! line, of names, or of how a view looks.
+//! Given an open trace, its survey and what of it is wanted; tells a [`Visitor`]. Knows nothing of
+//! the command line, of names, or of how a view looks.
 
 use super::call_tree::CallTree;
 use super::filter::{Filter, Selection};
@@ -12,11 +12,12 @@ use crate::error::TraceError;
 use crate::reader::{Item, Survey, TraceReader};
 use std::io::{Read, Seek};
 
-/// In which order the events of different threads come. Those of one thread come in the order of time.
+/// In which order the events of different threads come. Those of one thread come in the order of
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// As they lie in the file: some of a thread, then some of another. A thread that calls little may come much
-    /// later than it ran. For what adds up.
+    /// As they lie in the file: some of a thread, then some of another. A thread that calls little
+    /// may come much later than it ran. For what adds up.
     #[default]
     File,
     /// As they happened. For what is read from top to bottom.
@@ -34,7 +35,8 @@ pub struct Wanted {
     pub order: Order,
 }
 
-/// Tells `view` of what is wanted: first of all notes, then of the frames of all threads. Gives it back.
+/// Tells `view` of what is wanted: first of all notes, then of the frames of all threads. Gives it
+/// back.
 ///
 /// # Errors
 /// [`TraceError::Read`] and [`TraceError::Damaged`].

@@ -1,7 +1,7 @@
 //! What a replay tells, and to whom: frames, what lies between them, and the sums of a stream.
 //!
-//! A [`Visitor`] is given these by [`super::CallTree`], or by what stands between. Knows nothing of how they
-//! are found out.
+//! A [`Visitor`] is given these by [`super::CallTree`], or by what stands between. Knows nothing of
+//! how they are found out.
 
 use crate::model::{Entry, FunctionId, Note, StreamId};
 
@@ -35,8 +35,8 @@ pub struct Frame {
     pub end_tsc: u64,
     /// Duration without waiting for sptrace; `None`: its end was not seen, or it runs.
     pub total_ticks: Option<u64>,
-    /// The part of the duration outside the frames above it; `None` also if the duration of one of those
-    /// is not known.
+    /// The part of the duration outside the frames above it; `None` also if the duration of one of
+    /// those is not known.
     pub self_ticks: Option<u64>,
     /// What is unusual about it.
     pub flags: FrameFlags,
@@ -55,10 +55,12 @@ pub enum Mark {
     UnseenFrameEnded,
 }
 
-/// Is told of frames in the order of time within each stream. What it does not care for it leaves out.
+/// Is told of frames in the order of time within each stream. What it does not care for it leaves
+/// out.
 #[allow(unused_variables, reason = "what is not cared for does nothing")]
 pub trait Visitor {
-    /// What happened to a process or to the recording; of all notes it is told before the first frame.
+    /// What happened to a process or to the recording; of all notes it is told before the first
+    /// frame.
     fn note(&mut self, note: &Note) {}
     /// A frame begins; its times mean nothing yet.
     fn enter(&mut self, stream: StreamId, frame: &Frame) {}
@@ -76,8 +78,8 @@ pub trait Visitor {
     }
 }
 
-/// The sums of one stream. What is neither outside of all frames nor known was spent in frames of which
-/// not all ends were seen.
+/// The sums of one stream. What is neither outside of all frames nor known was spent in frames of
+/// which not all ends were seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamTotals {
     /// Time from the start of the stream to its last event, without waiting for sptrace.

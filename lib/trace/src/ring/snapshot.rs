@@ -1,8 +1,8 @@
 //! A ring as it is at one moment, made an ordinary ring file.
 //!
-//! Given the file of a ring between two writes; gives a trace in the same format whose region is just
-//! filled by what the ring held and what was added since. The ring is only read. Must not know: why the
-//! copy is made, or where it is kept.
+//! Given the file of a ring between two writes; gives a trace in the same format whose region is
+//! just filled by what the ring held and what was added since. The ring is only read. Must not
+//! know: why the copy is made, or where it is kept.
 
 use super::{Dropped, SECTION_HEADER, State, TraceFile};
 use crate::error::TraceError;

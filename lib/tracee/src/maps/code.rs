@@ -1,8 +1,9 @@
 //! The code of a process as it was at one moment, and whether it is so still.
 //!
-//! Given [`LiveMaps`]; to be asked while the process stands still. Where the kernel answers for single mappings, those
-//! that are known are asked for, and that nothing has come besides is told by the sum: of a large program that takes
-//! less time than finding them all, which is done where the sum differs. Must not know what the answer is for.
+//! Given [`LiveMaps`]; to be asked while the process stands still. Where the kernel answers for
+//! single mappings, those that are known are asked for, and that nothing has come besides is told
+//! by the sum: of a large program that takes less time than finding them all, which is done where
+//! the sum differs. Must not know what the answer is for.
 
 use super::{LiveMaps, Mapping, query};
 use crate::error::TraceeError;
@@ -13,7 +14,8 @@ use std::collections::BTreeSet;
 pub struct CodeMap {
     /// In ascending order, without their paths.
     pub mappings: Vec<Mapping>,
-    /// KiB of all executable mappings, with those of no file; not known where that has just changed.
+    /// KiB of all executable mappings, with those of no file; not known where that has just
+    /// changed.
     kib: Option<u64>,
 }
 
@@ -37,8 +39,9 @@ impl LiveMaps {
         self.has(known, images)
     }
 
-    /// True if the process has this code at the addresses, which lie in it or in none, and as much as this. A small
-    /// part of the questions; it does not notice other code, as much, in the place of what nobody stands in.
+    /// True if the process has this code at the addresses, which lie in it or in none, and as much
+    /// as this. A small part of the questions; it does not notice other code, as much, in the place
+    /// of what nobody stands in.
     pub fn has_still_at(&self, known: &CodeMap, addresses: &[u64]) -> bool {
         let holds = |at: &u64| {
             let after = known.mappings.partition_point(|m| m.start <= *at);

@@ -1,8 +1,9 @@
 //! Mappings one by one from the kernel, without the text of /proc/PID/maps.
 //!
-//! Given the open file, gives what [`super::read`] would read from it. Linux 6.11 and newer answer the
-//! request PROCMAP_QUERY (include/uapi/linux/fs.h); of a program whose text is patched in thousands of
-//! places the text is long, and most of its cost are the paths, which are asked for once a file here.
+//! Given the open file, gives what [`super::read`] would read from it. Linux 6.11 and newer answer
+//! the request PROCMAP_QUERY (include/uapi/linux/fs.h); of a program whose text is patched in
+//! thousands of places the text is long, and most of its cost are the paths, which are asked for
+//! once a file here.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -70,8 +71,8 @@ pub fn all(maps: &File) -> Option<Vec<Mapping>> {
     Some(found)
 }
 
-/// In every process, at a place of its own, and of no use to the request. (A kernel can be told to do
-/// without it; then nothing is called there.)
+/// In every process, at a place of its own, and of no use to the request. (A kernel can be told to
+/// do without it; then nothing is called there.)
 fn vsyscall() -> Mapping {
     Mapping {
         start: 0xffff_ffff_ff60_0000,
@@ -106,7 +107,8 @@ pub fn code(maps: &File) -> Option<Vec<Mapping>> {
     Some(found)
 }
 
-/// The first of them that ends after an address; the inner None: there is none. None: as for [`all`].
+/// The first of them that ends after an address; the inner None: there is none. None: as for
+/// [`all`].
 pub fn code_around(maps: &File, address: u64) -> Option<Option<Mapping>> {
     let query = ask(maps, address, EXECUTABLE | FILE_BACKED, &mut [])?;
     Some(query.map(|q| q.mapping(String::new())))
@@ -156,8 +158,8 @@ impl Query {
     }
 }
 
-/// The mapping at or after an address that is all of `kind`; the inner None: there is none. The name goes to
-/// `name`.
+/// The mapping at or after an address that is all of `kind`; the inner None: there is none. The
+/// name goes to `name`.
 fn ask(maps: &File, address: u64, kind: u64, name: &mut [u8]) -> Option<Option<Query>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,

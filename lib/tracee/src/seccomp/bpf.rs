@@ -1,8 +1,9 @@
 //! What a seccomp filter does with a system call of which only a part is known.
 //!
-//! Given a classic BPF program as the kernel takes it (linux/filter.h, struct sock_filter) and a call whose
-//! arguments may be unknown; gives every action that the program may end with. An unknown value makes both
-//! ways of a branch possible, so an action that is given may be impossible, but none is left out.
+//! Given a classic BPF program as the kernel takes it (linux/filter.h, struct sock_filter) and a
+//! call whose arguments may be unknown; gives every action that the program may end with. An
+//! unknown value makes both ways of a branch possible, so an action that is given may be
+//! impossible, but none is left out.
 //!
 //! Must not know: where the program comes from, and which calls somebody needs.
 
@@ -58,8 +59,8 @@ struct State {
     memory: [Option<u32>; MEMORY_WORDS],
 }
 
-/// Every action that `program` may end with for `call`. `None`: it is none that the kernel would have
-/// taken, or too complicated.
+/// Every action that `program` may end with for `call`. `None`: it is none that the kernel would
+/// have taken, or too complicated.
 pub fn actions(program: &[Instruction], call: &Call) -> Option<Vec<Action>> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -92,7 +93,8 @@ enum Next {
     End(Action),
 }
 
-/// Executes one instruction. `None`: the kernel has no such (kernel/seccomp.c, `seccomp_check_filter`).
+/// Executes one instruction. `None`: the kernel has no such (kernel/seccomp.c,
+/// `seccomp_check_filter`).
 fn step(i: &Instruction, mut s: State, call: &Call) -> Option<Next> {
     let code = u32::from(i.code);
     let operand = if code & libc::BPF_X != 0 {
@@ -161,7 +163,8 @@ fn compute(operation: u32, a: Option<u32>, operand: Option<u32>) -> Option<Optio
         libc::BPF_ADD => Some(a.wrapping_add(b)),
         libc::BPF_SUB => Some(a.wrapping_sub(b)),
         libc::BPF_MUL => Some(a.wrapping_mul(b)),
-        // The kernel ends the program with 0 here: SECCOMP_RET_KILL_THREAD. It is no value to go on with.
+        // The kernel ends the program with 0 here: SECCOMP_RET_KILL_THREAD. It is no value to go on
+        // with.
         libc::BPF_DIV => Some(a.checked_div(b)?),
         libc::BPF_OR => Some(a | b),
         libc::BPF_AND => Some(a & b),

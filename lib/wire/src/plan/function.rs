@@ -34,14 +34,14 @@ pub const FN_MUTED: u16 = 2;
 /// [`PlanFunction::flags`]: it may end in a jump to a function that reads its return address, or to
 /// one that is not known.
 pub const FN_TAILS: u16 = 4;
-/// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is patched
-/// from the start; its other sites only when the loader's work is wanted.
+/// [`PlanFunction::flags`]: ld.so's lazy resolver: its tail jump to the resolved function is
+/// patched from the start; its other sites only when the loader's work is wanted.
 pub const FN_RESOLVER: u16 = 8;
 /// [`PlanFunction::flags`]: it jumps to places that the analysis could not find out: calls in them
 /// are not seen.
 pub const FN_UNRESOLVED: u16 = 16;
-/// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded once
-/// it runs.
+/// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded
+/// once it runs.
 pub const FN_USES_GS: u16 = 32;
 /// [`PlanFunction::flags`]: a runtime may look up return addresses that lie in it: they must stay.
 pub const FN_RUNTIME: u16 = 64;

@@ -50,13 +50,15 @@ layout! {
         pub plt_start: u32,
         /// PLT stubs: end svma offset.
         pub plt_end: u32,
-        /// Host: of all the plan's bytes and the agent that will apply it; see [`PlanHeader::area_key`].
+        /// Host: of all the plan's bytes and the agent that will apply it; see
+        /// [`PlanHeader::area_key`].
         pub hash: u32,
     }
 }
 
 impl PlanHeader {
-    /// Where [`PlanHeader::hash`] lies: the last field, which is filled in when all else is written.
+    /// Where [`PlanHeader::hash`] lies: the last field, which is filled in when all else is
+    /// written.
     pub const HASH_OFFSET: usize = Self::BYTES - size_of::<u32>();
 
     /// What tells the areas of two plans apart.

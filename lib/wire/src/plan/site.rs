@@ -1,7 +1,7 @@
 //! A call site or tail jump of a plan: what is overwritten, and how.
 //!
-//! A direct call's slot, which the agent writes by itself (offsets from the slot; the wired rel32 lies in
-//! one aligned word so that one store re-wires it):
+//! A direct call's slot, which the agent writes by itself (offsets from the slot; the wired rel32
+//! lies in one aligned word so that one store re-wires it):
 //!
 //! ```text
 //!   +0   3 bytes   int3 filling
@@ -34,7 +34,8 @@ layout! {
         pub start: u32,
         /// Offset of its slot in the patch area.
         pub slot: u32,
-        /// [`SiteForm::Direct`]: offset of the callee. [`SiteForm::Template`]: offset into the templates.
+        /// [`SiteForm::Direct`]: offset of the callee. [`SiteForm::Template`]: offset into the
+        /// templates.
         pub argument: u32,
         /// `SITE_*`.
         pub flags: u16,
@@ -42,7 +43,8 @@ layout! {
         pub span: u8,
         /// How it is patched.
         pub form: SiteForm,
-        /// Number of the tactic, of a site that is refused that of the refusal. Counted, not interpreted.
+        /// Number of the tactic, of a site that is refused that of the refusal. Counted, not
+        /// interpreted.
         pub verdict: u8,
     }
 }
@@ -69,8 +71,8 @@ pub const SITE_KEEP_OPCODE: u16 = 16;
 pub const SITE_SPRINGBOARD: u16 = 32;
 /// The moved instructions at the start of the slot may be begun again after any part of them.
 pub const SITE_REPEATABLE: u16 = 64;
-/// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the hook,
-/// the text is left alone.
+/// Its bytes lie under a hook, whose slot leads to the site's slot: the slot is written with the
+/// hook, the text is left alone.
 pub const SITE_IN_HOOK: u16 = 128;
 
 /// Bytes of a direct call's slot.

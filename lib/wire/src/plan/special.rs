@@ -23,8 +23,8 @@ byte_enum! {
         Syscall = 7,
         /// seccomp_load(3) of libseccomp and the like: a filter is about to be set.
         Sandbox = 8,
-        /// Reads its return address (dlsym): give it the original one, also when nothing is recorded any
-        /// more.
+        /// Reads its return address (dlsym): give it the original one, also when nothing is
+        /// recorded any more.
         Return = 9,
         /// clone(2), the libc function.
         Clone = 10,
@@ -67,8 +67,8 @@ layout! {
         pub argument: u32,
         /// Offset where the jump is written: the entry, or after its endbr64.
         pub start: u32,
-        /// Rules ([`crate::control::Rule`], bit by number, and [`RULE_ALWAYS`]): recording begins at this
-        /// hook while one of them is open.
+        /// Rules ([`crate::control::Rule`], bit by number, and [`RULE_ALWAYS`]): recording begins
+        /// at this hook while one of them is open.
         pub rules: u16,
         /// A call of this hook opens these rules.
         pub opens: u16,
@@ -92,8 +92,8 @@ impl PlanSpecial {
     }
 }
 
-/// The rules (bit by number) that have to do with a hooked function: those that say whether its calls are
-/// recorded, and those that its calls open and close.
+/// The rules (bit by number) that have to do with a hooked function: those that say whether its
+/// calls are recorded, and those that its calls open and close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HookRules {
     /// [`PlanSpecial::rules`].

@@ -3,8 +3,8 @@
 use crate::layout::{byte_enum, layout};
 
 layout! {
-    /// Start of a template; `original` bytes, the room (if there is one), `code` bytes and fixups follow
-    /// without padding.
+    /// Start of a template; `original` bytes, the room (if there is one), `code` bytes and fixups
+    /// follow without padding.
     pub struct Template {
         /// Bytes of code.
         pub code_bytes: u16,
@@ -17,20 +17,22 @@ layout! {
         pub entry_id: u16,
         /// Offset in the slot of the exit id's place (0: none).
         pub exit_id: u16,
-        /// Offset in the slot of instructions that were moved there to make room for the springboard, or
-        /// 0. If it is not 0, a [`Room`] and the bytes of these instructions follow the original bytes.
+        /// Offset in the slot of instructions that were moved there to make room for the
+        /// springboard, or
+        /// 0. If it is not 0, a [`Room`] and the bytes of these instructions follow the original
+        ///    bytes.
         pub room_to: u16,
         /// Original bytes of the text at `start` that must be found there (= span).
         pub original_bytes: u8,
-        /// With [`crate::plan::SITE_SPRINGBOARD`]: where the springboard lies, as a signed distance from
-        /// the end of the two-byte jump at the site.
+        /// With [`crate::plan::SITE_SPRINGBOARD`]: where the springboard lies, as a signed distance
+        /// from the end of the two-byte jump at the site.
         pub springboard: i8,
     }
 }
 
 layout! {
-    /// Where instructions stood that made room for a springboard. Their bytes follow, which must be found
-    /// there too.
+    /// Where instructions stood that made room for a springboard. Their bytes follow, which must be
+    /// found there too.
     pub struct Room {
         /// So many bytes before the springboard they began.
         pub back: u8,

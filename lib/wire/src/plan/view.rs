@@ -1,7 +1,8 @@
 //! Reading a plan's bytes, on either side.
 //!
-//! Given bytes; gives the parts of a plan by their numbers. Bytes come from a cache or from the other side:
-//! every access is checked, and what lies outside is not there. No copy is made of what is not asked for.
+//! Given bytes; gives the parts of a plan by their numbers. Bytes come from a cache or from the
+//! other side: every access is checked, and what lies outside is not there. No copy is made of what
+//! is not asked for.
 
 use super::*;
 
@@ -184,8 +185,8 @@ impl<'a> PlanView<'a> {
         Some(self.header.base_svma.wrapping_add_signed(offset))
     }
 
-    /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one, and
-    /// what was moved to make room for it.
+    /// Text outside the site that its patch covers, as offsets: the long jump of a two-byte one,
+    /// and what was moved to make room for it.
     pub fn springboard(&self, site: &PlanSite) -> Option<(u32, u32)> {
         if !site.is_any(SITE_SPRINGBOARD) {
             return None;

@@ -1,11 +1,12 @@
 //! The relay: a process that stands between our terminal and the command's.
 //!
-//! Given both terminals, the keys to take out, a socket to the host and a pipe that brings the command's pid; it
-//! begins when that comes. Our terminal is in raw mode while the relay's group is in the foreground, and has its
-//! settings again whenever it is not ours to set: when the command has stopped (then our group stops, too, as
-//! without a relay), at the end, at a hang-up. It ends for the host when that says so, or is gone and the command has ended;
-//! then it goes on to bring out what processes write that the command has left behind, until none has the terminal.
-//! If our terminal hangs up, or our session's leader goes, the command's terminal hangs up.
+//! Given both terminals, the keys to take out, a socket to the host and a pipe that brings the
+//! command's pid; it begins when that comes. Our terminal is in raw mode while the relay's group is
+//! in the foreground, and has its settings again whenever it is not ours to set: when the command
+//! has stopped (then our group stops, too, as without a relay), at the end, at a hang-up. It ends
+//! for the host when that says so, or is gone and the command has ended; then it goes on to bring
+//! out what processes write that the command has left behind, until none has the terminal. If our
+//! terminal hangs up, or our session's leader goes, the command's terminal hangs up.
 //!
 //! Must not know: what a key does.
 
@@ -231,7 +232,8 @@ impl Relaying {
         }
         let mut wanted = settings::raw(now);
         if let Some(of_command) = settings::of(self.ends.master).filter(|_| self.ends.is_shared) {
-            // As it would be without us: lines of others end as they should. The command's end in one CR more.
+            // As it would be without us: lines of others end as they should. The command's end in
+            // one CR more.
             wanted.c_oflag = of_command.c_oflag;
         }
         if !settings::is_same(&wanted, &now) {
@@ -247,7 +249,8 @@ impl Relaying {
         }
     }
 
-    /// Stops all of our group, as the terminal does when the command is in it; goes on when somebody continues us.
+    /// Stops all of our group, as the terminal does when the command is in it; goes on when
+    /// somebody continues us.
     fn stop(&mut self) {
         self.drain();
         self.give_back();
@@ -364,7 +367,8 @@ impl Relaying {
         got == 1 && byte == END
     }
 
-    /// Takes the signals that have come; true if one of them is the kernel's word that our session has ended.
+    /// Takes the signals that have come; true if one of them is the kernel's word that our session
+    /// has ended.
     fn is_hung_up(&mut self) -> bool {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
         let bytes = size_of::<libc::signalfd_siginfo>();
@@ -381,7 +385,8 @@ impl Relaying {
         is_hung_up
     }
 
-    /// Brings out what has been written so far, unless our terminal does not take it now; false if it never will.
+    /// Brings out what has been written so far, unless our terminal does not take it now; false if
+    /// it never will.
     fn drain(&mut self) -> bool {
         while self.to_terminal.len() < ROOM_BYTES && read(self.ends.master, &mut self.to_terminal) {
             write(self.ends.terminal, &mut self.to_terminal);
@@ -389,7 +394,8 @@ impl Relaying {
         write(self.ends.terminal, &mut self.to_terminal)
     }
 
-    /// What is left behind writes on, as it would on our terminal; what that makes of it is done there now.
+    /// What is left behind writes on, as it would on our terminal; what that makes of it is done
+    /// there now.
     fn trail(&mut self) {
         if let Some(mut settings) = settings::of(self.ends.master) {
             settings.c_oflag &= !libc::OPOST;

@@ -1,9 +1,10 @@
 //! Takes keys out of what is typed.
 //!
-//! Given the keys that events wait for and the bytes as they are read; gives the bytes that remain, in order and
-//! unchanged, and the events of those that were taken. A key may be cut anywhere by reads, so what may become one
-//! that is waited for is held back until the rest comes, or for [`PATIENCE`]: who presses escape alone waits so long,
-//! if a key is waited for that begins with it. Pasted text holds no keys.
+//! Given the keys that events wait for and the bytes as they are read; gives the bytes that remain,
+//! in order and unchanged, and the events of those that were taken. A key may be cut anywhere by
+//! reads, so what may become one that is waited for is held back until the rest comes, or for
+//! [`PATIENCE`]: who presses escape alone waits so long, if a key is waited for that begins with
+//! it. Pasted text holds no keys.
 //!
 //! Must not know: where bytes come from and go to.
 
