@@ -23,6 +23,10 @@ VIEWS = {
     "coverage.txt": ["coverage"],
     "coverage.csv": ["coverage", "--format", "csv"],
     "folded.txt": ["folded"],
+    "folded.calls.txt": ["export", "folded", "--by", "calls"],
+    "export.chrome.json": ["export", "chrome"],
+    "export.jsonl": ["export", "jsonl", "--tid", "102", "--min-time", "450ns"],
+    "export.csv": ["export", "csv"],
 }
 
 

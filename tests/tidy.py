@@ -25,12 +25,13 @@ LAYERS = {
     "trace": {"addr", "wire"},
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "code", "trace"},
+    "export": {"trace"},
     "tracee": {"addr", "wire", "image", "patch"},
     "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "script": {"addr", "code", "trace"},
     "types": set(),
     "kernel": {"addr", "trace", "types"},
-    "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "collect", "tracee", "kernel"},
+    "sptrace": {"addr", "wire", "image", "code", "patch", "trace", "script", "render", "export", "collect", "tracee", "kernel"},
     "xtask": {"sptrace"},
 }
 # outside crate: the crates that are its home

@@ -1,20 +1,25 @@
 //! `sptrace report`: views of a recorded trace.
 //!
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
-//! `sptrace-render`'s. A closed pipe (`| head`) ends it quietly.
+//! `sptrace-render`'s or `sptrace-export`'s. A closed pipe (`| head`) ends it quietly.
+
+mod export;
+mod output;
 
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use export::By;
+use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, dropped_text, select_functions,
-    write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
+    SortKey, Style, SummaryView, Tree, TreeOptions, dropped_text, select_functions, write_coverage,
+    write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
     Clock, Ending, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
     TraceReader, Visitor, Wanted, replay,
 };
-use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -23,7 +28,15 @@ Examples:
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
-  sptrace report folded | flamegraph.pl > flame.svg
+  sptrace report export chrome --from 1s --to 2s -o trace.json
+  sptrace report export csv -F main -D 3 | head
+
+Formats of export:
+  chrome    trace events as JSON, for chrome://tracing, speedscope
+  jsonl     one JSON object a call and line
+  csv       one row a call, for DuckDB, pandas
+  folded    stacks and their own time, for flamegraph.pl
+
 
 Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
 
@@ -35,9 +48,17 @@ pub struct ReportArgs {
     #[arg(value_enum, default_value_t = View::Summary)]
     view: View,
 
+    /// Of `export`: the format
+    #[arg(value_name = "FORMAT")]
+    subject: Option<String>,
+
     /// Trace file to read
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
     input: PathBuf,
+
+    /// File to write; `-` is standard output
+    #[arg(short, long, value_name = "OUT", default_value = "-")]
+    output: PathBuf,
 
     /// Form of the output; csv for `functions` and `coverage`
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -75,7 +96,11 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     sort: Sort,
 
-    /// Show at most N functions, or lines of the tree
+    /// What stacks are measured by, of `folded`
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
+
+    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all)
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -96,6 +121,8 @@ enum View {
     Coverage,
     /// Stacks and their time, for flame graphs
     Folded,
+    /// The trace in another tool's format
+    Export,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -146,15 +173,17 @@ type Reader = TraceReader<BufReader<TraceFile>>;
 /// # Errors
 /// A sentence for the user after "sptrace: ", one line; the exit status is 1.
 pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
-    let stdout = io::stdout().lock();
     let style = Style {
-        is_coloured: args.color.is_on(stdout.is_terminal()),
+        is_coloured: args.color.is_on(output::is_terminal(&args.output)),
     };
-    let result = show(args, BufWriter::with_capacity(64 << 10, stdout), style);
-    match result {
+    match show(args, style) {
         Err(error) if is_closed_pipe(&error) => Ok(()),
         Err(error) if error.is::<io::Error>() => {
-            Err(error.context("cannot write the report (is stdout's disk full?)"))
+            let what = match output::is_stdout(&args.output) {
+                true => "cannot write the report (is stdout's disk full?)".to_owned(),
+                false => format!("cannot write {}", args.output.display()),
+            };
+            Err(error.context(what))
         }
         other => other,
     }
@@ -179,7 +208,15 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> {
+fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+    if args.view != View::Export
+        && let Some(subject) = &args.subject
+    {
+        bail!("this view takes no '{subject}' (functions are chosen by -F)");
+    }
+    if args.view == View::Export {
+        export::check(args)?;
+    }
     if args.format == Format::Csv && !matches!(args.view, View::Functions | View::Coverage) {
         bail!("--format csv is for `functions` and `coverage`; leave it out for the others");
     }
@@ -205,7 +242,7 @@ fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> 
         names: &names,
         style,
     };
-    session.show(reader, out)
+    session.show(reader, output::open(&args.output, path)?)
 }
 
 /// What all views need.
@@ -234,9 +271,10 @@ impl Session<'_> {
             }
             View::Tree => return self.show_tree(reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
-            View::Folded => {
-                let folded = self.add_up(reader, Folded::default())?;
-                folded.write(&mut out, names, clock)?;
+            View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
+            View::Export => {
+                let format = export::format_of(self.args.subject.as_deref())?;
+                export::show(self, reader, format, &mut out)?;
             }
         }
         out.flush()?;
