@@ -75,7 +75,11 @@ impl<'a> Speller<'a> {
         // There are no source files; what tells functions of the same name apart is the module.
         let file = || names.module(id).to_owned();
         // A file keeps its number as a callee's.
-        self.line((prefix, if prefix.is_empty() { "fl" } else { "fi" }, number), file, out);
+        self.line(
+            (prefix, if prefix.is_empty() { "fl" } else { "fi" }, number),
+            file,
+            out,
+        );
         let svma = function.map_or(0, |function| function.svma.0);
         let is_ambiguous = self.ambiguous.contains(&(names.module(id), names.name(id)));
         let name = || match is_ambiguous {
@@ -130,7 +134,11 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
         let ns = clock.ns(edge.shared_ticks);
         if ns > 0 {
             out.text("cob=(0)\ncfi=(0)\n");
-            speller.line(("c", "fn", SHARED_ID), || "[not told apart]".to_owned(), out);
+            speller.line(
+                ("c", "fn", SHARED_ID),
+                || "[not told apart]".to_owned(),
+                out,
+            );
             out.text("calls=1 0\n");
             cost(ns, 0, out);
         }
@@ -160,7 +168,8 @@ fn write_callees<W: Write>(
     for (callee, edge) in callees.into_iter().flatten() {
         speller.function("c", *callee, out);
         out.text("calls=");
-        out.number(edge.calls);
+        // Without a number, callgrind_annotate takes the costs for the caller's own.
+        out.number(edge.calls.max(1));
         out.text(" 0\n");
         cost(cx.clock.ns(edge.inclusive_ticks), edge.inclusive_calls, out);
         out.pass();

@@ -77,7 +77,7 @@ impl RowSink for Chrome {
         out.text(",\"dur\":");
         let shown_ns = row.end_ns.saturating_sub(row.start_ns);
         out.micros(shown_ns);
-        let (begin, end) = (row.begin_word(), row.end_word());
+        let (begin, end) = (row.begin_word, row.end_word);
         let exact_ns = row.duration_ns.filter(|ns| *ns != shown_ns);
         if begin != "call" || end != "return" || exact_ns.is_some() {
             out.text(",\"args\":{\"begin\":\"");

@@ -51,7 +51,7 @@ impl RowSink for Csv {
         if let Some(ns) = row.self_ns {
             out.number(ns);
         }
-        for word in [row.begin_word(), row.end_word()] {
+        for word in [row.begin_word, row.end_word] {
             out.text(",");
             out.text(word);
         }

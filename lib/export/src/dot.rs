@@ -23,7 +23,10 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
     let most = cx.limit.unwrap_or(DEFAULT_FUNCTIONS);
     functions.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     let drawn: HashSet<_> = functions.iter().map(|(id, _)| *id).collect();
-    let total_ticks = all.iter().map(|(_, edge)| edge.self_ticks).fold(0, u64::saturating_add);
+    let total_ticks = all
+        .iter()
+        .map(|(_, edge)| edge.self_ticks)
+        .fold(0, u64::saturating_add);
     out.text("digraph calls {\n  rankdir=TB;\n");
     out.text("  graph [fontname=\"sans-serif\", labelloc=b, label=");
     out.text(&quoted(&format!(

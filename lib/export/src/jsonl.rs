@@ -51,9 +51,9 @@ impl RowSink for JsonLines {
         out.text(",\"self_ns\":");
         or_null(row.self_ns, out);
         out.text(",\"begin\":\"");
-        out.text(row.begin_word());
+        out.text(row.begin_word);
         out.text("\",\"end\":\"");
-        out.text(row.end_word());
+        out.text(row.end_word);
         out.text("\"}\n");
     }
 }

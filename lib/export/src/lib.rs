@@ -4,13 +4,20 @@
 //! never held; what adds up holds its sums. Knows nothing of the command line or of terminals.
 #![forbid(unsafe_code)]
 
+mod callgrind;
 mod chrome;
 mod csv;
+mod dot;
+mod firefox;
+mod flame;
 mod folded;
 mod jsonl;
 mod output;
 mod paths;
+mod perfetto;
 mod rows;
+mod sums;
+mod words;
 
 pub use paths::Measure;
 
@@ -19,6 +26,7 @@ use sptrace_trace::{
     Clock, Header, Names, Order, Survey, TraceError, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, Read, Seek, Write};
+use sums::Sums;
 
 /// A format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +37,32 @@ pub enum Format {
     JsonLines,
     /// One row a call.
     Csv,
+    /// Perfetto's own.
+    Perfetto,
+    /// The Firefox Profiler's.
+    Firefox,
+    /// Callgrind's profile.
+    Callgrind,
     /// Stacks and what they took.
     Folded,
+    /// The call graph, for graphviz.
+    Dot,
+    /// A flame graph, as SVG.
+    Flame,
 }
 
 impl Format {
     /// All of them by name.
-    pub const ALL: [(Self, &str); 4] = [
+    pub const ALL: [(Self, &str); 9] = [
+        (Self::Perfetto, "perfetto"),
+        (Self::Firefox, "firefox"),
         (Self::Chrome, "chrome"),
         (Self::JsonLines, "jsonl"),
         (Self::Csv, "csv"),
+        (Self::Callgrind, "callgrind"),
         (Self::Folded, "folded"),
+        (Self::Dot, "dot"),
+        (Self::Flame, "flame"),
     ];
 
     /// The format of that name.
@@ -51,14 +74,14 @@ impl Format {
     /// Calls that the format's viewers are known to bear.
     pub fn viewer_limit(self) -> Option<u64> {
         match self {
-            Self::Chrome => Some(1_000_000),
+            Self::Chrome | Self::Firefox => Some(1_000_000),
             _ => None,
         }
     }
 
     /// Is it nothing for a terminal?
     pub fn is_binary(self) -> bool {
-        false
+        self == Self::Perfetto
     }
 }
 
@@ -74,6 +97,8 @@ pub struct Context<'a> {
     pub limit: Option<u64>,
     /// What stacks are measured by.
     pub measure: Measure,
+    /// Flame graphs are drawn from the top down.
+    pub is_icicle: bool,
 }
 
 /// What was written.
@@ -129,10 +154,12 @@ pub fn export<R: Read + Seek, W: Write>(
         Format::Chrome => rows(source, cx, chrome::Chrome::default(), out),
         Format::JsonLines => rows(source, cx, jsonl::JsonLines::default(), out),
         Format::Csv => rows(source, cx, csv::Csv::default(), out),
-        Format::Folded => {
-            let folded = folded::Folded::new(cx, cx.measure, out);
-            run(source, Order::File, folded)
-        }
+        Format::Perfetto => run(source, order_of(cx), perfetto::Perfetto::new(cx, out)),
+        Format::Firefox => run(source, order_of(cx), firefox::Firefox::new(cx, out)),
+        Format::Callgrind => sums(source, cx, callgrind::write, out),
+        Format::Folded => sums(source, cx, folded::write, out),
+        Format::Flame => sums(source, cx, flame::write, out),
+        Format::Dot => sums(source, cx, dot::write, out),
     }
 }
 
@@ -143,6 +170,15 @@ fn rows<R: Read + Seek, W: Write>(
     out: W,
 ) -> Result<Written, ExportError> {
     run(source, order_of(cx), Rows::new(cx, sink, out))
+}
+
+fn sums<R: Read + Seek, V: Visitor + Default, W: Write>(
+    source: Source<'_, R>,
+    cx: &Context<'_>,
+    write: sums::WriteSums<V, W>,
+    out: W,
+) -> Result<Written, ExportError> {
+    run(source, Order::File, Sums::new(cx, write, out))
 }
 
 /// The first calls are the first in time, which costs some; else any order is right.

@@ -5,10 +5,8 @@
 //! seen. Knows nothing of any format.
 
 use crate::output::Output;
-use crate::{Context, Exporter, Written};
-use sptrace_trace::{
-    Entry, Frame, FrameFlags, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor,
-};
+use crate::{Context, Exporter, Written, words};
+use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -30,38 +28,10 @@ pub struct Row<'r> {
     pub self_ns: Option<u64>,
     /// Calls below it.
     pub depth: u32,
-    /// How it began.
-    pub entry: Entry,
-    /// What is unusual about it.
-    pub flags: FrameFlags,
-}
-
-impl Row<'_> {
     /// How it began, in a word.
-    pub fn begin_word(&self) -> &'static str {
-        match self.entry {
-            _ if self.flags.begin_unseen => "earlier",
-            Entry::Call => "call",
-            Entry::Tail => "tail",
-            Entry::Open => "entry only",
-            Entry::Earlier => "earlier",
-        }
-    }
-
+    pub begin_word: &'static str,
     /// How it ended, in a word.
-    pub fn end_word(&self) -> &'static str {
-        match self.flags {
-            FrameFlags { unwound: true, .. } => "unwound",
-            FrameFlags {
-                end_unseen: true, ..
-            } => "not seen",
-            FrameFlags {
-                until_process_end: true,
-                ..
-            } => "process ended",
-            _ => "return",
-        }
-    }
+    pub end_word: &'static str,
 }
 
 /// A format with a row for each call.
@@ -130,8 +100,8 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
             duration_ns: frame.total_ticks.map(|ticks| clock.ns(ticks)),
             self_ns: frame.self_ticks.map(|ticks| clock.ns(ticks)),
             depth: frame.depth,
-            entry: frame.entry,
-            flags: frame.flags,
+            begin_word: words::begin(frame),
+            end_word: words::end(frame),
         };
         self.sink.row(self.cx, &row, &mut self.out);
         self.out.pass();

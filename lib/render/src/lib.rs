@@ -7,6 +7,7 @@
 mod coverage;
 mod csv;
 mod functions;
+mod relatives;
 mod style;
 mod summary;
 mod tree;
@@ -14,6 +15,7 @@ pub mod units;
 
 pub use coverage::{write_coverage, write_coverage_csv};
 pub use functions::{SortKey, select_functions, write_functions, write_functions_csv};
+pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
 pub use tree::{Tree, TreeOptions};

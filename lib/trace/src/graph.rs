@@ -19,6 +19,8 @@ pub struct Edge {
     pub timed: u64,
     /// Frames with a duration.
     pub known: u64,
+    /// Frames whose own time is known.
+    pub known_self: u64,
     /// Time of the outermost ones, with what they called, as far as it is known.
     pub total_ticks: u64,
     /// Time of their own, as far as it is known.
@@ -38,6 +40,7 @@ impl Edge {
             (&mut self.calls, other.calls),
             (&mut self.timed, other.timed),
             (&mut self.known, other.known),
+            (&mut self.known_self, other.known_self),
             (&mut self.total_ticks, other.total_ticks),
             (&mut self.self_ticks, other.self_ticks),
             (&mut self.inclusive_ticks, other.inclusive_ticks),
@@ -71,14 +74,18 @@ pub struct Graph {
 impl Graph {
     /// All pairs, in order.
     pub fn edges(&self) -> Vec<(Pair, Edge)> {
-        let mut edges: Vec<_> = self.edges.iter().map(|(pair, edge)| (*pair, *edge)).collect();
+        let mut edges: Vec<_> = self
+            .edges
+            .iter()
+            .map(|(pair, edge)| (*pair, *edge))
+            .collect();
         edges.sort_by_key(|(pair, _)| *pair);
         edges
     }
 
     /// What each function ran, over all callers, in order.
     pub fn functions(&self) -> Vec<(FunctionId, Edge)> {
-        let mut functions: HashMap<FunctionId, Edge> = HashMap::new();
+        let mut functions: HashMap<FunctionId, Edge> = HashMap::default();
         for ((_, callee), edge) in &self.edges {
             functions.entry(*callee).or_default().add(edge);
         }
@@ -121,7 +128,8 @@ impl Visitor for Graph {
         let own_ticks = frame.self_ticks.unwrap_or(0);
         let inclusive_ticks = frame.total_ticks.unwrap_or(open.inner_ticks);
         // What was hidden inside is not told apart either.
-        let shared_ticks = inclusive_ticks.saturating_sub(own_ticks.saturating_add(open.inner_ticks));
+        let shared_ticks =
+            inclusive_ticks.saturating_sub(own_ticks.saturating_add(open.inner_ticks));
         let is_call = u64::from(!frame.flags.begin_unseen);
         let inclusive_calls = open.inner_calls.saturating_add(is_call);
         let is_known = u64::from(frame.total_ticks.is_some());
@@ -130,6 +138,7 @@ impl Visitor for Graph {
             calls: is_call,
             timed: is_call & is_known,
             known: is_known,
+            known_self: u64::from(frame.self_ticks.is_some()),
             total_ticks: if_outermost(frame.total_ticks.unwrap_or(0)),
             self_ticks: own_ticks,
             inclusive_ticks: if_outermost(inclusive_ticks),

@@ -70,6 +70,7 @@ pub fn show(
             By::Time => Measure::Time,
             By::Calls => Measure::Calls,
         },
+        is_icicle: args.icicle,
     };
     let wanted = Wanted {
         selection: session.selection.clone(),
