@@ -187,7 +187,7 @@ def of_flame(trace, *options):
 
 def of_dot(trace):
     text = trace.export("dot")
-    canonical = subprocess.run(["dot", "-Tcanon"], input=text, capture_output=True, check=True).stdout.decode()
+    canonical = subprocess.run(["nop"], input=text, capture_output=True, check=True).stdout.decode()
     calls = sum(int(n) for n in re.findall(r"\\n(\d+) calls\\ntotal", canonical.replace("\\\n", "")))
     subprocess.run(["dot", "-Tsvg"], input=trace.report("export", "dot", "--limit", "30"), capture_output=True, check=True, timeout=60)
     return calls

@@ -27,7 +27,7 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
         .iter()
         .map(|(_, edge)| edge.self_ticks)
         .fold(0, u64::saturating_add);
-    out.text("digraph calls {\n  rankdir=TB;\n");
+    out.text("digraph calls {\n  rankdir=TB;\n  newrank=true;\n");
     out.text("  graph [fontname=\"sans-serif\", labelloc=b, label=");
     out.text(&quoted(&format!(
         "{}\\n{} of {} functions with a frame",
@@ -44,7 +44,8 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
     }
     let mut written = Written {
         calls: 0,
-        is_cut: functions.len() < all.len(),
+        // The graph itself says what it leaves out.
+        is_cut: false,
     };
     for (number, (module, functions)) in modules.iter().enumerate() {
         out.text(&format!(
