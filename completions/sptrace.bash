@@ -367,7 +367,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -F -N -D -h --input --format --filter --notrace --depth --min-time --from --to --tid --sort --limit --color --help summary functions tree coverage folded"
+            opts="-i -o -F -N -D -h --input --output --format --filter --notrace --depth --min-time --from --to --tid --sort --icicle --by --limit --color --help summary functions tree coverage folded export callers callees flame"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -378,6 +378,14 @@ _sptrace() {
                     return 0
                     ;;
                 -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -427,6 +435,10 @@ _sptrace() {
                     ;;
                 --sort)
                     COMPREPLY=($(compgen -W "total self calls min mean max p99 name" -- "${cur}"))
+                    return 0
+                    ;;
+                --by)
+                    COMPREPLY=($(compgen -W "time calls" -- "${cur}"))
                     return 0
                     ;;
                 --limit)

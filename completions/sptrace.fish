@@ -90,7 +90,8 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s h -l help -d 
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s p -l pid -d 'Process id of the sptrace that records; needed if there are several' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions` and `coverage`' -r -f -a "text\t''
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees` and `coverage`' -r -f -a "text\t''
 csv\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
@@ -107,10 +108,13 @@ mean\t''
 max\t''
 p99\t''
 name\t''"
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, or lines of the tree' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l by -d 'What stacks are measured by, of `folded` and `flame`' -r -f -a "time\t'Nanoseconds of their own'
+calls\t'Calls'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "attach" -d 'Record running processes, and let them go as they were'

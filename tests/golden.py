@@ -23,6 +23,17 @@ VIEWS = {
     "coverage.txt": ["coverage"],
     "coverage.csv": ["coverage", "--format", "csv"],
     "folded.txt": ["folded"],
+    "folded.calls.txt": ["export", "folded", "--by", "calls"],
+    "export.chrome.json": ["export", "chrome"],
+    "export.jsonl": ["export", "jsonl", "--tid", "102", "--min-time", "450ns"],
+    "export.csv": ["export", "csv"],
+    "export.perfetto": ["export", "perfetto", "--min-time", "300ns"],
+    "export.firefox.json": ["export", "firefox"],
+    "export.callgrind": ["export", "callgrind"],
+    "export.dot": ["export", "dot", "--limit", "5"],
+    "flame.svg": ["flame", "--by", "calls", "--icicle"],
+    "callers.txt": ["callers", "malloc"],
+    "callees.csv": ["callees", "*", "--format", "csv"],
 }
 
 

@@ -32,11 +32,12 @@ LAYERS = {
     "trace": {"addr"},
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "trace"},
+    "export": {"trace"},
     "tracee": {"addr", "wire"},
     "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "types": set(),
     "kernel": {"addr", "trace", "types"},
-    "sptrace": {"addr", "image", "code", "patch", "trace", "render", "collect", "tracee", "kernel"},
+    "sptrace": {"addr", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel"},
     "xtask": set(),
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor

@@ -1,4 +1,4 @@
-//! Text, table, csv and folded sinks over reports.
+//! Text, table and csv sinks over reports.
 //!
 //! Each view takes what `sptrace-trace` replayed and writes it to any output. Knows nothing of
 //! files, processes or the command line; colour is a switch that the caller sets.
@@ -6,16 +6,16 @@
 
 mod coverage;
 mod csv;
-mod folded;
 mod functions;
+mod relatives;
 mod style;
 mod summary;
 mod tree;
 pub mod units;
 
 pub use coverage::{write_coverage, write_coverage_csv};
-pub use folded::Folded;
 pub use functions::{SortKey, select_functions, write_functions, write_functions_csv};
+pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
 pub use tree::{Tree, TreeOptions};

@@ -3,7 +3,7 @@
 
 use sptrace_addr::Svma;
 use sptrace_render::{
-    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
+    SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
     write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
@@ -144,9 +144,6 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
     if let Ending::Complete(summary) = &survey.ending {
         write_coverage(&mut out, summary, style).unwrap();
     }
-    replay(bytes, Folded::default())?
-        .write(&mut out, &names, clock)
-        .unwrap();
     let options = || TreeOptions {
         min_ns: 10,
         max_lines: Some(500),

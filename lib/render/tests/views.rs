@@ -2,7 +2,7 @@
 
 use sptrace_addr::Svma;
 use sptrace_render::{
-    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
+    SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
     write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
@@ -296,20 +296,6 @@ fn a_time_that_is_not_known_is_a_question_mark_an_empty_field_and_last_in_the_or
         last,
         ["1", "1", "?", "?", "?", "?", "?", "?", "prog", "sub_30"]
     );
-}
-
-#[test]
-fn folded() {
-    let text = shown(|reader, _, names, text| {
-        let folded = replay(reader, Folded::default());
-        folded.write(text, names, reader.clock()).unwrap();
-    });
-    let expected = "\
-main;work 900
-main;work;sub_30 100
-main;work;ns::parse(int, char) 6234
-";
-    assert_eq!(text, expected);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod decoder;
 mod encoder;
 mod error;
 pub mod format;
+pub mod graph;
 mod histogram;
 mod mirror;
 mod model;
@@ -23,6 +24,7 @@ mod writer;
 pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::{Burst, StreamEncoder};
 pub use error::{Malformed, TraceError};
+pub use graph::{Edge, Graph, Pair};
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
     Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, StreamId,

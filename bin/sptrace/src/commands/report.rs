@@ -1,20 +1,26 @@
 //! `sptrace report`: views of a recorded trace.
 //!
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
-//! `sptrace-render`'s. A closed pipe (`| head`) ends it quietly.
+//! `sptrace-render`'s or `sptrace-export`'s. A closed pipe (`| head`) ends it quietly.
+
+mod export;
+mod output;
 
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use export::By;
+use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    Folded, SortKey, Style, SummaryView, Tree, TreeOptions, dropped_text, select_functions,
-    write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
+    SortKey, Style, SummaryView, Tree, TreeOptions, Way, dropped_text, select_functions,
+    select_relatives, write_coverage, write_coverage_csv, write_functions, write_functions_csv,
+    write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
+    Clock, Ending, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
     TraceReader, Visitor, Wanted, replay,
 };
-use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -23,7 +29,20 @@ Examples:
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
-  sptrace report folded | flamegraph.pl > flame.svg
+  sptrace report callers malloc
+  sptrace report flame -o flame.svg             then: a browser
+  sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
+  sptrace report export csv -F main -D 3 | head
+
+Formats of export:
+  perfetto  a track for each thread, for ui.perfetto.dev
+  firefox   for profiler.firefox.com
+  chrome    trace events as JSON, for chrome://tracing, speedscope
+  jsonl     one JSON object a call and line
+  csv       one row a call, for DuckDB, pandas
+  callgrind calls and times, for KCachegrind and callgrind_annotate
+  folded    stacks and their own time, for flamegraph.pl
+  dot       the call graph, for graphviz
 
 Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
 
@@ -35,11 +54,19 @@ pub struct ReportArgs {
     #[arg(value_enum, default_value_t = View::Summary)]
     view: View,
 
+    /// Of `export`: the format; of `callers` and `callees`: the function (name or glob)
+    #[arg(value_name = "FORMAT|FUNC")]
+    subject: Option<String>,
+
     /// Trace file to read
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
     input: PathBuf,
 
-    /// Form of the output; csv for `functions` and `coverage`
+    /// File to write; `-` is standard output
+    #[arg(short, long, value_name = "OUT", default_value = "-")]
+    output: PathBuf,
+
+    /// Form of the output; csv for `functions`, `callers`, `callees` and `coverage`
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
@@ -76,7 +103,15 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     sort: Sort,
 
-    /// Show at most N functions, or lines of the tree
+    /// Draw `flame` from the top down
+    #[arg(long)]
+    icicle: bool,
+
+    /// What stacks are measured by, of `folded` and `flame`
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
+
+    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all)
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -97,6 +132,14 @@ enum View {
     Coverage,
     /// Stacks and their time, for flame graphs
     Folded,
+    /// The trace in another tool's format
+    Export,
+    /// Who calls a function, how often and for how long
+    Callers,
+    /// Whom a function calls, how often and for how long
+    Callees,
+    /// A flame graph to look at in a browser
+    Flame,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,15 +190,17 @@ type Reader = TraceReader<BufReader<TraceFile>>;
 /// # Errors
 /// A sentence for the user after "sptrace: ", one line; the exit status is 1.
 pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
-    let stdout = io::stdout().lock();
     let style = Style {
-        is_coloured: args.color.is_on(stdout.is_terminal()),
+        is_coloured: args.color.is_on(output::is_terminal(&args.output)),
     };
-    let result = show(args, BufWriter::with_capacity(64 << 10, stdout), style);
-    match result {
+    match show(args, style) {
         Err(error) if is_closed_pipe(&error) => Ok(()),
         Err(error) if error.is::<io::Error>() => {
-            Err(error.context("cannot write the report (is stdout's disk full?)"))
+            let what = match output::is_stdout(&args.output) {
+                true => "cannot write the report (is stdout's disk full?)".to_owned(),
+                false => format!("cannot write {}", args.output.display()),
+            };
+            Err(error.context(what))
         }
         other => other,
     }
@@ -180,10 +225,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> {
-    if args.format == Format::Csv && !matches!(args.view, View::Functions | View::Coverage) {
-        bail!("--format csv is for `functions` and `coverage`; leave it out for the others");
-    }
+fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+    check(args)?;
     let path = &args.input;
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
@@ -206,7 +249,27 @@ fn show(args: &ReportArgs, out: impl Write, style: Style) -> anyhow::Result<()> 
         names: &names,
         style,
     };
-    session.show(reader, out)
+    session.show(reader, output::open(&args.output, path)?)
+}
+
+/// Refuses options that do not fit together.
+fn check(args: &ReportArgs) -> anyhow::Result<()> {
+    match (args.view, &args.subject) {
+        (View::Export, _) => export::check(args)?,
+        (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
+        (View::Callers | View::Callees, Some(_)) | (_, None) => {}
+        (_, Some(subject)) => bail!("this view takes no '{subject}' (functions are chosen by -F)"),
+    }
+    let has_csv = matches!(
+        args.view,
+        View::Functions | View::Coverage | View::Callers | View::Callees
+    );
+    if args.format == Format::Csv && !has_csv {
+        bail!(
+            "--format csv is for functions, callers, callees and coverage; leave it out for others"
+        );
+    }
+    Ok(())
 }
 
 /// What all views need.
@@ -235,9 +298,13 @@ impl Session<'_> {
             }
             View::Tree => return self.show_tree(reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
-            View::Folded => {
-                let folded = self.add_up(reader, Folded::default())?;
-                folded.write(&mut out, names, clock)?;
+            View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
+            View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
+            View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
+            View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Export => {
+                let format = export::format_of(self.args.subject.as_deref())?;
+                export::show(self, reader, format, &mut out)?;
             }
         }
         out.flush()?;
@@ -257,6 +324,19 @@ impl Session<'_> {
             names: self.names,
         };
         Ok(write_summary(out, &view, self.style)?)
+    }
+
+    fn show_relatives(&self, reader: Reader, out: &mut impl Write, way: Way) -> anyhow::Result<()> {
+        let glob = self.args.subject.clone().unwrap_or_default();
+        let chosen = choose("FUNC", &[glob], self.names)?;
+        let graph = self.add_up(reader, Graph::default())?;
+        let rows = select_relatives(&graph, &chosen, way, self.args.limit);
+        let names = (self.names, self.clock);
+        match self.args.format {
+            Format::Text => write_relatives(out, &rows, names, way, self.style)?,
+            Format::Csv => write_relatives_csv(out, &rows, names, way)?,
+        }
+        Ok(())
     }
 
     fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {

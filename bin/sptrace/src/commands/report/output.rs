@@ -1,0 +1,45 @@
+//! Where a report goes: stdout, or a file that `-o` names.
+//!
+//! Given the path, or `-`; gives something to write to. Refuses to write over the trace that is
+//! read. Knows nothing of what is written.
+
+use anyhow::{Context, bail};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Does it go to stdout?
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Does it go to a terminal?
+pub fn is_terminal(path: &Path) -> bool {
+    is_stdout(path) && io::stdout().is_terminal()
+}
+
+/// Opens the output; a file is emptied.
+///
+/// # Errors
+/// A sentence for the user, if it cannot be written or is the trace.
+pub fn open(path: &Path, trace: &Path) -> anyhow::Result<Box<dyn Write>> {
+    if is_stdout(path) {
+        let stdout = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+        return Ok(Box::new(stdout));
+    }
+    let is_same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    if let (Ok(old), Ok(trace)) = (fs::metadata(path), fs::metadata(trace))
+        && is_same(&old, &trace)
+    {
+        bail!(
+            "-o {} is the trace itself; name another file",
+            path.display()
+        );
+    }
+    let file = File::create(path).map_err(|error| anyhow::anyhow!("{error}"));
+    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
+}

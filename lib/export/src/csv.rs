@@ -1,0 +1,60 @@
+//! One row a call, as csv (RFC 4180).
+//!
+//! The first nine columns never change. A time that is not known, and a caller that is not, is an
+//! empty field. A thread's rows come in the order in which its calls ended.
+
+use crate::Context;
+use crate::output::{Output, field};
+use crate::rows::{Labels, Row, RowSink};
+use std::io::Write;
+
+const COLUMNS: &str =
+    "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end\r\n";
+
+/// The format.
+pub struct Csv {
+    labels: Labels,
+}
+
+impl Default for Csv {
+    fn default() -> Self {
+        let labels = Labels::new(|module, name| format!("{},{}", field(module), field(name)));
+        Self { labels }
+    }
+}
+
+impl RowSink for Csv {
+    fn begin<W: Write>(&mut self, _: &Context<'_>, out: &mut Output<W>) {
+        out.text(COLUMNS);
+    }
+
+    fn row<W: Write>(&mut self, cx: &Context<'_>, row: &Row<'_>, out: &mut Output<W>) {
+        for number in [u64::from(row.thread.pid), row.thread.tid.into()] {
+            out.number(number);
+            out.text(",");
+        }
+        out.number(row.start_ns);
+        out.text(",");
+        if let Some(ns) = row.duration_ns {
+            out.number(ns);
+        }
+        out.text(",");
+        out.number(row.depth.into());
+        out.text(",");
+        out.bytes(self.labels.get(cx, row.function));
+        out.text(",");
+        match row.caller {
+            Some(caller) => out.bytes(self.labels.get(cx, caller)),
+            None => out.text(","),
+        }
+        out.text(",");
+        if let Some(ns) = row.self_ns {
+            out.number(ns);
+        }
+        for word in [row.begin_word, row.end_word] {
+            out.text(",");
+            out.text(word);
+        }
+        out.text("\r\n");
+    }
+}

@@ -1,0 +1,303 @@
+//! The processed profile format of the Firefox Profiler, version 55 (newer viewers upgrade it).
+//!
+//! Each time a thread's stack changes is a sample of the stack that begins there; its weight is how
+//! long it stays (weight type `tracing-ms`), so the call tree has own times and the stack chart the
+//! calls as they were. Times have the waits for sptrace in them. Samples are held until the end,
+//! four words each, as the format has one column after the other: the viewer's limit bounds them.
+
+use crate::output::{Output, json};
+use crate::{Context, Exporter, Written};
+use rustc_hash::FxHashMap;
+use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+const NO_STACK: u32 = u32::MAX;
+const PREPROCESSED_PROFILE_VERSION: u64 = 55;
+
+/// One thread's part.
+#[derive(Default)]
+struct Thread {
+    /// Of each stack: the one below, and its innermost function's place in `functions`.
+    stacks: Vec<(u32, u32)>,
+    known_stacks: FxHashMap<(u32, FunctionId), u32>,
+    functions: Vec<FunctionId>,
+    known_functions: FxHashMap<FunctionId, u32>,
+    /// When a stack begins, and which.
+    samples: Vec<(u64, u32)>,
+    open: Vec<u32>,
+    last_tsc: u64,
+}
+
+impl Thread {
+    fn stack(&mut self, below: u32, function: FunctionId) -> u32 {
+        let next = self.stacks.len() as u32;
+        let stack = *self.known_stacks.entry((below, function)).or_insert(next);
+        if stack == next {
+            let next = self.functions.len() as u32;
+            let number = *self.known_functions.entry(function).or_insert(next);
+            if number == next {
+                self.functions.push(function);
+            }
+            self.stacks.push((below, number));
+        }
+        stack
+    }
+
+    /// The innermost frame changed.
+    fn sample(&mut self, tsc: u64) {
+        self.last_tsc = self.last_tsc.max(tsc);
+        let stack = self.open.last().copied().unwrap_or(NO_STACK);
+        match self.samples.last_mut() {
+            // What took no time is in no sample.
+            Some(last) if last.0 == self.last_tsc => last.1 = stack,
+            _ => self.samples.push((self.last_tsc, stack)),
+        }
+    }
+}
+
+/// The format.
+pub struct Firefox<'a, W> {
+    cx: &'a Context<'a>,
+    threads: BTreeMap<StreamId, Thread>,
+    out: Output<W>,
+    calls: u64,
+    is_cut: bool,
+}
+
+impl<'a, W: Write> Firefox<'a, W> {
+    /// Nothing told yet.
+    pub fn new(cx: &'a Context<'a>, out: W) -> Self {
+        Self {
+            cx,
+            threads: BTreeMap::new(),
+            out: Output::new(out),
+            calls: 0,
+            is_cut: false,
+        }
+    }
+
+    fn pop(&mut self, stream: StreamId, frame: &Frame) {
+        if let Some(thread) = self.threads.get_mut(&stream) {
+            thread.open.pop();
+            thread.sample(frame.end_tsc);
+        }
+    }
+}
+
+impl<W: Write> Visitor for Firefox<'_, W> {
+    fn enter(&mut self, stream: StreamId, frame: &Frame) {
+        self.is_cut |= self.cx.limit.is_some_and(|limit| self.calls >= limit);
+        if self.is_cut {
+            return;
+        }
+        self.calls += 1;
+        let thread = self.threads.entry(stream).or_default();
+        let below = thread.open.last().copied().unwrap_or(NO_STACK);
+        let stack = thread.stack(below, frame.function);
+        thread.open.push(stack);
+        thread.sample(frame.start_tsc);
+    }
+
+    fn leave(&mut self, stream: StreamId, frame: &Frame) {
+        if !self.is_cut {
+            self.pop(stream, frame);
+        }
+    }
+
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
+        if !self.is_cut {
+            self.calls -= 1;
+            self.pop(stream, frame);
+        }
+    }
+
+    fn end(&mut self, stream: StreamId, _: &StreamTotals) {
+        if let Some(thread) = self.threads.get_mut(&stream) {
+            thread.known_stacks = FxHashMap::default();
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_cut
+    }
+}
+
+impl<W: Write> Exporter for Firefox<'_, W> {
+    fn finish(mut self) -> io::Result<Written> {
+        let (cx, out) = (self.cx, &mut self.out);
+        write_meta(cx, out);
+        out.text(",\"threads\":[");
+        let nameless = StreamInfo::default();
+        for (at, (id, thread)) in self.threads.iter().enumerate() {
+            let info = cx.names.dictionary().stream(*id).unwrap_or(&nameless);
+            out.text(if at > 0 { ",\n" } else { "\n" });
+            write_thread(cx, info, thread, out);
+        }
+        out.text("\n]}\n");
+        self.out.finish()?;
+        Ok(Written {
+            calls: self.calls,
+            is_cut: self.is_cut,
+        })
+    }
+}
+
+fn write_meta<W: Write>(cx: &Context<'_>, out: &mut Output<W>) {
+    let product = json(&cx.header.command.join(" "));
+    out.text("{\"meta\":{\"categories\":[{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},");
+    out.text(
+        "{\"name\":\"Traced\",\"color\":\"blue\",\"subcategories\":[\"Other\"]}],\"debug\":false,",
+    );
+    out.text(
+        "\"extensions\":{\"length\":0,\"baseURL\":[],\"id\":[],\"name\":[]},\"interval\":0.001,",
+    );
+    out.text("\"preprocessedProfileVersion\":");
+    out.number(PREPROCESSED_PROFILE_VERSION);
+    out.text(",\"processType\":0,\"product\":");
+    out.text(&product);
+    out.text(",\"oscpu\":\"Linux\",\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"\u{b5}s\"},");
+    out.text("\"startTime\":");
+    out.millis(cx.header.start_unix_ns);
+    out.text(
+        ",\"symbolicated\":true,\"pausedRanges\":[],\"version\":24,\"usesOnlyOneStackType\":true,",
+    );
+    out.text("\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[]},\"libs\":[],\"pages\":[],");
+    out.text("\"profilerOverhead\":[],\"counters\":[]");
+}
+
+fn write_thread<W: Write>(
+    cx: &Context<'_>,
+    info: &StreamInfo,
+    thread: &Thread,
+    out: &mut Output<W>,
+) {
+    let (functions, stacks) = (&thread.functions, &thread.stacks);
+    let (nulls, zeros) = (
+        |_: &FunctionId| "null".to_owned(),
+        |_: &FunctionId| "0".to_owned(),
+    );
+    out.text(&format!(
+        "{{\"frameTable\":{{\"length\":{}",
+        functions.len()
+    ));
+    column("address", functions, |_| "-1".to_owned(), out);
+    column("inlineDepth", functions, zeros, out);
+    column("category", functions, |_| "1".to_owned(), out);
+    column("subcategory", functions, zeros, out);
+    let numbers: Vec<u32> = (0..functions.len() as u32).collect();
+    column("func", &numbers, u32::to_string, out);
+    column("nativeSymbol", functions, nulls, out);
+    column("innerWindowID", functions, zeros, out);
+    column("line", functions, nulls, out);
+    column("column", functions, nulls, out);
+    out.text(&format!(
+        "}},\"funcTable\":{{\"length\":{}",
+        functions.len()
+    ));
+    column("name", &numbers, u32::to_string, out);
+    column("isJS", functions, |_| "false".to_owned(), out);
+    column("relevantForJS", functions, |_| "false".to_owned(), out);
+    let mut modules: Vec<&str> = functions.iter().map(|id| cx.names.module(*id)).collect();
+    let of_function = modules.clone();
+    modules.sort_unstable();
+    modules.dedup();
+    let resource = |module: &&str| modules.binary_search(module).unwrap_or(0).to_string();
+    column("resource", &of_function, resource, out);
+    for name in ["fileName", "lineNumber", "columnNumber"] {
+        column(name, functions, nulls, out);
+    }
+    // Names of functions come first in the table of strings, then those of modules.
+    out.text(&format!(
+        "}},\"resourceTable\":{{\"length\":{}",
+        modules.len()
+    ));
+    column("lib", &modules, |_| "null".to_owned(), out);
+    let name = |module: &&str| {
+        let at = modules.binary_search(module).unwrap_or(0);
+        (functions.len() + at).to_string()
+    };
+    column("name", &modules, name, out);
+    column("host", &modules, |_| "null".to_owned(), out);
+    column("type", &modules, |_| "1".to_owned(), out);
+    out.text("},\"stringArray\":[");
+    let names = functions.iter().map(|id| cx.names.name(*id));
+    list(names.chain(modules.iter().copied()), json, out);
+    out.text(&format!("],\"stackTable\":{{\"length\":{}", stacks.len()));
+    column("prefix", stacks, |(below, _)| or_null(*below), out);
+    column("frame", stacks, |(_, function)| function.to_string(), out);
+    out.text("},");
+    write_samples(cx, thread, out);
+    write_rest(cx, info, thread, out);
+}
+
+fn write_samples<W: Write>(cx: &Context<'_>, thread: &Thread, out: &mut Output<W>) {
+    let samples = &thread.samples;
+    let begin_ns = |(tsc, _): &(u64, u32)| cx.clock.since_start_ns(*tsc);
+    out.text(&format!(
+        "\"samples\":{{\"length\":{},\"weightType\":\"tracing-ms\"",
+        samples.len()
+    ));
+    column("stack", samples, |(_, stack)| or_null(*stack), out);
+    out.text(",\"time\":[");
+    for (at, sample) in samples.iter().enumerate() {
+        out.text(if at > 0 { "," } else { "" });
+        out.millis(begin_ns(sample));
+        out.pass();
+    }
+    out.text("],\"weight\":[");
+    let last_ns = cx.clock.since_start_ns(thread.last_tsc);
+    for (at, sample) in samples.iter().enumerate() {
+        let end_ns = samples.get(at + 1).map_or(last_ns, begin_ns);
+        out.text(if at > 0 { "," } else { "" });
+        match sample.1 {
+            NO_STACK => out.text("0"),
+            _ => out.millis(end_ns.saturating_sub(begin_ns(sample))),
+        }
+        out.pass();
+    }
+    out.text("]},");
+}
+
+fn write_rest<W: Write>(cx: &Context<'_>, info: &StreamInfo, thread: &Thread, out: &mut Output<W>) {
+    let (pid, tid, name) = (info.pid, info.tid, json(&info.comm));
+    let first = thread.samples.first().map_or(0, |sample| sample.0);
+    out.text("\"markers\":{\"length\":0,\"category\":[],\"data\":[],\"endTime\":[],\"name\":[],");
+    out.text("\"phase\":[],\"startTime\":[]},\"nativeSymbols\":{\"length\":0,\"address\":[],");
+    out.text("\"functionSize\":[],\"libIndex\":[],\"name\":[]},\"pausedRanges\":[],");
+    out.text(&format!(
+        "\"name\":{name},\"isMainThread\":{},\"pid\":\"{pid}\",\"tid\":{tid},\"processName\":{name},",
+        pid == tid
+    ));
+    out.text("\"processType\":\"default\",\"processStartupTime\":0,\"processShutdownTime\":null,");
+    out.text("\"registerTime\":");
+    out.millis(cx.clock.since_start_ns(first));
+    out.text(",\"unregisterTime\":null,\"showMarkersInTimeline\":false}");
+}
+
+fn or_null(stack: u32) -> String {
+    match stack {
+        NO_STACK => "null".to_owned(),
+        stack => stack.to_string(),
+    }
+}
+
+fn column<T, W: Write>(name: &str, rows: &[T], cell: impl Fn(&T) -> String, out: &mut Output<W>) {
+    out.text(",\"");
+    out.text(name);
+    out.text("\":[");
+    list(rows.iter(), cell, out);
+    out.text("]");
+}
+
+fn list<T, W: Write>(
+    items: impl Iterator<Item = T>,
+    text: impl Fn(T) -> String,
+    out: &mut Output<W>,
+) {
+    for (at, item) in items.enumerate() {
+        out.text(if at > 0 { "," } else { "" });
+        out.text(&text(item));
+        out.pass();
+    }
+}

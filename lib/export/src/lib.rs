@@ -1,0 +1,204 @@
+//! A trace in the formats of other tools: one file a format, each upon `sptrace_trace::replay`.
+//!
+//! Given an open trace, what of it is wanted, and an output; gives bytes. What is written call by
+//! call is never held; what adds up holds its sums. Knows nothing of the command line or of
+//! terminals.
+#![forbid(unsafe_code)]
+
+mod callgrind;
+mod chrome;
+mod csv;
+mod dot;
+mod firefox;
+mod flame;
+mod folded;
+mod jsonl;
+mod output;
+mod paths;
+mod perfetto;
+mod rows;
+mod sums;
+mod words;
+
+pub use paths::Measure;
+
+use rows::{RowSink, Rows};
+use sptrace_trace::{
+    Clock, Header, Names, Order, Survey, TraceError, TraceReader, Visitor, Wanted, replay,
+};
+use std::io::{self, Read, Seek, Write};
+use sums::Sums;
+
+/// A format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Trace events of Chrome, as JSON.
+    Chrome,
+    /// One object a call and line.
+    JsonLines,
+    /// One row a call.
+    Csv,
+    /// Perfetto's own.
+    Perfetto,
+    /// The Firefox Profiler's.
+    Firefox,
+    /// Callgrind's profile.
+    Callgrind,
+    /// Stacks and what they took.
+    Folded,
+    /// The call graph, for graphviz.
+    Dot,
+    /// A flame graph, as SVG.
+    Flame,
+}
+
+impl Format {
+    /// All of them by name.
+    pub const ALL: [(Self, &str); 9] = [
+        (Self::Perfetto, "perfetto"),
+        (Self::Firefox, "firefox"),
+        (Self::Chrome, "chrome"),
+        (Self::JsonLines, "jsonl"),
+        (Self::Csv, "csv"),
+        (Self::Callgrind, "callgrind"),
+        (Self::Folded, "folded"),
+        (Self::Dot, "dot"),
+        (Self::Flame, "flame"),
+    ];
+
+    /// The format of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|(_, known)| *known == name).map(|found| found.0)
+    }
+
+    /// Calls that the format's viewers are known to bear.
+    pub fn viewer_limit(self) -> Option<u64> {
+        match self {
+            Self::Chrome | Self::Firefox => Some(1_000_000),
+            _ => None,
+        }
+    }
+
+    /// Is it nothing for a terminal?
+    pub fn is_binary(self) -> bool {
+        self == Self::Perfetto
+    }
+}
+
+/// What all formats need.
+pub struct Context<'a> {
+    /// Of the trace.
+    pub header: &'a Header,
+    /// Of its functions, modules and threads.
+    pub names: &'a Names<'a>,
+    /// Its clock.
+    pub clock: Clock,
+    /// At most so many calls (or, of what adds up, functions).
+    pub limit: Option<u64>,
+    /// What stacks are measured by.
+    pub measure: Measure,
+    /// Flame graphs are drawn from the top down.
+    pub is_icicle: bool,
+}
+
+/// What was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// So many calls.
+    pub calls: u64,
+    /// There is more than the limit.
+    pub is_cut: bool,
+}
+
+/// Why an export failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The trace cannot be used.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// A format on its way: it is told of the calls and then asked for the rest.
+pub trait Exporter: Visitor + Sized {
+    /// Writes what is not written yet.
+    ///
+    /// # Errors
+    /// Those of the output.
+    fn finish(self) -> io::Result<Written>;
+}
+
+/// A trace to export.
+pub struct Source<'a, R> {
+    /// It.
+    pub reader: &'a mut TraceReader<R>,
+    /// Its survey.
+    pub survey: &'a Survey,
+    /// What of it; the order is the format's to choose.
+    pub wanted: Wanted,
+}
+
+/// Writes what is wanted of a trace.
+///
+/// # Errors
+/// [`ExportError`]: of the trace, or of the output.
+pub fn export<R: Read + Seek, W: Write>(
+    format: Format,
+    source: Source<'_, R>,
+    cx: &Context<'_>,
+    out: W,
+) -> Result<Written, ExportError> {
+    match format {
+        Format::Chrome => rows(source, cx, chrome::Chrome::default(), out),
+        Format::JsonLines => rows(source, cx, jsonl::JsonLines::default(), out),
+        Format::Csv => rows(source, cx, csv::Csv::default(), out),
+        Format::Perfetto => run(source, order_of(cx), perfetto::Perfetto::new(cx, out)),
+        Format::Firefox => run(source, order_of(cx), firefox::Firefox::new(cx, out)),
+        Format::Callgrind => sums(source, cx, callgrind::write, out),
+        Format::Folded => sums(source, cx, folded::write, out),
+        Format::Flame => sums(source, cx, flame::write, out),
+        Format::Dot => sums(source, cx, dot::write, out),
+    }
+}
+
+fn rows<R: Read + Seek, W: Write>(
+    source: Source<'_, R>,
+    cx: &Context<'_>,
+    sink: impl RowSink,
+    out: W,
+) -> Result<Written, ExportError> {
+    run(source, order_of(cx), Rows::new(cx, sink, out))
+}
+
+fn sums<R: Read + Seek, V: Visitor + Default, W: Write>(
+    source: Source<'_, R>,
+    cx: &Context<'_>,
+    write: sums::WriteSums<V, W>,
+    out: W,
+) -> Result<Written, ExportError> {
+    run(source, Order::File, Sums::new(cx, write, out))
+}
+
+/// The first calls are the first in time, which costs some; else any order is right.
+fn order_of(cx: &Context<'_>) -> Order {
+    match cx.limit {
+        Some(_) => Order::Time,
+        None => Order::File,
+    }
+}
+
+fn run<R: Read + Seek>(
+    source: Source<'_, R>,
+    order: Order,
+    exporter: impl Exporter,
+) -> Result<Written, ExportError> {
+    let wanted = Wanted {
+        order,
+        ..source.wanted
+    };
+    let exporter = replay(source.reader, source.survey, &wanted, exporter)?;
+    Ok(exporter.finish()?)
+}

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""All exports of one trace say the same: calls to the call, times to the nanosecond.
+
+usage: tests/exports.py [--sptrace PATH] [--programs FOLDER] [--keep FOLDER]
+
+Records programs with threads, forks and exceptions, and python3; exports each trace in every format, and reads each export with
+something that is not ours where there is one: csv, json and xml of Python, callgrind_annotate, graphviz, for Perfetto a small
+reader of protocol buffers. The traces' clock is set to one tick a nanosecond before, so that nothing is rounded.
+Needs a built sptrace and the test programs. Exit status: 1 if a sum differs.
+"""
+import argparse, collections, csv, io, json, os, re, shutil, struct, subprocess, sys, tempfile, xml.etree.ElementTree as ElementTree, zlib
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COMMANDS = {
+    "threads": ["threads.O2"], "exceptions": ["exceptions.O2"], "forks": ["lineage.O2"], "tails": ["flow.O2"],
+    "python3": ["/usr/bin/python3", "-S", "-c", "import re; re.compile('a+b'); print(sum(range(1000)))"],
+}
+UNKNOWN = ("not seen", "unwound")
+
+
+def leb(data, at):
+    """(number, offset after it)"""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80: return value, at
+
+
+def put_leb(value, length):
+    """With exactly so many bytes."""
+    out = bytes((value >> 7 * i & 0x7f) | 0x80 for i in range(length - 1))
+    return out + bytes([value >> 7 * (length - 1)])
+
+
+def set_clock(path):
+    """One tick a nanosecond: the header's frequency becomes 1 GHz (lib/trace/src/format.rs tells the layout)."""
+    data = bytearray(open(path, "rb").read())
+    start, length = 28, struct.unpack_from("<I", data, 20)[0]
+    at = start
+    arguments, at = leb(data, at)
+    for _ in range(arguments + 5):
+        size, at = leb(data, at)
+        at += size
+    _, at = leb(data, at)
+    _, after = leb(data, at)
+    data[at:after] = put_leb(1_000_000_000, after - at)
+    struct.pack_into("<I", data, 24, zlib.crc32(data[start:start + length]))
+    open(path, "wb").write(data)
+
+
+def messages(data):
+    """(field, value) of a protocol buffer message; numbers as int, the rest as bytes."""
+    at = 0
+    while at < len(data):
+        key, at = leb(data, at)
+        if key & 7 == 0: value, at = leb(data, at)
+        elif key & 7 == 2:
+            size, at = leb(data, at)
+            value, at = data[at:at + size], at + size
+            if len(value) != size: raise ValueError("a message ends early")
+        else: raise ValueError(f"wire type {key & 7}")
+        yield key >> 3, value
+
+
+class Trace:
+    """One trace, and what sptrace says of it."""
+    def __init__(self, sptrace, path): self.sptrace, self.path = sptrace, path
+
+    def report(self, *arguments):
+        done = subprocess.run([self.sptrace, "report", "-i", self.path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        if done.returncode: raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}, {done.stderr.decode('utf-8', 'replace')[-300:]}")
+        return done.stdout
+
+    def rows(self, *arguments): return list(csv.DictReader(io.StringIO(self.report(*arguments).decode(), newline="")))
+
+    def export(self, name, *arguments): return self.report("export", name, "--limit", "0" if name != "dot" else "1000000", *arguments)
+
+
+def number(text): return int(text) if text != "" else 0
+
+
+def add(*parts):
+    """Sums by name: parts are (name, numbers)."""
+    sums = collections.defaultdict(lambda: [0, 0, 0])
+    for name, numbers in parts:
+        for i, n in enumerate(numbers): sums[name][i] += n
+    return {name: tuple(n) for name, n in sums.items() if any(n)}
+
+
+def of_functions(trace): return add(*(((r["module"], r["function"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in trace.rows("functions", "--format", "csv")))
+
+
+def of_rows(rows):
+    """From rows in the order of ends: backwards, what lies around a call comes before it."""
+    stacks, parts = collections.defaultdict(list), []
+    for row in reversed(rows):
+        stack, depth = stacks[row["tid"], row["pid"]], int(row["depth"])
+        del stack[depth:]
+        # Functions of the same module and name are told apart by nothing here; see `ambiguous`.
+        name = (row["module"], row["function"])
+        total = 0 if name in stack else number(row["duration_ns"])
+        stack.extend([None] * (depth - len(stack)))
+        stack.append(name)
+        parts.append((name, (row["begin"] != "earlier", total, number(row["self_ns"]))))
+    return add(*parts)
+
+
+def of_callgrind(trace, folder, *options):
+    path = os.path.join(folder, "callgrind.out")
+    with open(path, "wb") as out: out.write(trace.export("callgrind"))
+    text = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", *options, path], capture_output=True, check=True, text=True).stdout
+    parts = []
+    for line in text.splitlines():
+        found = re.match(r"\s*([\d,]+) \([^)]*\)\s+([\d,]+)(?: \([^)]*\))?\s+([^:]+):(.*?)(?: \[0x[0-9a-f]+\])?(?: \[[^\]]*\])?$", line) or re.match(r"\s*([\d,]+)\s+([\d,]+)(?: \([^)]*\))?\s+([^:]+):(.*?)(?: \[0x[0-9a-f]+\])?(?: \[[^\]]*\])?$", line)
+        if found and found[3] != "???": parts.append(((found[3], found[4]), (int(found[2].replace(",", "")), 0, int(found[1].replace(",", "")))))
+    return add(*parts)
+
+
+def of_chrome(trace):
+    events = [e for e in json.loads(trace.export("chrome"), parse_float=lambda t: int(t.replace(".", "")))["traceEvents"] if e["ph"] == "X"]
+    parts = []
+    for e in events:
+        args = e.get("args", {})
+        ns = 0 if args.get("end") in UNKNOWN else args.get("duration_ns", e["dur"])
+        parts.append(((e["cat"], e["name"]), (args.get("begin") != "earlier", ns)))
+    return add(*parts)
+
+
+def of_perfetto(trace):
+    """Sums, and the time of all outermost slices. Every slice must lie in the one around it."""
+    names, modules, stacks, parts, outer_ns, events = {}, {}, collections.defaultdict(list), [], 0, []
+    for _, packet in messages(trace.export("perfetto")):
+        fields = dict(messages(packet))
+        for kind, entry in messages(fields.get(12, b"")):
+            entry = dict(messages(entry))
+            if kind in (1, 2): (modules if kind == 1 else names)[entry[1]] = entry[2].decode()
+        if 11 not in fields: continue
+        event, notes = dict(messages(fields[11])), {}
+        for field, value in messages(fields[11]):
+            if field == 4:
+                note = dict(messages(value))
+                notes[note[1]] = note.get(3, note.get(6))
+        stack, at = stacks[event[11]], fields[8]
+        if event[9] == 1:
+            if stack and at < stack[-1][1]: raise ValueError("a slice begins before the one around it")
+            stack.append(((modules[event[3]], names[event[10]]), at, notes.get(1)))
+        else:
+            name, begin, how = stack.pop()
+            if at < begin: raise ValueError("a slice ends before it begins")
+            if not stack: outer_ns += at - begin
+            ns = 0 if notes.get(2, b"").decode() in UNKNOWN else notes.get(3, at - begin)
+            parts.append((name, (how != b"earlier", ns)))
+    if any(stacks.values()): raise ValueError("a slice has no end")
+    return add(*parts), outer_ns
+
+
+def of_firefox(trace):
+    """The weight of all samples; every index must lie in its table."""
+    total = 0
+    profile = json.loads(trace.export("firefox"), parse_float=lambda t: int(t.replace(".", "")))
+    for thread in profile["threads"]:
+        for table in ("frameTable", "funcTable", "stackTable", "samples", "resourceTable"):
+            columns = {k: v for k, v in thread[table].items() if isinstance(v, list)}
+            if {len(c) for c in columns.values()} - {thread[table]["length"]}: raise ValueError(f"{table}: columns of different length")
+        stack, func, samples = thread["stackTable"], thread["funcTable"], thread["samples"]
+        if any(p is not None and p >= i for i, p in enumerate(stack["prefix"])): raise ValueError("a stack comes before the one below it")
+        if any(f >= thread["frameTable"]["length"] for f in stack["frame"]): raise ValueError("a stack has no frame")
+        if any(s is not None and s >= stack["length"] for s in samples["stack"]): raise ValueError("a sample has no stack")
+        if any(n >= len(thread["stringArray"]) for n in func["name"]): raise ValueError("a function has no name")
+        if samples["time"] != sorted(samples["time"]): raise ValueError("samples are not in order")
+        total += sum(samples["weight"])
+    return total
+
+
+def of_folded(text):
+    """By the innermost function's name."""
+    return add(*((line.rpartition(" ")[0].split(";")[-1], (int(line.rpartition(" ")[2]),)) for line in text.decode().splitlines()))
+
+
+def of_flame(trace, *options):
+    """By name, and the sum that the root states."""
+    graph = ElementTree.fromstring(trace.report("flame", *options)).find("{http://www.w3.org/2000/svg}g[@id='frames']")
+    return add(*((g.get("data-n").replace(";", ":"), (int(g.get("data-o")),)) for g in graph)), int(graph[0].get("data-v"))
+
+
+def of_dot(trace):
+    text = trace.export("dot")
+    canonical = subprocess.run(["nop"], input=text, capture_output=True, check=True).stdout.decode()
+    calls = sum(int(n) for n in re.findall(r"\\n(\d+) calls\\ntotal", canonical.replace("\\\n", "")))
+    subprocess.run(["dot", "-Tsvg"], input=trace.report("export", "dot", "--limit", "30"), capture_output=True, check=True, timeout=60)
+    return calls
+
+
+def compare(trace, folder):
+    """(what, wanted, got) of every export"""
+    want, rows = of_functions(trace), trace.rows("export", "csv")
+    calls, own = sum(n[0] for n in want.values()), sum(n[2] for n in want.values())
+    names = [(r["module"], r["function"]) for r in trace.rows("functions", "--format", "csv")]
+    ambiguous = {name for name, times in collections.Counter(names).items() if times > 1}
+    # A name that several functions have hides which of them is the outermost one.
+    def clear(sums): return {name: n if name not in ambiguous else (n[0], 0, n[2]) for name, n in sums.items()}
+    yield "csv", clear(want), clear(of_rows(rows))
+    lines = [json.loads(line) for line in trace.export("jsonl").splitlines()]
+    yield "jsonl", rows, [{k: "" if v is None else str(v) for k, v in line.items()} for line in lines]
+    durations = add(*(((r["module"], r["function"]), (r["begin"] != "earlier", number(r["duration_ns"]))) for r in rows))
+    yield "chrome", durations, of_chrome(trace)
+    slices, outer_ns = of_perfetto(trace)
+    yield "perfetto", durations, slices
+    yield "firefox", outer_ns, of_firefox(trace)
+    yield "callgrind", add(*((name, (n[0], 0, n[2])) for name, n in want.items())), of_callgrind(trace, folder)
+    known = {(r["module"], r["function"]) for r in rows} - {(r["module"], r["function"]) for r in rows if r["duration_ns"] == ""} - ambiguous
+    inclusive = of_callgrind(trace, folder, "--inclusive=yes")
+    yield "callgrind, inclusive", {name: want[name][1] for name in known if want.get(name, (0, 0))[1]}, {name: n[2] for name, n in inclusive.items() if name in known and n[2]}
+    for by, index in (("time", 2), ("calls", 0)):
+        sums = add(*((name[1].replace(";", ":"), (n[index],)) for name, n in want.items()))
+        folded = of_folded(trace.export("folded", "--by", by))
+        yield f"folded by {by}", sums, folded
+        shown, whole = of_flame(trace, "--by", by)
+        yield f"flame by {by}", (own, calls)[by == "calls"], whole
+        if sum(n[0] for n in shown.values()) == whole: yield f"flame by {by}, frames", folded, shown
+    yield "dot", calls, of_dot(trace)
+    for view, column in (("callers", "callee"), ("callees", "caller")):
+        pairs = trace.rows(view, "*", "--format", "csv")
+        if view == "callees": pairs += [r for r in trace.rows("callers", "*", "--format", "csv") if r["caller"] == ""]
+        yield view, want, add(*(((r["callee_module"], r["callee"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in pairs))
+    part = [r for r in rows if r["duration_ns"] and int(r["duration_ns"]) >= 2000]
+    yield "csv, --min-time", part, trace.rows("export", "csv", "--min-time", "2us")
+
+
+def difference(want, got):
+    if want == got: return None
+    if isinstance(want, dict): return "; ".join(f"{k}: wanted {want.get(k)}, got {got.get(k)}" for k in list(dict.fromkeys([*want, *got])) if want.get(k) != got.get(k))[:600]
+    if isinstance(want, list): return next((f"row {i}: wanted {a}, got {b}" for i, (a, b) in enumerate(zip(want, got)) if a != b), f"{len(want)} rows wanted, {len(got)} got")
+    return f"wanted {want}, got {got}"
+
+
+def closed_pipe(trace):
+    """`| head`: no complaint, status 0."""
+    process = subprocess.Popen([trace.sptrace, "report", "export", "csv", "-i", trace.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+    return process.wait(60), said
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "sptrace")))
+    parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
+    parser.add_argument("--keep", metavar="FOLDER", help="leave the traces there")
+    args = parser.parse_args()
+    failed = passed = 0
+    folder = args.keep or tempfile.mkdtemp(prefix="sptrace-exports-")
+    os.makedirs(folder, exist_ok=True)
+    for name, command in COMMANDS.items():
+        path = os.path.join(folder, f"{name}.trace")
+        program = os.path.join(args.programs, command[0])
+        subprocess.run([args.sptrace, "run", "-q", "-o", path, "--", program, *command[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+        set_clock(path)
+        trace = Trace(args.sptrace, path)
+        for what, want, got in compare(trace, folder):
+            problem = difference(want, got)
+            passed, failed = passed + (problem is None), failed + (problem is not None)
+            if problem: print(f"FAIL {name}: {what}: {problem}", flush=True)
+        size = sum(int(r["calls"]) for r in trace.rows("functions", "--format", "csv"))
+        print(f"ok   {name}: {size} calls", flush=True)
+    status, said = closed_pipe(trace)
+    failed += bool(status or said)
+    if status or said: print(f"FAIL a closed pipe: status {status}, {said[-200:]}")
+    if not args.keep: shutil.rmtree(folder)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
