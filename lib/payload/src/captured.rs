@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! header   tag u8, kind u8 (0 word, 1 bytes, 2 text), kept u16,
-//!          high u32: asked (30 bits, of text: kept), cut by the limit (bit 30), by a fault (bit 31)
+//!          high u32: asked (30 bits, of text: kept), cut by the limit (bit 30), by a fault
+//!          (bit 31)
 //! body     kept bytes, then zeros up to a multiple of eight
 //! ```
 

@@ -106,7 +106,7 @@ fn run(code: &[u8], program: &Program, call: &Call) -> Outcome {
     let start = out.as_mut_ptr() as u64;
     let (mut end, mut given) = (start, 0u64);
     let page = code_page(code);
-    // SAFETY: the code is that of a checked program, and is called by its contract; rbx is put back.
+    // SAFETY: the code is that of a checked program, called by its contract; rbx is put back.
     unsafe {
         asm!(
             "push rbx",
