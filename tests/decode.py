@@ -34,7 +34,7 @@ PROGRAMS = {
     "sqlite3": "/usr/bin/sqlite3 d{run}.db 'create table t(a); insert into t values (1), (2); select sum(a) from t'", "gcc": "/usr/bin/gcc -o program{run} program.c",
     "curl": "/usr/bin/curl -s -o got{run} http://127.0.0.1:{port}/tree/1", "sort": "/usr/bin/sort -r big -o sorted{run}", "xz": "/usr/bin/xz -T2 -k -c --block-size=100000 big",
     "dd": "/bin/dd if=big of=dd{run} bs=4k count=50 conv=fsync status=none", "ps": "/bin/ps -p 1", "id": "/usr/bin/id", "sh.signals": "/bin/sh -c \"" + SIGNALS.replace("$", "\\$") + "\"",
-    "busybox": "/bin/busybox sh -c 'ls -l tree; cat tree/1 | wc -l; mkdir b{run}; rmdir b{run}'", "touch": "/usr/bin/touch -d 2020-01-01 touched{run}", "df": "/bin/df .", "mv": "/bin/mv moved{run} moved{run}.to", "chmod": "/bin/chmod -R u+w tree", "timeout": "/usr/bin/timeout 5 true", "stat": "/usr/bin/stat -f . tree/1",
+    "busybox": "/bin/busybox sh -c 'ls -l tree; cat tree/1 | wc -l; mkdir b{run}; rmdir b{run}'", "touch": "/usr/bin/touch -d 2020-01-01 touched{run}", "df": "/bin/df .", "mv": "/bin/mv moved{run} moved{run}.to", "chmod": "/bin/chmod -R u+w tree", "timeout": "/usr/bin/timeout 5 true", "stat": "/usr/bin/stat -f . tree/1", "setpriv": "/usr/bin/setpriv --dump",
 }
 VERBOSE = {"ls.verbose"}
 # What looks at other processes, in a namespace where there are none.

@@ -90,9 +90,10 @@ impl Names {
     }
 
     fn write_unknown(&self, value: u64, out: &mut String) {
-        let _ = match self.fallback {
-            "" => write!(out, "{value:#x}"),
-            fallback => write!(out, "{value:#x} /* {fallback} */"),
+        let _ = match (value, self.fallback) {
+            (0, fallback) => write!(out, "0 /* {fallback} */"),
+            (_, "") => write!(out, "{value:#x}"),
+            (_, fallback) => write!(out, "{value:#x} /* {fallback} */"),
         };
     }
 }

@@ -311,6 +311,18 @@ fn operations_choose_the_arguments() {
 }
 
 #[test]
+fn capabilities_have_names() {
+    let header = halves(&[0x2008_0522, 0]);
+    let world = World::default()
+        .at(0x1000, &header)
+        .then(0x2000, &halves(&[3, 0, 0, 1, 0, 0]));
+    assert_eq!(
+        world.show("capget", &[0x1000, 0x2000], 0),
+        "capget({version=_LINUX_CAPABILITY_VERSION_3, pid=0}, {effective=1<<CAP_CHOWN|1<<CAP_DAC_OVERRIDE|1<<CAP_MAC_OVERRIDE, permitted=0, inheritable=0}) = 0"
+    );
+}
+
+#[test]
 fn programs_have_arguments_and_environments() {
     let world = World::default()
         .at(0x1000, b"/bin/ls\0")

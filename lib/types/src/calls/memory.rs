@@ -16,20 +16,21 @@ pub(super) static CALLS: &[Call] = &[
     c!("msync", &[ADDR, ULONG, one!(&table::MSYNC)]), c!("mincore", &[ADDR, ULONG, ADDR]),
     c!("madvise", &[ADDR, ULONG, one!(&table::MADV)]), c!("process_madvise", &[FD, ADDR, ULONG, one!(&table::MADV), HEX4]),
     c!("mlock", &[ADDR, ULONG]), c!("mlock2", &[ADDR, ULONG, one!(&table::MLOCK2)]), c!("munlock", &[ADDR, ULONG]),
-    c!("mlockall", &[one!(&table::MLOCKALL)]), c!("munlockall", &[]), c!("remap_file_pages", &[ADDR, ULONG, PROT_, ULONG, one!(&table::MAP)]),
+    c!("mlockall", &[one!(&table::MLOCKALL)]), c!("munlockall", &[]), c!("remap_file_pages", &[ADDR, ULONG, PROT_, ULONG, Type::Parts(15, &table::MAP_TYPE, &table::MAP)]),
     c!("mbind", &[ADDR, ULONG, HEX4, ADDR, ULONG, HEX4]), c!("set_mempolicy", &[HEX4, ADDR, ULONG]),
     c!("get_mempolicy", &[ADDR, ADDR, ULONG, ADDR, one!(&table::MPOL_FLAGS)]), c!("migrate_pages", &[INT, ULONG, ADDR, ADDR]),
     c!("move_pages", &[INT, ULONG, ADDR, ADDR, ADDR, HEX4]), c!("set_mempolicy_home_node", &[ADDR, ULONG, ULONG, HEX]),
     c!("pkey_alloc", &[HEX4, HEX4]), c!("pkey_free", &[INT]), c!("memfd_secret", &[HEX4]), c!("userfaultfd", &[OPEN_FLAGS]),
     c!("shmget", &[KEY, ULONG, IPC]), r!("shmat", Returns::Hex, &[INT, ADDR, one!(&table::SHMAT)]), c!("shmdt", &[ADDR]), c!("shmctl", &[INT, one!(&table::IPC_CMD), ADDR]),
-    c!("semget", &[KEY, INT, IPC]), c!("semop", &[INT, ADDR, ULONG]), c!("semtimedop", &[INT, ADDR, UINT, ADDR]), c!("semctl", &[INT, INT, one!(&table::IPC_CMD), ADDR]),
-    c!("msgget", &[KEY, IPC]), c!("msgsnd", &[INT, ADDR, ULONG, HEX4]), c!("msgrcv", &[INT, ADDR, ULONG, LONG, HEX4]), c!("msgctl", &[INT, one!(&table::IPC_CMD), ADDR]),
+    c!("semget", &[KEY, INT, IPC]), c!("semop", &[INT, SEMS, ULONG]), c!("semtimedop", &[INT, SEMS, UINT, WAIT]), c!("semctl", &[INT, INT, one!(&table::IPC_CMD), ADDR]),
+    c!("msgget", &[KEY, IPC]), c!("msgsnd", &[INT, ADDR, ULONG, one!(&table::MSGQ)]), c!("msgrcv", &[INT, ADDR, ULONG, LONG, one!(&table::MSGQ)]), c!("msgctl", &[INT, one!(&table::IPC_CMD), ADDR]),
     c!("process_vm_readv", &[INT, into!(&Type::Buffers(Len::Arg(2), true)), ULONG, REMOTE, ULONG, ULONG]),
     c!("process_vm_writev", &[INT, into!(&Type::Buffers(Len::Arg(2), false)), ULONG, REMOTE, ULONG, ULONG]),
-    c!("process_mrelease", &[FD, HEX4]), c!("membarrier", &[one!(&table::MEMBARRIER), HEX4, INT]),
+    c!("process_mrelease", &[FD, HEX4]), c!("membarrier", &[one!(&table::MEMBARRIER), one!(&table::MEMBARRIER_FLAGS), INT]),
     v!("futex", &[ADDR, OP, UINT, ADDR, ADDR, HEX4], &FUTEX), c!("futex_waitv", &[ADDR, UINT, HEX4, ADDR, one!(&table::CLOCK)]),
 ];
 
+const SEMS: Type = into!(&Type::Array(&super::structs::SEMBUF, Len::Arg(2)));
 const PROT_: Type = one!(&table::PROT);
 const OP: Type = Type::Shown(Special::FutexOp);
 static KEYS: crate::names::Names = crate::names::Names::choice("", &[(0, "IPC_PRIVATE")]);

@@ -27,8 +27,8 @@ pub(super) static CALLS: &[Call] = &[
     c!("sendmmsg", &[FD, Type::At(Phase::Exit, &Type::Array(&MMSGHDR, Len::Result)), UINT, FLAGS]),
     c!("recvmmsg", &[FD, out!(&Type::Array(&MMSGHDR, Len::Result)), UINT, FLAGS, into!(&TIMESPEC)]),
     c!("shutdown", &[FD, one!(&table::SHUTDOWN)]),
-    v!("setsockopt", &[FD, LEVEL, INT, buffer!(4), INT], &SET),
-    v!("getsockopt", &[FD, LEVEL, INT, out!(&Type::Bytes(Len::Behind(4))), BOXED_LEN], &GET),
+    v!("setsockopt", &[FD, LEVEL, UINT, buffer!(4), INT], &SET),
+    v!("getsockopt", &[FD, LEVEL, UINT, out!(&Type::Bytes(Len::Behind(4))), BOXED_LEN], &GET),
 ];
 
 const BOXED_LEN: Type = LEN_OUT;

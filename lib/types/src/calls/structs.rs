@@ -131,6 +131,10 @@ structs! {
         when!("sigev_value", 0, SIGVAL_, Show::Bits(0, u32::MAX, true)), f!("sigev_signo", 8, SIG),
         f!("sigev_notify", 12, one!(&table::SIGEV)),
     ];
+    SEMBUF 6 = &[
+        f!("sem_num", 0, Type::Unsigned(2)), f!("sem_op", 2, Type::Signed(2)),
+        f!("sem_flg", 4, Type::Named(&table::SEM, 2)),
+    ];
     WINSIZE 8 = &[
         f!("ws_row", 0, Type::Unsigned(2)), f!("ws_col", 2, Type::Unsigned(2)),
         f!("ws_xpixel", 4, Type::Unsigned(2)), f!("ws_ypixel", 6, Type::Unsigned(2)),

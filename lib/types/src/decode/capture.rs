@@ -194,7 +194,6 @@ impl Maker {
             Special::SocketAddress(count) => (count, 1, 128),
             Special::Control(count) => (count, 1, 4096),
             Special::Entries => (Len::Result, 1, MOST_BYTES as u32),
-            Special::Polled(_) => return,
             other => {
                 let bytes = Type::Shown(other).size().unwrap_or(8);
                 (Len::Const(1), bytes, bytes)

@@ -14,6 +14,9 @@ use super::{scalar, special, text};
 use crate::{calls, names, syscalls};
 use std::fmt::Write;
 
+/// The most buffers that a call takes.
+const MOST_BUFFERS: u64 = 1024;
+
 /// Writes a call.
 pub fn line(made: &Made<'_>, options: &Options<'_>) -> Line {
     let known = calls::by_number(made.number);
@@ -309,6 +312,10 @@ impl Printer<'_> {
     }
 
     fn buffers(&mut self, address: u64, count: u64, by_result: bool) -> bool {
+        // As the kernel has it: more is an error.
+        if count > MOST_BUFFERS {
+            return false;
+        }
         let returned = u64::try_from(self.made.result.unwrap_or(0)).unwrap_or(0);
         self.left = by_result.then_some(returned);
         self.out.push('[');

@@ -40,7 +40,7 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             write!(out, "{}", hex(value))
         }
         Type::Octal => {
-            octal(cut(value, 4), out);
+            octal(cut(value, 2), out);
             Ok(())
         }
         Type::Address => {

@@ -68,7 +68,6 @@ pub(super) fn memory(printer: &mut Printer<'_>, special: Special, address: u64) 
         }
         // Nobody has ended: nothing was written.
         Special::WaitStatus if printer.made.result == Some(0) => return false,
-        Special::Polled(_) => scalar::address(address, &mut printer.out),
         other => {
             let size = Type::Shown(other).size().unwrap_or(8);
             let read = printer
@@ -108,9 +107,7 @@ pub(super) fn bytes(printer: &mut Printer<'_>, special: Special, bytes: &[u8]) {
             let (low, all) = (number(bytes, 0, 4), number(bytes, 0, 8));
             let _ = write!(out, "{{u32={low}, u64={all}}}");
         }
-        Special::Value3(width) => {
-            let _ = write!(out, "{}", number(bytes, 0, width.min(8) as u8));
-        }
+        Special::Capabilities => capabilities(bytes, out),
         _ => {
             let value = number(bytes, 0, bytes.len().min(8) as u8);
             register(printer, special, value);
@@ -218,6 +215,23 @@ fn entries(printer: &mut Printer<'_>, address: u64) -> bool {
         let _ = write!(printer.out, "{address:#x} /* {count} entr{ending} */");
     }
     true
+}
+
+fn capabilities(bytes: &[u8], out: &mut String) {
+    for (index, name) in (0u16..).zip(["{effective", ", permitted", ", inheritable"]) {
+        let low = number(bytes, index * 4, 4);
+        let set = number(bytes, index * 4 + 12, 4) << 32 | low;
+        let _ = write!(out, "{name}=");
+        let mut before = "";
+        for (bit, capability) in table::CAPABILITY.values {
+            if set >> bit & 1 != 0 {
+                let _ = write!(out, "{before}1<<{capability}");
+                before = "|";
+            }
+        }
+        out.push_str(if before.is_empty() { "0" } else { "" });
+    }
+    out.push('}');
 }
 
 fn file_time(bytes: &[u8], out: &mut String) {

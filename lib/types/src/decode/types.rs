@@ -137,8 +137,6 @@ pub enum Special {
     CpuSet(Len),
     /// Permissions and flags of shared memory, queues, semaphores.
     IpcFlags,
-    /// What poll found, for its result only.
-    Polled(u8),
     /// Protocol of a socket, by its family.
     Protocol,
     /// A terminal's settings.
@@ -147,11 +145,9 @@ pub enum Special {
     Control(Len),
     /// What epoll hands back.
     EpollData,
-    /// A process for kill and wait.
-    Value3(u32),
     /// A type of a file system.
     FileSystem,
-    /// A name of a capability set: 2 words.
+    /// Three sets of capabilities, in two halves.
     Capabilities,
 }
 
@@ -299,9 +295,10 @@ impl Type {
 impl Special {
     fn size(self) -> Option<u32> {
         Some(match self {
-            Self::SignalSet(Len::Const(bytes)) | Self::Value3(bytes) => bytes,
+            Self::SignalSet(Len::Const(bytes)) => bytes,
             Self::WaitStatus => 4,
             Self::SignalInfo => 128,
+            Self::Capabilities => 24,
             Self::CloneFlags | Self::FileSystem | Self::EpollData => 8,
             Self::FileTime | Self::Stamp => 16,
             Self::Termios => 36,

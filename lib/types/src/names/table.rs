@@ -297,6 +297,7 @@ pub static SA: Names = Names::flags("SA_???", &[
     (0x4000000, "SA_RESTORER"),
     (0x8000000, "SA_ONSTACK"),
     (0x10000000, "SA_RESTART"),
+    (0x20000000, "SA_INTERRUPT"),
     (0x40000000, "SA_NODEFER"),
     (0x80000000, "SA_RESETHAND"),
     (0x4, "SA_SIGINFO"),
@@ -438,6 +439,150 @@ pub static UNSHARE: Names = Names::flags("CLONE_???", &[
     (0x10000000, "CLONE_NEWUSER"),
     (0x20000000, "CLONE_NEWPID"),
     (0x40000000, "CLONE_NEWNET"),
+]);
+
+/// `CLONE_???`.
+#[rustfmt::skip]
+pub static NAMESPACES: Names = Names::flags("CLONE_???", &[
+    (0x80, "CLONE_NEWTIME"),
+    (0x20000, "CLONE_NEWNS"),
+    (0x2000000, "CLONE_NEWCGROUP"),
+    (0x4000000, "CLONE_NEWUTS"),
+    (0x8000000, "CLONE_NEWIPC"),
+    (0x10000000, "CLONE_NEWUSER"),
+    (0x20000000, "CLONE_NEWPID"),
+    (0x40000000, "CLONE_NEWNET"),
+]);
+
+/// `SYNC_FILE_RANGE_???`.
+#[rustfmt::skip]
+pub static SYNC_FILE_RANGE: Names = Names::flags("SYNC_FILE_RANGE_???", &[
+    (0x1, "SYNC_FILE_RANGE_WAIT_BEFORE"),
+    (0x2, "SYNC_FILE_RANGE_WRITE"),
+    (0x4, "SYNC_FILE_RANGE_WAIT_AFTER"),
+]);
+
+/// `OPEN_TREE_???`.
+#[rustfmt::skip]
+pub static OPEN_TREE: Names = Names::flags("OPEN_TREE_???", &[
+    (0x1, "OPEN_TREE_CLONE"),
+    (0x80000, "OPEN_TREE_CLOEXEC"),
+    (0x100, "AT_SYMLINK_NOFOLLOW"),
+    (0x200, "AT_REMOVEDIR"),
+    (0x400, "AT_SYMLINK_FOLLOW"),
+    (0x800, "AT_NO_AUTOMOUNT"),
+    (0x1000, "AT_EMPTY_PATH"),
+    (0x8000, "AT_RECURSIVE"),
+]);
+
+/// `MOVE_MOUNT_???`.
+#[rustfmt::skip]
+pub static MOVE_MOUNT: Names = Names::flags("MOVE_MOUNT_???", &[
+    (0x1, "MOVE_MOUNT_F_SYMLINKS"),
+    (0x2, "MOVE_MOUNT_F_AUTOMOUNTS"),
+    (0x4, "MOVE_MOUNT_F_EMPTY_PATH"),
+    (0x10, "MOVE_MOUNT_T_SYMLINKS"),
+    (0x20, "MOVE_MOUNT_T_AUTOMOUNTS"),
+    (0x40, "MOVE_MOUNT_T_EMPTY_PATH"),
+    (0x100, "MOVE_MOUNT_SET_GROUP"),
+]);
+
+/// `FSOPEN_???`.
+#[rustfmt::skip]
+pub static FSOPEN: Names = Names::flags("FSOPEN_???", &[
+    (0x1, "FSOPEN_CLOEXEC"),
+]);
+
+/// `FSMOUNT_???`.
+#[rustfmt::skip]
+pub static FSMOUNT: Names = Names::flags("FSMOUNT_???", &[
+    (0x1, "FSMOUNT_CLOEXEC"),
+]);
+
+/// `FSPICK_???`.
+#[rustfmt::skip]
+pub static FSPICK: Names = Names::flags("FSPICK_???", &[
+    (0x1, "FSPICK_CLOEXEC"),
+    (0x2, "FSPICK_SYMLINK_NOFOLLOW"),
+    (0x4, "FSPICK_NO_AUTOMOUNT"),
+    (0x8, "FSPICK_EMPTY_PATH"),
+]);
+
+/// `FSCONFIG_???`.
+#[rustfmt::skip]
+pub static FSCONFIG: Names = Names::choice("FSCONFIG_???", &[
+    (0x0, "FSCONFIG_SET_FLAG"),
+    (0x1, "FSCONFIG_SET_STRING"),
+    (0x2, "FSCONFIG_SET_BINARY"),
+    (0x3, "FSCONFIG_SET_PATH"),
+    (0x4, "FSCONFIG_SET_PATH_EMPTY"),
+    (0x5, "FSCONFIG_SET_FD"),
+    (0x6, "FSCONFIG_CMD_CREATE"),
+    (0x7, "FSCONFIG_CMD_RECONFIGURE"),
+]);
+
+/// `MOUNT_ATTR_???`.
+#[rustfmt::skip]
+pub static MOUNT_ATTR: Names = Names::flags("MOUNT_ATTR_???", &[
+    (0x1, "MOUNT_ATTR_RDONLY"),
+    (0x2, "MOUNT_ATTR_NOSUID"),
+    (0x4, "MOUNT_ATTR_NODEV"),
+    (0x8, "MOUNT_ATTR_NOEXEC"),
+    (0x10, "MOUNT_ATTR_NOATIME"),
+    (0x20, "MOUNT_ATTR_STRICTATIME"),
+    (0x80, "MOUNT_ATTR_NODIRATIME"),
+    (0x100000, "MOUNT_ATTR_IDMAP"),
+    (0x200000, "MOUNT_ATTR_NOSYMFOLLOW"),
+]);
+
+/// `SEM_???`.
+#[rustfmt::skip]
+pub static SEM: Names = Names::flags("SEM_???", &[
+    (0x1000, "SEM_UNDO"),
+    (0x800, "IPC_NOWAIT"),
+]);
+
+/// `MSG_???`.
+#[rustfmt::skip]
+pub static MSGQ: Names = Names::flags("MSG_???", &[
+    (0x1000, "MSG_NOERROR"),
+    (0x2000, "MSG_EXCEPT"),
+    (0x4000, "MSG_COPY"),
+    (0x800, "IPC_NOWAIT"),
+]);
+
+/// `MEMBARRIER_CMD_FLAG_???`.
+#[rustfmt::skip]
+pub static MEMBARRIER_FLAGS: Names = Names::flags("MEMBARRIER_CMD_FLAG_???", &[
+    (0x1, "MEMBARRIER_CMD_FLAG_CPU"),
+]);
+
+/// `SECCOMP_FILTER_FLAG_???`.
+#[rustfmt::skip]
+pub static SECCOMP_FLAGS: Names = Names::flags("SECCOMP_FILTER_FLAG_???", &[
+    (0x1, "SECCOMP_FILTER_FLAG_TSYNC"),
+    (0x2, "SECCOMP_FILTER_FLAG_LOG"),
+    (0x4, "SECCOMP_FILTER_FLAG_SPEC_ALLOW"),
+    (0x8, "SECCOMP_FILTER_FLAG_NEW_LISTENER"),
+    (0x10, "SECCOMP_FILTER_FLAG_TSYNC_ESRCH"),
+    (0x20, "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"),
+]);
+
+/// `PERF_FLAG_???`.
+#[rustfmt::skip]
+pub static PERF_FLAG: Names = Names::flags("PERF_FLAG_???", &[
+    (0x1, "PERF_FLAG_FD_NO_GROUP"),
+    (0x2, "PERF_FLAG_FD_OUTPUT"),
+    (0x4, "PERF_FLAG_PID_CGROUP"),
+    (0x8, "PERF_FLAG_FD_CLOEXEC"),
+]);
+
+/// `MODULE_INIT_???`.
+#[rustfmt::skip]
+pub static MODULE_FLAGS: Names = Names::flags("MODULE_INIT_???", &[
+    (0x1, "MODULE_INIT_IGNORE_MODVERSIONS"),
+    (0x2, "MODULE_INIT_IGNORE_VERMAGIC"),
+    (0x4, "MODULE_INIT_COMPRESSED_FILE"),
 ]);
 
 /// `W???`.
@@ -623,10 +768,13 @@ pub static MSG: Names = Names::flags("MSG_???", &[
     (0x4000, "MSG_NOSIGNAL"),
     (0x8000, "MSG_MORE"),
     (0x10000, "MSG_WAITFORONE"),
+    (0x20000, "MSG_SENDPAGE_NOTLAST"),
     (0x40000, "MSG_BATCH"),
+    (0x80000, "MSG_NO_SHARED_FRAGS"),
     (0x4000000, "MSG_ZEROCOPY"),
     (0x20000000, "MSG_FASTOPEN"),
     (0x40000000, "MSG_CMSG_CLOEXEC"),
+    (0x80000000, "MSG_CMSG_COMPAT"),
 ]);
 
 /// `SHUT_???`.
@@ -637,9 +785,9 @@ pub static SHUTDOWN: Names = Names::choice("SHUT_???", &[
     (0x2, "SHUT_RDWR"),
 ]);
 
-/// `SOL_???`.
+/// `SOL_??`.
 #[rustfmt::skip]
-pub static SOL: Names = Names::choice("SOL_???", &[
+pub static SOL: Names = Names::choice("SOL_??", &[
     (0x0, "SOL_IP"),
     (0x1, "SOL_SOCKET"),
     (0x6, "SOL_TCP"),
@@ -881,12 +1029,12 @@ pub static SEALS: Names = Names::flags("F_SEAL_???", &[
 pub static FLOCK: Names = Names::flags("LOCK_???", &[
     (0x1, "LOCK_SH"),
     (0x2, "LOCK_EX"),
+    (0x4, "LOCK_NB"),
     (0x8, "LOCK_UN"),
     (0x20, "LOCK_MAND"),
     (0xc0, "LOCK_RW"),
     (0x40, "LOCK_READ"),
     (0x80, "LOCK_WRITE"),
-    (0x4, "LOCK_NB"),
 ]);
 
 /// `MFD_???`.
@@ -983,13 +1131,14 @@ pub static EPOLL: Names = Names::flags("EPOLL???", &[
     (0x1, "EPOLLIN"),
     (0x2, "EPOLLPRI"),
     (0x4, "EPOLLOUT"),
+    (0x8, "EPOLLERR"),
+    (0x10, "EPOLLHUP"),
+    (0x20, "EPOLLNVAL"),
     (0x40, "EPOLLRDNORM"),
     (0x80, "EPOLLRDBAND"),
     (0x100, "EPOLLWRNORM"),
     (0x200, "EPOLLWRBAND"),
     (0x400, "EPOLLMSG"),
-    (0x8, "EPOLLERR"),
-    (0x10, "EPOLLHUP"),
     (0x2000, "EPOLLRDHUP"),
     (0x10000000, "EPOLLEXCLUSIVE"),
     (0x20000000, "EPOLLWAKEUP"),
@@ -1013,6 +1162,7 @@ pub static POLL: Names = Names::flags("POLL???", &[
     (0x400, "POLLMSG"),
     (0x1000, "POLLREMOVE"),
     (0x2000, "POLLRDHUP"),
+    (0x8000, "POLL_BUSY_LOOP"),
 ]);
 
 /// `SPLICE_F_???`.
@@ -1277,6 +1427,15 @@ pub static PRCTL: Names = Names::choice("PR_???", &[
     (0x59616d61, "PR_SET_PTRACER"),
 ]);
 
+/// `PR_CAP_AMBIENT_???`.
+#[rustfmt::skip]
+pub static CAP_AMBIENT: Names = Names::choice("PR_CAP_AMBIENT_???", &[
+    (0x1, "PR_CAP_AMBIENT_IS_SET"),
+    (0x2, "PR_CAP_AMBIENT_RAISE"),
+    (0x3, "PR_CAP_AMBIENT_LOWER"),
+    (0x4, "PR_CAP_AMBIENT_CLEAR_ALL"),
+]);
+
 /// `CAP_???`.
 #[rustfmt::skip]
 pub static CAPABILITY: Names = Names::choice("CAP_???", &[
@@ -1367,9 +1526,9 @@ pub static PTRACE: Names = Names::choice("PTRACE_???", &[
     (0x4208, "PTRACE_LISTEN"),
 ]);
 
-/// `SECCOMP_???`.
+/// `SECCOMP_SET_MODE_???`.
 #[rustfmt::skip]
-pub static SECCOMP: Names = Names::choice("SECCOMP_???", &[
+pub static SECCOMP: Names = Names::choice("SECCOMP_SET_MODE_???", &[
     (0x0, "SECCOMP_SET_MODE_STRICT"),
     (0x1, "SECCOMP_SET_MODE_FILTER"),
     (0x2, "SECCOMP_GET_ACTION_AVAIL"),
@@ -1479,13 +1638,6 @@ pub static CAPVERSION: Names = Names::choice("_LINUX_CAPABILITY_VERSION_???", &[
 #[rustfmt::skip]
 pub static RSEQ: Names = Names::flags("RSEQ_FLAG_???", &[
     (0x1, "RSEQ_FLAG_UNREGISTER"),
-]);
-
-/// `MODULE_INIT_???`.
-#[rustfmt::skip]
-pub static MODULE: Names = Names::flags("MODULE_INIT_???", &[
-    (0x1, "MODULE_INIT_IGNORE_MODVERSIONS"),
-    (0x2, "MODULE_INIT_IGNORE_VERMAGIC"),
 ]);
 
 /// `PIDFD_???`.
