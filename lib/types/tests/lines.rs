@@ -3,7 +3,7 @@
 
 use sptrace_types::calls;
 use sptrace_types::decode::call::{Hex, Made, Options};
-use sptrace_types::decode::capture::{Extent, captures, run};
+use sptrace_types::decode::capture::{Extent, From, all_captures, captures, run};
 use sptrace_types::decode::memory::Captured;
 use sptrace_types::decode::print::line;
 use sptrace_types::decode::{events, fields};
@@ -404,4 +404,40 @@ fn wild_arguments_neither_crash_nor_hang() {
             }
         }
     }
+}
+
+#[test]
+fn captures_can_be_compiled() {
+    // Each load begins at an argument or at what an earlier load brings, in the same phase.
+    let extent = Extent {
+        string_bytes: 32,
+        verbose: true,
+    };
+    let mut most = 0;
+    for known in syscalls::all() {
+        let call = calls::by_number(known.number).unwrap();
+        for (_, loads) in all_captures(call, extent) {
+            most = most.max(loads.len());
+            for (index, load) in loads.iter().enumerate() {
+                match load.from {
+                    From::Argument(argument) => assert!(argument < 6, "{}", known.name),
+                    From::Pointers {
+                        load: parent,
+                        stride,
+                        offset,
+                    } => {
+                        assert!(usize::from(parent) < index, "{}", known.name);
+                        assert_eq!(
+                            loads[usize::from(parent)].phase,
+                            load.phase,
+                            "{}",
+                            known.name
+                        );
+                        assert!(offset + 8 <= stride, "{}", known.name);
+                    }
+                }
+            }
+        }
+    }
+    assert!(most <= 12, "{most}");
 }

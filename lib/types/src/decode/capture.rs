@@ -8,7 +8,7 @@
 //! Must not know: how memory is read.
 
 use super::memory::{Captured, Chunk};
-use super::types::{Call, Len, Phase, Returns, Special, Type};
+use super::types::{Call, Len, Phase, Returns, Special, Type, Variant};
 
 /// The most bytes that one load brings.
 const MOST_BYTES: u64 = 65536;
@@ -26,6 +26,19 @@ pub struct Load {
     pub from: From,
     /// How much.
     pub length: Length,
+    /// Whether at all.
+    pub only_if: Option<Condition>,
+}
+
+/// What must hold of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Which.
+    pub argument: u8,
+    /// Some of these bits of it.
+    pub bits: u64,
+    /// Are set (true), or none is.
+    pub set: bool,
 }
 
 /// Where a load begins.
@@ -65,13 +78,26 @@ pub enum Length {
 
 /// The loads for a call with these arguments.
 pub fn captures(call: &Call, args: &[u64; 6], extent: Extent) -> Vec<Load> {
+    loads(call.with(call.variant(args)), extent)
+}
+
+/// The loads for a call with any arguments: those without a variant, and those of each variant,
+/// which the arguments select as [`super::types::Variants`] says.
+pub fn all_captures(call: &Call, extent: Extent) -> Vec<(Option<&'static Variant>, Vec<Load>)> {
+    let arms: &'static [Variant] = call.variants.map_or(&[], |variants| variants.arms);
+    let each = std::iter::once(None).chain(arms.iter().map(Some));
+    each.map(|variant| (variant, loads(call.with(variant), extent)))
+        .collect()
+}
+
+fn loads((parameters, returns): (Vec<Type>, Returns), extent: Extent) -> Vec<Load> {
     let mut maker = Maker {
         loads: Vec::new(),
         extent,
+        only_if: None,
     };
-    let (parameters, returns) = call.of(args);
-    for (index, parameter) in (0u8..).zip(parameters) {
-        maker.parameter(&parameter, index, args);
+    for (index, parameter) in (0u8..).zip(&parameters) {
+        maker.parameter(parameter, index);
     }
     let mut after = |index, count, each, most| {
         let length = Length::Counted { count, each, most };
@@ -80,7 +106,9 @@ pub fn captures(call: &Call, args: &[u64; 6], extent: Extent) -> Vec<Load> {
     match returns {
         Returns::Poll => {
             after(0, Len::Arg(1), 8, MOST_BYTES as u32);
-            after(2, Len::Const(1), 16, 16);
+            if parameters.len() > 3 {
+                after(2, Len::Const(1), 16, 16);
+            }
         }
         Returns::Select => {
             for index in 1..4 {
@@ -105,20 +133,33 @@ pub struct Extent {
 struct Maker {
     loads: Vec<Load>,
     extent: Extent,
+    only_if: Option<Condition>,
 }
 
 impl Maker {
-    fn parameter(&mut self, ty: &Type, index: u8, args: &[u64; 6]) {
-        let set = |arg: &u8, bits: &u64| args.get(*arg as usize).is_some_and(|v| v & bits != 0);
+    fn parameter(&mut self, ty: &Type, index: u8) {
         match ty {
-            Type::If(arg, bits, inner) if set(arg, bits) => self.parameter(inner, index, args),
-            Type::Either(arg, bits, yes, no) => {
-                self.parameter(if set(arg, bits) { yes } else { no }, index, args);
+            Type::If(argument, bits, inner) => {
+                self.conditional(inner, index, *argument, *bits, true);
             }
-            Type::Label(_, arg, inner) => self.parameter(inner, *arg, args),
+            Type::Either(argument, bits, yes, no) => {
+                self.conditional(yes, index, *argument, *bits, true);
+                self.conditional(no, index, *argument, *bits, false);
+            }
+            Type::Label(_, arg, inner) => self.parameter(inner, *arg),
             Type::At(phase, inner) => self.pointee(inner, From::Argument(index), *phase),
             _ => {}
         }
+    }
+
+    fn conditional(&mut self, ty: &Type, index: u8, argument: u8, bits: u64, set: bool) {
+        let outer = self.only_if.replace(Condition {
+            argument,
+            bits,
+            set,
+        });
+        self.parameter(ty, index);
+        self.only_if = outer;
     }
 
     fn load(&mut self, phase: Phase, from: From, length: Length) -> u16 {
@@ -126,6 +167,7 @@ impl Maker {
             phase,
             from,
             length,
+            only_if: self.only_if,
         });
         u16::try_from(self.loads.len() - 1).unwrap_or(u16::MAX)
     }
@@ -247,7 +289,10 @@ pub fn run(
             Phase::Entry => result.is_none(),
             Phase::Exit => result.is_some() && !failed,
             Phase::Always => result.is_some(),
-        };
+        } && load.only_if.is_none_or(|only_if| {
+            let value = args.get(only_if.argument as usize).copied().unwrap_or(0);
+            (value & only_if.bits != 0) == only_if.set
+        });
         let mut chunks = Vec::new();
         for (address, element) in places(load, args, &brought) {
             if !now || address == 0 {

@@ -263,7 +263,12 @@ impl Call {
 
     /// Parameters and kind of result for these arguments.
     pub fn of(&self, args: &[u64; 6]) -> (Vec<Type>, Returns) {
-        match self.variant(args) {
+        self.with(self.variant(args))
+    }
+
+    /// Parameters and kind of result of a variant, or without one.
+    pub fn with(&self, variant: Option<&Variant>) -> (Vec<Type>, Returns) {
+        match variant {
             None => (self.parameters.to_vec(), self.returns),
             Some(arm) => {
                 let kept = self.parameters.iter().take(arm.from as usize);
