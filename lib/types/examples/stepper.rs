@@ -1,7 +1,7 @@
 //! Runs a command under ptrace and writes its system calls with this crate, for `tests/decode.py`,
 //! which compares them with strace's.
 //!
-//! usage: stepper [-v] [-s N] -o FILE COMMAND [ARGUMENT]...
+//! usage: stepper [-v] [-y] [-s N] -o FILE COMMAND [ARGUMENT]...
 //!
 //! The command is an absolute path. It reads exactly the memory that `capture` asks for: what is
 //! missing there is missing in the line. A development tool: calls of threads are written when
@@ -33,12 +33,16 @@ struct InCall {
     number: u32,
     args: [u64; 6],
     captured: Captured,
+    /// What descriptors led to before the call, if that is asked for.
+    paths: HashMap<i32, String>,
 }
 
 struct Stepper {
     options: Options<'static>,
     out: io::BufWriter<std::fs::File>,
     calls: HashMap<Pid, InCall>,
+    /// Whether descriptors are shown with what they lead to.
+    with_paths: bool,
     /// Set by the command's own execve: what was before is of the shell that starts it.
     begun: bool,
 }
@@ -46,11 +50,12 @@ struct Stepper {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = Options::default();
     let mut arguments = std::env::args().skip(1);
-    let mut file = None;
+    let (mut file, mut with_paths) = (None, false);
     let mut command = Vec::new();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "-v" => options.verbose = true,
+            "-y" => with_paths = true,
             "-s" => options.string_limit = arguments.next().ok_or("-s needs a number")?.parse()?,
             "-o" => file = arguments.next(),
             _ => {
@@ -72,6 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = io::BufWriter::new(file);
     let mut stepper = Stepper {
         options,
+        with_paths,
         out,
         calls: HashMap::new(),
         begun: false,
@@ -150,6 +156,11 @@ impl Stepper {
         let r = registers;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         let number = r.orig_rax as u32;
+        let paths = if self.with_paths {
+            paths_of(pid)
+        } else {
+            HashMap::new()
+        };
         let mut captured = Captured::default();
         if let Some(call) = calls::by_number(number) {
             run(
@@ -166,6 +177,7 @@ impl Stepper {
                 number,
                 args,
                 captured,
+                paths,
             },
         );
         Ok(())
@@ -179,14 +191,25 @@ impl Stepper {
             number,
             args,
             captured,
+            paths,
         } = made;
+        let now = if self.with_paths {
+            paths_of(pid)
+        } else {
+            HashMap::new()
+        };
+        let path_of = |fd: i32| paths.get(&fd).or_else(|| now.get(&fd)).cloned();
+        let options = Options {
+            path_of: Some(&path_of),
+            ..self.options
+        };
         let made = Made {
             number: *number,
             args: *args,
             result,
             memory: captured,
         };
-        let line = line(&made, &self.options);
+        let line = line(&made, &options);
         let never = calls::by_number(*number).is_some_and(|c| matches!(c.returns, Returns::Never));
         if result.is_none() && !never {
             let known = line.call.get(..line.known_before).unwrap_or(&line.call);
@@ -209,6 +232,20 @@ impl Stepper {
         }
         writeln!(self.out, "{pid} {}", events::end_line(status))
     }
+}
+
+/// What a process's descriptors, and AT_FDCWD, lead to.
+fn paths_of(pid: Pid) -> HashMap<i32, String> {
+    const AT_FDCWD: i32 = -100;
+    let name = |path: String| Some(std::fs::read_link(path).ok()?.to_str()?.to_owned());
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let each = numbers.filter_map(|fd| Some((fd, name(format!("/proc/{pid}/fd/{fd}"))?)));
+    let here = name(format!("/proc/{pid}/cwd")).map(|path| (AT_FDCWD, path));
+    each.chain(here).collect()
 }
 
 fn read(pid: Pid, address: u64, buffer: &mut [u8]) -> usize {

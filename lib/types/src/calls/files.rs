@@ -160,7 +160,7 @@ static IOCTL: Variants = Variants {
         arm!([0x5421, 0x5410, 0x5452], [into!(&Type::Boxed(&INT))]),
         arm!([0x5450, 0x5451, 0x540c, 0x540d, 0x5422], []),
         arm!([0x5409, 0x540a, 0x540b, 0x540e], [INT]),
-        arm!([0x40049409], [FD]),
+        arm!([0x40049409], [INT]),
     ],
 };
 
