@@ -4,6 +4,7 @@
 //! machine. Every man page ends in a section that names the others ([`see_also`]).
 #![forbid(unsafe_code)]
 
+pub mod constants;
 pub mod syscalls;
 
 use clap::CommandFactory;

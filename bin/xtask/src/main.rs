@@ -1,7 +1,8 @@
 //! Writes man/ and completions/: `cargo run -p xtask`, from anywhere in the repository.
 //!
 //! `cargo run -p xtask -- syscalls [TRACEFS]` writes the table of system calls instead, from this
-//! machine's header files and the tracefs that is mounted at TRACEFS.
+//! machine's header files and the tracefs that is mounted at TRACEFS; `-- constants` writes the
+//! tables of flags, errors and other named constants, from header files.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -9,7 +10,12 @@ use std::path::Path;
 fn main() -> std::io::Result<()> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some("syscalls") {
+    let what = arguments.next();
+    if what.as_deref() == Some("constants") {
+        let table = xtask::constants::make()?;
+        return std::fs::write(top.join("lib/types/src/names/table.rs"), table);
+    }
+    if what.as_deref() == Some("syscalls") {
         let tracefs = arguments.next();
         let tracefs = tracefs.as_deref().unwrap_or("/sys/kernel/tracing");
         let table = xtask::syscalls::make(Path::new(tracefs))?;

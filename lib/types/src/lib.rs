@@ -6,4 +6,7 @@
 //! Must not know: processes, records, how anything is shown.
 #![forbid(unsafe_code)]
 
+pub mod calls;
+pub mod decode;
+pub mod names;
 pub mod syscalls;

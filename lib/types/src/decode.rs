@@ -1,0 +1,19 @@
+//! What a system call's arguments are, which memory shows them, and how a line says it.
+//!
+//! [`types`] is the language of descriptions; `crate::calls` holds the description of every call.
+//! From it, [`capture`] says which memory to read before and after a call, [`print`] writes the
+//! call as strace does, and [`fields`] reaches a value by its name.
+
+pub mod call;
+pub mod capture;
+pub mod events;
+pub mod fields;
+pub mod memory;
+pub mod print;
+pub mod types;
+
+mod printer;
+mod scalar;
+mod socket;
+mod special;
+mod text;
