@@ -110,7 +110,7 @@ p99\t''
 name\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l by -d 'What stacks are measured by, of `folded` and `flame`' -r -f -a "time\t'Nanoseconds of their own'
 calls\t'Calls'"
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all), or of `timeline` one by one' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"

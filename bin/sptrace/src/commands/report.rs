@@ -30,7 +30,8 @@ Examples:
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
   sptrace report callers malloc
-  sptrace report flame -o flame.svg             then: a browser
+  sptrace report timeline -o trace.html         then: a browser
+  sptrace report flame -o flame.svg
   sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
   sptrace report export csv -F main -D 3 | head
 
@@ -111,7 +112,8 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
 
-    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all)
+    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all), or of
+    /// `timeline` one by one
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -140,6 +142,8 @@ enum View {
     Callees,
     /// A flame graph to look at in a browser
     Flame,
+    /// A time line to look at in a browser: threads, nested calls, from hours to nanoseconds
+    Timeline,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -300,6 +304,7 @@ impl Session<'_> {
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
+            View::Timeline => export::show(self, reader, ExportFormat::Timeline, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Export => {
