@@ -91,7 +91,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s p -l pid -d 'Pro
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees` and `coverage`' -r -f -a "text\t''
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`' -r -f -a "text\t''
 csv\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r

@@ -69,7 +69,10 @@ fn main() -> ExitCode {
         cli::Command::Ktrace(args) => commands::ktrace::run(&args, close_streams),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
-        cli::Command::Report(args) => ended(commands::report::run(&args)),
+        cli::Command::Report(args) => match commands::report::run(&args) {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => failed(&error, commands::report::failure(&args)),
+        },
     }
 }
 
@@ -91,9 +94,11 @@ fn misused(error: &clap::Error) -> ExitCode {
 fn ended(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            talk::say(&format!("{e:#}"));
-            ExitCode::from(exit_code::FAILURE)
-        }
+        Err(error) => failed(&error, exit_code::FAILURE),
     }
+}
+
+fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
+    talk::say(&format!("{error:#}"));
+    ExitCode::from(status)
 }

@@ -3,9 +3,11 @@
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
 //! `sptrace-render`'s or `sptrace-export`'s. A closed pipe (`| head`) ends it quietly.
 
+mod diff;
 mod export;
 mod output;
 
+use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -30,6 +32,7 @@ Examples:
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
   sptrace report callers malloc
+  sptrace report diff old.data new.data || echo differs
   sptrace report timeline -o trace.html         then: a browser
   sptrace report flame -o flame.svg
   sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
@@ -45,7 +48,8 @@ Formats of export:
   folded    stacks and their own time, for flamegraph.pl
   dot       the call graph, for graphviz
 
-Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
+Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage. Of `diff`: 0 if there is no
+difference, 1 if there is one, 2 if a trace or a filter cannot be used.";
 
 /// Show a recorded trace
 #[derive(Args, Debug)]
@@ -55,9 +59,14 @@ pub struct ReportArgs {
     #[arg(value_enum, default_value_t = View::Summary)]
     view: View,
 
-    /// Of `export`: the format; of `callers` and `callees`: the function (name or glob)
-    #[arg(value_name = "FORMAT|FUNC")]
+    /// Of `export`: the format; of `callers` and `callees`: the function (name or glob); of `diff`:
+    /// the old trace
+    #[arg(value_name = "FORMAT|FUNC|OLD")]
     subject: Option<String>,
+
+    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new
+    #[arg(value_name = "NEW")]
+    others: Vec<PathBuf>,
 
     /// Trace file to read
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
@@ -67,7 +76,7 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
 
-    /// Form of the output; csv for `functions`, `callers`, `callees` and `coverage`
+    /// Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
@@ -142,6 +151,8 @@ enum View {
     Callees,
     /// A flame graph to look at in a browser
     Flame,
+    /// What a run does otherwise than older ones: functions, calls, times, order
+    Diff,
     /// A time line to look at in a browser: threads, nested calls, from hours to nanoseconds
     Timeline,
 }
@@ -192,13 +203,17 @@ type Reader = TraceReader<BufReader<TraceFile>>;
 /// Shows the trace that `args` names.
 ///
 /// # Errors
-/// A sentence for the user after "sptrace: ", one line; the exit status is 1.
-pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
+/// A sentence for the user after "sptrace: ", one line; the exit status is [`failure`].
+pub fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let style = Style {
         is_coloured: args.color.is_on(output::is_terminal(&args.output)),
     };
-    match show(args, style) {
-        Err(error) if is_closed_pipe(&error) => Ok(()),
+    let shown = match args.view {
+        View::Diff => show_diff(args, style),
+        _ => show(args, style).map(|()| 0),
+    };
+    match shown {
+        Err(error) if is_closed_pipe(&error) => Ok(0),
         Err(error) if error.is::<io::Error>() => {
             let what = match output::is_stdout(&args.output) {
                 true => "cannot write the report (is stdout's disk full?)".to_owned(),
@@ -207,6 +222,14 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
             Err(error.context(what))
         }
         other => other,
+    }
+}
+
+/// The exit status if [`run`] fails; 1 says of `diff` that there are differences.
+pub fn failure(args: &ReportArgs) -> u8 {
+    match args.view {
+        View::Diff => WRONG_USAGE,
+        _ => FAILURE,
     }
 }
 
@@ -229,21 +252,40 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     check(args)?;
-    let path = &args.input;
+    let mut out = output::open(&args.output, &args.input)?;
+    Ok(u8::from(diff::show(args, style, &mut out)?))
+}
+
+/// Opens a trace and surveys it; says if it is not whole.
+fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
-    let view_says_so = matches!(args.view, View::Summary | View::Coverage);
-    if let (Ending::Early { offset }, false) = (&survey.ending, view_says_so) {
+    if let Ending::Early { offset } = survey.ending {
         say(&format!(
             "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
         ));
     }
-    if let (Some(dropped), false) = (survey.dropped, view_says_so) {
+    if let Some(dropped) = survey.dropped {
         say(&dropped_text(dropped));
     }
+    Ok((reader, survey))
+}
+
+fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+    check(args)?;
+    let path = &args.input;
+    let (reader, survey) = match args.view {
+        // These say so themselves.
+        View::Summary | View::Coverage => {
+            let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
+            let survey = reader.survey().map_err(|error| explain(path, error))?;
+            (reader, survey)
+        }
+        _ => open_trace(path)?,
+    };
     let names = Names::new(&survey.dictionary);
     let session = Session {
         args,
@@ -261,16 +303,20 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     match (args.view, &args.subject) {
         (View::Export, _) => export::check(args)?,
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
-        (View::Callers | View::Callees, Some(_)) | (_, None) => {}
+        (View::Diff, None) => bail!("name two traces: sptrace report diff OLD NEW"),
+        (View::Callers | View::Callees | View::Diff, Some(_)) | (_, None) => {}
         (_, Some(subject)) => bail!("this view takes no '{subject}' (functions are chosen by -F)"),
+    }
+    if let (Some(other), false) = (args.others.first(), args.view == View::Diff) {
+        bail!("this view takes no '{}'", other.display());
     }
     let has_csv = matches!(
         args.view,
-        View::Functions | View::Coverage | View::Callers | View::Callees
+        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff
     );
     if args.format == Format::Csv && !has_csv {
         bail!(
-            "--format csv is for functions, callers, callees and coverage; leave it out for others"
+            "--format csv is for functions, callers, callees, coverage and diff; leave it out for others"
         );
     }
     Ok(())
@@ -305,6 +351,7 @@ impl Session<'_> {
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
             View::Timeline => export::show(self, reader, ExportFormat::Timeline, &mut out)?,
+            View::Diff => {} // It has no one reader: `show_diff`.
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Export => {
