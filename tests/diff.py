@@ -20,8 +20,10 @@ PROGRAM = r"""
 #endif
 #define NOINLINE __attribute__((noinline, aligned(64)))
 volatile int sink;
-NOINLINE void f_steady(int n) { for (int i = 0; i < 500; i++) sink += n; }
-NOINLINE void f_slowed(int n) { for (int i = 0; i < ROUNDS; i++) sink += n; }
+// In a register: how long a store and the load behind it take changes from run to run.
+#define SPIN(rounds) for (int i = 0; i < rounds; i++) { n = n * 3 + 1; __asm__ volatile("" : "+r"(n)); } sink = n
+NOINLINE void f_steady(int n) { SPIN(500); }
+NOINLINE void f_slowed(int n) { SPIN(ROUNDS); }
 NOINLINE void f_added(int n) { sink -= n; }
 FOLDED void f_folded(int n) { sink ^= n; }
 NOINLINE void f_work(int n) {

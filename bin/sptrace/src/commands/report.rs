@@ -48,8 +48,8 @@ Formats of export:
   folded    stacks and their own time, for flamegraph.pl
   dot       the call graph, for graphviz
 
-Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage. Of `diff`: 0 if there is no
-difference, 1 if there is one, 2 if a trace or a filter cannot be used.";
+Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.
+Of diff: 0 if there is no difference, 1 if there is one, 2 if a trace or a filter cannot be used.";
 
 /// Show a recorded trace
 #[derive(Args, Debug)]
