@@ -95,6 +95,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Fo
 csv\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s l -l module -d 'Show only functions of modules whose file name or path matches GLOB, whoever calls them' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s D -l depth -d 'Show at most N levels of calls' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l from -d 'Show what runs after TIME since the start of the trace' -r
@@ -114,6 +115,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Sho
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'

@@ -20,7 +20,7 @@ use sptrace_render::{
 };
 use sptrace_trace::{
     Clock, Ending, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
-    TraceReader, Visitor, Wanted, replay,
+    TraceReader, Visitor, Wanted, glob_matches, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ Examples:
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
+  sptrace report tree --user                    own functions, and what they call directly
   sptrace report callers malloc
   sptrace report diff old.data new.data || echo differs
   sptrace report timeline -o trace.html         then: a browser
@@ -87,6 +88,15 @@ pub struct ReportArgs {
     /// Hide functions matching GLOB and what they call
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
+
+    /// Show only functions of modules whose file name or path matches GLOB, whoever calls them
+    #[arg(short = 'l', long = "module", value_name = "GLOB")]
+    modules: Vec<String>,
+
+    /// Show only functions of modules outside of the distribution's folders, and what they call
+    /// directly
+    #[arg(long, conflicts_with = "modules")]
+    user: bool,
 
     /// Show at most N levels of calls
     #[arg(short = 'D', long = "depth", value_name = "N")]
@@ -456,6 +466,8 @@ fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Resu
     Ok(Selection {
         within: choose("-F", &args.within, names)?,
         without: choose("-N", &args.without, names)?,
+        only: choose_modules(args, names)?,
+        with_leaves: args.user,
         max_depth: args.depth,
         from_tsc: args.from.map(|ns| clock.tsc_at(ns)),
         to_tsc: args.to.map(|ns| clock.tsc_at(ns)),
@@ -472,6 +484,43 @@ fn choose(option: &str, globs: &[String], names: &Names<'_>) -> anyhow::Result<V
                 None => "`sptrace report functions` lists them".to_owned(),
             };
             anyhow!("no traced function matches {option} '{glob}' ({hint})")
+        })?;
+        all.resize(chosen.len(), false);
+        for (all, chosen) in all.iter_mut().zip(chosen) {
+            *all |= chosen;
+        }
+    }
+    Ok(all)
+}
+
+/// Folders that belong to the distribution, as their paths begin; code in brackets is of no file.
+const OF_THE_DISTRIBUTION: [&str; 9] = [
+    "/bin/",
+    "/sbin/",
+    "/lib/",
+    "/lib32/",
+    "/lib64/",
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/lib",
+    "[",
+];
+
+fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bool>> {
+    let mut all = Vec::new();
+    if args.user {
+        let is_of = |path: &str| OF_THE_DISTRIBUTION.iter().any(|of| path.starts_with(of));
+        return names.choose_modules(|path| !is_of(path)).context(
+            "--user: all that ran is of the distribution's folders; choose modules by -l GLOB",
+        );
+    }
+    for glob in &args.modules {
+        let is_wanted = |path: &str| {
+            let file = path.rsplit('/').next().unwrap_or(path);
+            glob_matches(glob, path) || glob_matches(glob, file)
+        };
+        let chosen = names.choose_modules(is_wanted).with_context(|| {
+            format!("no traced module matches -l '{glob}' (`sptrace report functions --format csv` names them)")
         })?;
         all.resize(chosen.len(), false);
         for (all, chosen) in all.iter_mut().zip(chosen) {
