@@ -401,7 +401,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -D -h --input --output --format --filter --notrace --depth --min-time --from --to --tid --sort --icicle --by --limit --color --help summary functions tree coverage folded export callers callees flame"
+            opts="-i -o -F -N -l -D -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --help summary functions tree coverage folded export callers callees flame diff timeline"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -440,6 +440,14 @@ _sptrace() {
                     return 0
                     ;;
                 -N)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --module)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -l)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -93,10 +93,11 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Pr
 complete -c sptrace -n "__fish_sptrace_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees` and `coverage`' -r -f -a "text\t''
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`' -r -f -a "text\t''
 csv\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s l -l module -d 'Show only functions of modules whose file name or path matches GLOB, whoever calls them' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s D -l depth -d 'Show at most N levels of calls' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l from -d 'Show what runs after TIME since the start of the trace' -r
@@ -112,10 +113,11 @@ p99\t''
 name\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l by -d 'What stacks are measured by, of `folded` and `flame`' -r -f -a "time\t'Nanoseconds of their own'
 calls\t'Calls'"
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all), or of `timeline` one by one' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'

@@ -20,6 +20,7 @@ VIEWS = {
     "tree.long.txt": ["tree", "--min-time", "1us"],
     "tree.part.txt": ["tree", "--from", "20us", "--to", "50us", "--tid", "101", "--tid", "100"],
     "tree.limit.txt": ["tree", "--limit", "7", "--color", "always"],
+    "tree.module.txt": ["tree", "-l", "libc*"],
     "coverage.txt": ["coverage"],
     "coverage.csv": ["coverage", "--format", "csv"],
     "folded.txt": ["folded"],

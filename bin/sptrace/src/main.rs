@@ -70,7 +70,10 @@ fn main() -> ExitCode {
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Doctor(args) => doctor(&args),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
-        cli::Command::Report(args) => ended(commands::report::run(&args)),
+        cli::Command::Report(args) => match commands::report::run(&args) {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => failed(&error, commands::report::failure(&args)),
+        },
     }
 }
 
@@ -96,9 +99,11 @@ fn doctor(args: &commands::doctor::DoctorArgs) -> ExitCode {
 fn ended(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            talk::say(&format!("{e:#}"));
-            ExitCode::from(exit_code::FAILURE)
-        }
+        Err(error) => failed(&error, exit_code::FAILURE),
     }
+}
+
+fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
+    talk::say(&format!("{error:#}"));
+    ExitCode::from(status)
 }

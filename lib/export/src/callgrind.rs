@@ -152,6 +152,7 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
     Written {
         calls,
         is_cut: false,
+        ..Written::default()
     }
 }
 

@@ -47,6 +47,7 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
         calls: 0,
         // The graph itself says what it leaves out.
         is_cut: false,
+        ..Written::default()
     };
     for (number, (module, functions)) in modules.iter().enumerate() {
         out.text(&format!(

@@ -139,6 +139,7 @@ impl<W: Write> Exporter for Firefox<'_, W> {
         Ok(Written {
             calls: self.calls,
             is_cut: self.is_cut,
+            ..Written::default()
         })
     }
 }

@@ -60,6 +60,7 @@ pub fn write<W: Write>(cx: &Context<'_>, paths: &Paths, out: &mut Output<W>) -> 
     Written {
         calls: drawn[0].calls,
         is_cut: false,
+        ..Written::default()
     }
 }
 

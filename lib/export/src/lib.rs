@@ -18,6 +18,7 @@ mod paths;
 mod perfetto;
 mod rows;
 mod sums;
+mod timeline;
 mod words;
 
 pub use paths::Measure;
@@ -50,11 +51,13 @@ pub enum Format {
     Dot,
     /// A flame graph, as SVG.
     Flame,
+    /// A time line, as HTML.
+    Timeline,
 }
 
 impl Format {
     /// All of them by name.
-    pub const ALL: [(Self, &str); 9] = [
+    pub const ALL: [(Self, &str); 10] = [
         (Self::Perfetto, "perfetto"),
         (Self::Firefox, "firefox"),
         (Self::Chrome, "chrome"),
@@ -64,6 +67,7 @@ impl Format {
         (Self::Folded, "folded"),
         (Self::Dot, "dot"),
         (Self::Flame, "flame"),
+        (Self::Timeline, "timeline"),
     ];
 
     /// The format of that name.
@@ -103,12 +107,14 @@ pub struct Context<'a> {
 }
 
 /// What was written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Written {
     /// So many calls.
     pub calls: u64,
     /// There is more than the limit.
     pub is_cut: bool,
+    /// What was made coarser or left out, as sentences.
+    pub remarks: Vec<String>,
 }
 
 /// Why an export failed.
@@ -161,6 +167,7 @@ pub fn export<R: Read + Seek, W: Write>(
         Format::Folded => sums(source, cx, folded::write, out),
         Format::Flame => sums(source, cx, flame::write, out),
         Format::Dot => sums(source, cx, dot::write, out),
+        Format::Timeline => run(source, Order::File, timeline::Timeline::new(cx, out)),
     }
 }
 

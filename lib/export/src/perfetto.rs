@@ -372,6 +372,7 @@ impl<W: Write> Exporter for Perfetto<'_, W> {
         Ok(Written {
             calls,
             is_cut: self.is_cut,
+            ..Written::default()
         })
     }
 }

@@ -178,6 +178,7 @@ impl<S: RowSink, W: Write> Exporter for Rows<'_, S, W> {
         Ok(Written {
             calls: self.rows,
             is_cut: self.is_cut,
+            ..Written::default()
         })
     }
 }

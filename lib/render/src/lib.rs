@@ -6,6 +6,7 @@
 
 mod coverage;
 mod csv;
+pub mod diff;
 mod functions;
 mod relatives;
 mod style;

@@ -6,12 +6,13 @@ use sptrace_render::{
     SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
     write_functions, write_functions_csv, write_summary,
 };
+use sptrace_trace::compare::{Excerpt, Run};
 use sptrace_trace::{
     CallTree, Clock, Dictionary, Ending, ExitStatus, Function, FunctionId, Header, Item, Module,
     Names, Note, Order, Selection, Stats, StreamInfo, Summary, TraceError, TraceReader,
     TraceWriter, Visitor, Wanted, replay as pipeline,
 };
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
 type Reader = TraceReader<Cursor<Vec<u8>>>;
 
@@ -143,6 +144,14 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
     write_summary(&mut out, &view, style).unwrap();
     if let Ending::Complete(summary) = &survey.ending {
         write_coverage(&mut out, summary, style).unwrap();
+    }
+    let keys = vec![7; survey.dictionary.functions.len()];
+    let run = replay(bytes, Run::new(keys))?;
+    for stream in run.streams() {
+        assert_eq!(run.parting(stream, &run, stream), None);
+        let excerpt = replay(bytes, Excerpt::new(stream, 0))?;
+        let frames = excerpt.stack_at(3).len() + excerpt.stack_at(usize::MAX).len();
+        writeln!(out, "{frames}").unwrap();
     }
     let options = || TreeOptions {
         min_ns: 10,

@@ -5,6 +5,7 @@
 //! described in [`format`]. Knows nothing of processes, instructions or terminals.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod decoder;
 mod encoder;
 mod error;

@@ -94,6 +94,17 @@ impl<'a> Names<'a> {
         chosen.contains(&true).then_some(chosen)
     }
 
+    /// Marks the functions of modules of which `is_wanted` says so by their path; `None` if there
+    /// are none.
+    pub fn choose_modules(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Vec<bool>> {
+        let modules = self.dictionary.modules.iter();
+        let wanted: Vec<bool> = modules.map(|module| is_wanted(&module.path)).collect();
+        let is_in = |function: &Function| wanted.get(function.module.0 as usize).copied();
+        let functions = self.dictionary.functions.iter();
+        let chosen: Vec<bool> = functions.map(|f| is_in(f).unwrap_or(false)).collect();
+        chosen.contains(&true).then_some(chosen)
+    }
+
     fn is_chosen(&self, id: FunctionId, glob: &str) -> bool {
         let raw = self
             .dictionary

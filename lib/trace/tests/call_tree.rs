@@ -404,6 +404,17 @@ fn filters_show_what_they_select() {
         ..Selection::default()
     };
     assert_eq!(filtered(&later).0, [0, 2]);
+    let only_c = Selection {
+        only: vec![false, false, true],
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&only_c), (vec![2, 2, 2], vec![0, 0, 0]));
+    let a_and_leaves = Selection {
+        only: vec![true, false, false],
+        with_leaves: true,
+        ..Selection::default()
+    };
+    assert_eq!(filtered(&a_and_leaves), (vec![0, 1, 2], vec![1, 1, 0]));
     let other_thread = Selection {
         tids: vec![6],
         ..Selection::default()

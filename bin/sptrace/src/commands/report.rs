@@ -3,9 +3,11 @@
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
 //! `sptrace-render`'s or `sptrace-export`'s. A closed pipe (`| head`) ends it quietly.
 
+mod diff;
 mod export;
 mod output;
 
+use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -18,7 +20,7 @@ use sptrace_render::{
 };
 use sptrace_trace::{
     Clock, Ending, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
-    TraceReader, Visitor, Wanted, replay,
+    TraceReader, Visitor, Wanted, glob_matches, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -29,8 +31,11 @@ Examples:
   sptrace report functions --sort calls --limit 20
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
+  sptrace report tree --user                    own functions, and what they call directly
   sptrace report callers malloc
-  sptrace report flame -o flame.svg             then: a browser
+  sptrace report diff old.data new.data || echo differs
+  sptrace report timeline -o trace.html         then: a browser
+  sptrace report flame -o flame.svg
   sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
   sptrace report export csv -F main -D 3 | head
 
@@ -44,7 +49,8 @@ Formats of export:
   folded    stacks and their own time, for flamegraph.pl
   dot       the call graph, for graphviz
 
-Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.";
+Exit status: 0; 1 if the trace or a filter cannot be used; 2: wrong usage.
+Of diff: 0 if there is no difference, 1 if there is one, 2 if a trace or a filter cannot be used.";
 
 /// Show a recorded trace
 #[derive(Args, Debug)]
@@ -54,9 +60,14 @@ pub struct ReportArgs {
     #[arg(value_enum, default_value_t = View::Summary)]
     view: View,
 
-    /// Of `export`: the format; of `callers` and `callees`: the function (name or glob)
-    #[arg(value_name = "FORMAT|FUNC")]
+    /// Of `export`: the format; of `callers` and `callees`: the function (name or glob); of `diff`:
+    /// the old trace
+    #[arg(value_name = "FORMAT|FUNC|OLD")]
     subject: Option<String>,
+
+    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new
+    #[arg(value_name = "NEW")]
+    others: Vec<PathBuf>,
 
     /// Trace file to read
     #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
@@ -66,7 +77,7 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
 
-    /// Form of the output; csv for `functions`, `callers`, `callees` and `coverage`
+    /// Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
@@ -77,6 +88,15 @@ pub struct ReportArgs {
     /// Hide functions matching GLOB and what they call
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
+
+    /// Show only functions of modules whose file name or path matches GLOB, whoever calls them
+    #[arg(short = 'l', long = "module", value_name = "GLOB")]
+    modules: Vec<String>,
+
+    /// Show only functions of modules outside of the distribution's folders, and what they call
+    /// directly
+    #[arg(long, conflicts_with = "modules")]
+    user: bool,
 
     /// Show at most N levels of calls
     #[arg(short = 'D', long = "depth", value_name = "N")]
@@ -111,7 +131,8 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
 
-    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all)
+    /// Show at most N functions, lines of the tree, or calls of an export (there 0 for all), or of
+    /// `timeline` one by one
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -140,6 +161,10 @@ enum View {
     Callees,
     /// A flame graph to look at in a browser
     Flame,
+    /// What a run does otherwise than older ones: functions, calls, times, order
+    Diff,
+    /// A time line to look at in a browser: threads, nested calls, from hours to nanoseconds
+    Timeline,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -188,13 +213,17 @@ type Reader = TraceReader<BufReader<TraceFile>>;
 /// Shows the trace that `args` names.
 ///
 /// # Errors
-/// A sentence for the user after "sptrace: ", one line; the exit status is 1.
-pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
+/// A sentence for the user after "sptrace: ", one line; the exit status is [`failure`].
+pub fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let style = Style {
         is_coloured: args.color.is_on(output::is_terminal(&args.output)),
     };
-    match show(args, style) {
-        Err(error) if is_closed_pipe(&error) => Ok(()),
+    let shown = match args.view {
+        View::Diff => show_diff(args, style),
+        _ => show(args, style).map(|()| 0),
+    };
+    match shown {
+        Err(error) if is_closed_pipe(&error) => Ok(0),
         Err(error) if error.is::<io::Error>() => {
             let what = match output::is_stdout(&args.output) {
                 true => "cannot write the report (is stdout's disk full?)".to_owned(),
@@ -203,6 +232,14 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
             Err(error.context(what))
         }
         other => other,
+    }
+}
+
+/// The exit status if [`run`] fails; 1 says of `diff` that there are differences.
+pub fn failure(args: &ReportArgs) -> u8 {
+    match args.view {
+        View::Diff => WRONG_USAGE,
+        _ => FAILURE,
     }
 }
 
@@ -225,21 +262,40 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     check(args)?;
-    let path = &args.input;
+    let mut out = output::open(&args.output, &args.input)?;
+    Ok(u8::from(diff::show(args, style, &mut out)?))
+}
+
+/// Opens a trace and surveys it; says if it is not whole.
+fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
-    let view_says_so = matches!(args.view, View::Summary | View::Coverage);
-    if let (Ending::Early { offset }, false) = (&survey.ending, view_says_so) {
+    if let Ending::Early { offset } = survey.ending {
         say(&format!(
             "{} ends early, at byte {offset}: sptrace did not finish it",
             path.display()
         ));
     }
-    if let (Some(dropped), false) = (survey.dropped, view_says_so) {
+    if let Some(dropped) = survey.dropped {
         say(&dropped_text(dropped));
     }
+    Ok((reader, survey))
+}
+
+fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+    check(args)?;
+    let path = &args.input;
+    let (reader, survey) = match args.view {
+        // These say so themselves.
+        View::Summary | View::Coverage => {
+            let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
+            let survey = reader.survey().map_err(|error| explain(path, error))?;
+            (reader, survey)
+        }
+        _ => open_trace(path)?,
+    };
     let names = Names::new(&survey.dictionary);
     let session = Session {
         args,
@@ -257,16 +313,20 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     match (args.view, &args.subject) {
         (View::Export, _) => export::check(args)?,
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
-        (View::Callers | View::Callees, Some(_)) | (_, None) => {}
+        (View::Diff, None) => bail!("name two traces: sptrace report diff OLD NEW"),
+        (View::Callers | View::Callees | View::Diff, Some(_)) | (_, None) => {}
         (_, Some(subject)) => bail!("this view takes no '{subject}' (functions are chosen by -F)"),
+    }
+    if let (Some(other), false) = (args.others.first(), args.view == View::Diff) {
+        bail!("this view takes no '{}'", other.display());
     }
     let has_csv = matches!(
         args.view,
-        View::Functions | View::Coverage | View::Callers | View::Callees
+        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff
     );
     if args.format == Format::Csv && !has_csv {
         bail!(
-            "--format csv is for functions, callers, callees and coverage; leave it out for others"
+            "--format csv is for functions, callers, callees, coverage and diff; leave it out for others"
         );
     }
     Ok(())
@@ -300,6 +360,8 @@ impl Session<'_> {
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
+            View::Timeline => export::show(self, reader, ExportFormat::Timeline, &mut out)?,
+            View::Diff => {} // It has no one reader: `show_diff`.
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Export => {
@@ -404,6 +466,8 @@ fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Resu
     Ok(Selection {
         within: choose("-F", &args.within, names)?,
         without: choose("-N", &args.without, names)?,
+        only: choose_modules(args, names)?,
+        with_leaves: args.user,
         max_depth: args.depth,
         from_tsc: args.from.map(|ns| clock.tsc_at(ns)),
         to_tsc: args.to.map(|ns| clock.tsc_at(ns)),
@@ -420,6 +484,43 @@ fn choose(option: &str, globs: &[String], names: &Names<'_>) -> anyhow::Result<V
                 None => "`sptrace report functions` lists them".to_owned(),
             };
             anyhow!("no traced function matches {option} '{glob}' ({hint})")
+        })?;
+        all.resize(chosen.len(), false);
+        for (all, chosen) in all.iter_mut().zip(chosen) {
+            *all |= chosen;
+        }
+    }
+    Ok(all)
+}
+
+/// Folders that belong to the distribution, as their paths begin; code in brackets is of no file.
+const OF_THE_DISTRIBUTION: [&str; 9] = [
+    "/bin/",
+    "/sbin/",
+    "/lib/",
+    "/lib32/",
+    "/lib64/",
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/lib",
+    "[",
+];
+
+fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bool>> {
+    let mut all = Vec::new();
+    if args.user {
+        let is_of = |path: &str| OF_THE_DISTRIBUTION.iter().any(|of| path.starts_with(of));
+        return names.choose_modules(|path| !is_of(path)).context(
+            "--user: all that ran is of the distribution's folders; choose modules by -l GLOB",
+        );
+    }
+    for glob in &args.modules {
+        let is_wanted = |path: &str| {
+            let file = path.rsplit('/').next().unwrap_or(path);
+            glob_matches(glob, path) || glob_matches(glob, file)
+        };
+        let chosen = names.choose_modules(is_wanted).with_context(|| {
+            format!("no traced module matches -l '{glob}' (`sptrace report functions --format csv` names them)")
         })?;
         all.resize(chosen.len(), false);
         for (all, chosen) in all.iter_mut().zip(chosen) {

@@ -1,5 +1,5 @@
-//! Shows a visitor only some frames: of some threads, within or without some functions, to some
-//! depth, in a time range. Depths are counted anew among the frames shown.
+//! Shows a visitor only some frames: of some threads, within or without some functions, of some
+//! functions alone, to some depth, in a time range. Depths are counted anew among the frames shown.
 //!
 //! A frame that began before the range is shown from the range's beginning on, if it reaches it.
 
@@ -15,6 +15,10 @@ pub struct Selection {
     pub within: Vec<bool>,
     /// By function index: hide these and what they call.
     pub without: Vec<bool>,
+    /// By function index: show only these, whoever calls them. Empty: all.
+    pub only: Vec<bool>,
+    /// Show also what those call, but nothing that is called by that and is none of them.
+    pub with_leaves: bool,
     /// Show at most so many levels.
     pub max_depth: Option<u32>,
     /// Show what runs at or after this.
@@ -30,6 +34,7 @@ impl Selection {
     pub fn is_everything(&self) -> bool {
         self.within.is_empty()
             && self.without.is_empty()
+            && self.only.is_empty()
             && self.tids.is_empty()
             && self.max_depth.is_none()
             && self.from_tsc.is_none()
@@ -42,6 +47,10 @@ struct Seen {
     frame: Frame,
     is_within: bool,
     is_without: bool,
+    /// One of those that alone are to be shown.
+    is_own: bool,
+    /// Neither it nor a leaf: as if it were not there.
+    is_skipped: bool,
     is_eligible: bool,
     is_shown: bool,
     depth_above: u32,
@@ -139,8 +148,12 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
             || is_chosen(&selection.within, frame.function);
         let is_without = below.is_some_and(|below| below.is_without)
             || is_chosen(&selection.without, frame.function);
+        let is_own = selection.only.is_empty() || is_chosen(&selection.only, frame.function);
+        let is_leaf = selection.with_leaves && below.is_some_and(|below| below.is_own);
+        let is_skipped = !is_own && !is_leaf;
         let is_eligible = is_within
             && !is_without
+            && !is_skipped
             && selection.max_depth.is_none_or(|max| depth < max)
             && selection.to_tsc.is_none_or(|to| frame.start_tsc < to);
         let is_shown = is_eligible
@@ -149,11 +162,13 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
                 .is_none_or(|from| frame.start_tsc >= from);
         let frame = Frame { depth, ..*frame };
         // Depth goes on counting above hidden levels, so that -D hides all of them.
-        let depth_above = depth + u32::from(is_within && !is_without);
+        let depth_above = depth + u32::from(is_within && !is_without && !is_skipped);
         open.push(Seen {
             frame,
             is_within,
             is_without,
+            is_own,
+            is_skipped,
             is_eligible,
             is_shown,
             depth_above,
@@ -178,7 +193,9 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
             return;
         }
         self.show_waiting(stream, tsc);
-        let below = self.streams.get(&stream).and_then(|open| open.last());
+        // What happens in a frame that is skipped happens in the one below it.
+        let open = self.streams.get(&stream);
+        let below = open.and_then(|open| open.iter().rev().find(|seen| !seen.is_skipped));
         let is_visible = below.map_or(self.selection.within.is_empty(), |below| below.is_shown);
         if is_visible {
             let depth = below.map_or(0, |below| below.depth_above);

@@ -88,11 +88,16 @@ pub fn show(
         ExportError::Trace(error) => explain(&args.input, error),
         ExportError::Write(error) => error.into(),
     })?;
-    say_what_is_left_out(session, written);
+    say_what_is_left_out(session, &written);
     Ok(())
 }
 
-fn say_what_is_left_out(session: &Session<'_>, written: Written) {
+fn say_what_is_left_out(session: &Session<'_>, written: &Written) {
+    for remark in &written.remarks {
+        say(&format!(
+            "{remark} (choose by --from, --to, --tid, --min-time, -D, -F)"
+        ));
+    }
     if !written.is_cut {
         return;
     }
