@@ -13,11 +13,11 @@ use sptrace_tracee::seccomp;
 use sptrace_wire::control::*;
 use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
 
+use crate::decode::process::Process;
 use crate::load::openable;
 use crate::mappings;
 use crate::numbers;
 use crate::placement;
-use crate::process::Process;
 use crate::shared::Shared;
 
 /// Serves all questions asked; true if there was one.
@@ -152,7 +152,7 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAn
     };
     let mut c = shared.lock();
     c.asks(&shared.arena);
-    let Some(known) = c.modules.get(index) else {
+    let Some(known) = c.book.modules.get(index) else {
         return refused();
     };
     let (base_svma, text, area_bytes, plan_offset) = (
@@ -234,7 +234,7 @@ fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Optio
     }
     let index = shared.module(pid, m).ok()?;
     let c = shared.lock();
-    let known = c.modules.get(index)?;
+    let known = c.book.modules.get(index)?;
     let bias = bias(maps, m, known.base_svma)?;
     let start = known.text.0.wrapping_add(bias).max(m.start);
     (start < m.end).then_some(start)

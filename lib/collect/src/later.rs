@@ -111,7 +111,7 @@ impl Session {
         let mut c = shared.lock();
         c.end_window(&shared.arena);
         react::collected(&shared, &mut c);
-        c.failed.is_none() && !self.is_stopped() && react::window_ended(&shared, &mut c)
+        !c.has_failed() && !self.is_stopped() && react::window_ended(&shared, &mut c)
     }
 
     /// A process has memory of ours still.

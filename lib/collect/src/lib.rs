@@ -6,7 +6,8 @@
 //! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
 //! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
 //! | [`answer`], [`load`], [`filters`], [`placement`], `mappings` | the agent's questions |
-//! | [`collector`], [`module`], [`process`], [`hole`], `callers` | from chunks to events |
+//! | [`decode`] | from bytes to events, without processes and files |
+//! | [`collector`] | from chunks to the trace: streams, and who their processes are |
 //! | `numbers`, `pidfd`, [`privilege`] | which process is which, and what it may |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
 //! | [`prepare`], [`attach`], [`stacks`], [`later`], [`ahead`], `gate` | who runs already |
@@ -21,14 +22,13 @@ pub mod ahead;
 pub mod answer;
 pub mod attach;
 pub mod between;
-mod callers;
 pub mod clock;
 pub mod collector;
+pub mod decode;
 pub mod disk;
 pub mod event;
 pub mod filters;
 mod gate;
-pub mod hole;
 mod kept;
 mod latecomers;
 pub mod later;
@@ -36,7 +36,6 @@ pub mod limits;
 pub mod load;
 pub mod loops;
 mod mappings;
-pub mod module;
 mod numbers;
 pub mod outcome;
 pub mod output;
@@ -44,7 +43,6 @@ mod pidfd;
 pub mod placement;
 pub mod prepare;
 pub mod privilege;
-pub mod process;
 mod progress;
 pub mod react;
 pub mod session;

@@ -274,7 +274,7 @@ fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
     }
     let start = known.and_then(|index| {
         let c = shared.lock();
-        let known = c.modules.get(index)?;
+        let known = c.book.modules.get(index)?;
         let bias = answer::bias(maps, m, known.base_svma)?;
         Some(known.text.0.wrapping_add(bias))
     });

@@ -166,7 +166,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
     match reactor.armed.reaction(occurrence.event) {
         Some(Reaction::Start) => match windows.would_start() {
             // Of the recording that is brought to its end, and collected late.
-            Start::Soon if occurrence.tsc <= c.until_tsc => {
+            Start::Soon if occurrence.tsc <= c.until_tsc() => {
                 return "the recording has begun already".to_owned();
             }
             Start::Now | Start::Soon => {}
@@ -233,7 +233,7 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
     if !reactor.windows.is_ending() {
         return false;
     }
-    let end_tsc = c.until_tsc;
+    let end_tsc = c.until_tsc();
     note_window(shared, c, "ended", end_tsc);
     c.write_out();
     reactor.tell_window(true);

@@ -185,7 +185,7 @@ impl Shared {
         let mut c = self.lock();
         let loaded = *c.process(pid).module_at(avma)?;
         let svma = avma.wrapping_sub(loaded.bias);
-        let start = c.modules.get(loaded.module)?.function_start(svma)?;
+        let start = c.book.modules.get(loaded.module)?.function_start(svma)?;
         Some(start.wrapping_add(loaded.bias))
     }
 
@@ -197,6 +197,7 @@ impl Shared {
         }
         let cached = self
             .lock()
+            .book
             .modules
             .get(index)
             .map(|m| Arc::clone(&m.cached));
@@ -276,7 +277,7 @@ impl Shared {
     pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
         let text = format!("recording ended early: {}", why.why());
         if matches!(why, Stopped::AtEvent(_)) {
-            self.end_tsc.fetch_min(c.until_tsc, Ordering::AcqRel);
+            self.end_tsc.fetch_min(c.until_tsc(), Ordering::AcqRel);
         }
         if self.stopped.set(why).is_ok() {
             c.note(&Note::Text {
