@@ -72,6 +72,9 @@ def program_cases(programs):
         if base == "exceptions" and variant == "O2":
             # The unwinder is left out.
             cases.append(Case(f"modules/{name}", [os.path.join(programs, name)], threaded=True, quick=True, options=["-l", name, "-l", "libc.*"]))
+        if base in ("exceptions", "longjmp", "unwind", "cancel", "threads", "signals", "dlopen", "procs", "mainexits", "cancelasync") and variant == "O2":
+            # Its main is intercepted, whose caller is left out.
+            cases.append(Case(f"alone/{name}", [os.path.join(programs, name)] + arguments, threaded=threaded, quick=True, mid=base == "mainexits", options=["-l", name]))
         if base == "worlds" and variant == "O2":
             # Nothing is traced but ld.so, and the process sets gs.
             cases.append(Case(f"modules/{name}.gs", [os.path.join(programs, name), "gs"], quick=True, options=["-l", "ld*"]))

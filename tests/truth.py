@@ -180,6 +180,17 @@ class Truth:
         got = {r["function"]: int(r["calls"]) for r in self.rows() if r["module"] == program}
         return None if got == wanted else f"{got}, not {wanted}"
 
+    def module_alone(self):
+        """The caller of main is left out: main is seen all the same, from its beginning to its end."""
+        log = logged(self.record("recursion.O2", "-l", "recursion.O2"))
+        tree = self.report("tree")
+        difference = first_difference(log, drawn(tree, {"main", "printf", "puts", "__printf_chk", "g_fib", "g_ackermann"}))
+        if difference: return difference
+        first = next(l for l in tree.split("\n") if l.rstrip().endswith(("{", ";")))
+        mains = [r for r in self.rows() if r["function"] == "main"]
+        if not first.endswith("| main() {"): return f"begins with {first!r}"
+        return None if len(mains) == 1 and mains[0]["calls"] == "1" and int(mains[0]["total_ns"] or 0) > 0 else f"main: {mains}"
+
     def filter_longjmp(self):
         log = logged(self.record("longjmp.O2", "-F", "f_*"))
         return first_difference(log, drawn(self.report("tree"), set()))
@@ -364,7 +375,7 @@ class Truth:
         checks += [(f"order {p}.{v}", lambda p=p, v=v: self.order(f"{p}.{v}", ORDER[p])) for p in ORDER for v in VARIANTS if os.path.exists(os.path.join(self.programs, f"{p}.{v}"))]
         checks += [(f"counts {p}", lambda p=p: self.counts(p, COUNTS[p])) for p in COUNTS]
         checks += [(f"filter {p} {' '.join(globs)}", lambda p=p, globs=globs: self.filter(p, globs)) for p, globs in FILTERS]
-        checks += [("filter longjmp", self.filter_longjmp), ("filter handler", self.filter_handler)]
+        checks += [("module alone", self.module_alone), ("filter longjmp", self.filter_longjmp), ("filter handler", self.filter_handler)]
         checks += [("filter threads", lambda: self.filter_counts("threads.O2", ["f_step"], {"f_step": 320000})),
                    ("filter callee only", lambda: self.filter_counts("recursion.O2", ["f_even"], {"f_even": 4, "f_odd": 4})),
                    ("filter never entered", lambda: self.filter_counts("recursion.O2", ["f_never_*", "frame_dummy_x"], {}))]

@@ -335,6 +335,7 @@ impl Session {
     }
 
     pub(crate) fn detach_all(&mut self) {
+        self.shared.numbers.letting_go(true);
         // What they start meanwhile is found the next time.
         for _ in 0..16 {
             let holders = eligible::holders(&self.shared.arena);

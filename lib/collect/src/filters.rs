@@ -22,6 +22,8 @@ use sptrace_patch::special;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
 
+/// Where a program begins that a C library has started.
+const MAIN: &str = "main";
 /// Names shown of functions that cannot be hooked.
 const NAMES_SHOWN: usize = 3;
 
@@ -66,6 +68,8 @@ pub struct Filters {
     without: Vec<String>,
     /// Code that is not traced may load a library: it is not to be missed.
     is_partial: bool,
+    /// Who calls main is left out: its entry is intercepted.
+    begins_at_main: bool,
     muted: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
@@ -75,12 +79,14 @@ pub struct Filters {
 impl Filters {
     /// Recording begins at functions that match `within`, and at others by rules (everywhere, if
     /// there are neither), and leaves out those that match `without`. `is_limited`: and what is
-    /// reached deep down, or other modules.
+    /// reached deep down, or other modules. `begins_at_main`: main is seen though nobody calls it
+    /// whose calls are.
     pub fn new(
         within: &[String],
         ruled: Vec<Choice>,
         without: &[String],
         is_limited: bool,
+        begins_at_main: bool,
     ) -> Self {
         let within = within
             .iter()
@@ -90,6 +96,7 @@ impl Filters {
             globs: hooked.iter().map(|choice| choice.glob.clone()).collect(),
             without: without.to_vec(),
             is_partial: is_limited || !hooked.is_empty() || !without.is_empty(),
+            begins_at_main: begins_at_main && hooked.is_empty(),
             hooked,
             ..Self::default()
         }
@@ -118,7 +125,7 @@ impl Filters {
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
         if self.is_partial
-            && let Some(hooked) = self.hooked_plan(cached, &plan, file)
+            && let Some(hooked) = self.hooked_plan(cached, &plan, file, is_left_out)
         {
             plan = hooked;
         }
@@ -154,13 +161,28 @@ impl Filters {
     }
 
     /// `None`: nothing is to be hooked.
-    fn hooked_plan(&self, cached: &Cached, plan: &[u8], file: &Path) -> Option<Vec<u8>> {
-        let roots = entries(cached, PlanView::new(plan)?, &self.globs);
+    fn hooked_plan(
+        &self,
+        cached: &Cached,
+        plan: &[u8],
+        file: &Path,
+        is_left_out: bool,
+    ) -> Option<Vec<u8>> {
+        let may_have_main = self.begins_at_main && !is_left_out;
+        let globs = match may_have_main {
+            true => &[MAIN.to_owned()],
+            false => &self.globs[..],
+        };
+        let mut roots = entries(cached, PlanView::new(plan)?, globs);
         if roots.is_empty() && !is_loader(file) {
             return None;
         }
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
+        if may_have_main && object.interpreter.is_none() {
+            // A library; or a static program, whose main is called by code of its own.
+            roots.clear();
+        }
         let mut hooks = match roots.is_empty() {
             true => Vec::new(),
             false => hooks(cached, &object, &roots),

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sptrace_tracee::arena::Arena;
@@ -24,6 +24,8 @@ const NOBODY: u32 = 1 << 30;
 #[derive(Default)]
 pub struct Numbers {
     known: Mutex<Known>,
+    /// Processes are let go, and lose what tells them from others.
+    is_letting_go: AtomicBool,
 }
 
 #[derive(Default)]
@@ -130,6 +132,11 @@ impl Numbers {
         self.task_of(pid, s).is_some_and(|tid| runs(pid, tid))
     }
 
+    /// From here on processes are let go, or no longer.
+    pub fn letting_go(&self, is_so: bool) {
+        self.is_letting_go.store(is_so, Ordering::Release);
+    }
+
     /// Programs that processes have come to run since the last look without a word of the agent's.
     /// Who was announced is traced until his streams have ended.
     pub fn executed_unseen(&self, arena: &Arena) -> Vec<String> {
@@ -138,7 +145,13 @@ impl Numbers {
         let streams = (0..used.min(STREAMS)).map(|i| arena.stream(i));
         let is_first =
             |s: &&Stream| s.tid == s.pid && s.state.load(Ordering::Acquire) == STREAM_LIVE;
-        let is_recording = || control.host_state.load(Ordering::Acquire) == HOST_RECORDING;
+        let is_recording = || {
+            !self.is_letting_go.load(Ordering::Acquire)
+                && control.host_state.load(Ordering::Acquire) == HOST_RECORDING
+        };
+        if !is_recording() {
+            return Vec::new();
+        }
         let executed = streams.filter(is_first).filter_map(|s| {
             let key = (s.process, s.pid);
             let pid = self.process(arena, s.process, s.pid)?;

@@ -37,6 +37,9 @@ use crate::shared::{Command, Options, Shared, Stopped};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
 
+/// Whose code calls the main function of most programs; glibc's name for it.
+const C_LIBRARY: &str = "libc.so.6";
+
 /// How the command ended, and what was seen.
 pub struct Finished {
     /// The command's wait status.
@@ -135,6 +138,7 @@ impl Session {
                 reactor.between().choices(),
                 &options.without,
                 options.depth_limit > 0 || !options.modules.is_empty(),
+                options.leaves_out(C_LIBRARY),
             ),
             progress: Progress::new(options.show_progress),
             options,

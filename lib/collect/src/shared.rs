@@ -300,6 +300,7 @@ impl Shared {
     /// No process has the arena any more: what comes to have it records.
     pub(crate) fn go_on(&self) {
         self.arena.free_commands();
+        self.numbers.letting_go(false);
         let state = &self.arena.control().host_state;
         state.store(HOST_RECORDING, Ordering::Release);
     }

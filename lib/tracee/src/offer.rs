@@ -26,7 +26,7 @@ pub fn give(pid: u32, tid: u32, memory: &File, arena: &Arena) -> Result<(), Trac
     loop {
         ptrace::to_system_call(tid, signal)?;
         let status = next_stop(tid)?;
-        let is_call = status == libc::SIGTRAP;
+        let is_call = status == ptrace::AT_SYSTEM_CALL;
         let is_signal = !is_call && status >> 8 == 0;
         signal = if is_signal { status } else { 0 };
         if !is_call {

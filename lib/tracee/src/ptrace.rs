@@ -12,12 +12,19 @@ fn request(what: &'static str, call: impl FnOnce() -> libc::c_long) -> Result<()
     }
 }
 
+/// If we die while a thread stands at a system call, the kernel sends it the signal of that stop
+/// (kernel: include/linux/ptrace.h, `ptrace_report_syscall`). With this option the stop has a number
+/// that is no signal's, so nothing is sent.
+const IS_TOLD_APART: i32 = libc::PTRACE_O_TRACESYSGOOD;
+/// What [`to_system_call`] stops with.
+pub const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+
 /// Takes hold of a process without stopping it; it will stop at its next exec.
 ///
 /// # Errors
 /// Not permitted, traced by another, or gone.
 pub fn seize(pid: u32) -> Result<(), TraceeError> {
-    let options = libc::PTRACE_O_TRACEEXEC;
+    let options = libc::PTRACE_O_TRACEEXEC | IS_TOLD_APART;
     // SAFETY: no memory of ours is written.
     request("ptrace(SEIZE)", || unsafe {
         libc::ptrace(libc::PTRACE_SEIZE, pid, null_mut::<u8>(), options as usize)
@@ -130,7 +137,12 @@ pub fn signal_mask(pid: u32) -> Result<u64, TraceeError> {
 pub fn seize_thread(tid: u32) -> Result<(), TraceeError> {
     // SAFETY: no memory of ours is written.
     request("ptrace(SEIZE)", || unsafe {
-        libc::ptrace(libc::PTRACE_SEIZE, tid, null_mut::<u8>(), null_mut::<u8>())
+        libc::ptrace(
+            libc::PTRACE_SEIZE,
+            tid,
+            null_mut::<u8>(),
+            IS_TOLD_APART as usize,
+        )
     })
 }
 

@@ -104,7 +104,8 @@ pub struct RecordArgs {
     /// (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
-    /// Patch only modules whose file name matches (repeatable; `*` stands for anything)
+    /// Patch only modules whose file name matches (repeatable; `*` stands for anything): from the
+    /// program's main on; other functions that only code of other modules calls are not seen
     #[arg(short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
 }

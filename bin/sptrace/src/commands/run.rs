@@ -24,7 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   sptrace run -- sqlite3 :memory: 'select 1'    then: sptrace report
   sptrace run -q -o ls.data ls -l               nothing on stderr, another file
-  sptrace run -l sqlite3 -l 'libc.*' -- sqlite3 :memory: 'select 1'
+  sptrace run -l sqlite3 -l 'libsqlite3*' -- sqlite3 :memory: 'select 1'
                                                 calls made by these two modules only
   sptrace run --keep-pid -- redis-server & echo $! > pid
                                                 $! is the server, not sptrace

@@ -15,6 +15,9 @@
 //! shadow frame: a frame may be taken for ended while it is alive on another stack, and the
 //! function must find back all the same. An entry of the table is in use as long as its place holds
 //! an address of ours.
+//!
+//! Where recording begins everywhere (`run -l` has a hook at main, whose caller is left out), no
+//! thread is muted, and a hooked function is recorded as one that is called.
 
 use crate::events::between;
 use crate::frames::shadow;
@@ -60,7 +63,7 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
         if !is_called {
             settle::settle(hot, rsp, true);
         }
-        let is_root = (*hot).root == 0;
+        let is_root = state::control().roots_only != 0 && (*hot).root == 0;
         if is_root && !between::is_open(hooked.rules) {
             return;
         }

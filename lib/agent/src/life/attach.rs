@@ -19,7 +19,7 @@ use crate::memory::{lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
 use crate::reach::{module, propagate, thread};
-use crate::record::{chunk, deep, originals};
+use crate::record::{chunk, deep};
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
@@ -75,9 +75,6 @@ unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
         // Looked at while the process stands still: it shall not wait for these pages then.
         for m in modules::modules().filter(|m| modules::is_planned(*m)) {
             specials_in_flight(m);
-        }
-        if state::control().roots_only != 0 && (*p).originals.is_null() {
-            (*p).originals = originals::make_table();
         }
         inherit(false);
         for m in modules::modules() {

@@ -3,8 +3,8 @@
 
 use crate::memory::state::{ForkPage, TABLE_BITS};
 use crate::memory::{state, sys};
+use crate::patch::special;
 use crate::reach::{module, propagate, thread};
-use crate::record::originals;
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::{Control, hole};
 
@@ -40,9 +40,6 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
             state::count_hole(hole::TABLE_FULL);
             return;
         }
-        if c.roots_only != 0 {
-            (*p).originals = originals::make_table();
-        }
         (*fork_page).mark = 1;
         (*p).fork_page = fork_page;
         (*p).table = table;
@@ -63,9 +60,8 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
                 propagate::reach(hot, loader_entry);
             }
         }
-        if c.roots_only != 0 {
-            module::find(entry);
-        } else {
+        let program = module::find(entry);
+        if c.roots_only == 0 && !special::has_root(program) {
             propagate::reach(hot, entry);
         }
     }

@@ -8,6 +8,7 @@ use crate::memory::{state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Stands};
 use crate::plans::{patched, plan};
+use crate::record::originals;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
 
@@ -16,6 +17,10 @@ pub unsafe fn install_specials(m: *mut Module) {
     // SAFETY: the lock is held.
     unsafe {
         let mut batch = text::Batch::of(m);
+        let p = state::process();
+        if has_root(m) && (*p).originals.is_null() {
+            (*p).originals = originals::make_table();
+        }
         // The slots that hooks lead to, before anything can get there.
         if first_hook_of(m).is_some()
             && let Some(plan) = (*m).plan
@@ -46,6 +51,14 @@ pub unsafe fn install_specials(m: *mut Module) {
         }
         batch.flush();
     }
+}
+
+/// True if there is a function in this module whose return address a hook replaces, or at which
+/// recording begins.
+pub unsafe fn has_root(m: *const Module) -> bool {
+    let is_root = |s: PlanSpecial| matches!(s.kind, SpecialKind::Root | SpecialKind::RootOpen);
+    // SAFETY: of the module table, or null.
+    unsafe { !m.is_null() && plan::specials(m).any(is_root) }
 }
 
 /// The first special function, if it is a hook: these come before all others.
