@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `record.rs`, [`hole`] | one record, and what stands where a record was never completed |
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
-//! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or an id concerns |
+//! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
 

@@ -3,6 +3,7 @@
 //!
 //! | files | what for |
 //! |---|---|
+//! | [`request`] | what a recording is asked for |
 //! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
 //! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
 //! | [`answer`], [`load`], [`filters`], [`placement`], `mappings` | the agent's questions |
@@ -45,6 +46,7 @@ pub mod prepare;
 pub mod privilege;
 mod progress;
 pub mod react;
+pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
@@ -52,5 +54,6 @@ pub mod stacks;
 pub mod unfollowed;
 pub mod windows;
 
+pub use request::{OnEvents, Options, Request};
 pub use session::Session;
-pub use shared::{Options, Stopped};
+pub use shared::Stopped;

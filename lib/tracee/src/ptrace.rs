@@ -13,8 +13,8 @@ fn request(what: &'static str, call: impl FnOnce() -> libc::c_long) -> Result<()
 }
 
 /// If we die while a thread stands at a system call, the kernel sends it the signal of that stop
-/// (kernel: include/linux/ptrace.h, `ptrace_report_syscall`). With this option the stop has a number
-/// that is no signal's, so nothing is sent.
+/// (kernel: include/linux/ptrace.h, `ptrace_report_syscall`). With this option the stop has a
+/// number that is no signal's, so nothing is sent.
 const IS_TOLD_APART: i32 = libc::PTRACE_O_TRACESYSGOOD;
 /// What [`to_system_call`] stops with.
 pub const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;

@@ -14,38 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sptrace_trace::{Snapshot, Summary};
 
 use crate::between::Between;
-use crate::event::rule::Rule;
 use crate::event::{Armed, Event, What};
 use crate::gate::Gates;
 use crate::output;
+use crate::request::OnEvents;
 use crate::windows::Windows;
 
 /// Copies that wait for being written; more would take the memory of as many rings.
 pub(super) const WAITING: usize = 2;
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-pub struct OnEvents {
-    /// A command will be started, which has our terminal; else there is one already, which has not.
-    pub is_launched: bool,
-    /// Begin the recording at the first of these; none: at the command's start.
-    pub start_on: Vec<Event>,
-    /// Until then the command is followed, and nothing recorded: calls can begin the recording.
-    pub shadow: bool,
-    /// Record the calls of some functions between two events each.
-    pub between: Vec<Rule>,
-    /// Write the ring out at these.
-    pub dump_on: Vec<Event>,
-    /// End the recording at these.
-    pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and
-    /// ends.
-    pub times: u64,
-    /// Tells the user of a dump.
-    pub say: fn(&str),
-    /// Tells the user of a dump that failed.
-    pub warn: fn(&str),
-}
 
 /// The events of a recording and what has come of them.
 pub struct Reactor {
