@@ -12,18 +12,15 @@ Must not know: how sptrace works.
 """
 import collections, csv, io, os, re, shutil, signal, subprocess, sys, time
 
-from events import Bench, main, wait_for
+from harness.bench import Bench, main
+from harness.case import Cases
+from harness.process import wait_for
 
-CASES = []
+case = Cases()
 # What strace counts and the kernel's tracepoints do not see, or the other way round: the first execve is sptrace's or strace's own.
 FIRST = {"execve"}
 # They do not return; strace does not count them.
 ENDS = {"exit", "exit_group"}
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def ktrace(b, *arguments, **how):
@@ -225,4 +222,4 @@ if __name__ == "__main__":
         print(f"skipped: {why}\n0 passed, 0 failed")
         sys.exit(0)
     # No program of the tests is needed.
-    sys.exit(main(CASES, __doc__, lambda sptrace, programs, folder: Bench(sptrace, programs, folder)))
+    sys.exit(main(case, __doc__, lambda sptrace, programs, folder: Bench(sptrace, programs, folder)))

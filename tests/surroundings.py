@@ -10,16 +10,11 @@ that were set, and is recorded all the same; that with --keep-pid it is the proc
 Must not know: how sptrace works.
 """
 import os, re, resource, shutil, signal, stat, subprocess, sys, time
-from bad_input import Skip, main
+from harness.case import Cases, Skip
+from harness.refusal import main
 
 
-CASES = []
-
-
-def case(function):
-    """A function that takes a Bench and gives the faults it found."""
-    CASES.append((function.__name__, function))
-    return function
+case = Cases()
 
 
 def loose():
@@ -243,4 +238,4 @@ def keep_pid_of_a_server_that_writes_its_pid_file(b):
 
 
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))
