@@ -8,8 +8,6 @@ reached, calls and jumps alike, or null where the object was not mapped or a chi
 Must not know: sptrace, valgrind.
 """
 import json, os, struct
-
-
 import gdb
 
 path = os.environ["COUNTS_OF"]

@@ -10,7 +10,6 @@ Needs a built sptrace and the test programs. Exit status: 1 if a sum differs.
 """
 import argparse, collections, csv, io, json, os, re, shutil, struct, subprocess, sys, tempfile, xml.etree.ElementTree as ElementTree, zlib
 
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMANDS = {
     "threads": ["threads.O2"], "exceptions": ["exceptions.O2"], "forks": ["lineage.O2"], "tails": ["flow.O2"],

@@ -8,7 +8,6 @@ Must not know: how sptrace works.
 """
 import argparse, os, re, shutil, subprocess, sys, tempfile, time
 
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SCRIPT = os.path.join(ROOT, "scripts", "gdb", "sptrace.py")

@@ -7,7 +7,6 @@ Needs nothing but a built sptrace. Exit status: 1 if an output differs.
 """
 import argparse, difflib, os, subprocess, sys
 
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT, FOLDER = os.path.dirname(HERE), os.path.join(HERE, "golden")
 # file: arguments of report

@@ -31,7 +31,6 @@ Must not know: how sptrace works; it reads the csv of `sptrace report functions`
 """
 import argparse, bisect, collections, contextlib, csv, fnmatch, glob, io, json, os, re, shutil, struct, subprocess, sys, tempfile, time
 
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 STUB_SECTIONS = (".plt", ".plt.got", ".plt.sec", ".plt.bnd", ".iplt")

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use sptrace_tracee::arena::{Arena, futex_wake};
+use sptrace_tracee::arena::futex_wake;
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::seccomp;
@@ -283,9 +283,4 @@ pub fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
         .rev()
         .find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
     Some(first.start.wrapping_sub(base_svma))
-}
-
-/// The arena of a session, for tests of the protocol.
-pub fn arena_of(shared: &Shared) -> &Arena {
-    &shared.arena
 }

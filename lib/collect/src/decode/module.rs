@@ -57,12 +57,6 @@ impl Place {
         PLAIN >> (self.0 % (1 << KIND_BITS)) & 1 != 0
     }
 
-    /// Of a plain one: whether a function is entered, and which; otherwise any.
-    #[inline]
-    pub fn entered(self) -> (bool, FunctionId) {
-        (self.0 & NAMED != 0, FunctionId(self.0 >> KIND_BITS))
-    }
-
     /// A tail jump.
     #[inline]
     pub fn is_tail(self) -> bool {
