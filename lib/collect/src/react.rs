@@ -244,7 +244,7 @@ fn follow_up(
             if windows.stop(occurrence.tsc) {
                 shared.stop(c, Stopped::AtEvent(text));
             } else {
-                reactor.causes()[1] = text;
+                reactor.causes().ended = text;
                 reactor.armed.count_anew(Reaction::Start);
                 shared.pause();
             }
@@ -261,7 +261,7 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
         return false;
     }
     let end_tsc = c.until_tsc();
-    note_window(shared, c, "ended", end_tsc);
+    note_window(shared, c, Edge::End, end_tsc);
     c.write_out();
     reactor.tell_window(true);
     shared.go_on();
@@ -277,17 +277,23 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
 fn window_begun(shared: &Shared, c: &mut Collector<Output>, tsc: u64) {
     c.record_again();
     shared.reactor.armed.count_anew(Reaction::Stop);
-    note_window(shared, c, "began", tsc);
+    note_window(shared, c, Edge::Begin, tsc);
 }
 
-fn note_window(shared: &Shared, c: &mut Collector<Output>, what: &str, tsc: u64) {
+/// What of a window is noted in the trace.
+enum Edge {
+    Begin,
+    End,
+}
+
+fn note_window(shared: &Shared, c: &mut Collector<Output>, edge: Edge, tsc: u64) {
     let reactor = &shared.reactor;
     let Some(times) = reactor.windows.several() else {
         return;
     };
-    let (option, cause) = match what {
-        "began" => ("--start-on", reactor.causes()[0].clone()),
-        _ => ("--stop-on", reactor.causes()[1].clone()),
+    let (what, option, cause) = match edge {
+        Edge::Begin => ("began", "--start-on", reactor.causes().begun.clone()),
+        Edge::End => ("ended", "--stop-on", reactor.causes().ended.clone()),
     };
     let number = reactor.windows.number();
     c.note(&Note::Text {
@@ -319,7 +325,7 @@ fn follow(shared: &Shared, c: &mut Collector<Output>) -> String {
 fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) {
     let reactor = &shared.reactor;
     let is_followed = reactor.is_followed();
-    reactor.causes()[0] = text_of(shared, occurrence);
+    reactor.causes().begun = text_of(shared, occurrence);
     reactor.windows.start(occurrence.tsc);
     if !reactor.windows.is_ending() {
         window_begun(shared, c, occurrence.tsc);

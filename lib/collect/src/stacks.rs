@@ -45,7 +45,7 @@ impl Walker {
         }
     }
 
-    /// For walks.
+    /// Walks stacks of the process whose files these are.
     pub fn unwinder(&self) -> &Unwinder<'_> {
         &self.unwinder
     }

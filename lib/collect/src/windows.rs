@@ -17,7 +17,7 @@ enum Phase {
     Waiting,
     /// The same, and what only a recording shows is looked for: the processes are followed.
     Following,
-    /// That has happened.
+    /// The event has happened, and the processes are being attached to.
     Started,
     /// What is to be recorded is.
     Recording,
@@ -43,7 +43,7 @@ pub enum Start {
 /// From where time counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counting {
-    /// Another number is another counting.
+    /// Changes whenever the clock that `time:` events count from is restarted.
     pub number: u64,
     /// Of events that begin a recording; `None`: they do not count now.
     pub starts: Option<Instant>,

@@ -43,8 +43,16 @@ pub struct Reactor {
     pub(super) follows: bool,
     pub(super) windows: Arc<Windows>,
     pub(super) between: Arc<Between>,
-    /// What has begun the present window, or will begin the next, and what has ended the last.
-    pub(super) causes: Mutex<[String; 2]>,
+    pub(super) causes: Mutex<Causes>,
+}
+
+/// The events, in words, by which windows begin and end.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// What has begun the present window, or will begin the next.
+    pub(super) begun: String,
+    /// What has ended the last.
+    pub(super) ended: String,
 }
 
 /// A copy of the ring, to be written.
@@ -107,11 +115,16 @@ impl Reactor {
             if has_ended { "has ended" } else { "begins" },
             self.windows.number(),
         );
-        let cause = &self.causes()[usize::from(has_ended)];
+        let causes = self.causes();
+        let cause = if has_ended {
+            &causes.ended
+        } else {
+            &causes.begun
+        };
         (self.asked.say)(&format!("recording {number} of {times} {what} ({cause})"));
     }
 
-    pub(super) fn causes(&self) -> MutexGuard<'_, [String; 2]> {
+    pub(super) fn causes(&self) -> MutexGuard<'_, Causes> {
         let causes = self.causes.lock();
         causes.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
