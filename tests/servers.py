@@ -19,6 +19,7 @@ import argparse, os, random, re, shutil, signal, subprocess, sys, tempfile, thre
 from harness.servers import Nginx, Redis, free_port, listens, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LIMIT_S = 60  # for a server to listen, and to end
 
 
 def server_pid(parent, name):

@@ -2,8 +2,6 @@
 
 import os, random, re, signal, socket, subprocess, time, urllib.request
 
-LIMIT_S = 60  # for a server to listen, and to end
-
 
 def free_port():
     with socket.socket() as s:
