@@ -13,6 +13,7 @@ what sptrace must say all the same.
 Must not know: how sptrace works; of its texts only the prefix and the words that a case asks for.
 """
 import os, random, resource, signal, struct, subprocess, sys, time
+
 from harness.case import Cases, Skip
 from harness.process import become_subreaper, children_of
 from harness.refusal import CANNOT_EXECUTE, NOT_FOUND, OWN, REPORT, USAGE, changed, elf, main, no_panic, one_line, same_as_native

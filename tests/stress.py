@@ -20,13 +20,13 @@ refuse in one line; nothing panics.
 Must not know: how sptrace works.
 """
 import argparse, collections, fnmatch, multiprocessing, os, random, re, shutil, signal, subprocess, sys, tempfile, time
+
 from harness.case import HERE, find_sptrace
 from harness.commands import command_cases
 from harness.compare import Case, Run, Runner, Watcher, digest, environment
 from harness.fixtures import make_fixtures
 from harness.process import alive_descendants, become_subreaper, children_of, descendants
 from harness.programs import program_cases
-
 
 WORKERS = 2
 LIMIT_S = 90.0

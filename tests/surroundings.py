@@ -10,9 +10,10 @@ that were set, and is recorded all the same; that with --keep-pid it is the proc
 Must not know: how sptrace works.
 """
 import os, re, resource, shutil, signal, stat, subprocess, sys, time
-from harness.case import Cases, Skip
-from harness.refusal import main
 
+from harness.case import Cases, Skip
+from harness.process import children_of, wait_for
+from harness.refusal import main
 
 case = Cases()
 
@@ -155,6 +156,12 @@ def recorded(b, least):
     return found + ([] if report.returncode == 0 and b"events" in report.stdout else [f"no report: {report.stderr[:200]!r}"])
 
 
+def runs(pid, name):
+    try:
+        with open(f"/proc/{pid}/comm") as f: return f.read().strip() == name
+    except OSError: return False
+
+
 def await_file(path):
     until = time.monotonic() + 20
     while not os.path.exists(path) or not os.path.getsize(path):
@@ -183,6 +190,10 @@ def keep_pid_leaves_signals_to_the_command(b):
     for to, number in ((os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT), (os.killpg, signal.SIGKILL)):
         process = keep(b, "/bin/sh", "-c", "echo $$ > pid; sleep 60", start_new_session=True)
         pid = await_file(b.path("pid"))
+        # A shell that is interrupted before its child is there waits for that one's end, also
+        # without sptrace.
+        if not wait_for(lambda: any(runs(child, "sleep") for child in children_of(process.pid))):
+            found.append("it does not sleep")
         to(process.pid, number)
         process.wait(timeout=20)
         process.stdout.close()
