@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use crate::event::rule::Rule;
 use crate::event::{Event, EventError, What};
-use crate::filters::Choice;
+use crate::modules::filters::Choice;
 
 /// Rules of a recording at most.
 pub const MAX_RULES: usize = RULES;

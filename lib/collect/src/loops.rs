@@ -12,8 +12,8 @@ use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
-use crate::answer;
 use crate::limits;
+use crate::modules::answer;
 use crate::react;
 use crate::shared::Shared;
 

@@ -2,9 +2,9 @@
 //! the recording to one that ends it.
 //!
 //! Given how many there shall be; told of each step by whoever takes it: events ([`crate::react`]),
-//! and the session, which attaches and lets go ([`crate::later`]). Says what an event means at the
-//! moment, and from where time counts. Without an event to begin with there is one window, from the
-//! start.
+//! and the session, which attaches and lets go ([`crate::live::later`]). Says what an event means
+//! at the moment, and from where time counts. Without an event to begin with there is one window,
+//! from the start.
 //!
 //! Must not know: what an event is, or how a process is attached to.
 

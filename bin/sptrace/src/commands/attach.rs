@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sptrace_collect::Request;
-use sptrace_collect::attach::Until;
+use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 

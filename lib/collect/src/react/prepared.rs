@@ -21,7 +21,7 @@ use crate::event::control::Control;
 use crate::event::relay::Relay;
 use crate::event::terminal::Keys;
 use crate::event::{Armed, Event, EventError, Reaction, Source, What};
-use crate::gate::Gates;
+use crate::live::gate::Gates;
 use crate::output::{self, Output};
 use crate::request::OnEvents;
 use crate::windows::Windows;

@@ -15,7 +15,7 @@ use sptrace_trace::{Snapshot, Summary};
 
 use crate::between::Between;
 use crate::event::{Armed, Event, What};
-use crate::gate::Gates;
+use crate::live::gate::Gates;
 use crate::output;
 use crate::request::OnEvents;
 use crate::windows::Windows;

@@ -21,10 +21,10 @@ use sptrace_tracee::{TraceeError, program, seccomp};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
-use crate::answer;
+use crate::live::stacks::{Copied, Stacks, Walker};
+use crate::modules::answer;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::{Copied, Stacks, Walker};
 
 /// Of a stack, copied to try the walk.
 const REHEARSED_BYTES: usize = 64 << 10;

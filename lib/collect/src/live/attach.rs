@@ -22,12 +22,12 @@ use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::*;
 
+use crate::live::prepare::{Looked, NO_TEXT, Prepared};
+use crate::live::stacks::Stacks;
 use crate::loops;
 use crate::numbers;
-use crate::prepare::{Looked, NO_TEXT, Prepared};
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
-use crate::stacks::Stacks;
 
 /// Attempts to stop all threads at a moment that suits, at most.
 const ATTEMPTS: u32 = 400;

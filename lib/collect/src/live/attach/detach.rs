@@ -18,7 +18,7 @@ use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use super::{ATTEMPTS_END, PAUSE, attempts, entry_of};
-use crate::prepare::open_memory;
+use crate::live::prepare::open_memory;
 use crate::session::Session;
 
 /// Attempts in which a thread must be out of all slots to be let go; never more than half of the

@@ -14,10 +14,10 @@ use sptrace_wire::control::*;
 use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
 
 use crate::decode::process::Process;
-use crate::load::openable;
-use crate::mappings;
+use crate::modules::load::openable;
+use crate::modules::mappings;
+use crate::modules::placement;
 use crate::numbers;
-use crate::placement;
 use crate::shared::Shared;
 
 /// Serves all questions asked; true if there was one.

@@ -1,10 +1,10 @@
 //! Puts gates into a process and takes them away: a jump at the entry of each function that was
 //! asked for, over a page at which callers wait.
 //!
-//! Given a process that is prepared ([`crate::prepare`]) and whose threads are all stopped. When it
-//! is attached to, or let go, the entries get their bytes back, and a thread that waits at a gate
-//! is put back to the function's entry. A page of code for each module and one for each gate stay
-//! in the process, since a signal handler may return there.
+//! Given a process that is prepared ([`crate::live::prepare`]) and whose threads are all stopped.
+//! When it is attached to, or let go, the entries get their bytes back, and a thread that waits at
+//! a gate is put back to the function's entry. A page of code for each module and one for each gate
+//! stay in the process, since a signal handler may return there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,11 +21,11 @@ use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
 use super::jump::GateJump;
 use super::{Gated, Gates, Watched, locked};
-use crate::placement;
-use crate::prepare::Prepared;
+use crate::live::prepare::Prepared;
+use crate::live::stacks::{Stacks, walked};
+use crate::modules::placement;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::{Stacks, walked};
 
 /// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
 const ATTEMPTS: u32 = 40;
