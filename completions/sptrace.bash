@@ -25,6 +25,9 @@ _sptrace() {
             sptrace,ctl)
                 cmd="sptrace__subcmd__ctl"
                 ;;
+            sptrace,doctor)
+                cmd="sptrace__subcmd__doctor"
+                ;;
             sptrace,help)
                 cmd="sptrace__subcmd__help"
                 ;;
@@ -46,6 +49,9 @@ _sptrace() {
             sptrace__subcmd__help,ctl)
                 cmd="sptrace__subcmd__help__subcmd__ctl"
                 ;;
+            sptrace__subcmd__help,doctor)
+                cmd="sptrace__subcmd__help__subcmd__doctor"
+                ;;
             sptrace__subcmd__help,help)
                 cmd="sptrace__subcmd__help__subcmd__help"
                 ;;
@@ -65,7 +71,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run attach analyze ktrace ctl report help"
+            opts="-h -V --help --version run attach analyze ktrace ctl doctor report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -216,8 +222,22 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sptrace__subcmd__doctor)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sptrace__subcmd__help)
-            opts="run attach analyze ktrace ctl report help"
+            opts="run attach analyze ktrace ctl doctor report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -259,6 +279,20 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help__subcmd__ctl)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -31,6 +31,7 @@ complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "attach" -d 'Record 
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
@@ -89,6 +90,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l cleanup -d 'R
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s p -l pid -d 'Process id of the sptrace that records; needed if there are several' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Print help'
+complete -c sptrace -n "__fish_sptrace_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees` and `coverage`' -r -f -a "text\t''
@@ -116,10 +118,11 @@ always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -109,6 +109,18 @@ class Running:
 
 
 @case
+def doctor_says_what_a_filter_forbids(b):
+    def lines(*before):
+        told = subprocess.run([*before, b.sptrace, "doctor"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=b.env)
+        return told.returncode, {line[2:26].strip(): line[27:30].strip() for line in told.stdout.splitlines() if line.startswith("  ")}
+    status, free = lines()
+    assert status == 0 and all(free[what] == "yes" for what in ("ptrace", "memory of a child", "descriptors of a child")), free
+    # Docker's profile permits ptrace, and not that a descriptor is taken from another process.
+    status, filtered_ones = lines(filtered(b), "docker")
+    assert status == 0 and filtered_ones["ptrace"] == "yes" and filtered_ones["descriptors of a child"] == "no", filtered_ones
+
+
+@case
 def who_runs_under_a_filter_that_permits_it_is_attached_to(b):
     for profile in PERMITTED if os.getuid() == 0 else ():
         target = Running(b, profile)

@@ -17,7 +17,7 @@ Exit status:
             command cannot be executed, 127 if it is not found
   attach    0, or 1 if nothing could be attached to
   ktrace    as run with a command, else 0, or 1 on failure
-  report, ctl, analyze
+  report, ctl, analyze, doctor
             0, or 1 on failure
   2         wrong usage";
 
@@ -43,6 +43,8 @@ pub enum Command {
     Ktrace(commands::ktrace::KtraceArgs),
     /// Say a word to a running recording, or list those that wait for words
     Ctl(commands::ctl::CtlArgs),
+    /// Say what can be recorded on this machine, and what would allow more
+    Doctor(commands::doctor::DoctorArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks
     Report(commands::report::ReportArgs),
 }

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         cli::Command::Attach(args) => commands::attach::run(args, at_start()),
         cli::Command::Ktrace(args) => commands::ktrace::run(&args, close_streams),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
+        cli::Command::Doctor(args) => doctor(&args),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => ended(commands::report::run(&args)),
     }
@@ -88,6 +89,10 @@ fn misused(error: &clap::Error) -> ExitCode {
 }
 
 /// The status of a command that reads files: its error in one line.
+fn doctor(args: &commands::doctor::DoctorArgs) -> ExitCode {
+    commands::doctor::run(args).unwrap_or_else(|e| ended(Err(e)))
+}
+
 fn ended(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

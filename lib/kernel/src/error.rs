@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// Not root.
-    #[error("not permitted: tracing the kernel takes root; try `sudo sptrace ktrace`")]
+    #[error(
+        "not permitted: tracing the kernel takes root; try `sudo sptrace ktrace` (`sptrace doctor` says what this machine permits)"
+    )]
     NotRoot,
     /// The kernel has no tracefs, or does not let it be mounted.
     #[error(

@@ -180,7 +180,9 @@ fn may_look(pid: u32, status: &Status) -> Result<(), Unfit> {
     let own = Status::of(std::process::id());
     let same_user = own.as_ref().and_then(uid) == uid(status);
     let why = why_not_permitted(pid, same_user);
-    unfit(format!("{why} (opening /proc/{pid}/mem: {e})"))
+    unfit(format!(
+        "{why} (opening /proc/{pid}/mem: {e}; `sptrace doctor` says what is permitted here)"
+    ))
 }
 
 /// The reason why ptrace is not permitted, and the command that permits it.

@@ -20,6 +20,7 @@ pub mod inside;
 pub mod keep;
 pub mod kill_point;
 pub mod launch;
+pub mod machine;
 pub mod maps;
 pub mod offer;
 pub mod program;

@@ -2,6 +2,7 @@
 pub mod analyze;
 pub mod attach;
 pub mod ctl;
+pub mod doctor;
 pub mod executable;
 pub mod ktrace;
 pub mod record;

@@ -18,6 +18,7 @@ use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{Header, TraceError};
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
+use sptrace_tracee::machine::has_fsgsbase;
 
 use crate::talk::say;
 
@@ -247,7 +248,7 @@ impl RecordArgs {
 /// # Errors
 /// One line for the user.
 pub fn prepare(request: Request) -> Result<Session, String> {
-    check_processor()?;
+    has_fsgsbase()?;
     let begun = request.begun().map(Path::to_owned);
     let Request {
         command,
@@ -396,20 +397,8 @@ fn remove_unless_special(output: &Path) {
     }
 }
 
-/// The agent finds its thread block through gs and needs user-mode FSGSBASE (AT_HWCAP2 bit 1).
-fn check_processor() -> Result<(), String> {
-    // SAFETY: reads our own auxiliary vector.
-    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
-    if hwcap2 & 2 == 0 {
-        return Err(
-            "this kernel or processor lacks FSGSBASE (Linux 5.9 or later, any x86-64 since 2012)"
-                .to_owned(),
-        );
-    }
-    Ok(())
-}
-
-fn cache_dir() -> Option<PathBuf> {
+/// Where analyses are kept.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|p| p.is_absolute())

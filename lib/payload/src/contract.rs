@@ -1,0 +1,56 @@
+//! What compiled code is given, and what it gives: agreed with the agent, which calls it.
+//!
+//! At its first instruction rbx points at the *saved words* of the call, r12 at where what is kept
+//! goes, and there are as many bytes of room as [`crate::check::most_bytes`] says. It may change
+//! rax, rcx, rdx, rsi, rdi, r8 to r11 and the flags, and it may push; it keeps rbx, r13 to r15 and
+//! rbp, and no vector register. At its end r12 points behind what was kept, and rax has
+//! [`WANTED`] and [`FAULTED`]; if the call is not wanted, it is 0 and nothing was kept.
+//!
+//! Since rbx does not change, the registers of the call can be found from every instruction of it:
+//! a program that is interrupted by a signal can be left at any point, and only what it was keeping
+//! is lost.
+
+/// Offset of the integer arguments among the saved words: rdi, rsi, rdx, rcx, r8, r9.
+pub const ARGUMENTS: i32 = 0;
+/// Offset of rax.
+pub const RESULT: i32 = 48;
+/// Offset of the stack pointer before the call.
+pub const STACK_POINTER: i32 = 56;
+/// Offset of the lower halves of xmm0 to xmm7.
+pub const VECTORS: i32 = 64;
+/// Offset of what the entry has kept for the return.
+pub const KEPT: i32 = 128;
+/// Offset of the locals, which are zero at the start.
+pub const LOCALS_AT: i32 = 160;
+/// Offset of the word that says what could not be read: 0 at the start, then 1.
+pub const FAULTS: i32 = 224;
+/// Offset of a word for the reader to write to.
+pub const LOADED: i32 = 232;
+/// Offset of the reader's address: a function `(from, bytes, to) -> bytes read` of the C calling
+/// convention (rdi, rsi, rdx; rax) that reads memory, which need not be there, from its start on.
+pub const READER: i32 = 240;
+/// Offset of the address of a function `(from, limit, to) -> bytes` of the same convention that
+/// copies text up to the first zero, or the limit ([`TEXT_GOES_ON`], [`TEXT_FAULTS`]).
+pub const TEXT_READER: i32 = 248;
+/// All saved words.
+pub const SAVED_BYTES: usize = 256;
+
+/// Integer arguments in registers.
+pub const ARGUMENT_COUNT: u8 = 6;
+/// Vector registers that are saved.
+pub const VECTOR_COUNT: u8 = 8;
+/// Words that an entry may keep for the return.
+pub const KEPT_COUNT: u8 = 4;
+/// Locals of a program.
+pub const LOCALS: u8 = 8;
+/// Arguments on the stack that a program may name.
+pub const STACK_ARGUMENTS: u8 = 16;
+/// In the result of the text reader: there is more text behind the limit.
+pub const TEXT_GOES_ON: u64 = 1 << 62;
+/// In the result of the text reader: what follows cannot be read.
+pub const TEXT_FAULTS: u64 = 1 << 63;
+
+/// In what a program gives: the call is wanted.
+pub const WANTED: u64 = 1;
+/// In what a program gives: a word is 0 because memory could not be read.
+pub const FAULTED: u64 = 2;

@@ -1,0 +1,31 @@
+//! What runs at a call beside its record: a small typed language, its compiler, its interpreter.
+//!
+//! A [`Program`] says which values of a call are kept, and of which calls at all. Front ends make
+//! programs (specs of arguments, filters, scripts); [`compile()`] makes native code of them, which
+//! the agent calls with the registers of the call, and [`interpret()`] does the same step by step,
+//! so that tests can compare the two.
+//!
+//! | file | what for |
+//! |---|---|
+//! | [`program`] | the language |
+//! | [`check`] | what a program must fulfil before it is compiled |
+//! | [`contract`] | what compiled code is given, and what it gives |
+//! | [`mod@compile`] | native code |
+//! | [`mod@interpret`] | the meaning of a program |
+//! | [`captured`] | reading what a program has kept |
+//!
+//! A program always ends: there is no way back in it but [`program::Statement::Repeat`], which is
+//! bounded. It cannot fault: memory is read through the agent, and what cannot be read is zero and
+//! marked. Must not know where a program is called, what values mean, and how they are shown.
+#![forbid(unsafe_code)]
+
+pub mod captured;
+pub mod check;
+pub mod compile;
+pub mod contract;
+pub mod interpret;
+pub mod program;
+
+pub use compile::compile;
+pub use interpret::interpret;
+pub use program::Program;
