@@ -34,20 +34,20 @@ complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ctl" -d 'Say a word
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
-drop\t'Events are lost, counted, and visible as gaps'"
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l times -d 'Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l between -d 'The same, but only of calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything): from the program\'s main on; other functions that only code of other modules calls are not seen' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l between -d 'Record functions matching GLOB and what they call, as -F does, but only their calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l times -d 'Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
+drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
@@ -55,21 +55,21 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l shadow -d 'Follo
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l keep-pid -d 'The command keeps the process id that was started, for those who wait for it, signal it or look for it by that: sptrace is a process in the background, in a group of its own, which says its last words a moment after the command\'s end. Its status and its signals are the command\'s own'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s p -l pid -d 'The processes (repeatable, or separated by commas)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
-drop\t'Events are lost, counted, and visible as gaps'"
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l times -d 'Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l between -d 'The same, but only of calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything): from the program\'s main on; other functions that only code of other modules calls are not seen' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l between -d 'Record functions matching GLOB and what they call, as -F does, but only their calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l times -d 'Each event of --dump-on does so N times, and each of --between; what lies between the events of --start-on and --stop-on (`run`) is recorded N times, into one trace' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s o -l output -d 'Trace file; a former one is kept as FILE.old' -r -F
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l ring -d 'Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning was dropped is counted' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d 'End the recording, not the program, when the trace file has this size' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
+drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l format -d 'Form of the output' -r -f -a "text\t'Aligned columns'

@@ -10,7 +10,8 @@ Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
 
-from attach import Skip, is_running, maps, run_cases, status_field
+from harness.case import Skip, run_cases
+from harness.process import is_running, maps, status_field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]

@@ -15,10 +15,12 @@ as ever.
                next attach must either work or say in one line why not
 Must not know: how sptrace works, but for the names of its mappings.
 """
-import argparse, os, random, shutil, signal, subprocess, sys, tempfile, threading, time
+import argparse, os, random, shutil, subprocess, sys, tempfile, threading, time
 
-from attach import Attacher, Failed, Skip, code_of, is_running, maps, run_cases, status_field
-from servers import Nginx, Redis, listens, load, wait_until
+from harness.attaching import Attacher
+from harness.case import Failed, Skip, run_cases
+from harness.process import code_of, is_running, maps, status_field
+from harness.servers import Nginx, Redis, listens, load, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

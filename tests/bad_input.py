@@ -12,98 +12,15 @@ semicolon), no panic, no file left behind, a former trace untouched. Where the c
 what sptrace must say all the same.
 Must not know: how sptrace works; of its texts only the prefix and the words that a case asks for.
 """
-import argparse, fnmatch, os, random, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
-from transparency import become_subreaper, children_of
+import os, random, resource, signal, struct, subprocess, sys, time
+
+from harness.case import Cases, Skip
+from harness.process import become_subreaper, children_of
+from harness.refusal import CANNOT_EXECUTE, NOT_FOUND, OWN, REPORT, USAGE, changed, elf, main, no_panic, one_line, same_as_native
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-USAGE, REPORT, OWN, CANNOT_EXECUTE, NOT_FOUND = 2, 1, 125, 126, 127
-CASES = []
-SEED = 1
-
-
-def case(function):
-    """A function that takes a Bench and gives the faults it found."""
-    CASES.append((function.__name__, function))
-    return function
-
-
-class Skip(Exception):
-    """The machine lacks what the case needs."""
-
-
-class Bench:
-    """A fresh folder and ways to run sptrace in it."""
-
-    def __init__(self, sptrace, folder):
-        self.sptrace, self.folder = sptrace, folder
-
-    def path(self, name): return os.path.join(self.folder, name)
-
-    def put(self, name, data, mode=0o755):
-        with open(self.path(name), "wb") as f: f.write(data)
-        os.chmod(self.path(name), mode)
-        return "./" + name
-
-    def run(self, *argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=None, before=None):
-        return subprocess.run([self.sptrace, *argv], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                              env=dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(self.folder), "cache"), **(env or {})), timeout=120, preexec_fn=before)
-
-    def fails(self, status, *argv, says="", **how):
-        """Runs what must fail with one good line and leave nothing behind."""
-        before = self.files()
-        got = self.run(*argv, **how)
-        found = one_line(got, says)
-        if got.returncode != status: found.append(f"status {got.returncode}, not {status}")
-        if got.stdout: found.append(f"stdout: {got.stdout[:80]!r}")
-        if self.files() != before: found.append(f"files changed: {sorted(set(self.files().items()) ^ set(before.items()))}")
-        return found
-
-    def files(self):
-        """Name to size and time, of all that lies in the folder."""
-        return {n: (os.lstat(self.path(n)).st_size, os.lstat(self.path(n)).st_mtime_ns) for n in os.listdir(self.folder)}
-
-    def trace(self, *argv):
-        """A good trace, as bytes."""
-        got = self.run("run", "-q", "-o", "good", "--", *(argv or ("/bin/ls", "/")))
-        if got.returncode != 0: raise RuntimeError(f"no good trace: {got.stderr!r}")
-        with open(self.path("good"), "rb") as f: return f.read()
-
-
-def no_panic(got):
-    text = got.stderr or b""
-    found = ["panicked"] if b"panicked" in text or b"RUST_BACKTRACE" in text else []
-    return found + (["status 101, that of a panic"] if got.returncode == 101 else [])
-
-
-def one_line(got, says=""):
-    text = got.stderr.decode("utf-8", "replace")
-    found = no_panic(got)
-    if not text.endswith("\n") or text.count("\n") != 1: found.append(f"stderr is not one line: {text[:300]!r}")
-    if not text.startswith("sptrace: "): found.append(f"stderr does not begin with the name: {text[:120]!r}")
-    if not re.search(r"\(.+\)|; ", text): found.append(f"no hint: {text[:300]!r}")
-    if says.lower() not in text.lower(): found.append(f"does not say {says!r}: {text[:300]!r}")
-    return found
-
-
-def same_as_native(bench, argv, *options):
-    """The faults of a traced run of a program that must not notice; and the run itself."""
-    native = subprocess.run(argv, cwd=bench.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    got = bench.run("run", *options, "--", *argv)
-    found = no_panic(got)
-    if got.stdout != native.stdout: found.append(f"stdout differs ({len(native.stdout)} and {len(got.stdout)} bytes)")
-    if got.returncode != native.returncode: found.append(f"status {got.returncode}, not {native.returncode}")
-    return found, got
-
-
-def elf():
-    with open("/bin/ls", "rb") as f: return f.read()
-
-
-def changed(data, *changes):
-    out = bytearray(data)
-    for at, new in changes: out[at:at + len(new)] = new
-    return bytes(out)
+case = Cases()
 
 
 # --- commands that cannot be run ---
@@ -144,7 +61,7 @@ def command_has_a_missing_dynamic_linker(b):
 @case
 def command_cut_anywhere_ends_as_untraced(b):
     """Past the headers the kernel begins to load it: it dies by a signal, and so do we, or one line says why not."""
-    found, data, rng = [], elf(), random.Random(SEED)
+    found, data, rng = [], elf(), random.Random(b.seed)
     for length in [4096, 20000, len(data) // 2, len(data) - 1] + [rng.randrange(64, len(data)) for _ in range(6)]:
         found += [f"cut at {length}: {f}" for f in ends_as_untraced(b, b.put("cut", data[:length]))]
     return found
@@ -152,7 +69,7 @@ def command_cut_anywhere_ends_as_untraced(b):
 
 @case
 def command_changed_at_random_ends_as_untraced(b):
-    found, data, rng = [], elf(), random.Random(SEED)
+    found, data, rng = [], elf(), random.Random(b.seed)
     for n in range(40):
         changes = [(rng.randrange(1000 if n % 2 else len(data)), bytes([rng.randrange(256)])) for _ in range(1 + n % 8)]
         broken = changed(data, *changes)
@@ -349,7 +266,7 @@ def trace_is_cut_in_its_header(b): return b.fails(REPORT, "report", "-i", b.put(
 
 @case
 def trace_cut_anywhere_is_no_panic_and_never_whole(b):
-    found, data, rng = [], b.trace(), random.Random(SEED)
+    found, data, rng = [], b.trace(), random.Random(b.seed)
     for length in [rng.randrange(len(data)) for _ in range(25)] + [len(data) - 1]:
         for view in ("summary", "tree", "functions", "coverage", "folded"):
             b.put("trace", data[:length])
@@ -363,7 +280,7 @@ def trace_cut_anywhere_is_no_panic_and_never_whole(b):
 
 @case
 def trace_changed_at_random_is_no_panic(b):
-    found, data, rng = [], b.trace(), random.Random(SEED)
+    found, data, rng = [], b.trace(), random.Random(b.seed)
     for n in range(40):
         at = rng.randrange(len(data))
         b.put("trace", changed(data, (at, bytes([data[at] ^ (1 + rng.randrange(255))]))))
@@ -477,42 +394,5 @@ def no_cache_place_disturbs_nothing(b):
     return found
 
 
-def find_sptrace(given):
-    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-    for path in (given, os.environ.get("SPTRACE"), os.path.join(target, "release", "sptrace")):
-        if path and os.path.exists(path): return os.path.abspath(path)
-    sys.exit("no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
-
-
-def main(all_cases, about):
-    global SEED
-    parser = argparse.ArgumentParser(description=about.split("\n")[0])
-    parser.add_argument("--sptrace")
-    parser.add_argument("--only", action="append", metavar="GLOB")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    SEED = args.seed
-    cases = [c for c in all_cases if not args.only or any(fnmatch.fnmatch(c[0], g) for g in args.only)]
-    if args.list:
-        for name, _ in cases: print(name)
-        return 0
-    sptrace, passed, failed = find_sptrace(args.sptrace), 0, 0
-    for name, function in cases:
-        work = tempfile.mkdtemp(prefix="sptrace-bad-input-", dir="/var/tmp")
-        os.chmod(work, 0o755)
-        os.mkdir(os.path.join(work, "in"))
-        try: found = function(Bench(sptrace, os.path.join(work, "in")))
-        except Skip as why:
-            print(f"skip {name}: {why}", flush=True)
-            continue
-        except (subprocess.TimeoutExpired, RuntimeError, OSError) as e: found = [str(e)]
-        finally: shutil.rmtree(work, ignore_errors=True)
-        failed, passed = failed + bool(found), passed + (not found)
-        print(f"{'FAIL' if found else 'ok  '} {name}{': ' if found else ''}{' | '.join(found[:4])}{f' | and {len(found) - 4} more' if len(found) > 4 else ''}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

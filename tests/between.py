@@ -11,14 +11,10 @@ Must not know: how sptrace works.
 """
 import os, re, signal, subprocess, sys, time
 
-from events import child_of, main, wait_for
+from harness.bench import main
+from harness.case import Cases
 
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
+case = Cases()
 
 
 def stages(b): return os.path.join(b.programs, "stages.O2")
@@ -199,4 +195,4 @@ def misuse(b):
 
 
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

@@ -10,80 +10,16 @@ the program goes on and ends as without sptrace; without an event nothing is wri
 settings come back; who may not be waited for is told why, in one line.
 Must not know: how sptrace works.
 """
-import argparse, collections, fnmatch, os, pty, re, select, shutil, signal, subprocess, sys, tempfile, termios, time
+import collections, os, pty, re, select, signal, subprocess, sys, termios, time
+
+from harness.bench import finish, main, recorder
+from harness.case import Cases
+from harness.process import changed_text, child_of, has_agent, is_armed, is_native, is_untraced, wait_for
+from harness.trace import began_earlier, left_out
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CASES = []
+case = Cases()
 MODES = "stty -a | tr ' ;' '\\n\\n' | grep -x -e '-*icanon' -e '-*echo' | paste -sd ' '"  # of a terminal, in one line
-
-
-def case(function):
-    """A function that takes a Bench and asserts."""
-    CASES.append(function)
-    return function
-
-
-def wait_for(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        got = what()
-        if got: return got
-        time.sleep(0.01)
-    return what()
-
-
-class Bench:
-    """A fresh folder and ways to run sptrace in it."""
-
-    def __init__(self, sptrace, programs, folder):
-        self.sptrace, self.programs, self.folder = sptrace, programs, folder
-        os.mkdir(os.path.join(folder, "runtime"), 0o700)
-        self.env = dict(os.environ, LC_ALL="C", XDG_CACHE_HOME=os.path.join(os.path.dirname(folder), "cache"), XDG_RUNTIME_DIR=os.path.join(folder, "runtime"))
-        self.recorder, self.gated, self.heirs, self.headed = (os.path.join(programs, f"{name}.O2") for name in ("recorder", "gated", "heirs", "headed"))
-        self.started = []
-
-    def path(self, name): return os.path.join(self.folder, name)
-    def has(self, name): return os.path.exists(self.path(name))
-    def dumps(self): return sorted(n for n in os.listdir(self.folder) if n.startswith("t.data"))
-
-    def start(self, options, command, **how):
-        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-        self.started.append(subprocess.Popen([self.sptrace, "run", "-o", "t.data", *options, "--", *command], cwd=self.folder, env=self.env, **how))
-        return self.started[-1]
-
-    def run(self, options, command):
-        process = self.start(options, command)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out.decode(), err.decode()
-
-    def sptrace_says(self, *argv):
-        got = subprocess.run([self.sptrace, *argv], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, start_new_session=True)
-        return got.returncode, got.stdout, got.stderr
-
-    def report(self, view="summary", name="t.data", *options):
-        status, out, err = self.sptrace_says("report", view, "-i", name, *options)
-        assert status == 0 and "ends early" not in out, (name, status, err, out[-300:])
-        return out
-
-    def fails(self, status, says, *argv):
-        got = self.sptrace_says(*argv)
-        lines = got[2].splitlines()
-        assert got[0] == status and got[1] == "" and len(lines) == 1 and lines[0].startswith("sptrace: ") and says in lines[0], (argv, got)
-
-    def close(self):
-        for process in self.started:
-            if process.poll() is None: process.kill()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream: stream.close()
-            process.wait()
-
-
-def recorder(event, *more): return ["--ring", "4M", *[w for e in (event, *more) for w in ("--dump-on", e)]]
-
-
-def finish(process, input=b""):
-    out, err = process.communicate(input, timeout=60)
-    return process.returncode, out.decode(), err.decode()
 
 
 def check_stack(tree):
@@ -217,37 +153,6 @@ def stop_after_a_time(b):
     assert 3 <= calls <= 11, calls
 
 
-def child_of(process):
-    return int(open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()[0])
-
-
-def has_agent(pid): return "memfd:sptrace" in open(f"/proc/{pid}/maps").read()
-
-
-def is_untraced(pid): return "TracerPid:\t0\n" in open(f"/proc/{pid}/status").read()
-
-
-def is_native(pid): return not has_agent(pid) and is_untraced(pid)
-
-
-def changed_text(pid):
-    """Code of files that is not as in the file."""
-    changed = []
-    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
-        for line in maps:
-            place, access, offset, _, inode, *path = line.split()
-            if access != "r-xp" or inode == "0" or "memfd:" in line: continue
-            start, end = (int(w, 16) for w in place.split("-"))
-            memory.seek(start)
-            with open(path[0], "rb") as f:
-                f.seek(int(offset, 16))
-                if memory.read(end - start).rstrip(b"\0") != f.read(end - start).rstrip(b"\0"): changed.append(line)
-    return changed
-
-
-def is_armed(pid): return has_agent(pid) and is_untraced(pid) and not changed_text(pid)
-
-
 @case
 def start_and_stop_after_a_time(b):
     status, out, err = b.run(["--start-on", "time:200ms", "--stop-on", "time:300ms"], [b.recorder, "doze"])
@@ -257,13 +162,6 @@ def start_and_stop_after_a_time(b):
     assert re.search(r"\] \|  *main\(\) \{ /\* began earlier \*/", tree), tree[:500]
     calls = tree.count("f_outer() {")
     assert 1 <= calls <= 8, calls
-
-
-def began_earlier(tree):
-    """The functions that were open at the start, outermost first, by thread."""
-    stacks = {}
-    for tid, name in re.findall(r"\[ *(\d+)\] \| *(\w+)\(\)[ ;{]*/\* began earlier", tree): stacks.setdefault(tid, []).append(name)
-    return list(stacks.values())
 
 
 @case
@@ -455,9 +353,6 @@ def never_started(b):
     b.fails(2, "--loader", "run", "--loader", "--start-on", "ctl:go", "--", "ls")
 
 
-def left_out(err): return int(re.search(r"(\d+) before the start left out \(shadow mode\)", err)[1])
-
-
 @case
 def shadow_begins_at_a_call(b):
     status, out, err = b.run(["--shadow", "--start-on", "call:f_work#30000"], [b.recorder, "slow"])
@@ -639,45 +534,5 @@ def misuse(b):
     assert b.dumps() == []
 
 
-def main(cases, doc, new_bench=Bench, wrong=None):
-    """`new_bench` is given sptrace, the programs' folder and one of its own. `wrong` takes sptrace's place for --self-check."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
-    parser.add_argument("--programs")
-    parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--repeat", type=int, default=1)
-    if wrong: parser.add_argument("--self-check", action="store_true")
-    a = parser.parse_args()
-    chosen = [c for c in cases if not a.only or any(fnmatch.fnmatch(c.__name__, g) for g in a.only)]
-    if a.list:
-        print("\n".join(c.__name__ for c in chosen))
-        return 0
-    work, passed, failed = tempfile.mkdtemp(prefix="sptrace-events-"), 0, 0
-    programs = a.programs or os.path.join(work, "programs")
-    if not a.programs and new_bench is Bench:
-        subprocess.run([os.path.join(ROOT, "tests/programs/build.sh"), programs], check=True)
-    is_checked = wrong and a.self_check
-    if is_checked:
-        a.sptrace = os.path.join(work, "wrong")
-        with open(a.sptrace, "w") as f: f.write(wrong)
-        os.chmod(a.sptrace, 0o755)
-    for number, function in enumerate(f for f in chosen for _ in range(a.repeat)):
-        folder = os.path.join(work, f"case{number}")
-        os.mkdir(folder)
-        bench, begun = new_bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder), time.monotonic()
-        fault = None
-        try: function(bench)
-        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error: fault = repr(error)
-        finally: bench.close()
-        if is_checked: fault, said = (None, f"finds {fault}") if fault else ("finds nothing wrong", "")
-        else: said = f"({time.monotonic() - begun:.1f} s)"
-        passed, failed = passed + (not fault), failed + bool(fault)
-        print((f"FAILED {function.__name__}: {fault}" if fault else f"ok     {function.__name__} {said}")[:1500], flush=True)
-    shutil.rmtree(work, ignore_errors=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

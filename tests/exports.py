@@ -73,6 +73,10 @@ class Trace:
         if done.returncode: raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}, {done.stderr.decode('utf-8', 'replace')[-300:]}")
         return done.stdout
 
+    def rows_by_time(self):
+        """The calls in the order of their ends; a limit makes the order that of time, not that of the file."""
+        return self.rows("export", "csv", "--limit", str(1 << 40))
+
     def rows(self, *arguments): return list(csv.DictReader(io.StringIO(self.report(*arguments).decode(), newline="")))
 
     def export(self, name, *arguments): return self.report("export", name, "--limit", "0" if name != "dot" else "1000000", *arguments)
@@ -111,9 +115,13 @@ def of_callgrind(trace, folder, *options):
     path = os.path.join(folder, "callgrind.out")
     with open(path, "wb") as out: out.write(trace.export("callgrind"))
     text = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", *options, path], capture_output=True, check=True, text=True).stdout
+    # Calls (if all events are shown) and nanoseconds, each with or without a share, then FILE:NAME [OBJECT].
+    number, share = r"([\d,]+)", r"(?: \([^)]*\))?"
+    place = r"([^:]+):(.*?)(?: \[0x[0-9a-f]+\])?(?: \[(?:\[[^\]]*\]|[^\]]*)\])?$"
+    line_of = re.compile(rf"\s*{number}{share}\s+{number}{share}\s+{place}")
     parts = []
     for line in text.splitlines():
-        found = re.match(r"\s*([\d,]+) \([^)]*\)\s+([\d,]+)(?: \([^)]*\))?\s+([^:]+):(.*?)(?: \[0x[0-9a-f]+\])?(?: \[[^\]]*\])?$", line) or re.match(r"\s*([\d,]+)\s+([\d,]+)(?: \([^)]*\))?\s+([^:]+):(.*?)(?: \[0x[0-9a-f]+\])?(?: \[[^\]]*\])?$", line)
+        found = line_of.match(line)
         if found and found[3] != "???": parts.append(((found[3], found[4]), (int(found[2].replace(",", "")), 0, int(found[1].replace(",", "")))))
     return add(*parts)
 
@@ -129,8 +137,31 @@ def of_chrome(trace):
 
 
 def of_perfetto(trace):
-    """Sums, and the time of all outermost slices. Every slice must lie in the one around it."""
-    names, modules, stacks, parts, outer_ns, events = {}, {}, collections.defaultdict(list), [], 0, []
+    """Sums, and the time of all outermost slices. Every slice must lie in the one around it.
+
+    A thread that executes another program has one track and two streams, and what the first one left open ends at the
+    end of the file. So the events of a track are put in the order of time, as the viewer does; those of one time stay
+    as they are.
+    """
+    tracks, parts, outer_ns = perfetto_tracks(trace), [], 0
+    for events in tracks.values():
+        stack = []
+        for at, is_begin, name, notes in sorted(events, key=lambda event: event[0]):
+            if is_begin:
+                stack.append((name, at, notes.get(1)))
+                continue
+            if not stack: raise ValueError("a slice ends that has not begun")
+            name, begin, how = stack.pop()
+            if not stack: outer_ns += at - begin
+            ns = 0 if notes.get(2, b"").decode() in UNKNOWN else notes.get(3, at - begin)
+            parts.append((name, (how != b"earlier", ns)))
+        if stack: raise ValueError("a slice has no end")
+    return add(*parts), outer_ns
+
+
+def perfetto_tracks(trace):
+    """By track its events as they lie in the file: (time, does a slice begin?, name or None, notes)."""
+    names, modules, tracks = {}, {}, collections.defaultdict(list)
     for _, packet in messages(trace.export("perfetto")):
         fields = dict(messages(packet))
         for kind, entry in messages(fields.get(12, b"")):
@@ -142,18 +173,10 @@ def of_perfetto(trace):
             if field == 4:
                 note = dict(messages(value))
                 notes[note[1]] = note.get(3, note.get(6))
-        stack, at = stacks[event[11]], fields[8]
-        if event[9] == 1:
-            if stack and at < stack[-1][1]: raise ValueError("a slice begins before the one around it")
-            stack.append(((modules[event[3]], names[event[10]]), at, notes.get(1)))
-        else:
-            name, begin, how = stack.pop()
-            if at < begin: raise ValueError("a slice ends before it begins")
-            if not stack: outer_ns += at - begin
-            ns = 0 if notes.get(2, b"").decode() in UNKNOWN else notes.get(3, at - begin)
-            parts.append((name, (how != b"earlier", ns)))
-    if any(stacks.values()): raise ValueError("a slice has no end")
-    return add(*parts), outer_ns
+        is_begin = event[9] == 1
+        name = (modules[event[3]], names[event[10]]) if is_begin else None
+        tracks[event[11]].append((fields[8], is_begin, name, notes))
+    return tracks
 
 
 def of_firefox(trace):
@@ -195,13 +218,14 @@ def of_dot(trace):
 
 def compare(trace, folder):
     """(what, wanted, got) of every export"""
-    want, rows = of_functions(trace), trace.rows("export", "csv")
+    want, rows, by_time = of_functions(trace), trace.rows("export", "csv"), trace.rows_by_time()
     calls, own = sum(n[0] for n in want.values()), sum(n[2] for n in want.values())
     names = [(r["module"], r["function"]) for r in trace.rows("functions", "--format", "csv")]
     ambiguous = {name for name, times in collections.Counter(names).items() if times > 1}
     # A name that several functions have hides which of them is the outermost one.
     def clear(sums): return {name: n if name not in ambiguous else (n[0], 0, n[2]) for name, n in sums.items()}
-    yield "csv", clear(want), clear(of_rows(rows))
+    yield "csv", clear(want), clear(of_rows(by_time))
+    yield "csv, in both orders", sorted_rows(by_time), sorted_rows(rows)
     lines = [json.loads(line) for line in trace.export("jsonl").splitlines()]
     yield "jsonl", rows, [{k: "" if v is None else str(v) for k, v in line.items()} for line in lines]
     durations = add(*(((r["module"], r["function"]), (r["begin"] != "earlier", number(r["duration_ns"]))) for r in rows))
@@ -227,6 +251,9 @@ def compare(trace, folder):
         yield view, want, add(*(((r["callee_module"], r["callee"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in pairs))
     part = [r for r in rows if r["duration_ns"] and int(r["duration_ns"]) >= 2000]
     yield "csv, --min-time", part, trace.rows("export", "csv", "--min-time", "2us")
+
+
+def sorted_rows(rows): return sorted(rows, key=lambda row: tuple(row.values()))
 
 
 def difference(want, got):

@@ -8,11 +8,9 @@ taken for granted. Judges nothing: tests/tidy.py does that.
 """
 import os, re, sys
 
-import rust_modules
+
+from harness import rust_functions, rust_modules
 import tidy
-
-FUNCTION = re.compile(r'^(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?(?:extern "C" )?fn (\w+)')
-
 
 def sources(folder):
     for top, _, names in os.walk(folder):
@@ -22,14 +20,6 @@ def sources(folder):
 
 def lines_of(path):
     with open(path, encoding="utf-8") as f: return f.read().split("\n")
-
-
-def long_functions(lines, limit=60):
-    for start, line in enumerate(lines):
-        found = FUNCTION.match(line)
-        if not found or line.rstrip().endswith(("}", ";")): continue
-        end = next((i for i in range(start, len(lines)) if lines[i] == found[1] + "}"), start)
-        if end - start + 1 > limit: yield found[2], end - start + 1
 
 
 def unsafe_of(lines):
@@ -59,14 +49,14 @@ def main():
             wide += sum(len(line) > tidy.MAX_COLUMNS for line in lines)
             tests[crate] = tests.get(crate, 0) + sum(line.strip() == "#[test]" for line in lines)
             if f"{os.sep}src{os.sep}" not in path: continue
-            long += [f"{n} {f} ({os.path.relpath(path, root)})" for f, n in long_functions(lines)]
+            long += [f"{n} {f} ({os.path.relpath(path, root)})" for f, n in rust_functions.longer_than(lines, tidy.MAX_FUNCTION)]
             blocks, inside = unsafe_of(lines)
             before = unsafe.get(crate, (0, 0))
             unsafe[crate] = (before[0] + blocks, before[1] + inside)
     upward = sum("stands on the floor" in p for p in tidy.check_circles(root))
     print(f"circles of files inside crates: {circles}")
     print(f"uses upward between folders with floors: {upward}")
-    print(f"functions above 60 lines: {len(long)}")
+    print(f"functions above {tidy.MAX_FUNCTION} lines: {len(long)}")
     for entry in sorted(long, key=lambda e: -int(e.split()[0])): print(f"    {entry}")
     print(f"lines over {tidy.MAX_COLUMNS} columns in Rust: {wide}")
     print(f"lines of ARCHITECTURE.md: {len(lines_of(os.path.join(root, 'ARCHITECTURE.md'))) - 1}")

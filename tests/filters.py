@@ -13,16 +13,13 @@ Must not know: how sptrace works.
 """
 import os, re, subprocess, sys, time
 
-from events import main, wait_for
+from harness.bench import main
+from harness.case import Cases
+from harness.process import wait_for
 
-CASES = []
+case = Cases()
 PERMITTED, FORBIDDEN = ("docker", "service"), {"mdwx": "mprotect with PROT_EXEC", "kill": "mremap"}
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def filtered(b): return os.path.join(b.programs, "filtered.O2")
@@ -157,4 +154,4 @@ def without_root_what_a_filter_permits_is_not_known(b):
 
 
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

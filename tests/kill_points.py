@@ -15,7 +15,10 @@ anything failed. Each job must end with the output and status that it has untrac
 Must not know: what the points are, only that their names begin with `before` or `after` and end with a count.
 """
 import argparse, collections, concurrent.futures, fnmatch, os, re, shutil, signal, subprocess, sys, tempfile, time
-from transparency import HERE, ROOT, alive_descendants, become_subreaper, environment
+
+from harness.case import HERE, ROOT
+from harness.compare import environment
+from harness.process import alive_descendants, become_subreaper
 
 TIMEOUT_S = 60
 # What is run, and how: from its start; and attached to, threads of it running, and let go.

@@ -20,8 +20,13 @@ refuse in one line; nothing panics.
 Must not know: how sptrace works.
 """
 import argparse, collections, fnmatch, multiprocessing, os, random, re, shutil, signal, subprocess, sys, tempfile, time
-import transparency
-from transparency import HERE, Run, Runner, Watcher, alive_descendants, become_subreaper, children_of, descendants, environment
+
+from harness.case import HERE, find_sptrace
+from harness.commands import command_cases
+from harness.compare import Case, Run, Runner, Watcher, digest, environment
+from harness.fixtures import make_fixtures
+from harness.process import alive_descendants, become_subreaper, children_of, descendants
+from harness.programs import program_cases
 
 WORKERS = 2
 LIMIT_S = 90.0
@@ -49,12 +54,12 @@ PIPES = "for i in 1 2 3 4 5 6; do seq $i 400 | grep -v 7 | sed s/^/$i./ | sort -
 def cases_of(programs, fixture):
     """Cases of the other harness that suit, and a few more; by name."""
     found = {}
-    for c in transparency.program_cases(programs):
+    for c in program_cases(programs):
         base = c.name.split("/")[1].split(".")[0]
         if c.name.startswith("programs/") and base in PROGRAMS and ".60s" not in c.name: found[c.name] = c
-    commands = {c.name: c for c in transparency.command_cases(fixture)}
+    commands = {c.name: c for c in command_cases(fixture)}
     found.update((n, commands[n]) for n in REAL if os.path.exists(commands[n].argv[0]))
-    found["bash.pipes"] = transparency.Case("bash.pipes", ["/bin/bash", "-c", PIPES])
+    found["bash.pipes"] = Case("bash.pipes", ["/bin/bash", "-c", PIPES])
     return found
 
 
@@ -169,7 +174,7 @@ class Instance:
         run = self.run
         for name, path in zip(("stdout", "stderr"), self.paths):
             with open(path, "rb") as f: setattr(run, name, f.read())
-        for name in self.plan.case.files: run.files[name] = transparency.digest(os.path.join(self.cwd, name))
+        for name in self.plan.case.files: run.files[name] = digest(os.path.join(self.cwd, name))
 
 
 class Stress:
@@ -527,10 +532,10 @@ def main():
             os.makedirs(programs, exist_ok=True)
             subprocess.run(["gcc", "-O2", "-pthread", os.path.join(HERE, "programs/counted/counted.c"), "-o", os.path.join(programs, "counted.O2")], check=True)
         elif not args.programs: subprocess.run([os.path.join(HERE, "programs", "build.sh"), programs], check=True)
-        cases = cases_of(programs, transparency.make_fixtures(os.path.join(work, "fixtures")))
+        cases = cases_of(programs, make_fixtures(os.path.join(work, "fixtures")))
         if args.self_check: return self_check(args, cases, work)
         if args.only: cases = {n: c for n, c in cases.items() if any(fnmatch.fnmatch(n, g) for g in args.only)}
-        args.sptrace = transparency.find_sptrace(args.sptrace)
+        args.sptrace = find_sptrace(args.sptrace)
         if not cases or not EVENTS: sys.exit("stress: nothing to draw from")
         print(f"seed {args.seed}, {len(cases)} programs", flush=True)
         return run_all(args, cases, work)

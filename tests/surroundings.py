@@ -10,16 +10,12 @@ that were set, and is recorded all the same; that with --keep-pid it is the proc
 Must not know: how sptrace works.
 """
 import os, re, resource, shutil, signal, stat, subprocess, sys, time
-from bad_input import Skip, main
 
+from harness.case import Cases, Skip
+from harness.process import children_of, wait_for
+from harness.refusal import main
 
-CASES = []
-
-
-def case(function):
-    """A function that takes a Bench and gives the faults it found."""
-    CASES.append((function.__name__, function))
-    return function
+case = Cases()
 
 
 def loose():
@@ -160,6 +156,12 @@ def recorded(b, least):
     return found + ([] if report.returncode == 0 and b"events" in report.stdout else [f"no report: {report.stderr[:200]!r}"])
 
 
+def runs(pid, name):
+    try:
+        with open(f"/proc/{pid}/comm") as f: return f.read().strip() == name
+    except OSError: return False
+
+
 def await_file(path):
     until = time.monotonic() + 20
     while not os.path.exists(path) or not os.path.getsize(path):
@@ -188,6 +190,10 @@ def keep_pid_leaves_signals_to_the_command(b):
     for to, number in ((os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT), (os.killpg, signal.SIGKILL)):
         process = keep(b, "/bin/sh", "-c", "echo $$ > pid; sleep 60", start_new_session=True)
         pid = await_file(b.path("pid"))
+        # A shell that is interrupted before its child is there waits for that one's end, also
+        # without sptrace.
+        if not wait_for(lambda: any(runs(child, "sleep") for child in children_of(process.pid))):
+            found.append("it does not sleep")
         to(process.pid, number)
         process.wait(timeout=20)
         process.stdout.close()
@@ -243,4 +249,4 @@ def keep_pid_of_a_server_that_writes_its_pid_file(b):
 
 
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

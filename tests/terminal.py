@@ -14,9 +14,11 @@ Must not know: how sptrace works.
 """
 import fcntl, os, pty, re, select, shlex, shutil, signal, struct, subprocess, sys, termios, time
 
-from events import main, wait_for
+from harness.bench import main
+from harness.case import Cases
+from harness.process import wait_for
 
-CASES = []
+case = Cases()
 PATIENCE = 30  # seconds
 # Says in hex what it reads, in raw mode; ends at q. Says what signals come and which streams are terminals.
 PROBE = """import os, signal, sys, termios, time, tty
@@ -45,12 +47,6 @@ say("bye")
 termios.tcsetattr(0, termios.TCSANOW, before)
 sys.exit(7)
 """
-
-
-def case(function):
-    """A function that takes a Bench and asserts."""
-    CASES.append(function)
-    return function
 
 
 class Terminal:
@@ -525,4 +521,4 @@ true
 
 if __name__ == "__main__":
     if "--self-check" in sys.argv: PATIENCE = 4
-    sys.exit(main(CASES, __doc__, Bench, WRONG))
+    sys.exit(main(case, __doc__, Bench, WRONG))

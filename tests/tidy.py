@@ -9,7 +9,8 @@ Given: the repository this file lies in. Gives: one line for each violation, a l
   circles   no files of a crate use each other in a circle (see rust_modules.py), and where FLOORS orders a crate's
             folders, none uses one that stands behind it
   headers   each .rs file begins with a `//!` header, each script and test program with a comment
-  size      no source file over 700 lines, unless listed in LONG with a reason
+  size      no source file over 700 lines, unless listed in LONG with a reason; no function below a src/ over 60, unless
+            listed in LONG_FUNCTIONS, which lists none that is shorter; no line of tests/harness over 99 columns
   unsafe    every crate but those in MAY_BE_UNSAFE forbids unsafe code
   comments  no line of a comment in a .rs file has more than 100 columns
   names     what README.md, ARCHITECTURE.md, CONTRIBUTING.md, the crates' README.md and tests/stranger.md name as a file of
@@ -18,7 +19,8 @@ Given: the repository this file lies in. Gives: one line for each violation, a l
 """
 import os, re, subprocess, sys, tempfile, tomllib
 
-import rust_modules
+
+from harness import rust_functions, rust_modules
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # crate: the crates of this workspace that it may use
@@ -50,6 +52,17 @@ MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "cod
 NO_STD = {"addr", "wire", "agent"}
 LONG = {"lib/types/src/names/table.rs": "made from header files"}  # path: reason
 MAX_LINES = 700
+MAX_FUNCTION = 60
+# path: functions of it that are longer, until they are split
+LONG_FUNCTIONS = {
+    "lib/agent/src/life/detach.rs": {"detach"},
+    "lib/agent/src/reach/module.rs": {"take_in"},
+    "lib/agent/src/reach/propagate.rs": {"instrument"},
+    "lib/agent/src/reach/thread.rs": {"fork_child"},
+    "lib/agent/src/record/settle.rs": {"settle"},
+    "lib/agent/src/signals/moved.rs": {"with_modrm"},
+}
+EMBEDDED = {"tests/harness/fixtures.py"}  # programs in other languages, as they are
 MAX_COLUMNS = 100  # of comments in Rust: rustfmt keeps the code within that, and leaves them alone
 # Written in pieces, so that this file does not contain them.
 FORBIDDEN = [re.compile(p) for p in ("/" + r"work/", "/" + r"root/", "/" + r"home/[a-z]+/", r"\b" + "TO" + r"DO\b", "un" + r"implemented!\(", "to" + r"do!\(")]
@@ -139,7 +152,15 @@ def check_files(root, files):
         if name.endswith((".s", ".sh", ".rhai")) and not first.startswith(("#", "//")): yield f"{name}: no header comment"
         if name.endswith(".py") and not first.startswith('"""'): yield f"{name}: no header text"
         if name.endswith((".rs", ".py", ".c", ".cpp", ".s", ".sh")) and len(lines) > MAX_LINES and name not in LONG: yield f"{name}: {len(lines)} lines, at most {MAX_LINES}"
+        if name.startswith("tests/harness/") and name not in EMBEDDED:
+            for number, line in enumerate(lines, 1):
+                if len(line) > 99: yield f"{name}:{number}: {len(line)} columns, at most 99"
         if name.endswith(".rs"):
+            allowed = LONG_FUNCTIONS.get(name, set())
+            # A test may be long: it tells one story.
+            long = dict(rust_functions.longer_than(lines, MAX_FUNCTION)) if "/src/" in name else {}
+            for function in sorted(long.keys() - allowed): yield f"{name}: {function} has {long[function]} lines, at most {MAX_FUNCTION}"
+            for function in sorted(allowed - long.keys()): yield f"{name}: LONG_FUNCTIONS of tests/tidy.py lists {function}, which is not long"
             for number, line in enumerate(lines, 1):
                 if len(line) > MAX_COLUMNS and line.lstrip().startswith("//"): yield f"{name}:{number}: a comment of {len(line)} columns, at most {MAX_COLUMNS}"
         if name.endswith("Cargo.lock"): continue
@@ -169,7 +190,9 @@ def self_check():
         put("lib/agent/src/memory/sys.rs", "//! A header.\n")
         put("lib/agent/src/life/start.rs", "//! A header.\nuse crate::memory::sys;\n")
         put("README.md", "See `lib/image/src/lib.rs`.\n")
+        put("lib/image/src/lib.rs", good + "fn sixty() {\n" + "    f();\n" * 58 + "}\n")
         problems = check(root, ["lib/image/src/lib.rs"])
+        put("lib/image/src/lib.rs", good)
         if problems: return [f"a right tree has problems: {problems}"]
         breaks = [
             ("must not use code", "lib/image/Cargo.toml", "[dependencies]\nsptrace-addr = { workspace = true }\nsptrace-code = { workspace = true }\n"),
@@ -185,6 +208,8 @@ def self_check():
             ("no //! header", "lib/image/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("a comment of 104 columns", "lib/image/src/lib.rs", good + "// " + "x" * 101 + "\n"),
             ("lines, at most", "lib/image/src/lib.rs", good + "\n" * 1200),
+            ("long has 61 lines", "lib/image/src/lib.rs", good + "fn long() {\n" + "    f();\n" * 59 + "}\n"),
+            ("long has 63 lines", "lib/image/src/lib.rs", good + "impl T {\n    pub const fn long(\n    ) {\n" + "        f();\n" * 60 + "    }\n}\n"),
             ("forbidden", "lib/image/src/lib.rs", good + "// see /" + "work/x\n"),
         ]
         failed = []

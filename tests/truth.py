@@ -15,6 +15,7 @@ Knows of the tree only its line: `DURATION [TID] | INDENT NAME() {` or `NAME();`
 """
 import argparse, csv, fnmatch, io, os, re, shutil, subprocess, sys, tempfile, time
 
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 LINE = re.compile(r"^ *(?:([\d.,]+) +(ns|us|ms|s|m))? *\[ *\d+\] \| ( *)(.*)$")

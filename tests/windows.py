@@ -11,15 +11,12 @@ Must not know: how sptrace works.
 """
 import fcntl, os, re, signal, struct, sys, termios, time
 
-from events import changed_text, child_of, finish, is_armed, is_native, is_untraced, left_out, main, wait_for
-from transparency import children_of
+from harness.bench import finish, main
+from harness.case import Cases
+from harness.process import changed_text, child_of, children_of, is_armed, is_native, is_untraced, wait_for
+from harness.trace import left_out
 
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
+case = Cases()
 
 
 def said(process, what):
@@ -487,4 +484,4 @@ def misuse_of_times(b):
 
 
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

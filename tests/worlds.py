@@ -11,21 +11,18 @@ followed with the reason, in the last lines and in `report coverage`; who is att
 meanwhile is in the trace, and nothing of sptrace's is left that runs.
 Must not know: how sptrace works.
 """
-import os, re, shutil, signal, subprocess, sys, time
+import os, re, shutil, signal, subprocess, sys
 
-from events import main, wait_for
+from harness.bench import main
+from harness.case import Cases
+from harness.process import wait_for
 
-CASES = []
+case = Cases()
 IS_ROOT = os.getuid() == 0
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 BWRAP = ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all"]
 WORK = 'ls / >/dev/null; id -u; echo "$(expr 6 + 7)"; exec expr 8 + 9'
 WORKS = ["ls", "id", "expr", "expr"]
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def as_root(function):
@@ -220,6 +217,5 @@ def attach_within_namespaces_and_a_root_of_its_own(b):
     attaches(b, ["unshare", "-Urpfmn", "chroot", root, "/bin/sh", "-c", Target.LOOP], "sh")
 
 
-
 if __name__ == "__main__":
-    sys.exit(main(CASES, __doc__))
+    sys.exit(main(case, __doc__))

@@ -138,6 +138,34 @@ impl Run {
     }
 }
 
+/// What the instruction before was, as far as it matters for the next one.
+struct Before {
+    /// Where the next one is if control goes on; `u64::MAX`: nobody knows.
+    expected: u64,
+    block_ended: bool,
+    never_goes_on: bool,
+}
+
+impl Default for Before {
+    fn default() -> Self {
+        Self {
+            expected: u64::MAX,
+            block_ended: true,
+            never_goes_on: true,
+        }
+    }
+}
+
+/// The decoder goes on at an address; false: that is not in its range.
+fn go_to(decoder: &mut Decoder<'_>, svma: u64, range_start: u64) -> bool {
+    let at = (svma - range_start) as usize;
+    let is_there = decoder.set_position(at).is_ok();
+    if is_there {
+        decoder.set_ip(svma);
+    }
+    is_there
+}
+
 impl Lister<'_, '_> {
     fn bit(&self, svma: u64) -> u64 {
         svma.wrapping_add(self.region.delta)
@@ -151,81 +179,75 @@ impl Lister<'_, '_> {
         let mut instruction = Instruction::default();
         let end_bit = self.bit(self.region.end);
         let mut next_bit = self.bit(self.region.start);
-        let mut expected = u64::MAX;
-        let mut block_ended = true;
-        let mut never_goes_on = true;
+        let mut before = Before::default();
         let mut swept_to = self.region.start;
         while let Some(bit) = self.discovery.reached.next(next_bit, end_bit) {
             next_bit = bit + 1;
             let svma = bit.wrapping_sub(self.region.delta);
             while swept_to < svma {
-                if decoder
-                    .set_position((swept_to - range_start) as usize)
-                    .is_err()
-                {
+                if !go_to(&mut decoder, swept_to, range_start) {
                     return;
                 }
-                decoder.set_ip(swept_to);
                 decoder.decode_out(&mut instruction);
                 swept_to = instruction.next_ip().max(swept_to + 1);
             }
-            if decoder.ip() != svma {
-                if decoder.set_position((svma - range_start) as usize).is_err() {
-                    return;
-                }
-                decoder.set_ip(svma);
+            if decoder.ip() != svma && !go_to(&mut decoder, svma, range_start) {
+                return;
             }
             let is_on_sweep = svma == swept_to;
             decoder.decode_out(&mut instruction);
             if !is_on_sweep {
                 self.stray(svma, &instruction);
-                expected = u64::MAX;
+                before.expected = u64::MAX;
                 continue;
             }
             swept_to = instruction.next_ip().max(swept_to + 1);
             if instruction.is_invalid() {
-                expected = u64::MAX;
+                before.expected = u64::MAX;
                 continue;
             }
-            self.listed.instructions += 1;
-            let starts_block = svma != expected || self.is_leader(svma);
-            self.listed.blocks += u64::from(starts_block || block_ended);
-            if starts_block {
-                self.end_plain_run(expected);
-                self.run.clear();
-                let is_fallen_into = svma == expected && !never_goes_on;
-                self.block = Block {
-                    start: svma,
-                    is_fallen_into,
-                };
-            }
-            expected = instruction.next_ip();
-            never_goes_on = matches!(
-                instruction.flow_control(),
-                FlowControl::UnconditionalBranch
-                    | FlowControl::IndirectBranch
-                    | FlowControl::Return
-            );
-            if instruction.op0_kind() == OpKind::NearBranch64 && !instruction.is_call_near() {
-                self.jumps.push((instruction.near_branch_target(), svma));
-            }
-            block_ended = is_block_end(&instruction);
-            if let Some(site) = self.site(&instruction) {
-                self.add(site);
-            }
-            let is_plain = is_plain(&instruction);
-            if is_plain {
-                self.plain_from.get_or_insert(svma);
-            } else {
-                self.end_plain_run(svma);
-            }
-            if is_plain || self.is_inner_condition(&instruction) {
-                self.run.push(svma);
-            } else {
-                self.run.clear();
-            }
+            self.reached(svma, &instruction, &mut before);
         }
-        self.end_plain_run(expected);
+        self.end_plain_run(before.expected);
+    }
+
+    /// The next instruction that control reaches and the sweep meets.
+    fn reached(&mut self, svma: u64, instruction: &Instruction, before: &mut Before) {
+        self.listed.instructions += 1;
+        let starts_block = svma != before.expected || self.is_leader(svma);
+        self.listed.blocks += u64::from(starts_block || before.block_ended);
+        if starts_block {
+            self.end_plain_run(before.expected);
+            self.run.clear();
+            let is_fallen_into = svma == before.expected && !before.never_goes_on;
+            self.block = Block {
+                start: svma,
+                is_fallen_into,
+            };
+        }
+        before.expected = instruction.next_ip();
+        before.never_goes_on = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+        );
+        if instruction.op0_kind() == OpKind::NearBranch64 && !instruction.is_call_near() {
+            self.jumps.push((instruction.near_branch_target(), svma));
+        }
+        before.block_ended = is_block_end(instruction);
+        if let Some(site) = self.site(instruction) {
+            self.add(site);
+        }
+        let is_plain = is_plain(instruction);
+        if is_plain {
+            self.plain_from.get_or_insert(svma);
+        } else {
+            self.end_plain_run(svma);
+        }
+        if is_plain || self.is_inner_condition(instruction) {
+            self.run.push(svma);
+        } else {
+            self.run.clear();
+        }
     }
 
     /// An instruction inside another one of the function's linear sweep: a path that should not be

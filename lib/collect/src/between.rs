@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use crate::event::rule::Rule;
 use crate::event::{Event, EventError, What};
-use crate::filters::Choice;
+use crate::modules::filters::Choice;
 
 /// Rules of a recording at most.
 pub const MAX_RULES: usize = RULES;
@@ -40,9 +40,20 @@ struct Seen {
     since: Option<Instant>,
 }
 
+/// From when the time of an event counts that turns a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// It does not count now: the rule is to be turned the other way.
+    Paused,
+    /// The rule was not turned yet.
+    RecordingStart,
+    /// The last turn.
+    At(Instant),
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Another number is another counting.
+    /// Changes whenever the clock that `time:` events count from is restarted.
     counting: u64,
     seen: [Seen; RULES],
 }
@@ -167,16 +178,19 @@ impl Between {
         turned
     }
 
-    /// Another number is another counting.
+    /// Changes whenever the clock that `time:` events count from is restarted.
     pub fn counting(&self) -> u64 {
         self.state().counting
     }
 
-    /// From when time counts that opens a rule, or closes it; `None`: it does not count now, the
-    /// outer one: from the recording's start.
-    pub fn since(&self, rule: usize, is_opening: bool) -> Option<Option<Instant>> {
-        let seen = *self.state().seen.get(rule)?;
-        (is_opening == (seen.turns & 1 == 0)).then_some(seen.since)
+    /// From when time counts that opens a rule, or closes it.
+    pub fn since(&self, rule: usize, is_opening: bool) -> Since {
+        match self.state().seen.get(rule) {
+            Some(seen) if is_opening == (seen.turns & 1 == 0) => {
+                seen.since.map_or(Since::RecordingStart, Since::At)
+            }
+            _ => Since::Paused,
+        }
     }
 
     /// What the user should know of rules that never opened.
@@ -224,7 +238,9 @@ mod tests {
         assert_eq!(between.look(&control), []);
         assert!(!between.turn(&control, 0, false, 1), "it is closed");
         for n in 0..2 {
-            assert_eq!(between.since(0, true), Some(between.state().seen[0].since));
+            let last = between.state().seen[0].since;
+            let since = last.map_or(Since::RecordingStart, Since::At);
+            assert_eq!(between.since(0, true), since);
             assert!(between.turn(&control, 0, true, 10 + n));
             assert!(!between.turn(&control, 0, true, 11 + n), "it is open");
             let turn = |is_open, tsc| Turn {
@@ -235,7 +251,7 @@ mod tests {
             };
             assert_eq!(between.look(&control), [turn(true, 10 + n)]);
             assert!(between.is_open(0) && control.rules[0].is_open());
-            assert_eq!(between.since(0, true), None);
+            assert_eq!(between.since(0, true), Since::Paused);
             assert!(between.turn(&control, 0, false, 20 + n));
             assert_eq!(between.look(&control), [turn(false, 20 + n)]);
         }

@@ -1,200 +1,118 @@
 //! Chunks of records become events of the trace.
 //!
-//! The hot loop of the host: a word is looked up by its id in the patch area's table and handed to
-//! the stream's encoder. What makes no sense is counted as torn and skipped: a chunk may have been
-//! written by two tasks at once (vfork), or be damaged.
+//! Knows the streams of a recording: which thread of which process wrote a chunk, what that process
+//! began with, and when a stream begins and ends. What the bytes in a chunk say is
+//! [`crate::decode`]'s work, and what becomes of the events that of `collector/feed.rs`.
+//!
+//! | file | what for |
+//! |---|---|
+//! | `feed.rs` | from events to the trace, past who watches them |
+//! | `lineage.rs` | which process a stream belongs to |
+//! | `peek.rs` | what threads have not handed over yet |
+//! | `window.rs` | the end of one recording of several |
 
-mod callees;
-mod entries;
+mod feed;
 mod lineage;
 mod peek;
-mod run;
-mod shadow;
 mod window;
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sptrace_addr::{Avma, Svma};
-use sptrace_trace::{
-    Classifier, ExitStatus, FunctionId, Module as TraceModule, ModuleId, Note, TraceWriter,
-};
+use sptrace_trace::{Classifier, ExitStatus, Module as TraceModule, Note, TraceError, TraceWriter};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
-use sptrace_wire::record;
 
-use crate::event::Occurrence;
-use crate::event::calls::{Calls, Watched};
-use crate::hole;
-use crate::module::*;
+use crate::decode::book::AddressBook;
+use crate::decode::module::Module;
+use crate::decode::process::{Area, Loaded};
+use crate::decode::{Cursor, Decoder};
+use crate::event::calls::Calls;
+use crate::event::{Armed, Occurrence};
 use crate::numbers::Numbers;
-use crate::process::{Area, Areas, Loaded, Process};
 use crate::unfollowed::{UNSEEN, Unfollowed};
-use entries::{CalledFrom, WithoutEnd};
+use feed::{Feed, Lane, Recorder};
 use lineage::Ancestors;
-use shadow::{Line, Shadow};
+
+pub use crate::decode::Torn;
 
 /// One stream of the recording.
 #[derive(Clone)]
 struct StreamState {
     epoch: u32,
-    pid: u32,
-    /// [`Process::image`] of its process.
+    /// [`crate::decode::process::Process::image`] of its process.
     image: u64,
-    line: Line,
-    high: u64,
-    last_tsc: u64,
-    /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the
-    /// callee.
-    lazy: Option<ToStub>,
-    /// First half of an inherited frame.
-    inherited: Option<u64>,
     /// Number of the chunk that comes next.
     sequence: u32,
-    /// The chunk that came last ends in a record that was begun and not completed.
-    is_cut_off: bool,
-    watched: Watched,
-}
-
-/// An event that led to a PLT stub: not the stub is called but what it, or the lazy resolver, jumps
-/// to.
-#[derive(Clone, Copy)]
-struct ToStub {
-    tsc: u64,
-    is_tail: bool,
-    module: usize,
-    svma: u64,
-    from: Option<CalledFrom>,
-}
-
-/// A target of a call through a pointer, as recorded, and what it was.
-#[derive(Clone, Copy, Default)]
-struct Recent {
-    target: u64,
-    pid: u32,
-    callee: Target,
-}
-
-#[derive(Clone, Copy)]
-enum Target {
-    Function(FunctionId),
-    /// A PLT stub: module and svma.
-    Stub(usize, u64),
-}
-
-impl Recent {
-    #[inline]
-    fn slot(target: u64) -> usize {
-        (target ^ target >> 12) as usize % RECENT
-    }
-}
-
-impl Default for Target {
-    fn default() -> Self {
-        Self::Function(FunctionId(0))
-    }
-}
-
-const RECENT: usize = 4096;
-/// In a [`Recent`]: only the low half of the target was recorded.
-const LOW_HALF: u64 = 1 << 63;
-
-/// Words of chunks that could not be read, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Torn {
-    /// They made no sense.
-    pub nonsense: u64,
-    /// Nothing is known of the process: which image it was forked from was told too late.
-    pub unknown_process: u64,
-    /// The last record of a thread, which was killed while it wrote it.
-    pub unfinished: u64,
+    cursor: Cursor,
+    lane: Lane,
 }
 
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
-    writer: TraceWriter<W>,
-    /// Modules of the recording.
-    pub modules: Vec<Module>,
+    recorder: Recorder<W>,
+    /// What is known of addresses.
+    pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
-    processes: HashMap<u32, Process>,
     ancestors: Ancestors,
     streams: Vec<Option<StreamState>>,
-    /// Last targets of calls through pointers, by a hash of the address.
-    recent: Box<[Recent; RECENT]>,
-    unknown_module: Option<ModuleId>,
-    unknown: HashMap<u64, FunctionId>,
-    calls: Option<Calls>,
-    shadow: Option<Shadow>,
     /// Who is who.
     pub(crate) numbers: Arc<Numbers>,
     /// Programs that are not followed.
     pub(crate) unfollowed: Arc<Unfollowed>,
-    /// What happened later is left out.
-    pub(crate) until_tsc: u64,
-    /// Calls whose ends are not recorded.
-    without_end: WithoutEnd,
-    /// What is decoded will be so once more, and is counted then.
-    is_peeking: bool,
     /// Bytes of records, holes included.
     pub record_bytes: u64,
     /// Words that could not be read.
     pub torn: Torn,
-    /// The first error of the output, if any: recording ends then.
-    pub failed: Option<std::io::Error>,
 }
 
 impl<W: Write> Collector<W> {
     /// Empty, writing to `writer`.
     pub fn new(writer: TraceWriter<W>) -> Self {
         Self {
-            writer,
-            modules: Vec::new(),
+            recorder: Recorder::new(writer),
+            book: AddressBook::default(),
             by_file: HashMap::new(),
-            processes: HashMap::new(),
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
-            recent: Box::new([Recent::default(); RECENT]),
-            unknown_module: None,
-            unknown: HashMap::new(),
-            calls: None,
-            shadow: None,
             numbers: Arc::default(),
             unfollowed: Arc::default(),
-            until_tsc: u64::MAX,
-            without_end: WithoutEnd::default(),
-            is_peeking: false,
             record_bytes: 0,
             torn: Torn::default(),
-            failed: None,
         }
     }
 
     /// Events concern calls: see [`Self::seen`]. To be said before anything is recorded.
     pub fn watch(&mut self, calls: Calls, classifier: Classifier) {
-        self.writer.classify(classifier);
-        self.calls = Some(calls);
+        self.recorder.writer.classify(classifier);
+        self.recorder.calls = Some(calls);
     }
 
     /// What has happened of these events since this was asked last.
     pub fn seen(&mut self) -> Vec<Occurrence> {
-        self.calls.as_mut().map(Calls::take).unwrap_or_default()
+        self.recorder
+            .calls
+            .as_mut()
+            .map(Calls::take)
+            .unwrap_or_default()
     }
 
     /// Leaves out what happened later, whenever it comes.
     pub fn record_until(&mut self, tsc: u64) {
-        self.until_tsc = self.until_tsc.min(tsc);
+        self.recorder.until_tsc = self.recorder.until_tsc.min(tsc);
     }
 
     /// Events written: those that a reader of the trace counts.
     pub fn events(&self) -> u64 {
-        self.writer.events()
+        self.recorder.writer.events()
     }
 
     /// Bytes written so far.
     pub fn written_bytes(&self) -> u64 {
-        self.writer.written_bytes()
+        self.recorder.writer.written_bytes()
     }
 
     /// The module of a file, if it is known.
@@ -212,6 +130,7 @@ impl<W: Write> Collector<W> {
         plan_offset: u64,
     ) -> Option<usize> {
         let id = self
+            .recorder
             .writer
             .module(&TraceModule {
                 path: path.to_owned(),
@@ -220,9 +139,9 @@ impl<W: Write> Collector<W> {
             })
             .ok()?;
         let module = Module::new(path.to_owned(), cached, plan, plan_offset, id)?;
-        self.modules.push(module);
-        self.by_file.insert(file, self.modules.len() - 1);
-        Some(self.modules.len() - 1)
+        self.book.modules.push(module);
+        self.by_file.insert(file, self.book.modules.len() - 1);
+        Some(self.book.modules.len() - 1)
     }
 
     /// A module was found in a process and got an area. True: callees in it need full addresses.
@@ -234,8 +153,8 @@ impl<W: Write> Collector<W> {
         bias: u64,
         area: (u64, u64),
     ) -> bool {
-        self.recent.fill(Recent::default());
-        let places = self.modules.get(module).map(|m| m.places.clone());
+        self.book.forget_recent();
+        let places = self.book.modules.get(module).map(|m| m.places.clone());
         let p = self.process(pid);
         let wide = p.is_ambiguous(text.0, text.1);
         p.loaded.push(Loaded {
@@ -253,7 +172,7 @@ impl<W: Write> Collector<W> {
                 places,
             });
         }
-        if let Some(m) = self.modules.get(module) {
+        if let Some(m) = self.book.modules.get(module) {
             let note = Note::ModuleMap {
                 pid,
                 tsc: crate::clock::tsc(),
@@ -265,19 +184,64 @@ impl<W: Write> Collector<W> {
         wide
     }
 
-    fn check(&mut self, r: Result<(), std::io::Error>) {
-        if let Err(e) = r
-            && self.failed.is_none()
-        {
-            self.failed = Some(e);
-        }
+    fn check(&mut self, result: Result<(), TraceError>) {
+        self.recorder.check(result);
+    }
+
+    /// The output has failed: recording ends.
+    pub fn has_failed(&self) -> bool {
+        self.recorder.failed.is_some()
+    }
+
+    /// What happened later is left out.
+    pub(crate) fn until_tsc(&self) -> u64 {
+        self.recorder.until_tsc
+    }
+
+    /// Nothing of what is followed is recorded before one of the events that are armed for it, or
+    /// [`Self::record_from`]. All is from now on (`is_followed`), or from [`Self::begin_following`]
+    /// on. To be said before anything is recorded.
+    pub fn shadow(&mut self, armed: Arc<Armed>, is_followed: bool) {
+        self.recorder.follow_until(armed, is_followed);
+    }
+
+    /// What comes from now on is followed only, until the recording begins. No thread records
+    /// anything now.
+    pub fn begin_following(&mut self) {
+        self.recorder.begin_following();
+    }
+
+    /// The recording begins.
+    pub fn record_from(&mut self, tsc: u64) {
+        self.recorder.record_from(tsc);
+    }
+
+    /// The call that has begun the recording, once.
+    pub fn begun(&mut self) -> Option<Occurrence> {
+        self.recorder.begun()
+    }
+
+    /// Events of before the recording's start that were left out; `None`: nothing was followed.
+    pub fn left_out(&self) -> Option<u64> {
+        self.recorder.left_out()
+    }
+
+    /// Of each module that is seen in part only: which, why, and how many of its calls have no
+    /// recorded end.
+    pub fn seen_in_part(&self) -> Vec<(String, u64)> {
+        self.book.seen_in_part()
+    }
+
+    /// Why calls have no recorded end, and how many.
+    pub fn without_end(&self) -> [(&'static str, u64); 3] {
+        self.book.without_end()
     }
 
     /// Adds a note, after what was drained before it.
     pub fn note(&mut self, note: &Note) {
         self.flush();
-        let r = self.writer.event_note(note);
-        self.check(r.map_err(std::io::Error::other));
+        let written = self.recorder.writer.event_note(note);
+        self.check(written);
     }
 
     /// Drains all full chunks; gives how many there were.
@@ -294,12 +258,8 @@ impl<W: Write> Collector<W> {
     /// Writes the blocks that are not full, too.
     fn flush(&mut self) {
         for state in self.streams.iter_mut().flatten() {
-            let encoder = &mut state.line.encoder;
-            if encoder.len_events() > 0 {
-                let r = self.writer.write_block(encoder);
-                if let (Err(e), None) = (r, &self.failed) {
-                    self.failed = Some(std::io::Error::other(e));
-                }
+            if state.lane.line.encoder.len_events() > 0 {
+                self.recorder.write_block(&mut state.lane);
             }
         }
     }
@@ -349,23 +309,30 @@ impl<W: Write> Collector<W> {
         let index = s.chunk.swap(NONE, Ordering::AcqRel);
         if arena.is_chunk(index) {
             self.chunk(arena, index);
-            let cut_off = self.streams[i].as_ref().is_some_and(|s| s.is_cut_off);
+            let cut_off = self.streams[i]
+                .as_ref()
+                .is_some_and(|s| s.cursor.is_cut_off);
             self.torn.unfinished += u64::from(cut_off);
             arena.recycle(index);
         }
         if let Some(mut state) = self.streams[i].take() {
             self.ancestors.ended(i, &state);
-            self.settle_lazy(&mut state, None);
-            self.begin_line(&mut state);
-            if let (Some(tsc), Some(encoder)) = (open_until, state.line.recording()) {
+            self.settle_lazy(&mut state);
+            let lane = &mut state.lane;
+            self.recorder.begin_line(lane);
+            if let (Some(tsc), Some(encoder)) = (open_until, lane.line.recording()) {
                 encoder.close_all(tsc);
             }
-            let r = self.writer.write_block(&mut state.line.encoder);
-            self.check(r.map_err(std::io::Error::other));
+            self.recorder.write_block(lane);
         }
         let pid = self.numbers.shown(arena, s);
         s.state.store(STREAM_DEAD, Ordering::Release);
-        if !self.streams.iter().flatten().any(|other| other.pid == pid) {
+        if !self
+            .streams
+            .iter()
+            .flatten()
+            .any(|other| other.lane.pid == pid)
+        {
             // The number may be given to another process.
             self.retire(pid);
         }
@@ -374,7 +341,7 @@ impl<W: Write> Collector<W> {
     /// A process has ended, which is told unless the recording has ended before.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
         let tsc = crate::clock::tsc();
-        if tsc <= self.until_tsc {
+        if tsc <= self.recorder.until_tsc {
             self.note(&Note::ProcessExit { pid, tsc, status });
         }
     }
@@ -384,10 +351,13 @@ impl<W: Write> Collector<W> {
     /// # Errors
     /// The output failed, now or before.
     pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
-        if let Some(e) = self.failed.take() {
+        if let Some(e) = self.recorder.failed.take() {
             return Err(e);
         }
-        self.writer.finish(summary).map_err(std::io::Error::other)
+        self.recorder
+            .writer
+            .finish(summary)
+            .map_err(std::io::Error::other)
     }
 
     fn chunk(&mut self, arena: &Arena, index: u32) {
@@ -402,243 +372,44 @@ impl<W: Write> Collector<W> {
             return;
         };
         state.sequence = meta.sequence.wrapping_add(1);
-        self.decode(arena, index, start_tsc, &mut state);
-        if state.line.encoder.is_full() {
-            let r = self.writer.write_full(&mut state.line.encoder);
-            self.check(r.map_err(std::io::Error::other));
-        }
+        self.decode(arena.halves(index), start_tsc, &mut state);
+        self.recorder.write_if_full(&mut state.lane);
         self.streams[stream] = Some(state);
     }
 
     /// Hands the events in a chunk to its stream's encoder, which has room for all of them.
-    fn decode(&mut self, arena: &Arena, index: u32, start_tsc: u64, state: &mut StreamState) {
-        state.high = start_tsc >> 32;
-        let areas = match self.processes.get(&state.pid) {
+    fn decode(&mut self, halves: &[AtomicU32], start_tsc: u64, state: &mut StreamState) {
+        state.cursor.begin_chunk(start_tsc);
+        self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
+    }
+
+    /// No record tells any more what a call of a PLT stub led to.
+    fn settle_lazy(&mut self, state: &mut StreamState) {
+        self.decode_with(state, |mut decoder| decoder.settle_lazy(None));
+    }
+
+    /// Does something with the records of a stream.
+    fn decode_with<T>(
+        &mut self,
+        state: &mut StreamState,
+        act: impl FnOnce(Decoder<'_, Feed<'_, W>>) -> T,
+    ) -> T {
+        let areas = match self.book.processes.get(&state.lane.pid) {
             Some(p) if p.image == state.image => Arc::clone(&p.areas),
-            _ => self.ancestors.areas_of(state),
+            _ => self.ancestors.areas_of(state.image),
         };
-        let halves = arena.halves(index);
-        let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
-        let used = halves.iter().rposition(|h| h.load(Ordering::Relaxed) != 0);
-        let used = used.map_or(0, |last| last + 1);
-        self.record_bytes += used as u64 * 4;
-        let mut at = 0;
-        let mut wide_callee = None;
-        state.is_cut_off = false;
-        let torn_before = self.torn;
-        while at < used {
-            if wide_callee.is_none() {
-                at = self.run(&areas, halves, at, state);
-                if at >= used {
-                    break;
-                }
-            }
-            let (stamp, id) = (half(at), half(at + 1));
-            if stamp == 0 {
-                let next = hole::after(halves, at, &|id| length_of(&areas, id));
-                if next != at {
-                    at = next;
-                    state.is_cut_off = at >= used && self.torn == torn_before;
-                    continue;
-                }
-            }
-            // What makes no sense is no measure of length: one half further may be a record.
-            let torn_at = at + 1;
-            at += 2;
-            if id < record::CONTROL_IDS {
-                if matches!(id, 0 | record::NOTHING | record::NOTHING_NARROW) {
-                    at += usize::from(id == record::NOTHING_NARROW);
-                    state.is_cut_off = id == 0 && at >= used && self.torn == torn_before;
-                    continue;
-                }
-                let payload = u64::from(half(at)) | u64::from(half(at + 1)) << 32;
-                at += 2;
-                if id == record::WIDE_CALLEE {
-                    wide_callee = Some(payload);
-                } else if id > record::WIDE_CALLEE {
-                    self.torn.count(&areas);
-                    at = torn_at;
-                } else {
-                    let tsc = state.time(stamp);
-                    if tsc > self.until_tsc {
-                        break;
-                    }
-                    self.come_to(state, tsc, 0);
-                    self.control(state, id, tsc, payload);
-                }
-                continue;
-            }
-            let Some((place, area, offset)) = areas.place(id) else {
-                self.torn.count(&areas);
-                at = torn_at;
-                continue;
-            };
-            let tsc = state.time(stamp);
-            if tsc > self.until_tsc {
-                break;
-            }
-            self.come_to(state, tsc, 1);
-            let kind = place.kind();
-            let from = Some(CalledFrom {
-                module: area.module,
-                offset,
-            });
-            if kind == PLACE_EXIT {
-                if state.lazy.is_some() {
-                    self.settle_lazy(state, None);
-                }
-                self.exit(state, tsc);
-            } else {
-                let callee = if kind & PLACE_INDIRECT != 0 {
-                    let low = half(at);
-                    at += 1;
-                    let wide = wide_callee.take().filter(|callee| *callee as u32 == low);
-                    let target = wide.unwrap_or(LOW_HALF | u64::from(low));
-                    match self.resolve(state.pid, target) {
-                        Target::Function(callee) => callee,
-                        Target::Stub(module, svma) => {
-                            let is_tail = kind & PLACE_TAIL != 0;
-                            // From the stub to its second half, if its slot is not bound yet.
-                            if !(is_tail && state.lazy.is_some()) {
-                                self.settle_lazy(state, None);
-                                state.lazy = Some(ToStub {
-                                    tsc,
-                                    is_tail,
-                                    module,
-                                    svma,
-                                    from,
-                                });
-                            }
-                            continue;
-                        }
-                    }
-                } else if let Some(callee) = place.callee() {
-                    callee
-                } else {
-                    self.modules[area.module].direct_callee(offset, place, &mut self.writer)
-                };
-                if state.lazy.is_some() {
-                    let jumped = (kind & PLACE_TAIL != 0).then_some(callee);
-                    self.settle_lazy(state, jumped);
-                    if jumped.is_some() {
-                        continue;
-                    }
-                }
-                self.enter(state, kind, tsc, callee, from);
-            }
-        }
-    }
-
-    fn exit(&mut self, state: &mut StreamState, tsc: u64) {
-        if let Some(calls) = &mut self.calls {
-            calls.exit(&mut state.watched, state.line.depth(), tsc, state.pid);
-            self.may_begin(state);
-        }
-        state.line.exit(tsc);
-    }
-
-    /// Writes the held-back call of a stub: as the function that the stub or the resolver jumped
-    /// to, or, if something else came first, under the stub's name.
-    fn settle_lazy(&mut self, state: &mut StreamState, callee: Option<FunctionId>) {
-        let Some(stub) = state.lazy.take() else {
-            return;
+        let mut feed = Feed {
+            recorder: &mut self.recorder,
+            lane: &mut state.lane,
         };
-        let callee = match (callee, self.modules.get_mut(stub.module)) {
-            (Some(c), _) => c,
-            (None, Some(m)) => m.stub(stub.svma, &mut self.writer),
-            (None, None) => return,
-        };
-        let kind = match stub.is_tail {
-            true => PLACE_TAIL,
-            false => PLACE_ENTRY,
-        };
-        self.enter(state, kind, stub.tsc, callee, stub.from);
+        act(Decoder {
+            book: &mut self.book,
+            areas: &areas,
+            cursor: &mut state.cursor,
+            torn: &mut self.torn,
+            sink: &mut feed,
+        })
     }
-
-    fn control(&mut self, state: &mut StreamState, id: u32, tsc: u64, payload: u64) {
-        if !matches!(id, record::ANCHOR | record::BLOCKED | record::LOST) {
-            self.settle_lazy(state, None);
-        }
-        let count = u32::try_from(payload).unwrap_or(u32::MAX);
-        match id {
-            record::ANCHOR => state.high = payload >> 32,
-            record::UNWOUND => {
-                state.line.unwound(tsc, count);
-                state.watched.unwound(state.line.depth());
-            }
-            record::CLOSED => {
-                let found = state.line.found_open();
-                state.line.close_open(tsc, count);
-                self.found_returned(state, tsc, &found);
-            }
-            record::RESUMED => {
-                let callee = self.site_callee(state.pid, payload as u32);
-                let encoder = state.line.recording();
-                encoder.into_iter().for_each(|e| e.resumed(tsc, callee));
-            }
-            record::LOST => {
-                let encoder = state.line.recording();
-                encoder.into_iter().for_each(|e| e.lost(tsc, payload));
-            }
-            record::BLOCKED => {
-                state.watched.blocked(payload);
-                let encoder = state.line.recording();
-                encoder.into_iter().for_each(|e| e.blocked(tsc, payload));
-            }
-            record::ENTERED => {
-                let callee = self.callee_at(state.pid, payload);
-                self.enter(state, PLACE_OPEN, tsc, callee, None);
-            }
-            record::INHERITED => match state.inherited.take() {
-                None => state.inherited = Some(payload),
-                Some(frame) => {
-                    let callee = self.frame_callee(state.pid, frame as u32, payload);
-                    if frame == record::FRAME_OPEN {
-                        state.line.enter_earlier(tsc, callee);
-                    } else if frame & record::FRAME_OPEN != 0 {
-                        state.line.inherit(tsc, PLACE_OPEN, callee);
-                    } else {
-                        state.line.inherit(tsc, PLACE_ENTRY, callee);
-                    }
-                }
-            },
-            record::OTHER_STACK => {}
-            _ => self.torn.nonsense += 1,
-        }
-    }
-}
-
-impl Torn {
-    fn count(&mut self, areas: &Areas) {
-        match areas.is_empty() {
-            true => self.unknown_process += 1,
-            false => self.nonsense += 1,
-        }
-    }
-}
-
-impl StreamState {
-    /// Full time of a record. A handler that interrupted between reservation and stamp may leave a
-    /// stamp of the new period before its anchor: never far back.
-    #[inline]
-    fn time(&mut self, low: u32) -> u64 {
-        let mut t = self.high << 32 | u64::from(low);
-        if t < self.last_tsc {
-            if self.last_tsc - t > 1 << 31 {
-                t += 1 << 32;
-            } else {
-                t = self.last_tsc;
-            }
-        }
-        self.last_tsc = t;
-        t
-    }
-}
-
-/// Halves of the records with this id; None: there is no such id.
-fn length_of(areas: &Areas, id: u32) -> Option<usize> {
-    let (place, ..) = areas.place(id)?;
-    Some(2 + usize::from(place.kind() & PLACE_INDIRECT != 0))
 }
 
 fn comm(pid: u32, tid: u32) -> String {

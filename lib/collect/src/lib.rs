@@ -3,13 +3,15 @@
 //!
 //! | files | what for |
 //! |---|---|
+//! | [`request`] | what a recording is asked for |
 //! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
 //! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
-//! | [`answer`], [`load`], [`filters`], [`placement`], `mappings` | the agent's questions |
-//! | [`collector`], [`module`], [`process`], [`hole`], `callers` | from chunks to events |
+//! | [`modules`] | the agent's questions: which module, which plan, where to |
+//! | [`decode`] | from bytes to events, without processes and files |
+//! | [`collector`] | from chunks to the trace: streams, and who their processes are |
 //! | `numbers`, `pidfd`, [`privilege`] | which process is which, and what it may |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
-//! | [`prepare`], [`attach`], [`stacks`], [`later`], [`ahead`], `gate` | who runs already |
+//! | [`live`] | who runs already: attaching, detaching, beginning in the middle |
 //! | [`event`], [`react`], [`windows`], [`between`] | what may happen, and what follows |
 //! | [`output`], [`disk`], [`outcome`], [`clock`] | the file, coverage and loss, time |
 //!
@@ -17,42 +19,32 @@
 //! one answers questions, and may analyse a module for seconds; one waits for events, if there are
 //! any.
 
-pub mod ahead;
-pub mod answer;
-pub mod attach;
 pub mod between;
-mod callers;
 pub mod clock;
 pub mod collector;
+pub mod decode;
 pub mod disk;
 pub mod event;
-pub mod filters;
-mod gate;
-pub mod hole;
 mod kept;
 mod latecomers;
-pub mod later;
 pub mod limits;
-pub mod load;
+pub mod live;
 pub mod loops;
-mod mappings;
-pub mod module;
+pub mod modules;
 mod numbers;
 pub mod outcome;
 pub mod output;
 mod pidfd;
-pub mod placement;
-pub mod prepare;
 pub mod privilege;
-pub mod process;
 mod progress;
 pub mod react;
+pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
-pub mod stacks;
 pub mod unfollowed;
 pub mod windows;
 
+pub use request::{OnEvents, Options, Request};
 pub use session::Session;
-pub use shared::{Options, Stopped};
+pub use shared::Stopped;

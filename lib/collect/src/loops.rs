@@ -12,8 +12,8 @@ use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
-use crate::answer;
 use crate::limits;
+use crate::modules::answer;
 use crate::react;
 use crate::shared::Shared;
 
@@ -72,7 +72,7 @@ pub fn drain_loop(shared: &Shared) {
         if let Some(why) = shared.shall_stop(c.written_bytes()) {
             shared.stop(&mut c, why);
         }
-        if c.failed.is_some() {
+        if c.has_failed() {
             control.host_state.store(HOST_STOPPED, Ordering::Release);
         }
         if last_look.elapsed() > Duration::from_millis(100) {

@@ -9,7 +9,7 @@ use sptrace_trace::{MEMORY, RING, SEEN_IN_PART, SHADOW, Summary, WITHOUT_END};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 21] = [
+const HOLES: [(usize, &str); 19] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -26,14 +26,9 @@ const HOLES: [(usize, &str); 21] = [
     ),
     (hole::TABLE_FULL, "tables full"),
     (
-        hole::STRADDLES,
-        "sites across a cache line while threads ran",
-    ),
-    (
         hole::EXEC_UNSEEN,
         "programs started by exec and not followed",
     ),
-    (hole::NO_FSGSBASE, "processes without FSGSBASE"),
     (hole::VERSION, "agent and host of different versions"),
     (hole::FORK_SHARED, "forked processes not followed further"),
     (hole::TOO_DEEP, "frames nested too deep"),

@@ -14,7 +14,7 @@ pub mod reactor;
 mod rules;
 
 pub use prepared::Prepared;
-pub use reactor::{OnEvents, keep_old};
+pub use reactor::keep_old;
 
 use reactor::{Dump, WAITING};
 use std::os::fd::AsRawFd;
@@ -159,45 +159,72 @@ pub fn ended(shared: &Shared, pid: u32, status: ExitStatus) {
     }
 }
 
+const USED_UP: &str = "it has happened as often as it counts";
+
 /// Does what an occurrence asks for; says what that was.
 fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) -> String {
+    let reactor = &shared.reactor;
+    if reactor.armed.reaction(occurrence.event) == Some(Reaction::Follow) {
+        return follow(shared, c);
+    }
+    if let Some(why) = why_not(shared, c, occurrence) {
+        return why.to_owned();
+    }
+    match reactor.armed.count(occurrence.event) {
+        Verdict::React(reaction) => follow_up(shared, c, occurrence, reaction),
+        Verdict::Missing(more) => format!("counted, {more} more to come"),
+        Verdict::UsedUp => USED_UP.to_owned(),
+    }
+}
+
+/// Why an occurrence leads to nothing, and does not count either.
+fn why_not(
+    shared: &Shared,
+    c: &Collector<Output>,
+    occurrence: &Occurrence,
+) -> Option<&'static str> {
     let (reactor, windows) = (&shared.reactor, &shared.reactor.windows);
-    let used_up = || "it has happened as often as it counts".to_owned();
-    match reactor.armed.reaction(occurrence.event) {
+    let reaction = reactor.armed.reaction(occurrence.event);
+    match reaction {
         Some(Reaction::Start) => match windows.would_start() {
             // Of the recording that is brought to its end, and collected late.
-            Start::Soon if occurrence.tsc <= c.until_tsc => {
-                return "the recording has begun already".to_owned();
+            Start::Soon if occurrence.tsc <= c.until_tsc() => {
+                return Some("the recording has begun already");
             }
             Start::Now | Start::Soon => {}
-            Start::Already => return "the recording has begun already".to_owned(),
-            Start::UsedUp => return used_up(),
+            Start::Already => return Some("the recording has begun already"),
+            Start::UsedUp => return Some(USED_UP),
         },
         // What begins and ends recordings by turns does not do both at once.
         Some(Reaction::Stop) if windows.is_begun_at(occurrence.tsc) => {
-            return "the recording begins".to_owned();
+            return Some("the recording begins");
         }
-        Some(Reaction::Follow) => return follow(shared, c),
         _ if !windows.is_pause() => {}
         // What was recorded before can be dumped.
         Some(Reaction::Dump) if windows.number() > 0 => {}
-        _ => return "nothing is recorded yet".to_owned(),
+        _ => return Some("nothing is recorded yet"),
     }
-    match reactor.armed.reaction(occurrence.event) {
+    match reaction {
         Some(Reaction::Open(rule)) if reactor.between.is_open(rule) => {
-            return "these calls are recorded already".to_owned();
+            Some("these calls are recorded already")
         }
         Some(Reaction::Close(rule)) if !reactor.between.is_open(rule) => {
-            return "these calls are not recorded now".to_owned();
+            Some("these calls are not recorded now")
         }
-        _ => {}
+        _ => None,
     }
-    let reaction = match reactor.armed.count(occurrence.event) {
-        Verdict::React(reaction) => reaction,
-        Verdict::Missing(more) => return format!("counted, {more} more to come"),
-        Verdict::UsedUp => return used_up(),
-    };
+}
+
+/// Does what follows from an occurrence that counts; says what that was.
+fn follow_up(
+    shared: &Shared,
+    c: &mut Collector<Output>,
+    occurrence: &Occurrence,
+    reaction: Reaction,
+) -> String {
+    let (reactor, windows) = (&shared.reactor, &shared.reactor.windows);
     let text = text_of(shared, occurrence);
+    let used_up = || USED_UP.to_owned();
     match reaction {
         Reaction::Start => {
             if reactor.is_followed() {
@@ -217,7 +244,7 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
             if windows.stop(occurrence.tsc) {
                 shared.stop(c, Stopped::AtEvent(text));
             } else {
-                reactor.causes()[1] = text;
+                reactor.causes().ended = text;
                 reactor.armed.count_anew(Reaction::Start);
                 shared.pause();
             }
@@ -233,8 +260,8 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
     if !reactor.windows.is_ending() {
         return false;
     }
-    let end_tsc = c.until_tsc;
-    note_window(shared, c, "ended", end_tsc);
+    let end_tsc = c.until_tsc();
+    note_window(shared, c, Edge::End, end_tsc);
     c.write_out();
     reactor.tell_window(true);
     shared.go_on();
@@ -250,17 +277,23 @@ pub fn window_ended(shared: &Shared, c: &mut Collector<Output>) -> bool {
 fn window_begun(shared: &Shared, c: &mut Collector<Output>, tsc: u64) {
     c.record_again();
     shared.reactor.armed.count_anew(Reaction::Stop);
-    note_window(shared, c, "began", tsc);
+    note_window(shared, c, Edge::Begin, tsc);
 }
 
-fn note_window(shared: &Shared, c: &mut Collector<Output>, what: &str, tsc: u64) {
+/// What of a window is noted in the trace.
+enum Edge {
+    Begin,
+    End,
+}
+
+fn note_window(shared: &Shared, c: &mut Collector<Output>, edge: Edge, tsc: u64) {
     let reactor = &shared.reactor;
     let Some(times) = reactor.windows.several() else {
         return;
     };
-    let (option, cause) = match what {
-        "began" => ("--start-on", reactor.causes()[0].clone()),
-        _ => ("--stop-on", reactor.causes()[1].clone()),
+    let (what, option, cause) = match edge {
+        Edge::Begin => ("began", "--start-on", reactor.causes().begun.clone()),
+        Edge::End => ("ended", "--stop-on", reactor.causes().ended.clone()),
     };
     let number = reactor.windows.number();
     c.note(&Note::Text {
@@ -292,7 +325,7 @@ fn follow(shared: &Shared, c: &mut Collector<Output>) -> String {
 fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) {
     let reactor = &shared.reactor;
     let is_followed = reactor.is_followed();
-    reactor.causes()[0] = text_of(shared, occurrence);
+    reactor.causes().begun = text_of(shared, occurrence);
     reactor.windows.start(occurrence.tsc);
     if !reactor.windows.is_ending() {
         window_begun(shared, c, occurrence.tsc);

@@ -22,18 +22,20 @@ use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 use crate::collector::Collector;
 use crate::event::Source;
 use crate::event::relay::Relay;
-use crate::filters::Filters;
-use crate::gate::jump::GateJump;
 use crate::kept::KeptCommand;
 use crate::latecomers::Latecomers;
 use crate::limits;
-use crate::load::Preparing;
+use crate::live::gate::jump::GateJump;
 use crate::loops;
+use crate::modules::filters::Filters;
+use crate::modules::load::Preparing;
 use crate::outcome::Outcome;
-use crate::output;
+use crate::output::{self, Opened, Output};
 use crate::progress::Progress;
+use crate::react::reactor::Reactor;
 use crate::react::{self, EventsThread, Prepared};
-use crate::shared::{Command, Options, Shared, Stopped};
+use crate::request::Options;
+use crate::shared::{Command, Shared, Stopped};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
 
@@ -82,6 +84,55 @@ pub struct Session {
     latecomers: Latecomers,
 }
 
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> TraceeError {
+    move |source| TraceeError::System { what, source }
+}
+
+/// What will write the trace into an output, whose header it has written.
+fn writer_of(opened: &mut Opened, header: &Header) -> Result<TraceWriter<Output>, TraceeError> {
+    let output = std::mem::replace(&mut opened.output, Box::new(std::io::sink()));
+    let writer = TraceWriter::create(output, header).map_err(std::io::Error::other);
+    writer.map_err(system("writing the trace file"))
+}
+
+/// By which the other threads wake the one that waits for processes.
+fn wake_descriptor() -> Result<i32, TraceeError> {
+    // SAFETY: a fresh eventfd.
+    let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    match wake {
+        0.. => Ok(wake),
+        _ => Err(TraceeError::last("eventfd")),
+    }
+}
+
+fn hash_of(agent: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(agent);
+    hasher.finish()
+}
+
+fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> {
+    Arena::new(ArenaOptions {
+        chunks: options.chunks,
+        drop_when_full: options.drop_when_full,
+        depth_limit: options.depth_limit,
+        loader: options.loader,
+        memory_limit: options.at_start.memory_limit(),
+        roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
+    })
+}
+
+/// Which functions are recorded, and which modules must be known for that.
+fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
+    Filters::new(
+        &options.within,
+        reactor.between().choices(),
+        &options.without,
+        options.depth_limit > 0 || !options.modules.is_empty(),
+        options.leaves_out(C_LIBRARY),
+    )
+}
+
 impl Session {
     /// Prepares everything that can fail before the command starts: the arena, the agent's image,
     /// the trace file with its header.
@@ -96,50 +147,21 @@ impl Session {
     ) -> Result<Self, TraceeError> {
         // Before there is a file: what is sent to us from here on reaches the command.
         let signals = block_signals(&events.reactor.signals());
-        let arena = Arena::new(ArenaOptions {
-            chunks: options.chunks,
-            drop_when_full: options.drop_when_full,
-            depth_limit: options.depth_limit,
-            loader: options.loader,
-            memory_limit: options.at_start.memory_limit(),
-            roots_only: !options.within.is_empty() || !events.reactor.between().rules().is_empty(),
-        })?;
+        let arena = arena_of(&options, &events.reactor)?;
         events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
-        let system = |what| move |source| TraceeError::System { what, source };
-        let ring = events
-            .reactor
-            .ring()
-            .map_err(system("keeping a ring in memory"))?;
-        let opened = output::open(&options.output, options.ring_bytes, ring)?;
-        let writer =
-            TraceWriter::create(opened.output, header).map_err(|e| TraceeError::System {
-                what: "writing the trace file",
-                source: std::io::Error::other(e),
-            })?;
-        // SAFETY: a fresh eventfd.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(TraceeError::last("eventfd"));
-        }
-        let mut collector = Collector::new(writer);
+        let ring = events.reactor.ring();
+        let ring = ring.map_err(system("keeping a ring in memory"))?;
+        let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
+        let mut collector = Collector::new(writer_of(&mut opened, header)?);
+        let wake = wake_descriptor()?;
         let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
-            agent_hash: {
-                let mut hasher = std::hash::DefaultHasher::new();
-                hasher.write(agent);
-                hasher.finish()
-            },
-            filters: Filters::new(
-                &options.within,
-                reactor.between().choices(),
-                &options.without,
-                options.depth_limit > 0 || !options.modules.is_empty(),
-                options.leaves_out(C_LIBRARY),
-            ),
+            agent_hash: hash_of(agent),
+            filters: filters_of(&options, &reactor),
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::os::fd::RawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -16,7 +16,6 @@ use std::time::Duration;
 use sptrace_patch::columns::from_columns;
 use sptrace_trace::{ENDED_EARLY, Note, RECORDED, RECORDED_FOR, Summary};
 use sptrace_tracee::arena::Arena;
-use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
@@ -24,64 +23,16 @@ use sptrace_wire::plan::PlanHeader;
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
-use crate::filters::Filters;
-use crate::load::{self, Preparing};
+use crate::modules::filters::Filters;
+use crate::modules::load::{self, Preparing};
 use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::privilege::Program;
 use crate::progress::Progress;
 use crate::react::reactor::Reactor;
+use crate::request::Options;
 use crate::unfollowed::{NOT_PERMITTED, PRIVILEGED, Unfollowed};
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The trace file.
-    pub output: PathBuf,
-    /// Chunks of 64 KiB to record into.
-    pub chunks: u32,
-    /// Lose events rather than wait when all are full.
-    pub drop_when_full: bool,
-    /// Record ld.so's start-up work.
-    pub loader: bool,
-    /// Depth below which nothing is instrumented; 0: none.
-    pub depth_limit: u32,
-    /// End recording when the file has this many bytes; 0: never.
-    pub max_bytes: u64,
-    /// Keep about so many bytes of the end of the recording; 0: all of it.
-    pub ring_bytes: u64,
-    /// Where analyses are kept; None: nowhere.
-    pub cache_dir: Option<PathBuf>,
-    /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
-    pub modules: Vec<String>,
-    /// Globs of functions at which recording begins; empty: at the program's start.
-    pub within: Vec<String>,
-    /// Globs of functions that are not recorded, nor anything that only they call.
-    pub without: Vec<String>,
-    /// Shows a line of progress; does nothing where there is no terminal.
-    pub show_progress: fn(&str),
-    /// What sptrace was started with, for the command.
-    pub at_start: AtStart,
-}
-
-impl Options {
-    /// True if the user's choice of modules leaves this file out.
-    pub fn leaves_out(&self, path: &str) -> bool {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
-    }
-}
-
-/// A glob with `*` only.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && matches(tail, &rest[i..]))
-        }),
-    }
-}
 
 /// What the threads of a session share.
 pub struct Shared {
@@ -185,7 +136,7 @@ impl Shared {
         let mut c = self.lock();
         let loaded = *c.process(pid).module_at(avma)?;
         let svma = avma.wrapping_sub(loaded.bias);
-        let start = c.modules.get(loaded.module)?.function_start(svma)?;
+        let start = c.book.modules.get(loaded.module)?.function_start(svma)?;
         Some(start.wrapping_add(loaded.bias))
     }
 
@@ -197,6 +148,7 @@ impl Shared {
         }
         let cached = self
             .lock()
+            .book
             .modules
             .get(index)
             .map(|m| Arc::clone(&m.cached));
@@ -276,7 +228,7 @@ impl Shared {
     pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
         let text = format!("recording ended early: {}", why.why());
         if matches!(why, Stopped::AtEvent(_)) {
-            self.end_tsc.fetch_min(c.until_tsc, Ordering::AcqRel);
+            self.end_tsc.fetch_min(c.until_tsc(), Ordering::AcqRel);
         }
         if self.stopped.set(why).is_ok() {
             c.note(&Note::Text {

@@ -2,9 +2,9 @@
 //! the recording to one that ends it.
 //!
 //! Given how many there shall be; told of each step by whoever takes it: events ([`crate::react`]),
-//! and the session, which attaches and lets go ([`crate::later`]). Says what an event means at the
-//! moment, and from where time counts. Without an event to begin with there is one window, from the
-//! start.
+//! and the session, which attaches and lets go ([`crate::live::later`]). Says what an event means
+//! at the moment, and from where time counts. Without an event to begin with there is one window,
+//! from the start.
 //!
 //! Must not know: what an event is, or how a process is attached to.
 
@@ -17,7 +17,7 @@ enum Phase {
     Waiting,
     /// The same, and what only a recording shows is looked for: the processes are followed.
     Following,
-    /// That has happened.
+    /// The event has happened, and the processes are being attached to.
     Started,
     /// What is to be recorded is.
     Recording,
@@ -43,7 +43,7 @@ pub enum Start {
 /// From where time counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counting {
-    /// Another number is another counting.
+    /// Changes whenever the clock that `time:` events count from is restarted.
     pub number: u64,
     /// Of events that begin a recording; `None`: they do not count now.
     pub starts: Option<Instant>,

@@ -2,7 +2,7 @@
 //! become.
 
 use sptrace_collect::collector::{Collector, Torn};
-use sptrace_collect::process::Area;
+use sptrace_collect::decode::process::Area;
 use sptrace_trace::{Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions};
 use sptrace_wire::control::*;

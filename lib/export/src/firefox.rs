@@ -174,31 +174,44 @@ fn write_thread<W: Write>(
     out: &mut Output<W>,
 ) {
     let (functions, stacks) = (&thread.functions, &thread.stacks);
-    let (nulls, zeros) = (
-        |_: &FunctionId| "null".to_owned(),
-        |_: &FunctionId| "0".to_owned(),
-    );
-    out.text(&format!(
-        "{{\"frameTable\":{{\"length\":{}",
-        functions.len()
-    ));
-    column("address", functions, |_| "-1".to_owned(), out);
-    column("inlineDepth", functions, zeros, out);
-    column("category", functions, |_| "1".to_owned(), out);
-    column("subcategory", functions, zeros, out);
-    let numbers: Vec<u32> = (0..functions.len() as u32).collect();
+    write_frames(functions, out);
+    write_functions(cx, functions, out);
+    out.text(&format!("\"stackTable\":{{\"length\":{}", stacks.len()));
+    column("prefix", stacks, |(below, _)| or_null(*below), out);
+    column("frame", stacks, |(_, function)| function.to_string(), out);
+    out.text("},");
+    write_samples(cx, thread, out);
+    write_rest(cx, info, thread, out);
+}
+
+fn always<T>(text: &'static str) -> impl Fn(&T) -> String {
+    move |_| text.to_owned()
+}
+
+fn write_frames<W: Write>(functions: &[FunctionId], out: &mut Output<W>) {
+    let length = functions.len();
+    out.text(&format!("{{\"frameTable\":{{\"length\":{length}"));
+    column("address", functions, always("-1"), out);
+    column("inlineDepth", functions, always("0"), out);
+    column("category", functions, always("1"), out);
+    column("subcategory", functions, always("0"), out);
+    let numbers: Vec<u32> = (0..length as u32).collect();
     column("func", &numbers, u32::to_string, out);
-    column("nativeSymbol", functions, nulls, out);
-    column("innerWindowID", functions, zeros, out);
-    column("line", functions, nulls, out);
-    column("column", functions, nulls, out);
-    out.text(&format!(
-        "}},\"funcTable\":{{\"length\":{}",
-        functions.len()
-    ));
+    column("nativeSymbol", functions, always("null"), out);
+    column("innerWindowID", functions, always("0"), out);
+    column("line", functions, always("null"), out);
+    column("column", functions, always("null"), out);
+    out.text("},");
+}
+
+/// Functions, their modules, and the names of both.
+fn write_functions<W: Write>(cx: &Context<'_>, functions: &[FunctionId], out: &mut Output<W>) {
+    let length = functions.len();
+    out.text(&format!("\"funcTable\":{{\"length\":{length}"));
+    let numbers: Vec<u32> = (0..length as u32).collect();
     column("name", &numbers, u32::to_string, out);
-    column("isJS", functions, |_| "false".to_owned(), out);
-    column("relevantForJS", functions, |_| "false".to_owned(), out);
+    column("isJS", functions, always("false"), out);
+    column("relevantForJS", functions, always("false"), out);
     let mut modules: Vec<&str> = functions.iter().map(|id| cx.names.module(*id)).collect();
     let of_function = modules.clone();
     modules.sort_unstable();
@@ -206,30 +219,20 @@ fn write_thread<W: Write>(
     let resource = |module: &&str| modules.binary_search(module).unwrap_or(0).to_string();
     column("resource", &of_function, resource, out);
     for name in ["fileName", "lineNumber", "columnNumber"] {
-        column(name, functions, nulls, out);
+        column(name, functions, always("null"), out);
     }
     // Names of functions come first in the table of strings, then those of modules.
-    out.text(&format!(
-        "}},\"resourceTable\":{{\"length\":{}",
-        modules.len()
-    ));
-    column("lib", &modules, |_| "null".to_owned(), out);
-    let name = |module: &&str| {
-        let at = modules.binary_search(module).unwrap_or(0);
-        (functions.len() + at).to_string()
-    };
+    let count = modules.len();
+    out.text(&format!("}},\"resourceTable\":{{\"length\":{count}"));
+    column("lib", &modules, always("null"), out);
+    let name = |module: &&str| (length + modules.binary_search(module).unwrap_or(0)).to_string();
     column("name", &modules, name, out);
-    column("host", &modules, |_| "null".to_owned(), out);
-    column("type", &modules, |_| "1".to_owned(), out);
+    column("host", &modules, always("null"), out);
+    column("type", &modules, always("1"), out);
     out.text("},\"stringArray\":[");
     let names = functions.iter().map(|id| cx.names.name(*id));
     list(names.chain(modules.iter().copied()), json, out);
-    out.text(&format!("],\"stackTable\":{{\"length\":{}", stacks.len()));
-    column("prefix", stacks, |(below, _)| or_null(*below), out);
-    column("frame", stacks, |(_, function)| function.to_string(), out);
-    out.text("},");
-    write_samples(cx, thread, out);
-    write_rest(cx, info, thread, out);
+    out.text("],");
 }
 
 fn write_samples<W: Write>(cx: &Context<'_>, thread: &Thread, out: &mut Output<W>) {

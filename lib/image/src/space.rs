@@ -4,7 +4,7 @@
 //! Every range is clipped to the file, sorted and disjoint. Knows nothing of what the bytes mean.
 
 use goblin::elf::ProgramHeader;
-use goblin::elf::program_header::{PF_R, PF_W, PF_X, PT_LOAD};
+use goblin::elf::program_header::{PF_X, PT_LOAD};
 use sptrace_addr::Svma;
 
 use crate::sections::Section;
@@ -16,14 +16,8 @@ pub struct Segment<'data> {
     pub svma: Svma,
     /// Its size in memory; the part beyond `bytes` is zero.
     pub size_bytes: u64,
-    /// Offset of its bytes in the file.
-    pub file_offset: u64,
     /// What the file holds of it.
     pub bytes: &'data [u8],
-    /// Mapped readable.
-    pub readable: bool,
-    /// Mapped writable.
-    pub writable: bool,
     /// Mapped executable.
     pub executable: bool,
 }
@@ -148,10 +142,7 @@ fn segment<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<Segment<'
     Some(Segment {
         svma: Svma(header.p_vaddr),
         size_bytes: header.p_memsz,
-        file_offset: header.p_offset,
         bytes: &file[start..start + size],
-        readable: header.p_flags & PF_R != 0,
-        writable: header.p_flags & PF_W != 0,
         executable: header.p_flags & PF_X != 0,
     })
 }

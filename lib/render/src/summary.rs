@@ -39,45 +39,37 @@ pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style)
 
 fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
     let header = view.header;
+    let command = clean(&header.command.join(" "));
+    writeln!(out, "command    {command}")?;
+    let (host, kernel, cpu) = (
+        clean(&header.host),
+        clean(&header.kernel),
+        clean(&header.cpu),
+    );
+    writeln!(out, "machine    {host}, Linux {kernel}, {cpu}")?;
+    write_when(out, view)?;
+    write_how_much(out, view)
+}
+
+fn write_when(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
+    let (header, ending) = (view.header, &view.survey.ending);
     let clock = Clock::of(header);
-    let streams = view.stats.streams();
-    let last_tsc = streams
-        .iter()
-        .map(|(_, totals)| totals.last_tsc)
-        .max()
-        .unwrap_or(0);
-    let end_tsc = match &view.survey.ending {
+    let streams = view.stats.streams().iter();
+    let last_tsc = streams.map(|(_, totals)| totals.last_tsc).max();
+    let last_tsc = last_tsc.unwrap_or(0);
+    let end_tsc = match ending {
         Ending::Complete(summary) => summary.end_tsc.max(last_tsc),
         _ => last_tsc,
     };
-    let infos = &view.survey.dictionary.streams;
-    let processes: BTreeSet<u32> = infos.iter().map(|info| info.pid).collect();
-    let threads: BTreeSet<(u32, u32)> = infos.iter().map(|info| (info.pid, info.tid)).collect();
-    let events: u64 = streams.iter().map(|(_, totals)| totals.events).sum();
-    let calls: u64 = streams.iter().map(|(_, totals)| totals.calls).sum();
-    let blocked = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
-
-    writeln!(out, "command    {}", clean(&header.command.join(" ")))?;
-    writeln!(
-        out,
-        "machine    {}, Linux {}, {}",
-        clean(&header.host),
-        clean(&header.kernel),
-        clean(&header.cpu)
-    )?;
+    let started = date_text(header.start_unix_ns);
     let ran = Duration(clock.since_start_ns(end_tsc)).to_string();
-    writeln!(
-        out,
-        "started    {}, ran {}",
-        date_text(header.start_unix_ns),
-        ran.trim()
-    )?;
-    if let Ending::Complete(summary) = &view.survey.ending
+    writeln!(out, "started    {started}, ran {}", ran.trim())?;
+    if let Ending::Complete(summary) = ending
         && let Some(dump) = summary.rows.iter().find(|row| row.section == DUMP)
     {
         writeln!(out, "dump       written at {}", clean(&dump.key))?;
     }
-    if let Some((times, ns)) = recorded(&view.survey.ending, clock) {
+    if let Some((times, ns)) = recorded(ending, clock) {
         let together = Duration(ns).to_string();
         let often = match times {
             1 => "once".to_owned(),
@@ -85,23 +77,33 @@ fn write_what_ran(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
         };
         writeln!(out, "recorded   {often}, {} together", together.trim())?;
     }
+    Ok(())
+}
+
+fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
+    let infos = &view.survey.dictionary.streams;
+    let processes: BTreeSet<u32> = infos.iter().map(|info| info.pid).collect();
+    let threads: BTreeSet<(u32, u32)> = infos.iter().map(|info| (info.pid, info.tid)).collect();
     let (processes, threads) = (Count(processes.len() as u64), Count(threads.len() as u64));
     writeln!(out, "processes  {processes}, threads {threads}")?;
+    let streams = view.stats.streams();
+    let events: u64 = streams.iter().map(|(_, totals)| totals.events).sum();
+    let calls: u64 = streams.iter().map(|(_, totals)| totals.calls).sum();
     let size = size_text(view.survey.bytes);
     let density = view.survey.bytes as f64 / events.max(1) as f64;
+    let in_memory = in_memory(&view.survey.ending);
+    let (events, calls) = (Count(events), Count(calls));
     writeln!(
         out,
-        "events     {} in {size}, {density:.2} bytes each{}; {} calls",
-        Count(events),
-        in_memory(&view.survey.ending),
-        Count(calls)
+        "events     {events} in {size}, {density:.2} bytes each{in_memory}; {calls} calls"
     )?;
+    let blocked: u64 = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
     if blocked > 0 {
-        let blocked = Duration(clock.ns(blocked)).to_string();
+        let blocked = Duration(Clock::of(view.header).ns(blocked)).to_string();
+        let blocked = blocked.trim();
         writeln!(
             out,
-            "waiting    {} for sptrace, not counted in durations",
-            blocked.trim()
+            "waiting    {blocked} for sptrace, not counted in durations"
         )?;
     }
     Ok(())

@@ -165,6 +165,36 @@ pub struct Carrier<'a> {
     place: Place,
 }
 
+/// Waits for the end of an errand, or for the certainty that it could not be begun.
+fn wait_until_done(
+    threads: &mut Threads,
+    tid: u32,
+    is_done: &dyn Fn() -> bool,
+) -> Result<(), TraceeError> {
+    let start = Instant::now();
+    let mut looked = false;
+    while !is_done() {
+        threads.keep_running(tid)?;
+        if start.elapsed() > CALL_LIMIT {
+            return Err(TraceeError::NoRoom("its agent does not answer"));
+        }
+        let is_late = start.elapsed() > MAP_LIMIT && !looked;
+        looked |= is_late;
+        if is_late && !maps::is_traced(&maps::read(threads.pid)?) {
+            // It could not be mapped.
+            break;
+        }
+        match start.elapsed() {
+            // All threads may stand still meanwhile, and the shortest sleep lasts longer than most
+            // errands.
+            time if time < SHORT => std::thread::yield_now(),
+            time if time < 10 * MAP_LIMIT => std::thread::sleep(Duration::from_micros(10)),
+            _ => std::thread::sleep(Duration::from_micros(500)),
+        }
+    }
+    Ok(())
+}
+
 impl<'a> Carrier<'a> {
     /// Finds the place. In a process that holds the arena already, it may still hold what led
     /// there.
@@ -209,11 +239,23 @@ impl<'a> Carrier<'a> {
         if !matches!(errand, Errand::MapAndCall { .. }) && !self.has_agent() {
             return Err(TraceeError::Gone);
         }
+        let stub_bytes = self.put_on_the_way(threads, &thread, errand)?;
+        threads.run(thread.tid)?;
+        wait_until_done(threads, thread.tid, is_done)?;
+        self.take_back(threads, &thread, stub_bytes)
+    }
+
+    /// The thread will begin with the errand when it runs. Gives the bytes of our code.
+    fn put_on_the_way(
+        &self,
+        threads: &mut Threads,
+        thread: &Thread,
+        errand: Errand,
+    ) -> Result<usize, TraceeError> {
         let tid = thread.tid;
-        let after = restarted(&thread, threads.pid);
+        let after = restarted(thread, threads.pid);
         let stub = self.stub(&after, thread.mask, errand);
-        let write = |bytes: &[u8]| inside::write(&self.memory, bytes, self.place.start);
-        write(&stub)?;
+        inside::write(&self.memory, &stub, self.place.start)?;
         let mut there = thread.regs;
         there.rip = self.place.start;
         there.orig_rax = u64::MAX;
@@ -227,28 +269,17 @@ impl<'a> Carrier<'a> {
             threads.keep_running(tid)?;
             return Err(e);
         }
-        threads.run(tid)?;
-        let start = Instant::now();
-        let mut looked = false;
-        while !is_done() {
-            threads.keep_running(tid)?;
-            if start.elapsed() > CALL_LIMIT {
-                return Err(TraceeError::NoRoom("its agent does not answer"));
-            }
-            let is_late = start.elapsed() > MAP_LIMIT && !looked;
-            looked |= is_late;
-            if is_late && !maps::is_traced(&maps::read(threads.pid)?) {
-                // It could not be mapped.
-                break;
-            }
-            match start.elapsed() {
-                // All threads may stand still meanwhile, and the shortest sleep lasts longer than
-                // most errands.
-                time if time < SHORT => std::thread::yield_now(),
-                time if time < 10 * MAP_LIMIT => std::thread::sleep(Duration::from_micros(10)),
-                _ => std::thread::sleep(Duration::from_micros(500)),
-            }
-        }
+        Ok(stub.len())
+    }
+
+    /// The thread is stopped again, where it was, and its place is clean.
+    fn take_back(
+        &self,
+        threads: &mut Threads,
+        thread: &Thread,
+        stub_bytes: usize,
+    ) -> Result<(), TraceeError> {
+        let tid = thread.tid;
         let start = Instant::now();
         loop {
             let now = threads.stop_again(tid)?;
@@ -256,7 +287,7 @@ impl<'a> Carrier<'a> {
                 let mut regs = thread.regs;
                 regs.gs_base = now.regs.gs_base;
                 threads.put(tid, &regs, thread.mask)?;
-                return write(&vec![0; stub.len()]);
+                return inside::write(&self.memory, &vec![0; stub_bytes], self.place.start);
             }
             if !self.is_inside(now.regs.rip) {
                 // It has waited for us in vain and gone on; a handler may still come back to its

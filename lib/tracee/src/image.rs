@@ -55,16 +55,33 @@ pub fn load(arena: &Arena, elf: &[u8]) -> Result<AgentImage, TraceeError> {
 }
 
 fn load_checked(arena: &Arena, elf: &[u8]) -> Option<AgentImage> {
-    let (phoff, phnum) = (u64_at(elf, 32)? as usize, u16_at(elf, 56)? as usize);
     let mut memory = vec![0u8; IMAGE_BYTES as usize];
+    let (segments, dynamic_at) = lay_out(elf, &mut memory)?;
+    let dynamic = Dynamic::read(&memory, dynamic_at)?;
+    dynamic.relocate(&mut memory)?;
+    let start = dynamic.find(&memory, b"sptrace_start\0")?;
+    let command = dynamic.find(&memory, b"sptrace_command\0")?;
+    arena.write(IMAGE_OFFSET, &memory);
+    Some(AgentImage {
+        segments: segments.try_into().ok()?,
+        start_avma: IMAGE_AVMA + start,
+        command_avma: IMAGE_AVMA + command,
+    })
+}
+
+/// Puts the segments to load where they belong; gives them, and where the dynamic section is.
+fn lay_out(elf: &[u8], memory: &mut [u8]) -> Option<(Vec<Segment>, usize)> {
+    const PT_LOAD: u64 = 1;
+    const PT_DYNAMIC: u64 = 2;
+    let (phoff, phnum) = (u64_at(elf, 32)? as usize, u16_at(elf, 56)? as usize);
     let mut segments = Vec::new();
-    let mut dynamic = None;
+    let mut dynamic_at = None;
     for i in 0..phnum {
         let p = phoff + i * 56;
         let (kind, flags) = (u32_at(elf, p)?, u32_at(elf, p + 4)?);
         let (offset, vaddr) = (u64_at(elf, p + 8)? as usize, u64_at(elf, p + 16)?);
         let (filesz, memsz) = (u64_at(elf, p + 32)? as usize, u64_at(elf, p + 40)?);
-        if kind == 1 {
+        if kind == PT_LOAD {
             let to = memory.get_mut(vaddr as usize..vaddr as usize + filesz)?;
             to.copy_from_slice(elf.get(offset..offset + filesz)?);
             let start = vaddr & !4095;
@@ -75,49 +92,66 @@ fn load_checked(arena: &Arena, elf: &[u8]) -> Option<AgentImage> {
                 bytes: end - start,
                 prot,
             });
-        } else if kind == 2 {
-            dynamic = Some(vaddr as usize);
+        } else if kind == PT_DYNAMIC {
+            dynamic_at = Some(vaddr as usize);
         }
     }
-    let [mut rela, mut rela_bytes, mut symtab, mut strtab, mut hash] = [0usize; 5];
-    let mut at = dynamic?;
-    loop {
-        let (tag, value) = (u64_at(&memory, at)?, u64_at(&memory, at + 8)? as usize);
-        match tag {
-            0 => break,
-            1 => return None,
-            4 => hash = value,
-            5 => strtab = value,
-            6 => symtab = value,
-            7 => rela = value,
-            8 => rela_bytes = value,
-            _ => {}
+    Some((segments, dynamic_at?))
+}
+
+/// What the dynamic section says: where in the image its tables lie.
+#[derive(Default)]
+struct Dynamic {
+    rela: usize,
+    rela_bytes: usize,
+    symtab: usize,
+    strtab: usize,
+    hash: usize,
+}
+
+impl Dynamic {
+    fn read(memory: &[u8], mut at: usize) -> Option<Self> {
+        let mut found = Self::default();
+        loop {
+            let (tag, value) = (u64_at(memory, at)?, u64_at(memory, at + 8)? as usize);
+            match tag {
+                0 => return Some(found),
+                // DT_NEEDED
+                1 => return None,
+                4 => found.hash = value,
+                5 => found.strtab = value,
+                6 => found.symtab = value,
+                7 => found.rela = value,
+                8 => found.rela_bytes = value,
+                _ => {}
+            }
+            at += 16;
         }
-        at += 16;
     }
-    for at in (rela..rela + rela_bytes).step_by(24) {
-        let (offset, info) = (u64_at(&memory, at)? as usize, u64_at(&memory, at + 8)?);
-        let addend = u64_at(&memory, at + 16)?;
-        if info & 0xffff_ffff != 8 {
-            return None;
+
+    /// Makes the image what it is at its place.
+    fn relocate(&self, memory: &mut [u8]) -> Option<()> {
+        const R_X86_64_RELATIVE: u64 = 8;
+        for at in (self.rela..self.rela + self.rela_bytes).step_by(24) {
+            let (offset, info) = (u64_at(memory, at)? as usize, u64_at(memory, at + 8)?);
+            let addend = u64_at(memory, at + 16)?;
+            if info & 0xffff_ffff != R_X86_64_RELATIVE {
+                return None;
+            }
+            let value = (IMAGE_AVMA + addend).to_le_bytes();
+            memory.get_mut(offset..offset + 8)?.copy_from_slice(&value);
         }
-        let value = (IMAGE_AVMA + addend).to_le_bytes();
-        memory.get_mut(offset..offset + 8)?.copy_from_slice(&value);
+        Some(())
     }
-    let symbols = u32_at(&memory, hash + 4)? as usize;
-    let find = |wanted: &[u8]| {
+
+    /// Where the symbol of this name (with its final NUL) lies.
+    fn find(&self, memory: &[u8], wanted: &[u8]) -> Option<u64> {
+        let symbols = u32_at(memory, self.hash + 4)? as usize;
         (0..symbols).find_map(|i| {
-            let s = symtab + i * 24;
-            let name = strtab + u32_at(&memory, s)? as usize;
+            let s = self.symtab + i * 24;
+            let name = self.strtab + u32_at(memory, s)? as usize;
             let found = memory.get(name..)?.starts_with(wanted);
-            found.then(|| u64_at(&memory, s + 8)).flatten()
+            found.then(|| u64_at(memory, s + 8)).flatten()
         })
-    };
-    let (start, command) = (find(b"sptrace_start\0")?, find(b"sptrace_command\0")?);
-    arena.write(IMAGE_OFFSET, &memory);
-    Some(AgentImage {
-        segments: segments.try_into().ok()?,
-        start_avma: IMAGE_AVMA + start,
-        command_avma: IMAGE_AVMA + command,
-    })
+    }
 }

@@ -87,10 +87,6 @@ pub struct Control {
     pub roots_only: u32,
     /// Host: the pid of the process that this arena was made for, as the host sees it.
     pub pid: u32,
-    /// Agent: 1 once the agent runs, 2 if it found something that it cannot work with.
-    pub agent_state: AtomicU32,
-    /// Agent: why, if `agent_state` is 2 (a [`hole`] number).
-    pub agent_reason: AtomicU32,
     /// Host: 1 = record ld.so's start-up work too.
     pub loader: u32,
     /// Host: bytes of this arena.
@@ -164,7 +160,7 @@ impl Rule {
     }
 }
 
-/// Numbers of [`Control::holes`]: what was not seen, and why.
+/// Numbers of [`Control::holes`]: what was not seen, and why. 9 and 11 are free.
 pub mod hole {
     /// A callee in code that belongs to no file (JIT, anonymous memory).
     pub const JIT: usize = 0;
@@ -184,12 +180,8 @@ pub mod hole {
     pub const LOCK_BUSY: usize = 7;
     /// No stream, thread block or table entry left.
     pub const TABLE_FULL: usize = 8;
-    /// A site across a cache line in a program with threads, and no guard possible.
-    pub const STRADDLES: usize = 9;
     /// A program image started by exec that the agent could not enter.
     pub const EXEC_UNSEEN: usize = 10;
-    /// The processor or kernel lacks FSGSBASE.
-    pub const NO_FSGSBASE: usize = 11;
     /// The arena is of another version.
     pub const VERSION: usize = 12;
     /// A fork child could not make its patch areas private: it does not propagate.
@@ -213,7 +205,7 @@ pub mod hole {
 /// One thread of one process: the owner of a sequence of chunks.
 #[repr(C)]
 pub struct Stream {
-    /// Agent: [`STREAM_FREE`], [`STREAM_LIVE`]; host: [`STREAM_DEAD`].
+    /// Agent: [`STREAM_TAKEN`], [`STREAM_LIVE`]; host: [`STREAM_DEAD`]. 0: never used.
     pub state: AtomicU32,
     /// Agent: process id as the process sees it.
     pub pid: u32,
@@ -248,9 +240,7 @@ pub const PIDS_OTHER: u32 = 1;
 /// [`Stream::other_pids`]: they may differ: not all ancestors were seen.
 pub const PIDS_UNSURE: u32 = 2;
 
-/// [`Stream::state`]: never used.
-pub const STREAM_FREE: u32 = 0;
-/// [`Stream::state`]: being filled in.
+/// [`Stream::state`]: being filled in. It is 0 until the entry is used for the first time.
 pub const STREAM_TAKEN: u32 = 1;
 /// [`Stream::state`]: its thread runs.
 pub const STREAM_LIVE: u32 = 2;
@@ -270,12 +260,8 @@ pub struct Chunk {
     pub sequence: u32,
     /// Agent: full TSC when it was begun; the records' high half starts from it.
     pub start_tsc: u64,
-    /// Agent: bytes of records, written when it is full; 0 while it is being written.
-    pub used_bytes: u32,
-    /// Agent: frames open when it was begun.
-    pub open_depth: u32,
     /// Unused.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 5],
 }
 
 /// A question of the agent to the host. The asker owns the slot until it frees it.

@@ -22,7 +22,7 @@ pub mod plan;
 pub mod record;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
-/// First eight bytes of an arena: `sptrace` and the version's low byte.
+/// First eight bytes of an arena of whatever version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

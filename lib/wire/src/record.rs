@@ -49,10 +49,7 @@ pub const INHERITED: u32 = 7;
 pub const ENTERED: u32 = 8;
 /// Written over a reserved record of 8 bytes that an interrupted thread will never complete.
 pub const NOTHING: u32 = 9;
-/// Payload: number of frames above which a signal or coroutine switched to another stack.
-pub const OTHER_STACK: u32 = 10;
-
-/// As [`NOTHING`], of 12 bytes.
+/// As [`NOTHING`], of 12 bytes. (10 is free.)
 pub const NOTHING_NARROW: u32 = 11;
 /// Payload: full address of the callee of the entry that follows.
 pub const WIDE_CALLEE: u32 = 12;

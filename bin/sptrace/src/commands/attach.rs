@@ -2,15 +2,17 @@
 //!
 //! What sptrace says goes to stderr with a prefix, and `-q` silences it but for errors.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sptrace_collect::attach::Until;
+use sptrace_collect::Request;
+use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 
-use crate::commands::record::{self, RecordArgs};
+use crate::commands::record::{self, RecordArgs, Subject};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -44,12 +46,12 @@ pub struct AttachArgs {
         value_delimiter = ','
     )]
     pids: Vec<u32>,
-    /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
-    /// or SIGHUP, or when all have ended
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
-    duration: Option<Duration>,
     #[command(flatten)]
     record: RecordArgs,
+    /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
+    /// or SIGHUP, or when all have ended
+    #[arg(help_heading = record::WHEN, display_order = 0, long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    duration: Option<Duration>,
 }
 
 /// A duration with its unit; a number alone is seconds.
@@ -78,11 +80,19 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Attaches, records, detaches.
 pub fn run(args: AttachArgs, at_start: AtStart) -> ExitCode {
     heed_interrupts();
-    if let Err(message) = args.record.rules() {
-        say(&message);
-        return ExitCode::from(exit_code::WRONG_USAGE);
-    }
-    match record(args, at_start) {
+    let pids = args.pids;
+    let quiet = args.record.quiet;
+    let until = Until {
+        duration: args.duration,
+    };
+    let request = match args.record.request(Subject::Running, at_start) {
+        Ok(request) => request,
+        Err(message) => {
+            say(&message);
+            return ExitCode::from(exit_code::WRONG_USAGE);
+        }
+    };
+    match record(request, pids, &until, quiet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             if let Some(message) = message {
@@ -107,36 +117,34 @@ fn cannot(pid: u32, why: &str) {
 }
 
 /// The error is a line for the user, unless all has been said.
-fn record(mut args: AttachArgs, at_start: AtStart) -> Result<(), Option<String>> {
+fn record(
+    mut request: Request,
+    mut pids: Vec<u32>,
+    until: &Until,
+    quiet: bool,
+) -> Result<(), Option<String>> {
     let mut seen = std::collections::BTreeSet::new();
-    args.pids.retain(|pid| seen.insert(*pid));
-    args.pids.retain(|&pid| match eligible::check(pid) {
+    pids.retain(|pid| seen.insert(*pid));
+    pids.retain(|&pid| match eligible::check(pid) {
         Ok(()) => true,
         Err(e) => {
             cannot(pid, &e.to_string());
             false
         }
     });
-    if args.pids.is_empty() {
+    let Some(first) = pids.first() else {
         return Err(None);
-    }
-    let (quiet, output) = (args.record.quiet, args.record.output.clone());
-    let begun = args.record.begun();
-    let session = args.record.prepare(
-        (command_of(args.pids[0]), false),
-        false,
-        (Vec::new(), false),
-        at_start,
-    )?;
-    let until = Until {
-        duration: args.duration,
     };
+    request.command = command_of(*first);
+    let output = request.options.output.clone();
+    let begun = request.begun().map(Path::to_owned);
+    let session = record::prepare(request)?;
     let tell = |pid: u32| {
         if !quiet {
             say(&format!("attached to {pid}"));
         }
     };
-    match session.attach(&args.pids, &until, &tell) {
+    match session.attach(&pids, until, &tell) {
         Ok(attached) => {
             for refused in &attached.refused {
                 cannot(refused.pid, &refused.why);

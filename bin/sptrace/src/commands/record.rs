@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::between::MAX_RULES;
+use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
-use sptrace_collect::event::{Event, What};
-use sptrace_collect::react::{OnEvents, Prepared, keep_old};
+use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
-use sptrace_collect::{Options, Session, Stopped, clock};
+use sptrace_collect::{OnEvents, Options, Request, Session, Stopped, clock};
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{Header, TraceError};
 use sptrace_tracee::TraceeError;
@@ -54,61 +54,69 @@ Each may end in #N: every Nth time. What concerns calls is noticed when the thre
 than some 50 ms may crash unnoticed.
 ";
 
+/// The groups of options in the help.
+pub const WHAT: &str = "What is recorded";
+/// When that is, in time.
+pub const WHEN: &str = "When it is recorded";
+/// And how much of it.
+pub const WHERE_TO: &str = "Where it is written, and how much";
+
 /// Options of every recording.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("repeated").multiple(true))]
 pub struct RecordArgs {
-    /// Trace file; a former one is kept as FILE.old
-    #[arg(short, long, value_name = "FILE", default_value = "sptrace.data")]
-    pub output: PathBuf,
-    /// Say nothing but errors and an early end of the recording
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// When the program calls faster than the trace can be written
-    #[arg(long, value_enum, default_value_t = OnFull::Block)]
-    on_full: OnFull,
-    /// Buffer memory for all threads together (64K to 256M)
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
-    buffer: u64,
-    /// End the recording, not the program, when the trace file has this size
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_size: Option<u64>,
-    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning
-    /// was dropped is counted
-    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
-    ring: Option<u64>,
-    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program
-    /// goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is
-    /// written
-    #[arg(long, value_name = "EVENT", requires = "ring", group = "repeated")]
-    dump_on: Vec<Event>,
-    /// Each event of --dump-on does so N times, and each of --between; what lies between the events
-    /// of --start-on and --stop-on (`run`) is recorded N times, into one trace
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "repeated", value_parser = clap::value_parser!(u64).range(1..))]
-    times: u64,
-    /// End the recording, not the program, when EVENT happens (repeatable, see below)
-    #[arg(long, value_name = "EVENT")]
-    stop_on: Vec<Event>,
-    /// Patch nothing that is first reached below this depth
-    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    depth: Option<u32>,
     /// Record only functions matching GLOB and what they call, on the thread that does so; nothing
     /// else is patched before the first of them is entered (repeatable; raw or demangled name)
-    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    #[arg(help_heading = WHAT, short = 'F', long = "filter", value_name = "GLOB")]
     within: Vec<String>,
-    /// The same, but only of calls that begin between two events (see below; START may be `start`:
-    /// the recording's): different functions each at its time, also beside -F. With --times N each
-    /// does so N times. A call as an event is noticed at once here (repeatable, up to 7)
-    #[arg(long, num_args = 3, value_names = ["GLOB", "START", "STOP"], group = "repeated")]
-    between: Vec<String>,
     /// Leave out functions matching GLOB: they are not patched, nor what only they call
     /// (repeatable)
-    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
+    #[arg(help_heading = WHAT, short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything): from the
     /// program's main on; other functions that only code of other modules calls are not seen
-    #[arg(short = 'l', long, value_name = "GLOB")]
+    #[arg(help_heading = WHAT, short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
+    /// Patch nothing that is first reached below this depth
+    #[arg(help_heading = WHAT, short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    depth: Option<u32>,
+    /// Record functions matching GLOB and what they call, as -F does, but only their calls that
+    /// begin between two events (see below; START may be `start`: the recording's): different
+    /// functions each at its time, also beside -F. With --times N each does so N times. A call as
+    /// an event is noticed at once here (repeatable, up to 7)
+    #[arg(help_heading = WHEN, long, num_args = 3, value_names = ["GLOB", "START", "STOP"], group = "repeated")]
+    between: Vec<String>,
+    /// Keep the ring in memory and write it out as a trace when EVENT happens, while the program
+    /// goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is
+    /// written
+    #[arg(help_heading = WHEN, long, value_name = "EVENT", requires = "ring", group = "repeated")]
+    dump_on: Vec<Event>,
+    /// End the recording, not the program, when EVENT happens (repeatable, see below)
+    #[arg(help_heading = WHEN, long, value_name = "EVENT")]
+    stop_on: Vec<Event>,
+    /// Each event of --dump-on does so N times, and each of --between; what lies between the events
+    /// of --start-on and --stop-on (`run`) is recorded N times, into one trace
+    #[arg(help_heading = WHEN, long, value_name = "N", default_value_t = 1, requires = "repeated", value_parser = clap::value_parser!(u64).range(1..))]
+    times: u64,
+    /// Trace file; a former one is kept as FILE.old
+    #[arg(help_heading = WHERE_TO, short, long, value_name = "FILE", default_value = "sptrace.data")]
+    pub output: PathBuf,
+    /// Keep only the last SIZE bytes or so of the recording (2M or more); how much of the beginning
+    /// was dropped is counted
+    #[arg(help_heading = WHERE_TO, long, value_name = "SIZE", value_parser = parse_ring, conflicts_with = "max_size")]
+    ring: Option<u64>,
+    /// End the recording, not the program, when the trace file has this size
+    #[arg(help_heading = WHERE_TO, long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Buffer memory for all threads together (64K to 256M)
+    #[arg(help_heading = WHERE_TO, long, value_name = "SIZE", default_value = "16M", value_parser = parse_buffer)]
+    buffer: u64,
+    /// When the program calls faster than the trace can be written
+    #[arg(help_heading = WHERE_TO, long, value_enum, default_value_t = OnFull::Block)]
+    on_full: OnFull,
+    /// Say nothing but errors and an early end of the recording
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// `64K`, `1M`, `2G`, or bytes.
@@ -149,65 +157,41 @@ fn parse_buffer(text: &str) -> Result<u64, String> {
     Ok(size_bytes)
 }
 
-impl RecordArgs {
-    /// Where the trace will be, if one is begun before an event.
-    pub fn begun(&self) -> Option<PathBuf> {
-        self.dump_on.is_empty().then(|| self.output.clone())
-    }
-
-    /// The rules of --between.
-    ///
-    /// # Errors
-    /// One line for the user.
-    pub fn rules(&self) -> Result<Vec<Rule>, String> {
-        let rules = self.between.chunks_exact(3).map(|words| {
-            let error = |e| format!("--between '{}': {e}", words.join("' '"));
-            Rule::parse(&words[0], &words[1], &words[2]).map_err(error)
-        });
-        let rules = rules.collect::<Result<Vec<_>, _>>()?;
-        if rules.len() > MAX_RULES {
-            return Err(format!("more than {MAX_RULES} of --between"));
-        }
-        Ok(rules)
-    }
-
-    /// True if a key is an event.
-    pub fn reads_keys(&self) -> bool {
-        let rules = self.rules().unwrap_or_default();
-        let of_rules = rules
-            .iter()
-            .flat_map(|rule| rule.start.iter().chain([&rule.stop]));
-        let mut all = self.dump_on.iter().chain(&self.stop_on).chain(of_rules);
-        all.any(|event| matches!(event.what, What::Key(_)))
-    }
-
-    /// True if --times could not mean anything for --start-on: nothing ends a recording, or is done
-    /// in it.
-    pub fn is_endless(&self) -> bool {
-        let nothing = self.stop_on.is_empty() && self.dump_on.is_empty() && self.between.is_empty();
-        self.times > 1 && nothing
-    }
-
-    /// Prepares the recording of `command`, launched or running, which begins at one of `start_on`,
-    /// if there are any.
-    ///
-    /// # Errors
-    /// One line for the user.
-    pub fn prepare(
-        self,
-        (command, is_launched): (Vec<String>, bool),
+/// Who is recorded.
+pub enum Subject {
+    /// A command that will be started.
+    Launched {
+        /// Its arguments.
+        command: Vec<String>,
+        /// --loader
         loader: bool,
-        (start_on, shadow): (Vec<Event>, bool),
-        at_start: AtStart,
-    ) -> Result<Session, String> {
-        has_fsgsbase()?;
-        let header = header(command);
-        check_output(&self.output)?;
-        if self.ring.is_some() && self.output.exists() && !self.output.is_file() {
-            return Err(no_output(&self.output, "--ring needs a regular file"));
-        }
+        /// --start-on
+        start_on: Vec<Event>,
+        /// --shadow
+        shadow: bool,
+    },
+    /// Processes that run already.
+    Running,
+}
+
+impl RecordArgs {
+    /// What is asked for: the one place where options become a recording.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
         let between = self.rules()?;
-        let output = self.output.clone();
+        let is_launched = matches!(subject, Subject::Launched { .. });
+        let (command, loader, start_on, shadow) = match subject {
+            Subject::Launched {
+                command,
+                loader,
+                start_on,
+                shadow,
+            } => (command, loader, start_on, shadow),
+            Subject::Running => (Vec::new(), false, Vec::new(), false),
+        };
+        let shows_progress = !self.quiet && std::io::stderr().is_terminal();
         let options = Options {
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
@@ -221,15 +205,13 @@ impl RecordArgs {
             within: self.within,
             without: self.without,
             at_start,
-            show_progress: match !self.quiet && std::io::stderr().is_terminal() {
-                true => show_progress,
-                false => |_| {},
+            show_progress: if shows_progress {
+                show_progress
+            } else {
+                |_| {}
             },
         };
-        // Where there are only dumps, no file is begun, and what has the name stays until the
-        // first.
-        let has_file = self.dump_on.is_empty();
-        let asked = OnEvents {
+        let events = OnEvents {
             is_launched,
             start_on,
             shadow,
@@ -240,25 +222,59 @@ impl RecordArgs {
             say: if self.quiet { |_| {} } else { say },
             warn: say,
         };
-        let events = Prepared::new(asked, &output, &header).map_err(|e| e.to_string())?;
-        if has_file {
-            keep_old(&output);
-        }
-        let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
-        session.map_err(|e| {
-            if has_file {
-                remove_unless_special(&output);
-            }
-            match &e {
-                TraceeError::System { source, .. }
-                    if source.raw_os_error() == Some(libc::EFBIG) =>
-                {
-                    format!("cannot record: {}; raise `ulimit -f`", plain(&e))
-                }
-                _ => no_output(&output, &plain(&e)),
-            }
+        Ok(Request {
+            command,
+            options,
+            events,
         })
     }
+
+    /// The rules of --between.
+    fn rules(&self) -> Result<Vec<Rule>, String> {
+        let rules = self.between.chunks_exact(3).map(|words| {
+            let error = |e| format!("--between '{}': {e}", words.join("' '"));
+            Rule::parse(&words[0], &words[1], &words[2]).map_err(error)
+        });
+        let rules = rules.collect::<Result<Vec<_>, _>>()?;
+        if rules.len() > MAX_RULES {
+            return Err(format!("more than {MAX_RULES} of --between"));
+        }
+        Ok(rules)
+    }
+}
+
+/// Prepares the recording that is asked for.
+///
+/// # Errors
+/// One line for the user.
+pub fn prepare(request: Request) -> Result<Session, String> {
+    has_fsgsbase()?;
+    let begun = request.begun().map(Path::to_owned);
+    let Request {
+        command,
+        options,
+        events,
+    } = request;
+    let header = header(command);
+    let output = options.output.clone();
+    check_output(&output)?;
+    if options.ring_bytes > 0 && output.exists() && !output.is_file() {
+        return Err(no_output(&output, "--ring needs a regular file"));
+    }
+    let events = Prepared::new(events, &output, &header).map_err(|e| e.to_string())?;
+    if begun.is_some() {
+        keep_old(&output);
+    }
+    let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
+    session.map_err(|e| {
+        remove_begun(begun.as_deref());
+        match &e {
+            TraceeError::System { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
+                format!("cannot record: {}; raise `ulimit -f`", plain(&e))
+            }
+            _ => no_output(&output, &plain(&e)),
+        }
+    })
 }
 
 /// Says how an analysis goes on, but never waits for the terminal: one that is held (ctrl-s), or

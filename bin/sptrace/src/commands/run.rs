@@ -4,10 +4,12 @@
 //! standard streams; what sptrace says goes to stderr with a prefix, and `-q` silences it.
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use sptrace_collect::Request;
 use sptrace_collect::event::Event;
 use sptrace_collect::session::Finished;
 use sptrace_trace::ExitStatus;
@@ -16,7 +18,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
-use crate::commands::record::{self, RecordArgs};
+use crate::commands::record::{self, RecordArgs, Subject};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -58,19 +60,19 @@ pub struct RunArgs {
     #[command(flatten)]
     record: RecordArgs,
     /// Record ld.so's start-up work too
-    #[arg(long, conflicts_with = "start_on")]
+    #[arg(help_heading = record::WHAT, long, conflicts_with = "start_on")]
     loader: bool,
     /// Let the command run by itself, and begin the recording when EVENT happens, inside of what
     /// runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for
     /// 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by
     /// itself up to the first call, and is followed from there to EVENT, at the cost of recording.
     /// After --stop-on it runs by itself again, with --times N until the next EVENT
-    #[arg(long, value_name = "EVENT", group = "repeated")]
+    #[arg(help_heading = record::WHEN, display_order = 0, long, value_name = "EVENT", group = "repeated")]
     start_on: Vec<Event>,
     /// Follow the command from its start, and write nothing before the event of --start-on: that
     /// costs as much as recording. Calls count from the first one on then, and stacks that cannot
     /// be walked are whole
-    #[arg(long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
+    #[arg(help_heading = record::WHEN, display_order = 1, long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
@@ -125,63 +127,58 @@ fn own_failure(message: String) -> Failure {
     }
 }
 
+fn wrong_usage(message: String) -> Failure {
+    let code = exit_code::WRONG_USAGE;
+    Failure::Said { code, message }
+}
+
+/// What is asked for, if that can be done.
+fn request(args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
+    let words = args.command.iter();
+    let subject = Subject::Launched {
+        command: words.map(|a| a.to_string_lossy().into_owned()).collect(),
+        loader: args.loader,
+        start_on: args.start_on,
+        shadow: args.shadow,
+    };
+    let request = args.record.request(subject, at_start);
+    let request = request.map_err(wrong_usage)?;
+    if request.is_endless() {
+        let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
+        return Err(wrong_usage(why.to_owned()));
+    }
+    if args.keep_pid && request.reads_keys() {
+        let why = "--keep-pid leaves the terminal to the command; use another event than key:";
+        return Err(wrong_usage(why.to_owned()));
+    }
+    Ok(request)
+}
+
 fn record(args: RunArgs, at_start: AtStart, kept: &mut Option<Kept>) -> Result<Finished, Failure> {
-    if args.record.is_endless() {
-        return Err(Failure::Said {
-            code: exit_code::WRONG_USAGE,
-            message: "--times with --start-on needs --stop-on EVENT: what ends each recording"
-                .to_owned(),
-        });
-    }
-    if let Err(message) = args.record.rules() {
-        let code = exit_code::WRONG_USAGE;
-        return Err(Failure::Said { code, message });
-    }
-    if args.keep_pid && args.record.reads_keys() {
-        return Err(Failure::Said {
-            code: exit_code::WRONG_USAGE,
-            message: "--keep-pid leaves the terminal to the command; use another event than key:"
-                .to_owned(),
-        });
-    }
-    let argv: Vec<CString> = args
-        .command
-        .iter()
-        .map(|a| CString::new(a.clone().into_vec()))
+    let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
+    let request = request(args, at_start)?;
+    let words = command.iter().map(|a| CString::new(a.as_bytes()));
+    let argv: Vec<CString> = words
         .collect::<Result<_, _>>()
         .map_err(|_| own_failure("an argument holds a NUL byte".to_owned()))?;
-    let name = args.command[0].to_string_lossy().into_owned();
-    executable::check(&args.command[0]).map_err(|refused| cannot_run(&name, refused))?;
-    let command = args
-        .command
-        .iter()
-        .map(|a| a.to_string_lossy().into_owned());
-    let (begun, is_later) = (
-        args.record.begun(),
-        !args.start_on.is_empty() && !args.shadow,
-    );
-    if args.keep_pid {
+    let name = command[0].to_string_lossy().into_owned();
+    executable::check(&command[0]).map_err(|refused| cannot_run(&name, refused))?;
+    let begun = request.begun().map(Path::to_owned);
+    let is_later = request.is_later();
+    if keeps_pid {
         match keep::split() {
             Ok(Split::Tracer(command)) => *kept = Some(command),
             Ok(Split::Command(waiting)) => {
-                return Err(Failure::NotExecuted(waiting.execute(&argv, &at_start)));
+                let status = waiting.execute(&argv, &request.options.at_start);
+                return Err(Failure::NotExecuted(status));
             }
             Err(e) => {
-                return Err(own_failure(format!(
-                    "cannot trace {name}: {e}; try it later"
-                )));
+                let why = format!("cannot trace {name}: {e}; try it later");
+                return Err(own_failure(why));
             }
         }
     }
-    let mut session = args
-        .record
-        .prepare(
-            (command.collect(), true),
-            args.loader,
-            (args.start_on, args.shadow),
-            at_start,
-        )
-        .map_err(own_failure)?;
+    let mut session = record::prepare(request).map_err(own_failure)?;
     if let Some(kept) = *kept {
         session.keep(kept);
     }
@@ -192,24 +189,28 @@ fn record(args: RunArgs, at_start: AtStart, kept: &mut Option<Kept>) -> Result<F
     result.map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
         record::remove_begun(begun.as_deref());
-        match e {
-            TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
-                cannot_run(&name, Refused::NotFound(format!("{e}; check the path")))
-            }
-            TraceeError::Exec(e) => cannot_run(
-                &name,
-                Refused::CannotExecute(format!("{e}; try it without sptrace")),
-            ),
-            TraceeError::Killed(signal) => Failure::Killed(signal),
-            TraceeError::Gone => cannot_run(
-                &name,
-                Refused::CannotExecute(
-                    "the kernel cannot load it; is it damaged? Try it without sptrace".to_owned(),
-                ),
-            ),
-            e => own_failure(format!("cannot trace {name}: {e}; try it without sptrace")),
-        }
+        not_run(&name, e)
     })
+}
+
+/// The command could not be started, or ended before its program began.
+fn not_run(name: &str, error: TraceeError) -> Failure {
+    let why = match error {
+        TraceeError::Killed(signal) => return Failure::Killed(signal),
+        TraceeError::Exec(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+            Refused::NotFound(format!("{e}; check the path"))
+        }
+        TraceeError::Exec(e) => Refused::CannotExecute(format!("{e}; try it without sptrace")),
+        TraceeError::Gone => {
+            let why = "the kernel cannot load it; is it damaged? Try it without sptrace";
+            Refused::CannotExecute(why.to_owned())
+        }
+        e => {
+            let why = format!("cannot trace {name}: {e}; try it without sptrace");
+            return own_failure(why);
+        }
+    };
+    cannot_run(name, why)
 }
 
 fn cannot_run(name: &str, refused: Refused) -> Failure {

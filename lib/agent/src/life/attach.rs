@@ -218,7 +218,6 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
         }
         (*p).may_propagate = 1;
         (*p).was_active = 1;
-        state::control().agent_state.store(1, Ordering::Release);
         lock::unlock();
         RESULT_DONE
     }

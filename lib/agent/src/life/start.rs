@@ -19,9 +19,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     unsafe {
         let c = &*(arena as *const Control);
         if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
-            c.agent_reason
-                .store(hole::VERSION as u32, Ordering::Relaxed);
-            c.agent_state.store(2, Ordering::Release);
+            // Nothing else in it may be believed, nor written.
             return;
         }
         let p = state::process();
@@ -49,7 +47,6 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
             state::count_hole(hole::TABLE_FULL);
             return;
         }
-        c.agent_state.store(1, Ordering::Release);
         if loader_entry != 0 {
             let loader = module::find(loader_entry);
             if !loader.is_null() && (*loader).plan.is_some() {

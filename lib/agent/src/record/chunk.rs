@@ -5,7 +5,6 @@
 //! needs no care; what a failed fast path reserved beyond the limit stays zero, and zeros are no
 //! record. Must not know what a record means.
 
-use crate::frames::shadow;
 use crate::memory::host::STOPPED_HOST_TICKS;
 use crate::memory::state::{END_BYTES, Hot, TRASH, TRASH_END};
 use crate::memory::{host, state, sys};
@@ -215,7 +214,6 @@ pub unsafe fn hand_over(hot: *mut Hot) {
         (*hot).kept = [0; 3];
         stream_of(hot).chunk.store(NONE, Ordering::Release);
         let c = entry(index);
-        (*c).used_bytes = CHUNK_BYTES as u32;
         let head = &state::control().full_chunks;
         let mut old = head.load(Ordering::Relaxed);
         loop {
@@ -276,8 +274,6 @@ unsafe fn take(hot: *mut Hot) -> bool {
         (*c).epoch = (*hot).epoch;
         (*c).sequence = (*hot).sequence;
         (*c).start_tsc = now;
-        (*c).used_bytes = 0;
-        (*c).open_depth = shadow::depth(hot);
         (*hot).sequence = (*hot).sequence.wrapping_add(1);
         (*hot).chunk = index;
         (*hot).hi = now >> 32;

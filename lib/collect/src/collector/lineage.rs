@@ -14,9 +14,11 @@ use sptrace_trace::{Note, StreamInfo};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::{STREAM_LIVE, STREAMS, Stream};
 
-use super::{Collector, Recent, StreamState, comm};
+use super::feed::Lane;
+use super::{Collector, StreamState, comm};
+use crate::decode::Cursor;
+use crate::decode::process::{Area, Areas, Process};
 use crate::event::calls::Watched;
-use crate::process::{Area, Areas, Process};
 
 /// Images and streams that have ended and may still be the parents of a fork child.
 const KEPT_IMAGES: usize = 1024;
@@ -46,8 +48,8 @@ impl Ancestors {
     }
 
     /// The areas of a stream whose process's number is another's now.
-    pub(super) fn areas_of(&self, state: &StreamState) -> Arc<Areas> {
-        self.find(state.image).map(|p| p.areas).unwrap_or_default()
+    pub(super) fn areas_of(&self, image: u64) -> Arc<Areas> {
+        self.find(image).map(|p| p.areas).unwrap_or_default()
     }
 
     /// A stream has ended.
@@ -90,7 +92,7 @@ impl<W: Write> Collector<W> {
     /// The image of a process.
     pub fn process(&mut self, pid: u32) -> &mut Process {
         let ancestors = &mut self.ancestors;
-        self.processes.entry(pid).or_insert_with(|| Process {
+        self.book.processes.entry(pid).or_insert_with(|| Process {
             image: ancestors.new_image(),
             ..Process::default()
         })
@@ -98,17 +100,17 @@ impl<W: Write> Collector<W> {
 
     /// The process is another than the one that had this number, unless it records.
     pub fn forget(&mut self, pid: u32) {
-        if !self.streams.iter().flatten().any(|s| s.pid == pid) {
+        if !self.streams.iter().flatten().any(|s| s.lane.pid == pid) {
             self.retire(pid);
         }
     }
 
     /// An image has ended: its number may be given to another process.
     pub(super) fn retire(&mut self, pid: u32) {
-        if let Some(process) = self.processes.remove(&pid) {
+        if let Some(process) = self.book.processes.remove(&pid) {
             self.ancestors.keep(process);
         }
-        self.recent.fill(Recent::default());
+        self.book.forget_recent();
     }
 
     /// Gives every new stream its state while its parent's is still known: those that began first
@@ -140,7 +142,7 @@ impl<W: Write> Collector<W> {
         // Before anything is said of the process: what it was forked from may be to be found out
         // yet.
         self.adopt_streams(arena);
-        let execs = self.processes.get(&pid).map_or(0, |p| p.execs) + 1;
+        let execs = self.book.processes.get(&pid).map_or(0, |p| p.execs) + 1;
         self.end_process(arena, pid);
         self.retire(pid);
         self.process(pid).execs = execs;
@@ -165,22 +167,22 @@ impl<W: Write> Collector<W> {
         let Some(image) = image else {
             return;
         };
-        let running = self.processes.get(&parent_pid);
+        let running = self.book.processes.get(&parent_pid);
         let running = running.filter(|p| p.image == image).cloned();
         if let Some(mut copy) = running.or_else(|| self.ancestors.find(image)) {
             copy.parent = parent_pid;
             copy.image = self.ancestors.new_image();
-            self.processes.insert(pid, copy);
+            self.book.processes.insert(pid, copy);
         }
     }
 
     /// A task that shares another process's memory has its modules, too.
     fn share_process(&mut self, pid: u32, with: u32) {
-        if with != 0 && with != pid && !self.processes.contains_key(&pid) {
+        if with != 0 && with != pid && !self.book.processes.contains_key(&pid) {
             let mut copy = self.process(with).clone();
             copy.parent = with;
             copy.image = self.ancestors.new_image();
-            self.processes.insert(pid, copy);
+            self.book.processes.insert(pid, copy);
         }
     }
 
@@ -191,9 +193,8 @@ impl<W: Write> Collector<W> {
         }
         if let Some(mut old) = self.streams[i].take() {
             self.ancestors.ended(i, &old);
-            self.begin_line(&mut old);
-            let r = self.writer.write_block(&mut old.line.encoder);
-            self.check(r.map_err(std::io::Error::other));
+            self.recorder.begin_line(&mut old.lane);
+            self.recorder.write_block(&mut old.lane);
         }
         let s = arena.stream(i);
         let (pid, tid) = (
@@ -210,7 +211,7 @@ impl<W: Write> Collector<W> {
         let parent = self.streams.get_mut(s.parent as usize);
         let parent = parent.and_then(Option::as_mut);
         let parent = parent.filter(|p| p.epoch == s.parent_epoch);
-        let parent = parent.and_then(|p| p.line.recording().map(|e| e.stream()));
+        let parent = parent.and_then(|p| p.lane.line.recording().map(|e| e.stream()));
         let p = self.process(pid);
         let (image, ppid, execs) = (p.image, p.parent, p.execs);
         let info = StreamInfo {
@@ -222,19 +223,17 @@ impl<W: Write> Collector<W> {
             parent,
             execs,
         };
-        let line = self.new_line(info);
+        let line = self.recorder.new_line(info);
         self.streams[i] = line.map(|line| StreamState {
             epoch,
-            pid,
             image,
-            line,
-            high: start_tsc >> 32,
-            last_tsc: start_tsc,
-            lazy: None,
-            inherited: None,
             sequence: 0,
-            is_cut_off: false,
-            watched: Watched::default(),
+            cursor: Cursor::new(pid, start_tsc),
+            lane: Lane {
+                pid,
+                line,
+                watched: Watched::default(),
+            },
         });
     }
 }

@@ -52,14 +52,14 @@ impl<W: Write> Collector<W> {
     /// While all is followed: has something happened that begins the recording? Then it does, as if
     /// that had been handed over. A thread that calls little need not fill a chunk for it.
     pub fn look_ahead_for_start(&mut self, arena: &Arena) {
-        if self.calls.is_none() || !self.is_followed() {
+        if self.recorder.calls.is_none() || !self.recorder.is_followed() {
             return;
         }
         self.drain(arena);
-        if !self.is_followed() {
+        if !self.recorder.is_followed() {
             return;
         }
-        self.begin_glance();
+        self.recorder.begin_preview();
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
         for i in 0..used.min(STREAMS) {
             if let Some(index) = self.next_of(arena, i)
@@ -67,13 +67,13 @@ impl<W: Write> Collector<W> {
             {
                 let counted = (self.record_bytes, self.torn);
                 let start_tsc = arena.chunk(index).start_tsc;
-                self.is_peeking = true;
-                self.decode(arena, index, start_tsc, &mut state);
-                self.is_peeking = false;
+                self.book.is_preview = true;
+                self.decode(arena.halves(index), start_tsc, &mut state);
+                self.book.is_preview = false;
                 (self.record_bytes, self.torn) = counted;
             }
         }
-        self.end_glance();
+        self.recorder.end_preview();
     }
 
     /// The chunk that a thread is writing, if it is the one after what was drained.
@@ -109,21 +109,21 @@ impl<W: Write> Collector<W> {
         let mut state = state.clone();
         let counted = (self.record_bytes, self.torn);
         // What is seen here is seen again when the chunk is full.
-        let calls = self.calls.take();
-        self.is_peeking = true;
-        self.decode(arena, index, start_tsc, &mut state);
-        self.settle_lazy(&mut state, None);
-        self.is_peeking = false;
-        self.calls = calls;
+        let calls = self.recorder.calls.take();
+        self.book.is_preview = true;
+        self.decode(arena.halves(index), start_tsc, &mut state);
+        self.settle_lazy(&mut state);
+        self.book.is_preview = false;
+        self.recorder.calls = calls;
         found.record_bytes += self.record_bytes - counted.0;
         (self.record_bytes, self.torn) = counted;
-        let packed = self.writer.pack(state.line.encoder);
+        let packed = self.recorder.writer.pack(state.lane.line.encoder);
         match packed {
             Ok((blocks, events)) => {
                 found.blocks.extend(blocks);
                 found.events += events;
             }
-            Err(e) => self.check(Err(std::io::Error::other(e))),
+            Err(e) => self.check(Err(e)),
         }
         true
     }

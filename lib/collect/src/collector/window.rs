@@ -5,7 +5,7 @@
 //! when a window ended end there in the trace, so that the pause is not taken for time spent in
 //! them.
 
-use super::{Collector, Recent};
+use super::Collector;
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::{STREAM_LIVE, STREAMS};
 use std::io::Write;
@@ -20,24 +20,24 @@ impl<W: Write> Collector<W> {
         for i in 0..used {
             let s = arena.stream(i);
             if s.state.load(Ordering::Acquire) == STREAM_LIVE {
-                let end = Some(self.until_tsc)
+                let end = Some(self.recorder.until_tsc)
                     .filter(|end| *end != u64::MAX && self.numbers.is_alive(arena, s));
                 self.end_stream(arena, i, end);
             }
         }
         self.flush();
-        self.processes.clear();
-        self.recent.fill(Recent::default());
+        self.book.processes.clear();
+        self.book.forget_recent();
     }
 
     /// For long nothing may follow: what was written so far shall be in the file.
     pub fn write_out(&mut self) {
-        let r = self.writer.flush();
-        self.check(r.map_err(std::io::Error::other));
+        let written = self.recorder.writer.flush();
+        self.check(written);
     }
 
     /// The recording begins again.
     pub fn record_again(&mut self) {
-        self.until_tsc = u64::MAX;
+        self.recorder.until_tsc = u64::MAX;
     }
 }

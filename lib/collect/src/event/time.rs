@@ -6,7 +6,7 @@
 //! rule that they turn ([`crate::between`]).
 
 use super::{Armed, Occurrence, Reaction, Source, What};
-use crate::between::Between;
+use crate::between::{Between, Since};
 use crate::windows::{Counting, Windows};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,9 +53,10 @@ impl Moments {
     fn count(&mut self) {
         for moment in &mut self.all {
             let (counting, _) = self.counting;
-            let turned = |rule, is_opening| match self.between.since(rule, is_opening)? {
-                Some(turned) => Some(turned.max(counting.others?)),
-                None => counting.others,
+            let turned = |rule, is_opening| match self.between.since(rule, is_opening) {
+                Since::Paused => None,
+                Since::RecordingStart => counting.others,
+                Since::At(turned) => Some(turned.max(counting.others?)),
             };
             let from = match moment.reaction {
                 Some(Reaction::Start) => counting.starts,

@@ -5,6 +5,7 @@
 //! runs by itself; the agents, for a call that turns a rule of `--between`; the host for everything
 //! else. Must not know what follows from an event.
 
+use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use sptrace_trace::{Clock, Header};
 
-use super::reactor::{OnEvents, Reactor};
+use super::reactor::Reactor;
 use crate::between::Between;
 use crate::collector::Collector;
 use crate::event::calls::Calls;
@@ -20,8 +21,9 @@ use crate::event::control::Control;
 use crate::event::relay::Relay;
 use crate::event::terminal::Keys;
 use crate::event::{Armed, Event, EventError, Reaction, Source, What};
-use crate::gate::Gates;
+use crate::live::gate::Gates;
 use crate::output::{self, Output};
+use crate::request::OnEvents;
 use crate::windows::Windows;
 
 /// What is prepared before there is a recording.
@@ -42,49 +44,28 @@ impl Prepared {
     pub fn new(asked: OnEvents, output: &Path, header: &Header) -> Result<Self, EventError> {
         let (armed, follows) = armed_for(&asked)?;
         let armed = Arc::new(armed);
-        let of = |watcher| {
-            let (armed, asked) = (&armed, &asked);
-            let sees = move |(index, event): &(usize, &Event)| {
-                watcher_of(*index, event, armed, asked) == watcher
-            };
-            armed.iter().filter(sees)
-        };
-        // Start events keep the number that the user wrote: the gate does the counting.
-        let starts = &asked.start_on;
-        let gated = of(Watcher::Gate).map(|(index, e)| (index, starts.get(index).unwrap_or(e)));
-        let gates = Arc::new(Gates::new(gated));
-        if gates.are_too_many() {
-            return Err(EventError::TooMany);
-        }
+        let gates = gates_of(&armed, &asked)?;
         let between = Arc::new(Between::new(asked.between.clone(), asked.times)?);
         let wake = (!armed.is_empty()).then(event_descriptor).transpose()?;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        let mut relay = None;
-        match Keys::open(&armed, asked.is_launched)? {
-            Keys::None => {}
-            Keys::Read(terminal) => sources.push(Box::new(terminal)),
-            Keys::Relayed(between) => relay = Some(between),
-        }
+        let relay = match Keys::open(&armed, asked.is_launched)? {
+            Keys::None => None,
+            Keys::Read(terminal) => {
+                sources.push(Box::new(terminal));
+                None
+            }
+            Keys::Relayed(between) => Some(between),
+        };
         if let Some(control) = Control::open(&armed, &header.command.join(" "))? {
             sources.push(Box::new(control));
         }
         if !gates.is_empty() {
             sources.push(Box::new(gates.watch()));
         }
-        let calls = Calls::new(of(Watcher::Host), Clock::of(header))?;
-        // A recording that nothing ends does not begin again.
-        let times = match asked.stop_on.is_empty() {
-            true => 1,
-            false => asked.times,
-        };
-        let windows = Windows::new((!starts.is_empty()).then_some(times));
-        let ring = match asked.dump_on.is_empty() {
-            true => None,
-            false => Some(
-                output::memory()
-                    .map_err(|e| EventError::Socket("a file in memory".to_owned(), e))?,
-            ),
-        };
+        let hosts = watched_by(Watcher::Host, &armed, &asked);
+        let calls = Calls::new(hosts, Clock::of(header))?;
+        let windows = windows_of(&asked);
+        let ring = ring_of(&asked)?;
         let reactor = Reactor {
             armed,
             asked,
@@ -132,6 +113,49 @@ enum Watcher {
     Agents,
     /// One of the host's sources, or the collector among the records.
     Host,
+}
+
+/// The events that this one notices.
+fn watched_by<'a>(
+    watcher: Watcher,
+    armed: &'a Armed,
+    asked: &'a OnEvents,
+) -> impl Iterator<Item = (usize, &'a Event)> {
+    let sees =
+        move |(index, event): &(usize, &Event)| watcher_of(*index, event, armed, asked) == watcher;
+    armed.iter().filter(sees)
+}
+
+/// For the calls that begin the recording of a command that runs by itself.
+fn gates_of(armed: &Armed, asked: &OnEvents) -> Result<Arc<Gates>, EventError> {
+    let gated = watched_by(Watcher::Gate, armed, asked);
+    // Start events keep the number that the user wrote: the gate does the counting.
+    let as_written = |(index, event)| (index, asked.start_on.get(index).unwrap_or(event));
+    let gates = Arc::new(Gates::new(gated.map(as_written)));
+    match gates.are_too_many() {
+        true => Err(EventError::TooMany),
+        false => Ok(gates),
+    }
+}
+
+/// How often the recording begins and ends.
+fn windows_of(asked: &OnEvents) -> Windows {
+    // A recording that nothing ends does not begin again.
+    let times = match asked.stop_on.is_empty() {
+        true => 1,
+        false => asked.times,
+    };
+    Windows::new((!asked.start_on.is_empty()).then_some(times))
+}
+
+/// A ring in memory, if there are dumps of it.
+fn ring_of(asked: &OnEvents) -> Result<Option<File>, EventError> {
+    if asked.dump_on.is_empty() {
+        return Ok(None);
+    }
+    let ring = output::memory();
+    let error = |e| EventError::Socket("a file in memory".to_owned(), e);
+    ring.map(Some).map_err(error)
 }
 
 fn watcher_of(index: usize, event: &Event, armed: &Armed, asked: &OnEvents) -> Watcher {

@@ -14,38 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sptrace_trace::{Snapshot, Summary};
 
 use crate::between::Between;
-use crate::event::rule::Rule;
 use crate::event::{Armed, Event, What};
-use crate::gate::Gates;
+use crate::live::gate::Gates;
 use crate::output;
+use crate::request::OnEvents;
 use crate::windows::Windows;
 
 /// Copies that wait for being written; more would take the memory of as many rings.
 pub(super) const WAITING: usize = 2;
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-pub struct OnEvents {
-    /// A command will be started, which has our terminal; else there is one already, which has not.
-    pub is_launched: bool,
-    /// Begin the recording at the first of these; none: at the command's start.
-    pub start_on: Vec<Event>,
-    /// Until then the command is followed, and nothing recorded: calls can begin the recording.
-    pub shadow: bool,
-    /// Record the calls of some functions between two events each.
-    pub between: Vec<Rule>,
-    /// Write the ring out at these.
-    pub dump_on: Vec<Event>,
-    /// End the recording at these.
-    pub stop_on: Vec<Event>,
-    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and
-    /// ends.
-    pub times: u64,
-    /// Tells the user of a dump.
-    pub say: fn(&str),
-    /// Tells the user of a dump that failed.
-    pub warn: fn(&str),
-}
 
 /// The events of a recording and what has come of them.
 pub struct Reactor {
@@ -67,8 +43,16 @@ pub struct Reactor {
     pub(super) follows: bool,
     pub(super) windows: Arc<Windows>,
     pub(super) between: Arc<Between>,
-    /// What has begun the present window, or will begin the next, and what has ended the last.
-    pub(super) causes: Mutex<[String; 2]>,
+    pub(super) causes: Mutex<Causes>,
+}
+
+/// The events, in words, by which windows begin and end.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// What has begun the present window, or will begin the next.
+    pub(super) begun: String,
+    /// What has ended the last.
+    pub(super) ended: String,
 }
 
 /// A copy of the ring, to be written.
@@ -131,11 +115,16 @@ impl Reactor {
             if has_ended { "has ended" } else { "begins" },
             self.windows.number(),
         );
-        let cause = &self.causes()[usize::from(has_ended)];
+        let causes = self.causes();
+        let cause = if has_ended {
+            &causes.ended
+        } else {
+            &causes.begun
+        };
         (self.asked.say)(&format!("recording {number} of {times} {what} ({cause})"));
     }
 
-    pub(super) fn causes(&self) -> MutexGuard<'_, [String; 2]> {
+    pub(super) fn causes(&self) -> MutexGuard<'_, Causes> {
         let causes = self.causes.lock();
         causes.unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -12,12 +12,13 @@ use crate::error::TraceError;
 use crate::reader::{Item, Survey, TraceReader};
 use std::io::{Read, Seek};
 
-/// In which order the events of different threads come. Those of one thread come in the order of
-/// time.
+/// In which order the events of different streams come. Those of one stream come in the order of
+/// time. A thread that executes another program, or is recorded once more, has several streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// As they lie in the file: some of a thread, then some of another. A thread that calls little
-    /// may come much later than it ran. For what adds up.
+    /// may come much later than it ran, and the frames that a stream leaves open end after all that
+    /// is in the file. For what adds up, and for readers that put it in order themselves.
     #[default]
     File,
     /// As they happened. For what is read from top to bottom.

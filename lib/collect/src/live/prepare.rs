@@ -21,10 +21,10 @@ use sptrace_tracee::{TraceeError, program, seccomp};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
-use crate::answer;
+use crate::live::stacks::{Copied, Stacks, Walker};
+use crate::modules::answer;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::{Copied, Stacks, Walker};
 
 /// Of a stack, copied to try the walk.
 const REHEARSED_BYTES: usize = 64 << 10;
@@ -274,7 +274,7 @@ fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
     }
     let start = known.and_then(|index| {
         let c = shared.lock();
-        let known = c.modules.get(index)?;
+        let known = c.book.modules.get(index)?;
         let bias = answer::bias(maps, m, known.base_svma)?;
         Some(known.text.0.wrapping_add(bias))
     });

@@ -23,7 +23,7 @@ use sptrace_wire::plan::PlanView;
 
 use crate::clock;
 use crate::event::{Event, Occurrence, Source, What};
-use crate::filters;
+use crate::modules::filters;
 
 /// Globs that fit more functions of a module are none that a recording should begin at; their ways
 /// fill a page.

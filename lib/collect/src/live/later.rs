@@ -2,8 +2,8 @@
 //! recording's end, as often as was asked for ([`crate::windows`]).
 //!
 //! Until the event the command executes nothing of ours; what the agent needs lies prepared in it
-//! ([`crate::ahead`]). The recording begins and ends as that of a process that is attached to
-//! ([`crate::attach`]), with the processes that the command has at that moment.
+//! ([`crate::live::ahead`]). The recording begins and ends as that of a process that is attached to
+//! ([`crate::live::attach`]), with the processes that the command has at that moment.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::{TraceeError, eligible, ptrace};
 
-use crate::ahead::{Ahead, Looker};
+use crate::live::ahead::{Ahead, Looker};
 use crate::react;
 use crate::session::{Finished, Session};
 
@@ -111,7 +111,7 @@ impl Session {
         let mut c = shared.lock();
         c.end_window(&shared.arena);
         react::collected(&shared, &mut c);
-        c.failed.is_none() && !self.is_stopped() && react::window_ended(&shared, &mut c)
+        !c.has_failed() && !self.is_stopped() && react::window_ended(&shared, &mut c)
     }
 
     /// A process has memory of ours still.

@@ -3,8 +3,9 @@
 //! Given their pids; the rest is a recording like any other ([`crate::session`]). What takes long
 //! happens while nothing stands still: modules are analysed, their plans made, unwind tables
 //! opened, patch areas mapped. One thread is stopped for that once, and then all of them until the
-//! functions on their stacks are patched. Detaching stops all again, as often as a thread is found
-//! inside the agent or a slot.
+//! functions on their stacks are patched. Detaching is `attach/detach.rs`.
+
+mod detach;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,41 +17,28 @@ use sptrace_trace::ExitStatus;
 use sptrace_tracee::arena::{Role, tell_of_death};
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
-use sptrace_tracee::inside::Place;
-use sptrace_tracee::maps::{self, LiveMaps, Mapping};
+use sptrace_tracee::maps::{LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::*;
-use sptrace_wire::control::HOST_DETACHING;
 
+use crate::live::prepare::{Looked, NO_TEXT, Prepared};
+use crate::live::stacks::Stacks;
 use crate::loops;
 use crate::numbers;
-use crate::prepare::{Looked, NO_TEXT, Prepared, open_memory};
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
-use crate::stacks::Stacks;
 
 /// Attempts to stop all threads at a moment that suits, at most.
 const ATTEMPTS: u32 = 400;
 /// Where a stop takes long, no attempt is begun later than this.
 const ATTEMPTS_END: Duration = Duration::from_secs(20);
-/// Attempts in which a thread must be out of all slots to be let go; never more than half of the
-/// time.
-const PATIENCE: u32 = 40;
-/// Threads on their way out of the agent are not followed longer; the others stand meanwhile.
-const LET_OUT_END: Duration = Duration::from_secs(2);
-/// So often a thread may not be stopped in time (2 seconds).
-const UNSTOPPABLE: u32 = 15;
-/// Between them.
+/// Between two attempts.
 const PAUSE: Duration = Duration::from_micros(500);
-/// Pairs that the agent may leave: areas, tables and thread blocks.
-const RANGES: u32 = 16 << 10;
 /// A process that executes another program meanwhile is looked at anew so often at least,
 const PROGRAMS: u32 = 20;
 /// and for so long: the first of its programs may have had to be analysed.
 const PROGRAMS_END: Duration = Duration::from_secs(2);
-/// Of the place for code of ours, looked at: that is written to its end.
-const PLACE_BYTES: usize = 64;
 /// Of a stack whose end is not known, looked at.
 const STACK_BYTES: u64 = 1 << 20;
 
@@ -63,15 +51,19 @@ pub struct Until {
     pub duration: Option<Duration>,
 }
 
-/// Why the agent is not taken out of a process.
-const SANDBOXED: &str = "it has entered a seccomp sandbox meanwhile";
-
 /// What became of one process.
 pub struct Refused {
     /// The process.
     pub pid: u32,
     /// Why it is not traced.
     pub why: String,
+}
+
+impl Refused {
+    fn new(pid: u32, error: &dyn std::error::Error) -> Self {
+        let why = error.to_string();
+        Self { pid, why }
+    }
 }
 
 /// A recording that has ended.
@@ -98,30 +90,14 @@ impl Session {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         tell_of_death(&self.shared.arena, Role::Tracer);
         let (drainer, answerer) = loops::spawn(&self.shared).map_err(|e| {
-            let why = e.to_string();
-            let refuse = |pid: &u32| Refused {
-                pid: *pid,
-                why: why.clone(),
-            };
+            let refuse = |pid: &u32| Refused::new(*pid, &e);
             pids.iter().map(refuse).collect::<Vec<_>>()
         })?;
         let alive = &self.shared.arena.control().host_alive;
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        let (mut attached, mut refused) = (Vec::new(), Vec::new());
-        for &pid in pids {
-            match self.attach_to(pid) {
-                Ok(()) => {
-                    tell(pid);
-                    attached.push(pid);
-                }
-                Err(e) => refused.push(Refused {
-                    pid,
-                    why: explained(pid, e).to_string(),
-                }),
-            }
-        }
+        let (attached, refused) = self.attach_to_all(pids, tell);
         let sources = std::mem::take(&mut self.sources);
         // Time counts from here.
         let events = (!attached.is_empty()).then(|| EventsThread::spawn(&self.shared, sources, 0));
@@ -142,11 +118,23 @@ impl Session {
         }
         match self.finish(ExitStatus::Exited(0)) {
             Ok(finished) => Ok(Attached { finished, refused }),
-            Err(e) => Err(vec![Refused {
-                pid: 0,
-                why: e.to_string(),
-            }]),
+            Err(e) => Err(vec![Refused::new(0, &e)]),
         }
+    }
+
+    /// Which of them could be attached to, and which not.
+    fn attach_to_all(&mut self, pids: &[u32], tell: &dyn Fn(u32)) -> (Vec<u32>, Vec<Refused>) {
+        let (mut attached, mut refused) = (Vec::new(), Vec::new());
+        for &pid in pids {
+            match self.attach_to(pid) {
+                Ok(()) => {
+                    tell(pid);
+                    attached.push(pid);
+                }
+                Err(e) => refused.push(Refused::new(pid, &explained(pid, e))),
+            }
+        }
+        (attached, refused)
     }
 
     pub(crate) fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
@@ -222,7 +210,6 @@ impl Session {
         live: &LiveMaps,
         threads: &mut Threads,
     ) -> Result<u32, TraceeError> {
-        let arena = &self.shared.arena;
         program::check(prepared.pid, &prepared.memory)?;
         self.lead_back(threads, self.shared.reactor.windows().was_followed())?;
         for t in threads.all() {
@@ -235,6 +222,15 @@ impl Session {
         if !is_ahead && !live.has_still(&prepared.mapped) {
             prepared.mapped = live.code_map()?;
         }
+        let command = self.adopting(prepared, live, &stopped);
+        if is_ahead && !live.has_still_at(&prepared.mapped, &command.pcs) {
+            return Ok(NOT_UP_TO_DATE);
+        }
+        self.lead_to_adopt(command, carrier, &stopped, threads)
+    }
+
+    /// What the agent must know of the stopped threads: their stacks, and where they are.
+    fn adopting(&self, prepared: &mut Prepared, live: &LiveMaps, stopped: &[Thread]) -> Command {
         let mapped = &prepared.mapped.mappings;
         let (code, gone) = self.modules_of(prepared.pid, &prepared.memory, mapped);
         let mut command = Command {
@@ -251,7 +247,7 @@ impl Session {
             &code,
             &starts,
         );
-        for t in &stopped {
+        for t in stopped {
             let mut entry = entry_of(prepared.pid, t, live);
             let stack = stacks.of(&t.regs, entry.stack_end);
             entry.first_frame = command.frames.len() as u32;
@@ -261,9 +257,18 @@ impl Session {
             command.threads.push(entry);
         }
         command.pcs.extend(self.behind_ways(&command.pcs));
-        if is_ahead && !live.has_still_at(&prepared.mapped, &command.pcs) {
-            return Ok(NOT_UP_TO_DATE);
-        }
+        command
+    }
+
+    /// The agent takes the threads over, and then patches the functions around where they are.
+    fn lead_to_adopt(
+        &self,
+        command: Command,
+        carrier: &Carrier<'_>,
+        stopped: &[Thread],
+        threads: &mut Threads,
+    ) -> Result<u32, TraceeError> {
+        let arena = &self.shared.arena;
         let sent = command.send(arena)?;
         let leading = stopped[0];
         let errand = Errand::Call { block: sent.block };
@@ -333,205 +338,12 @@ impl Session {
             }
         }
     }
-
-    pub(crate) fn detach_all(&mut self) {
-        self.shared.numbers.letting_go(true);
-        // What they start meanwhile is found the next time.
-        for _ in 0..16 {
-            let holders = eligible::holders(&self.shared.arena);
-            let remaining: Vec<u32> = holders
-                .into_iter()
-                .filter(|pid| !self.is_kept(*pid) && !eligible::is_vfork_child(*pid))
-                .collect();
-            if remaining.is_empty() {
-                return;
-            }
-            for pid in remaining {
-                self.detach(pid);
-            }
-        }
-    }
-
-    /// Lets a process go, as it was.
-    pub(crate) fn detach(&mut self, pid: u32) {
-        let result = self.with_one_program(&mut |session| session.try_detach(pid));
-        let why = match result {
-            Ok(None) => return,
-            Ok(Some(why)) => why.to_owned(),
-            Err(_) if !eligible::holds(pid, &self.shared.arena) => return,
-            Err(e) => e.to_string(),
-        };
-        self.kept.push((pid, why));
-    }
-
-    fn is_kept(&self, pid: u32) -> bool {
-        self.kept.iter().any(|(kept, _)| *kept == pid)
-    }
-
-    fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {
-        // It may stand at an exec stop.
-        self.serve();
-        let memory = open_memory(pid)?;
-        let result = self.try_detach_program(pid, &memory);
-        result.map_err(|e| program::cause(pid, &memory, e))
-    }
-
-    fn try_detach_program(
-        &mut self,
-        pid: u32,
-        memory: &File,
-    ) -> Result<Option<&'static str>, TraceeError> {
-        let maps = maps::read(pid)?;
-        if !maps::is_traced(&maps) {
-            // It has executed another program, which runs as it is, or is about to map the arena.
-            return match Place::find(memory, &maps, PLACE_BYTES)?.is_unused {
-                true => Ok(None),
-                false => Err(TraceeError::Replaced),
-            };
-        }
-        let mut unstoppable = 0;
-        if seccomp::mode(pid) == seccomp::Mode::Strict {
-            return Ok(Some(SANDBOXED));
-        }
-        let begun = Instant::now();
-        for attempt in attempts(ATTEMPTS_END) {
-            self.serve();
-            let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &maps)?;
-            let mut threads = match Threads::stop_all(pid, &|| self.obey_beside(pid)) {
-                Ok(threads) => threads,
-                // One that was late is ours still, and let go when it stops.
-                Err(e) if unstoppable == UNSTOPPABLE || eligible::has_ended(pid) => return Err(e),
-                Err(_) => {
-                    unstoppable += 1;
-                    std::thread::sleep(PAUSE * 100);
-                    continue;
-                }
-            };
-            if threads.all().any(|t| seccomp::check(t.tid).is_err()) {
-                threads.release();
-                return Ok(Some(SANDBOXED));
-            }
-            let is_patient = attempt < PATIENCE && begun.elapsed() < ATTEMPTS_END / 2;
-            let command = match is_patient {
-                true => COMMAND_DETACH,
-                false => COMMAND_DETACH_ANYWAY,
-            };
-            let result = self.detach_stopped(command, &carrier, memory, &mut threads);
-            threads.release();
-            match result? {
-                RESULT_AGAIN => std::thread::sleep(PAUSE),
-                RESULT_DONE => return Ok(None),
-                RESULT_NOT_WRITABLE => return Ok(Some("its text could not be written")),
-                _ => return Ok(Some("no memory for patch areas of its own")),
-            }
-        }
-        Ok(Some("a thread or a signal handler stays inside it"))
-    }
-
-    fn detach_stopped(
-        &self,
-        command: u32,
-        carrier: &Carrier<'_>,
-        memory: &File,
-        threads: &mut Threads,
-    ) -> Result<u32, TraceeError> {
-        let arena = &self.shared.arena;
-        program::check(threads.pid, memory)?;
-        self.lead_back(threads, false)?;
-        let stopped: Vec<Thread> = threads.all().copied().collect();
-        let is_inside = |t: &&Thread| carrier.is_inside(t.regs.rip);
-        if stopped.iter().any(|t| is_inside(&t)) {
-            if let Some(leading) = stopped.iter().find(|t| !is_inside(t)) {
-                let command = Command {
-                    command: COMMAND_SILENCE,
-                    ..Command::default()
-                };
-                let sent = command.send(arena)?;
-                let errand = Errand::Call { block: sent.block };
-                carrier.lead(threads, *leading, errand, &|| sent.is_done(arena))?;
-            }
-            let state = &arena.control().host_state;
-            state.store(HOST_DETACHING, Ordering::Release);
-            let pid = threads.pid;
-            if !let_out(carrier, threads, &|| self.obey_beside(pid))? {
-                return Ok(RESULT_AGAIN);
-            }
-        }
-        let stopped: Vec<Thread> = threads.all().copied().collect();
-        let live = LiveMaps::open(threads.pid)?;
-        let command = Command {
-            command,
-            threads: stopped
-                .iter()
-                .map(|t| entry_of(threads.pid, t, &live))
-                .collect(),
-            pcs: stopped.iter().map(|t| t.regs.rip).collect(),
-            gone: self.modules_of(threads.pid, memory, &[]).1,
-            ranges: RANGES,
-            ..Command::default()
-        };
-        let sent = command.send(arena)?;
-        let tid = stopped[0].tid;
-        let errand = Errand::Call { block: sent.block };
-        carrier.lead(threads, stopped[0], errand, &|| sent.is_done(arena))?;
-        for (i, t) in stopped.iter().enumerate() {
-            let Some(registers) = sent.moved(arena, i) else {
-                continue;
-            };
-            let now = threads.stop_again(t.tid)?;
-            if now.regs.rip == t.regs.rip {
-                threads.put(t.tid, &with_registers(now.regs, registers), t.mask)?;
-            }
-        }
-        let result = sent.result(arena);
-        if result != RESULT_DONE {
-            return Ok(result);
-        }
-        for t in &stopped {
-            // A program that uses gs by now keeps what it has set.
-            let gs_base = threads.stop_again(t.tid)?.regs.gs_base;
-            if gs_base != 0 && sent.is_listed(arena, gs_base) {
-                threads.set_gs_base(t.tid, 0)?;
-            }
-        }
-        let leading = threads.stop_again(tid)?;
-        let errand = Errand::Unmap {
-            ranges: sent.ranges_at,
-        };
-        carrier.lead(threads, leading, errand, &|| true)?;
-        Ok(result)
-    }
 }
 
 /// Numbers of attempts: [`ATTEMPTS`], but none after `end`.
 fn attempts(end: Duration) -> impl Iterator<Item = u32> {
     let begun = Instant::now();
     (0..ATTEMPTS).take_while(move |_| begun.elapsed() < end)
-}
-
-/// Lets those threads run that are inside the agent, until each is out of it; the others stay where
-/// they are. False: one does not come out.
-fn let_out(
-    carrier: &Carrier<'_>,
-    threads: &mut Threads,
-    idle: &dyn Fn(),
-) -> Result<bool, TraceeError> {
-    for _ in attempts(LET_OUT_END) {
-        let inside = threads.all().filter(|t| carrier.is_inside(t.regs.rip));
-        let inside: Vec<u32> = inside.map(|t| t.tid).collect();
-        if inside.is_empty() {
-            return Ok(true);
-        }
-        for tid in &inside {
-            threads.run(*tid)?;
-        }
-        std::thread::sleep(Duration::from_micros(30));
-        // It may wait for us: before an exec it asks to be held.
-        idle();
-        // One that is out again may have made another.
-        threads.stop(idle)?;
-    }
-    Ok(false)
 }
 
 fn entry_of(pid: u32, t: &Thread, live: &LiveMaps) -> AttachThread {
@@ -565,14 +377,6 @@ fn registers_of(r: &libc::user_regs_struct) -> [u64; 18] {
         r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
         r.rax, r.rcx, r.rsp, r.rip, r.eflags,
     ]
-}
-
-fn with_registers(mut r: libc::user_regs_struct, to: [u64; 18]) -> libc::user_regs_struct {
-    [
-        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
-        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
-    ] = to;
-    r
 }
 
 /// What the system's answer means, if it is that the process is gone, or that we may not: then with

@@ -1,18 +1,18 @@
 //! The records that most are: calls of known functions and their ends, many in a row.
 //!
-//! Part of the [`Collector`]. First it is looked up what some records stand for, without a decision
+//! Part of the [`Decoder`]. First it is looked up what some records stand for, without a decision
 //! that depends on it: what a place is comes from far away, and many of them come at once that way.
-//! Then they are encoded. What is anything else ends the run, and [`Collector::decode`] takes that
+//! Then the sink is told. What is anything else ends the run, and [`Decoder::decode`] takes that
 //! one record.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sptrace_trace::FunctionId;
 
-use super::{Collector, LOW_HALF, Recent, StreamState, Target};
-use crate::module::*;
-use crate::process::Areas;
+use super::Decoder;
+use super::book::{LOW_HALF, Recent, Target};
+use super::module::{PLACE_ENTRY, PLACE_INDIRECT, PLACE_TAIL};
+use super::sink::{Plain, Sink};
 
 /// Kinds through a pointer.
 const CALL: u8 = PLACE_ENTRY | PLACE_INDIRECT;
@@ -21,43 +21,27 @@ const TAIL: u8 = CALL | PLACE_TAIL;
 /// Records looked up before they are encoded.
 const BATCH: usize = 128;
 
-/// A record of a call, a tail jump or an exit.
-#[derive(Clone, Copy, Default)]
-struct Looked {
-    stamp: u32,
-    place: Place,
-}
-
-impl<W: Write> Collector<W> {
+impl<S: Sink> Decoder<'_, S> {
     /// Takes the records from `at` on, as far as they need no thought; gives where that is.
-    pub(super) fn run(
-        &mut self,
-        areas: &Areas,
-        halves: &[AtomicU32],
-        mut at: usize,
-        state: &mut StreamState,
-    ) -> usize {
-        // Watched calls, held-back calls, an end in time, calls of before the start, and calls
-        // whose callers are looked at because the end of an open one is not recorded: nothing is
-        // done in a row.
-        if self.calls.is_some()
-            || state.lazy.is_some()
-            || self.until_tsc != u64::MAX
-            || !state.line.is_plain()
-            || state.line.has_open()
-        {
+    pub(super) fn run(&mut self, halves: &[AtomicU32], mut at: usize) -> usize {
+        if self.cursor.lazy.is_some() || !self.sink.takes_rows() {
             return at;
         }
-        let mut batch = [Looked::default(); BATCH];
+        let mut batch = [Plain::default(); BATCH];
         loop {
-            let first_low = match state.last_tsc >> 32 {
-                period if period == state.high => state.last_tsc as u32,
-                period if period < state.high => 0,
+            let high = self.cursor.high;
+            let first_low = match self.cursor.last_tsc >> 32 {
+                period if period == high => self.cursor.last_tsc as u32,
+                period if period < high => 0,
                 _ => return at,
             };
-            let (count, next) = self.look_up(areas, halves, at, state.pid, first_low, &mut batch);
+            let (count, next) = self.look_up(halves, at, first_low, &mut batch);
             at = next;
-            encode(&batch[..count], state);
+            let found = &batch[..count];
+            if let Some(last) = found.last() {
+                self.cursor.last_tsc = high << 32 | u64::from(last.stamp);
+            }
+            self.sink.row(high, found);
             if count < BATCH {
                 return at;
             }
@@ -68,13 +52,12 @@ impl<W: Write> Collector<W> {
     #[inline(never)]
     fn look_up(
         &self,
-        areas: &Areas,
         halves: &[AtomicU32],
         mut at: usize,
-        pid: u32,
         mut last: u32,
-        batch: &mut [Looked],
+        batch: &mut [Plain],
     ) -> (usize, usize) {
+        let (areas, pid) = (self.areas, self.cursor.pid);
         for (count, looked) in batch.iter_mut().enumerate() {
             let Some([stamp, id, ..]) = halves.get(at..) else {
                 return (count, at);
@@ -99,7 +82,7 @@ impl<W: Write> Collector<W> {
                 place = resolved;
                 length = 3;
             }
-            *looked = Looked { stamp, place };
+            *looked = Plain { stamp, place };
             last = stamp;
             at += length;
         }
@@ -110,34 +93,12 @@ impl<W: Write> Collector<W> {
     #[inline]
     fn recent_callee(&self, pid: u32, low: Option<&AtomicU32>) -> Option<FunctionId> {
         let target = LOW_HALF | u64::from(low?.load(Ordering::Relaxed));
-        let recent = &self.recent[Recent::slot(target)];
+        let recent = &self.book.recent[Recent::slot(target)];
         match recent.callee {
             Target::Function(callee) if recent.target == target && recent.pid == pid => {
                 Some(callee)
             }
             _ => None,
         }
-    }
-}
-
-#[inline(never)]
-fn encode(mut batch: &[Looked], state: &mut StreamState) {
-    let high = state.high << 32;
-    if let Some(last) = batch.last() {
-        state.last_tsc = high | u64::from(last.stamp);
-    }
-    while !batch.is_empty() {
-        let mut burst = state.line.encoder.burst();
-        let (now, later) = batch.split_at(burst.room().min(batch.len()));
-        for looked in now {
-            let tsc = high | u64::from(looked.stamp);
-            match looked.place.callee() {
-                Some(callee) if looked.place.is_tail() => burst.tail(tsc, callee),
-                Some(callee) => burst.enter(tsc, callee),
-                None => burst.exit(tsc),
-            }
-        }
-        burst.finish();
-        batch = later;
     }
 }

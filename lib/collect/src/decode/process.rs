@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::module::{Place, Places};
+use super::module::{Place, Places};
 
 /// Where a module lies.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A thread of the host, the *looker*, looks at the command and its descendants again and again and
 //! analyses what is new. It passes on each process whose modules have stayed the same for a while
-//! ([`Looked`]), and the session's thread prepares that process ([`crate::prepare`]). Some
+//! ([`Looked`]), and the session's thread prepares that process ([`crate::live::prepare`]). Some
 //! processes are left as they are and prepared at the event: those that are too young, that have a
 //! limit on their memory (the arena would count against it), that wait in the kernel or are
 //! stopped, or that cannot be attached to at the moment.
@@ -20,7 +20,7 @@ use sptrace_tracee::threads::state;
 use sptrace_tracee::{TraceeError, eligible};
 
 use crate::limits;
-use crate::prepare::{Code, Looked, Prepared, code_of};
+use crate::live::prepare::{Code, Looked, Prepared, code_of};
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -247,7 +247,7 @@ impl Session {
         if eligible::holds(pid, &self.shared.arena) {
             self.detach(pid);
         }
-        let why = crate::attach::explained(pid, e);
+        let why = crate::live::attach::explained(pid, e);
         if !matches!(why, TraceeError::Gone) || is_first {
             self.say_untraced(pid, &why.to_string(), is_first);
         }

@@ -6,18 +6,18 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use sptrace_tracee::arena::{Arena, futex_wake};
+use sptrace_tracee::arena::futex_wake;
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::seccomp;
 use sptrace_wire::control::*;
 use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
 
-use crate::load::openable;
-use crate::mappings;
+use crate::decode::process::Process;
+use crate::modules::load::openable;
+use crate::modules::mappings;
+use crate::modules::placement;
 use crate::numbers;
-use crate::placement;
-use crate::process::Process;
 use crate::shared::Shared;
 
 /// Serves all questions asked; true if there was one.
@@ -50,55 +50,10 @@ fn answer(shared: &Shared, q: &Question) {
     let numbers = &shared.numbers;
     let pid = numbers.asking(&shared.arena, q).unwrap_or(0);
     let live = LiveMaps::open(pid).ok();
-    let is_ours = live.as_ref().is_some_and(LiveMaps::is_traced);
-    let answer = match q.kind {
-        _ if !is_ours && q.kind == ASK_MODULE => left_alone(0..0, false).to_words(),
-        _ if !is_ours => [0; 6],
-        ASK_MODULE => {
-            let maps = shared.preparing.mappings_of(q, pid);
-            let mut answer = module(shared, &maps, pid, q.argument);
-            if let ModuleAnswer::LeftAlone {
-                start,
-                end,
-                is_wide,
-                ..
-            } = &mut answer
-                && start < end
-            {
-                let mut c = shared.lock();
-                c.asks(&shared.arena);
-                *is_wide = c.process(pid).leave_alone(*start, *end);
-            }
-            answer.to_words()
-        }
-        ASK_EXEC => {
-            let tid = numbers::task(pid, q.tid);
-            let is_held = tid.is_some_and(|tid| shared.may_seize(pid, tid, q.argument));
-            [u64::from(is_held), 0, 0, 0, 0, 0]
-        }
-        ASK_EXEC_FAILED => {
-            if let Some(tid) = numbers::task(pid, q.tid) {
-                shared.release(tid);
-            }
-            [1, 0, 0, 0, 0, 0]
-        }
-        ASK_NOTED => {
-            let mut c = shared.lock();
-            c.adopt_streams(&shared.arena);
-            [1, 0, 0, 0, 0, 0]
-        }
-        ASK_MAPPED => [mapped(shared, pid), 0, 0, 0, 0, 0],
-        ASK_TEXT => {
-            let code_around = |at| live.as_ref()?.code_around(at);
-            let (start, end) = mappings::text(&code_around, pid, q.argument).unwrap_or_default();
-            [start, end, 0, 0, 0, 0]
-        }
-        ASK_FILTER => {
-            let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
-            let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
-            [u64::from(is_permitted), 0, 0, 0, 0, 0]
-        }
-        _ => [0; 6],
+    let answer = match live.filter(LiveMaps::is_traced) {
+        Some(live) => answer_of(shared, q, pid, &live),
+        None if q.kind == ASK_MODULE => left_alone(0..0, false).to_words(),
+        None => [0; 6],
     };
     for (slot, value) in q.answer.iter().zip(answer) {
         slot.store(value, Ordering::Relaxed);
@@ -113,6 +68,64 @@ fn answer(shared: &Shared, q: &Question) {
         q.state.store(QUESTION_FREE, Ordering::Release);
     }
     futex_wake(&q.state, i32::MAX);
+}
+
+/// What a process of ours asks.
+fn answer_of(shared: &Shared, q: &Question, pid: u32, live: &LiveMaps) -> [u64; 6] {
+    let word = |word: u64| [word, 0, 0, 0, 0, 0];
+    match q.kind {
+        ASK_MODULE => {
+            let maps = shared.preparing.mappings_of(q, pid);
+            asked_module(shared, &maps, pid, q.argument).to_words()
+        }
+        ASK_EXEC => {
+            let tid = numbers::task(pid, q.tid);
+            let is_held = tid.is_some_and(|tid| shared.may_seize(pid, tid, q.argument));
+            word(is_held.into())
+        }
+        ASK_EXEC_FAILED => {
+            if let Some(tid) = numbers::task(pid, q.tid) {
+                shared.release(tid);
+            }
+            word(1)
+        }
+        ASK_NOTED => {
+            let mut c = shared.lock();
+            c.adopt_streams(&shared.arena);
+            word(1)
+        }
+        ASK_MAPPED => word(mapped(shared, pid)),
+        ASK_TEXT => {
+            let code_around = |at| live.code_around(at);
+            let (start, end) = mappings::text(&code_around, pid, q.argument).unwrap_or_default();
+            [start, end, 0, 0, 0, 0]
+        }
+        ASK_FILTER => {
+            let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
+            let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
+            word(is_permitted.into())
+        }
+        _ => [0; 6],
+    }
+}
+
+/// The module at an address; of code that is left alone it is found out whether the low halves of
+/// addresses tell it from others.
+fn asked_module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAnswer {
+    let mut answer = module(shared, maps, pid, address);
+    if let ModuleAnswer::LeftAlone {
+        start,
+        end,
+        is_wide,
+        ..
+    } = &mut answer
+        && start < end
+    {
+        let mut c = shared.lock();
+        c.asks(&shared.arena);
+        *is_wide = c.process(pid).leave_alone(*start, *end);
+    }
+    answer
 }
 
 /// Whether the low halves of addresses tell it from other modules is known later.
@@ -150,45 +163,53 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAn
         Ok(index) => index,
         Err(why) => return leave_out(why),
     };
+    match planned(shared, (maps, m), pid, address, index) {
+        Ok(Some(planned)) => ModuleAnswer::Planned(planned),
+        Ok(None) => refused(),
+        Err(why) => leave_out(why),
+    }
+}
+
+/// A module of which there is a plan gets an area; or why not. None: it is not known.
+fn planned(
+    shared: &Shared,
+    (maps, m): (&[Mapping], &Mapping),
+    pid: u32,
+    address: u64,
+    index: usize,
+) -> Result<Option<PlannedModule>, &'static str> {
     let mut c = shared.lock();
     c.asks(&shared.arena);
-    let Some(known) = c.modules.get(index) else {
-        return refused();
+    let Some(known) = c.book.modules.get(index) else {
+        return Ok(None);
     };
-    let (base_svma, text, area_bytes, plan_offset) = (
-        known.base_svma,
-        known.text,
-        known.area_bytes,
-        known.plan_offset,
-    );
+    let (base_svma, text) = (known.base_svma, known.text);
+    let (area_bytes, plan_offset) = (known.area_bytes, known.plan_offset);
     let key = known.area_key;
-    let Some(bias) = bias(maps, m, base_svma) else {
-        return leave_out("its first page is not mapped");
-    };
+    let bias = bias(maps, m, base_svma).ok_or("its first page is not mapped")?;
     let (start, end) = (text.0.wrapping_add(bias), text.1.wrapping_add(bias));
     if address < start || address >= end {
-        return leave_out("code outside of the sections for code");
+        return Err("code outside of the sections for code");
     }
     let taken = c.process(pid).areas.ranges();
     let base = base_svma.wrapping_add(bias);
     let left = placement::left_area(pid, maps, &taken, (key, base), area_bytes);
-    let Some(at) = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes)) else {
-        return leave_out("no place for its patch area within reach");
-    };
-    let is_wide = c.loaded(pid, index, (start, end), bias, (at, area_bytes));
+    let area_at = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes));
+    let area_at = area_at.ok_or("no place for its patch area within reach")?;
+    let is_wide = c.loaded(pid, index, (start, end), bias, (area_at, area_bytes));
     if shared.options.leaves_out(&m.path) {
         // The agent counts those only that it does not get.
         shared.arena.control().holes[hole::NO_PLAN].fetch_add(1, Ordering::Relaxed);
     }
-    ModuleAnswer::Planned(PlannedModule {
+    Ok(Some(PlannedModule {
         plan_offset,
         bias,
-        area_at: at,
+        area_at,
         area_bytes,
         unwinder: unknown_unwinder(maps, c.process(pid)),
         is_wide,
         is_left: left.is_some(),
-    })
+    }))
 }
 
 /// An address in the code of a module that the process has mapped and not asked for yet, or 0. Each
@@ -234,7 +255,7 @@ fn code_start(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> Optio
     }
     let index = shared.module(pid, m).ok()?;
     let c = shared.lock();
-    let known = c.modules.get(index)?;
+    let known = c.book.modules.get(index)?;
     let bias = bias(maps, m, known.base_svma)?;
     let start = known.text.0.wrapping_add(bias).max(m.start);
     (start < m.end).then_some(start)
@@ -262,9 +283,4 @@ pub fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
         .rev()
         .find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
     Some(first.start.wrapping_sub(base_svma))
-}
-
-/// The arena of a session, for tests of the protocol.
-pub fn arena_of(shared: &Shared) -> &Arena {
-    &shared.arena
 }

@@ -15,7 +15,7 @@ use sptrace_wire::attach::AttachFrame;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::load::openable;
+use crate::modules::load::openable;
 
 const PAGE_BYTES: u64 = 4096;
 /// No stack that makes sense is deeper.
@@ -45,7 +45,7 @@ impl Walker {
         }
     }
 
-    /// For walks.
+    /// Walks stacks of the process whose files these are.
     pub fn unwinder(&self) -> &Unwinder<'_> {
         &self.unwinder
     }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::callers::{Caller, Callers};
+use super::callers::{Caller, Callers};
+use super::names::Naming;
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
-use sptrace_trace::{Function, FunctionId, ModuleId, TraceWriter};
+use sptrace_trace::{Function, FunctionId, ModuleId};
 use sptrace_wire::control::ARENA_BYTES;
 use sptrace_wire::plan::*;
 
@@ -56,12 +57,6 @@ impl Place {
         PLAIN >> (self.0 % (1 << KIND_BITS)) & 1 != 0
     }
 
-    /// Of a plain one: whether a function is entered, and which; otherwise any.
-    #[inline]
-    pub fn entered(self) -> (bool, FunctionId) {
-        (self.0 & NAMED != 0, FunctionId(self.0 >> KIND_BITS))
-    }
-
     /// A tail jump.
     #[inline]
     pub fn is_tail(self) -> bool {
@@ -92,6 +87,17 @@ impl Places {
         let place = self.0.get((offset >> 3) as usize)?;
         let place = place.load(Ordering::Relaxed);
         (place != 0).then_some(Place(place))
+    }
+
+    /// A table with just these: offset, bits `PLACE_*`, and the callee, if it is known.
+    #[cfg(test)]
+    pub(super) fn of(places: &[(u32, u8, Option<FunctionId>)]) -> Self {
+        let table = Self((0..512).map(|_| AtomicU32::new(0)).collect());
+        for (offset, kind, callee) in places {
+            let place = Place::of_site(*kind, 0);
+            table.set(*offset, callee.map_or(place, |callee| place.named(callee)));
+        }
+        table
     }
 
     fn set(&self, offset: u32, place: Place) {
@@ -211,28 +217,24 @@ impl Module {
     }
 
     /// The trace's number of the direct callee of the place at `offset`, resolved once.
-    pub fn direct_callee<W: std::io::Write>(
+    pub fn direct_callee(
         &mut self,
         offset: u32,
         place: Place,
-        writer: &mut TraceWriter<W>,
+        names: &mut impl Naming,
     ) -> FunctionId {
         if let Some(known) = place.callee() {
             return known;
         }
         let site = (place.0 >> KIND_BITS) as usize;
         let svma = self.callees.get(site).copied().unwrap_or(0);
-        let id = self.function(svma, writer);
+        let id = self.function(svma, names);
         self.places.set(offset, place.named(id));
         id
     }
 
     /// The trace's number of the function at `svma`.
-    pub fn function<W: std::io::Write>(
-        &mut self,
-        svma: u64,
-        writer: &mut TraceWriter<W>,
-    ) -> FunctionId {
+    pub fn function(&mut self, svma: u64, names: &mut impl Naming) -> FunctionId {
         if let Some(id) = self.functions.get(&svma) {
             return *id;
         }
@@ -243,24 +245,20 @@ impl Module {
             size_bytes,
             symbol: symbol.to_owned(),
         };
-        let id = writer.function(&function).unwrap_or(FunctionId(0));
+        let id = names.function(&function);
         self.functions.insert(svma, id);
         id
     }
 
     /// The trace's number of the PLT stub at `svma` or whose second half is there.
-    pub fn stub<W: std::io::Write>(
-        &mut self,
-        svma: u64,
-        writer: &mut TraceWriter<W>,
-    ) -> FunctionId {
+    pub fn stub(&mut self, svma: u64, names: &mut impl Naming) -> FunctionId {
         let start = svma.wrapping_sub(SECOND_HALF_BYTES);
         let is_half = start.is_multiple_of(8)
             && self
                 .cached
                 .named_at(Svma(start))
                 .is_some_and(|n| !n.1.is_empty());
-        self.function(if is_half { start } else { svma }, writer)
+        self.function(if is_half { start } else { svma }, names)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Puts gates into a process and takes them away: a jump at the entry of each function that was
 //! asked for, over a page at which callers wait.
 //!
-//! Given a process that is prepared ([`crate::prepare`]) and whose threads are all stopped. When it
-//! is attached to, or let go, the entries get their bytes back, and a thread that waits at a gate
-//! is put back to the function's entry. A page of code for each module and one for each gate stay
-//! in the process, since a signal handler may return there.
+//! Given a process that is prepared ([`crate::live::prepare`]) and whose threads are all stopped.
+//! When it is attached to, or let go, the entries get their bytes back, and a thread that waits at
+//! a gate is put back to the function's entry. A page of code for each module and one for each gate
+//! stay in the process, since a signal handler may return there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,11 +21,11 @@ use sptrace_wire::attach::{COMMAND_CLOSE, COMMAND_GATE, RESULT_DONE};
 
 use super::jump::GateJump;
 use super::{Gated, Gates, Watched, locked};
-use crate::placement;
-use crate::prepare::Prepared;
+use crate::live::prepare::Prepared;
+use crate::live::stacks::{Stacks, walked};
+use crate::modules::placement;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::stacks::{Stacks, walked};
 
 /// Attempts to stop the process at a moment at which nobody stands where a jump is to be.
 const ATTEMPTS: u32 = 40;
@@ -37,10 +37,10 @@ const PROFILED: &str =
 const SANDBOXED: &str =
     "it is in a seccomp sandbox, where calls cannot be held up until a recording begins";
 
-/// What shall be put into one module: its place, where the code goes, and what leads there.
-struct Lot {
+/// The page of code that one module's gated functions are led over: where it will lie, and they.
+struct GatePage {
     bias: u64,
-    page: u64,
+    avma: u64,
     found: std::sync::Arc<Vec<Gated>>,
 }
 
@@ -53,8 +53,8 @@ impl Session {
         if gates.is_empty() {
             return Ok(());
         }
-        let lots = self.lots(prepared, gates);
-        if lots.is_empty() {
+        let pages = self.pages(prepared, gates);
+        if pages.is_empty() {
             return Ok(());
         }
         if eligible::is_sampled_within(pid) {
@@ -67,10 +67,10 @@ impl Session {
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
             let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
-            let led = match is_in_flight(&self.shared, prepared, &lots, &threads) {
+            let led = match is_in_flight(&self.shared, prepared, &pages, &threads) {
                 true => Ok(None),
                 false => self
-                    .lead(&lots, gates, &carrier, &memory, &mut threads)
+                    .lead(&pages, gates, &carrier, &memory, &mut threads)
                     .map(Some),
             };
             threads.release();
@@ -91,12 +91,12 @@ impl Session {
 
     /// Modules of the process with functions that do not lead over a gate yet, each with a place
     /// for the code.
-    fn lots(&self, prepared: &Prepared, gates: &Gates) -> Vec<Lot> {
+    fn pages(&self, prepared: &Prepared, gates: &Gates) -> Vec<GatePage> {
         let pid = prepared.pid;
         let led = self.led.borrow();
         let mut c = self.shared.lock();
         let mut taken = c.process(pid).areas.ranges();
-        let mut lots = Vec::new();
+        let mut pages = Vec::new();
         for l in c.process(pid).loaded.clone() {
             let Some(found) = gates.of(l.module) else {
                 continue;
@@ -116,15 +116,19 @@ impl Session {
             };
             taken.push((page, gate::GATE_BYTES));
             let bias = l.bias;
-            lots.push(Lot { bias, page, found });
+            pages.push(GatePage {
+                bias,
+                avma: page,
+                found,
+            });
         }
-        lots
+        pages
     }
 
     /// With all threads stopped.
     fn lead(
         &self,
-        lots: &[Lot],
+        pages: &[GatePage],
         gates: &Gates,
         carrier: &Carrier<'_>,
         memory: &File,
@@ -142,7 +146,7 @@ impl Session {
         };
         let made = ask(Command {
             command: COMMAND_GATE,
-            modules: lots.iter().map(|lot| lot.page).collect(),
+            modules: pages.iter().map(|page| page.avma).collect(),
             gate_pages: gates.calls.len() as u64,
             ..Command::default()
         })?;
@@ -170,8 +174,8 @@ impl Session {
             }
         }
         let mut led = Vec::new();
-        for lot in lots {
-            led.extend(write_ways(pid, lot, start, memory, gates)?);
+        for page in pages {
+            led.extend(write_ways(pid, page, start, memory, gates)?);
         }
         // Whoever comes waits from here on, and is seen.
         locked(&gates.watched).push(watched);
@@ -245,22 +249,22 @@ fn call_of(memory: &File, regs: &libc::user_regs_struct, entry: u64) -> Option<u
     call_that_led_to(&mut read, &walked(&at_entry))
 }
 
-/// Writes the code of a lot; gives the jumps that lead there. Where other bytes stand than the file
-/// has, none.
+/// Writes the code of a page; gives the jumps that lead there. Where other bytes stand than the
+/// file has, none.
 fn write_ways(
     pid: u32,
-    lot: &Lot,
+    page: &GatePage,
     first_gate: u64,
     memory: &File,
     gates: &Gates,
 ) -> Result<Vec<GateJump>, TraceeError> {
     let mut led = Vec::new();
-    for (i, gated) in lot.found.iter().enumerate() {
-        let way = lot.page + i as u64 * WAY_BYTES;
-        let at = gated.way.start.0.wrapping_add(lot.bias);
+    for (i, gated) in page.found.iter().enumerate() {
+        let way = page.avma + i as u64 * WAY_BYTES;
+        let at = gated.way.start.0.wrapping_add(page.bias);
         let gate = gates.gate(gated.gate, first_gate);
-        let code = gated.way.code(lot.bias, Avma(way), gate);
-        let jump = gated.way.jump(lot.bias, Avma(way));
+        let code = gated.way.code(page.bias, Avma(way), gate);
+        let jump = gated.way.jump(page.bias, Avma(way));
         let mut there = [0u8; JUMP_BYTES];
         let is_original =
             memory.read_exact_at(&mut there, at).is_ok() && there == gated.way.original;
@@ -268,19 +272,19 @@ fn write_ways(
             gates.give_up(&gated.name);
             continue;
         };
-        if way + WAY_BYTES > lot.page + gate::GATE_BYTES {
+        if way + WAY_BYTES > page.avma + gate::GATE_BYTES {
             break;
         }
         inside::write(memory, &code.bytes, way)?;
         led.push(GateJump {
             pid,
             at,
-            entry: gated.way.entry.0.wrapping_add(lot.bias),
+            entry: gated.way.entry.0.wrapping_add(page.bias),
             original: gated.way.original,
             jump,
             way,
             touch: way + code.touch,
-            goes_on: gated.way.goes_on(lot.bias),
+            goes_on: gated.way.goes_on(page.bias),
             is_clear_below: gated.way.is_clear_below,
         });
     }
@@ -288,12 +292,17 @@ fn write_ways(
 }
 
 /// True if a thread stands, or will return to, within a jump that is to be written.
-fn is_in_flight(shared: &Shared, prepared: &mut Prepared, lots: &[Lot], threads: &Threads) -> bool {
+fn is_in_flight(
+    shared: &Shared,
+    prepared: &mut Prepared,
+    pages: &[GatePage],
+    threads: &Threads,
+) -> bool {
     let within = |pc: u64| {
-        let jumps = lots.iter().flat_map(|lot| {
-            lot.found
+        let jumps = pages.iter().flat_map(|page| {
+            page.found
                 .iter()
-                .map(|g| g.way.start.0.wrapping_add(lot.bias))
+                .map(|g| g.way.start.0.wrapping_add(page.bias))
         });
         jumps
             .into_iter()

@@ -1,0 +1,198 @@
+//! From the events of a thread to the trace, past all who watch them.
+//!
+//! A [`Recorder`] holds what all threads share: the trace's writer, the events that concern calls,
+//! shadow mode, and when the recording ends. A [`Lane`] holds what is one thread's. Both together
+//! are the [`Sink`] of what is decoded. Before a recording's start only the stack is kept
+//! (`feed/shadow.rs`, `feed/line.rs`). Must not know records, addresses and processes.
+
+mod line;
+mod shadow;
+
+use std::io::{Error, Write};
+
+use sptrace_trace::{Function, FunctionId, Module, ModuleId, TraceError, TraceWriter};
+
+use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
+use crate::decode::names::Naming;
+use crate::decode::sink::{Inherited, Plain, Sink};
+use crate::event::calls::{Calls, Watched};
+use line::Line;
+use shadow::Shadow;
+
+/// What all threads are recorded with.
+pub(super) struct Recorder<W: Write> {
+    pub(super) writer: TraceWriter<W>,
+    pub(super) calls: Option<Calls>,
+    pub(super) shadow: Option<Shadow>,
+    /// What happened later is left out.
+    pub(super) until_tsc: u64,
+    /// The first error of the output, if any: recording ends then.
+    pub(super) failed: Option<Error>,
+}
+
+/// What is recorded of one thread.
+#[derive(Clone)]
+pub(super) struct Lane {
+    pub(super) pid: u32,
+    pub(super) line: Line,
+    pub(super) watched: Watched,
+}
+
+/// One thread's events on their way to the trace.
+pub(super) struct Feed<'a, W: Write> {
+    pub(super) recorder: &'a mut Recorder<W>,
+    pub(super) lane: &'a mut Lane,
+}
+
+impl<W: Write> Recorder<W> {
+    pub(super) fn new(writer: TraceWriter<W>) -> Self {
+        Self {
+            writer,
+            calls: None,
+            shadow: None,
+            until_tsc: u64::MAX,
+            failed: None,
+        }
+    }
+
+    /// Keeps the first error of the output.
+    pub(super) fn check(&mut self, result: Result<(), TraceError>) {
+        if let (Err(error), None) = (result, &self.failed) {
+            self.failed = Some(Error::other(error));
+        }
+    }
+
+    /// What is in the encoder goes into the file, however little that is.
+    pub(super) fn write_block(&mut self, lane: &mut Lane) {
+        let written = self.writer.write_block(&mut lane.line.encoder);
+        self.check(written);
+    }
+
+    /// The same once that is worth a block.
+    pub(super) fn write_if_full(&mut self, lane: &mut Lane) {
+        if lane.line.encoder.is_full() {
+            let written = self.writer.write_full(&mut lane.line.encoder);
+            self.check(written);
+        }
+    }
+}
+
+impl<W: Write> Naming for Feed<'_, W> {
+    fn module(&mut self, module: &Module) -> ModuleId {
+        self.recorder.writer.module(module).unwrap_or(ModuleId(0))
+    }
+
+    fn function(&mut self, function: &Function) -> FunctionId {
+        let number = self.recorder.writer.function(function);
+        number.unwrap_or(FunctionId(0))
+    }
+}
+
+impl<W: Write> Sink for Feed<'_, W> {
+    #[inline]
+    fn come_to(&mut self, tsc: u64, events: u64) -> bool {
+        if tsc > self.recorder.until_tsc {
+            return false;
+        }
+        self.recorder.come_to(self.lane, tsc, events);
+        true
+    }
+
+    fn enter(
+        &mut self,
+        tsc: u64,
+        kind: u8,
+        callee: FunctionId,
+        caller: impl FnOnce(bool) -> Option<FunctionId>,
+    ) {
+        let Self { recorder, lane } = self;
+        if let Some(calls) = &mut recorder.calls {
+            let is_call = kind & (PLACE_TAIL | PLACE_OPEN) == 0;
+            let (class, depth) = (recorder.writer.class(callee), lane.line.depth());
+            let depth = depth + u32::from(is_call);
+            calls.enter(&mut lane.watched, class, depth, tsc, lane.pid);
+            recorder.may_begin(lane);
+        }
+        let is_open = kind & PLACE_OPEN != 0;
+        if is_open || lane.line.has_open() {
+            lane.line.called_by(tsc, caller(is_open));
+        }
+        lane.line.enter(tsc, kind, callee);
+    }
+
+    fn exit(&mut self, tsc: u64) {
+        let Self { recorder, lane } = self;
+        if let Some(calls) = &mut recorder.calls {
+            calls.exit(&mut lane.watched, lane.line.depth(), tsc, lane.pid);
+            recorder.may_begin(lane);
+        }
+        lane.line.exit(tsc);
+    }
+
+    fn unwound(&mut self, tsc: u64, frames: u32) {
+        self.lane.line.unwound(tsc, frames);
+        self.lane.watched.unwound(self.lane.line.depth());
+    }
+
+    fn closed(&mut self, tsc: u64, frames: u32) {
+        let found = self.lane.line.found_open();
+        self.lane.line.close_open(tsc, frames);
+        self.recorder.found_returned(self.lane, tsc, &found);
+    }
+
+    fn resumed(&mut self, tsc: u64, callee: FunctionId) {
+        if let Some(encoder) = self.lane.line.recording() {
+            encoder.resumed(tsc, callee);
+        }
+    }
+
+    fn lost(&mut self, tsc: u64, events: u64) {
+        if let Some(encoder) = self.lane.line.recording() {
+            encoder.lost(tsc, events);
+        }
+    }
+
+    fn blocked(&mut self, tsc: u64, ticks: u64) {
+        self.lane.watched.blocked(ticks);
+        if let Some(encoder) = self.lane.line.recording() {
+            encoder.blocked(tsc, ticks);
+        }
+    }
+
+    fn inherited(&mut self, tsc: u64, how: Inherited, callee: FunctionId) {
+        let line = &mut self.lane.line;
+        match how {
+            Inherited::Found => line.enter_earlier(tsc, callee),
+            Inherited::Open => line.inherit(tsc, PLACE_OPEN, callee),
+            Inherited::Call => line.inherit(tsc, PLACE_ENTRY, callee),
+        }
+    }
+
+    /// Not if calls are watched, if there is an end in time, if calls of before the start are open,
+    /// or if callers must be looked at because the end of an open call is not recorded.
+    #[inline]
+    fn takes_rows(&self) -> bool {
+        let line = &self.lane.line;
+        let is_watched = self.recorder.calls.is_some() || self.recorder.until_tsc != u64::MAX;
+        !is_watched && line.is_plain() && !line.has_open()
+    }
+
+    #[inline(never)]
+    fn row(&mut self, high: u64, mut events: &[Plain]) {
+        let high = high << 32;
+        while !events.is_empty() {
+            let mut burst = self.lane.line.encoder.burst();
+            let (now, later) = events.split_at(burst.room().min(events.len()));
+            for event in now {
+                let tsc = high | u64::from(event.stamp);
+                match event.place.callee() {
+                    Some(callee) if event.place.is_tail() => burst.tail(tsc, callee),
+                    Some(callee) => burst.enter(tsc, callee),
+                    None => burst.exit(tsc),
+                }
+            }
+            burst.finish();
+            events = later;
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Records become events: what the bytes say that one thread has written into a chunk.
+//!
+//! Given the halves of a chunk's words, the patch areas of the process that wrote it, and what is
+//! known of addresses ([`AddressBook`]); tells a [`Sink`] of calls, returns and everything else, in
+//! the order in which they happened. What makes no sense is counted as torn and skipped: a chunk
+//! may have been written by two tasks at once (vfork), or be damaged. Must not know processes,
+//! arenas, the trace file, and who listens.
+//!
+//! | file | what for |
+//! |---|---|
+//! | `record.rs`, [`hole`] | one record, and what stands where a record was never completed |
+//! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
+//! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
+//! | `without_end.rs` | why calls have no recorded end |
+//! | [`sink`], [`names`] | who is told, and who numbers functions |
+
+pub mod book;
+mod callers;
+pub mod hole;
+pub mod module;
+pub mod names;
+pub mod process;
+mod record;
+mod run;
+pub mod sink;
+#[cfg(test)]
+mod tests;
+mod without_end;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_trace::FunctionId;
+use sptrace_wire::record as wire;
+
+use book::{AddressBook, CalledFrom, LOW_HALF, Target};
+use module::{PLACE_ENTRY, PLACE_EXIT, PLACE_INDIRECT, PLACE_TAIL};
+use process::Areas;
+use record::{Call, Record};
+use sink::{Inherited, Sink};
+
+/// How far the records of one thread are read.
+#[derive(Clone, Default)]
+pub struct Cursor {
+    /// The process that the addresses are of.
+    pub pid: u32,
+    /// High half of the clock.
+    high: u64,
+    /// Time of the last record.
+    last_tsc: u64,
+    /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the
+    /// callee.
+    lazy: Option<ToStub>,
+    /// First half of an inherited frame.
+    inherited: Option<u64>,
+    /// The chunk that came last ends in a record that was begun and not completed.
+    pub is_cut_off: bool,
+}
+
+/// An event that led to a PLT stub: not the stub is called but what it, or the lazy resolver, jumps
+/// to.
+#[derive(Clone, Copy)]
+struct ToStub {
+    tsc: u64,
+    is_tail: bool,
+    module: usize,
+    svma: u64,
+    from: Option<CalledFrom>,
+}
+
+/// Words of chunks that could not be read, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Torn {
+    /// They made no sense.
+    pub nonsense: u64,
+    /// Nothing is known of the process: which image it was forked from was told too late.
+    pub unknown_process: u64,
+    /// The last record of a thread, which was killed while it wrote it.
+    pub unfinished: u64,
+}
+
+/// Reads one chunk.
+pub struct Decoder<'a, S> {
+    /// Who is at an address.
+    pub book: &'a mut AddressBook,
+    /// Where ids lie.
+    pub areas: &'a Areas,
+    /// The thread.
+    pub cursor: &'a mut Cursor,
+    /// What could not be read.
+    pub torn: &'a mut Torn,
+    /// Is told of what could.
+    pub sink: &'a mut S,
+}
+
+impl Cursor {
+    /// Of a thread whose records begin at `tsc`.
+    pub fn new(pid: u32, tsc: u64) -> Self {
+        Self {
+            pid,
+            high: tsc >> 32,
+            last_tsc: tsc,
+            ..Self::default()
+        }
+    }
+
+    /// A chunk begins at this time.
+    pub fn begin_chunk(&mut self, tsc: u64) {
+        self.high = tsc >> 32;
+    }
+
+    /// Full time of a record. A handler that interrupted between reservation and stamp may leave a
+    /// stamp of the new period before its anchor: never far back.
+    #[inline]
+    fn time(&mut self, low: u32) -> u64 {
+        let mut t = self.high << 32 | u64::from(low);
+        if t < self.last_tsc {
+            if self.last_tsc - t > 1 << 31 {
+                // What the chunk says of its time may be anything.
+                t = t.saturating_add(1 << 32);
+            } else {
+                t = self.last_tsc;
+            }
+        }
+        self.last_tsc = t;
+        t
+    }
+}
+
+impl<S: Sink> Decoder<'_, S> {
+    /// Tells of all records in a chunk; gives the bytes that they took, holes included.
+    pub fn decode(mut self, halves: &[AtomicU32]) -> u64 {
+        let used = halves.iter().rposition(|h| h.load(Ordering::Relaxed) != 0);
+        let used = used.map_or(0, |last| last + 1);
+        let torn_before = *self.torn;
+        self.cursor.is_cut_off = false;
+        let mut wide_callee = None;
+        let mut at = 0;
+        while at < used {
+            if wide_callee.is_none() {
+                at = self.run(halves, at);
+                if at >= used {
+                    break;
+                }
+            }
+            let (record, halves_long) = Record::read(halves, at, self.areas);
+            at += halves_long;
+            let is_wanted = match record {
+                Record::Unfinished => {
+                    self.cursor.is_cut_off = at >= used && *self.torn == torn_before;
+                    true
+                }
+                Record::Nothing => true,
+                Record::Torn => {
+                    self.torn.count(self.areas);
+                    true
+                }
+                Record::WideCallee(callee) => {
+                    wide_callee = Some(callee);
+                    true
+                }
+                Record::Control { stamp, id, payload } => self.control(stamp, id, payload),
+                Record::Call(call) => self.call(&call, &mut wide_callee),
+            };
+            if !is_wanted {
+                break;
+            }
+        }
+        used as u64 * 4
+    }
+
+    /// A record of a slot. False: what comes from here on is not wanted.
+    fn call(&mut self, call: &Call, wide_callee: &mut Option<u64>) -> bool {
+        let tsc = self.cursor.time(call.stamp);
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        let kind = call.place.kind();
+        if kind == PLACE_EXIT {
+            if self.cursor.lazy.is_some() {
+                self.settle_lazy(None);
+            }
+            self.sink.exit(tsc);
+            return true;
+        }
+        let is_tail = kind & PLACE_TAIL != 0;
+        if let Some(callee) = self.callee(call, tsc, wide_callee) {
+            let jumped = (is_tail && self.cursor.lazy.is_some()).then_some(callee);
+            if self.cursor.lazy.is_some() {
+                self.settle_lazy(jumped);
+            }
+            if jumped.is_none() {
+                self.enter(kind, tsc, callee, Some(call.from));
+            }
+        }
+        true
+    }
+
+    /// What is called, or jumped to. None: a PLT stub, so the next jump tells.
+    fn callee(
+        &mut self,
+        call: &Call,
+        tsc: u64,
+        wide_callee: &mut Option<u64>,
+    ) -> Option<FunctionId> {
+        let Call { place, from, .. } = *call;
+        if place.kind() & PLACE_INDIRECT == 0 {
+            let direct = || self.book.direct_callee(from, place, self.sink);
+            return Some(place.callee().unwrap_or_else(direct));
+        }
+        let wide = wide_callee.take().filter(|wide| *wide as u32 == call.low);
+        let target = wide.unwrap_or(LOW_HALF | u64::from(call.low));
+        match self.book.resolve(self.cursor.pid, target, self.sink) {
+            Target::Function(callee) => Some(callee),
+            Target::Stub(module, svma) => {
+                let is_tail = place.kind() & PLACE_TAIL != 0;
+                // From the stub to its second half, if its slot is not bound yet.
+                if !(is_tail && self.cursor.lazy.is_some()) {
+                    self.settle_lazy(None);
+                    self.cursor.lazy = Some(ToStub {
+                        tsc,
+                        is_tail,
+                        module,
+                        svma,
+                        from: Some(from),
+                    });
+                }
+                None
+            }
+        }
+    }
+
+    /// Tells of the held-back call of a stub: as the function that the stub or the resolver jumped
+    /// to, or, if something else came first, under the stub's name.
+    pub fn settle_lazy(&mut self, callee: Option<FunctionId>) {
+        let Some(stub) = self.cursor.lazy.take() else {
+            return;
+        };
+        let named = callee.or_else(|| self.book.stub(stub.module, stub.svma, self.sink));
+        let kind = match stub.is_tail {
+            true => PLACE_TAIL,
+            false => PLACE_ENTRY,
+        };
+        if let Some(callee) = named {
+            self.enter(kind, stub.tsc, callee, stub.from);
+        }
+    }
+
+    /// A function begins, called or jumped to from a known place or from code that is not seen.
+    fn enter(&mut self, kind: u8, tsc: u64, callee: FunctionId, from: Option<CalledFrom>) {
+        let book = &mut *self.book;
+        let caller = |is_open| book.caller(from, is_open);
+        self.sink.enter(tsc, kind, callee, caller);
+    }
+
+    /// A record that is not of a call. False: what comes from here on is not wanted.
+    fn control(&mut self, stamp: u32, id: u32, payload: u64) -> bool {
+        let tsc = self.cursor.time(stamp);
+        if !self.sink.come_to(tsc, 0) {
+            return false;
+        }
+        if !matches!(id, wire::ANCHOR | wire::BLOCKED | wire::LOST) {
+            self.settle_lazy(None);
+        }
+        let pid = self.cursor.pid;
+        let count = u32::try_from(payload).unwrap_or(u32::MAX);
+        match id {
+            wire::ANCHOR => self.cursor.high = payload >> 32,
+            wire::UNWOUND => self.sink.unwound(tsc, count),
+            wire::CLOSED => self.sink.closed(tsc, count),
+            wire::RESUMED => {
+                let callee = self.book.site_callee(pid, payload as u32, self.sink);
+                self.sink.resumed(tsc, callee);
+            }
+            wire::LOST => self.sink.lost(tsc, payload),
+            wire::BLOCKED => self.sink.blocked(tsc, payload),
+            wire::ENTERED => {
+                let callee = self.book.callee_at(pid, payload, self.sink);
+                self.enter(module::PLACE_OPEN, tsc, callee, None);
+            }
+            wire::INHERITED => match self.cursor.inherited.take() {
+                None => self.cursor.inherited = Some(payload),
+                Some(frame) => {
+                    let id = frame as u32;
+                    let callee = self.book.frame_callee(pid, id, payload, self.sink);
+                    self.sink.inherited(tsc, Inherited::of(frame), callee);
+                }
+            },
+            _ => self.torn.nonsense += 1,
+        }
+        true
+    }
+}
+
+impl Torn {
+    fn count(&mut self, areas: &Areas) {
+        match areas.is_empty() {
+            true => self.unknown_process += 1,
+            false => self.nonsense += 1,
+        }
+    }
+}

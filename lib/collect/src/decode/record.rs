@@ -1,0 +1,91 @@
+//! One record of a chunk, read from its bytes.
+//!
+//! Given the halves of a chunk's words and the patch areas of its process; gives what stands at a
+//! place and how long that is. Must not know what a record means to anybody. `sptrace_wire::record`
+//! has the layout.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_wire::record;
+
+use super::book::CalledFrom;
+use super::hole;
+use super::module::{PLACE_INDIRECT, Place};
+use super::process::Areas;
+
+/// What stands at a place of a chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Reserved and not completed.
+    Unfinished,
+    /// What stands there is to be passed over, as the agent says.
+    Nothing,
+    /// It makes no sense.
+    Torn,
+    /// The full address that the next call through a pointer leads to.
+    WideCallee(u64),
+    /// Not a call, but something about the thread.
+    Control { stamp: u32, id: u32, payload: u64 },
+    /// A slot's entry or exit.
+    Call(Call),
+}
+
+/// A record that a slot has made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) stamp: u32,
+    /// What the slot is.
+    pub(super) place: Place,
+    pub(super) from: CalledFrom,
+    /// Of a call through a pointer: the low half of the callee's address.
+    pub(super) low: u32,
+}
+
+impl Record {
+    /// What stands at `at`, and how many halves it takes.
+    pub(super) fn read(halves: &[AtomicU32], at: usize, areas: &Areas) -> (Self, usize) {
+        let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
+        let (stamp, id) = (half(at), half(at + 1));
+        if stamp == 0 {
+            let next = hole::after(halves, at, &|id| length_of(areas, id));
+            if next != at {
+                return (Self::Unfinished, next - at);
+            }
+        }
+        let payload = || u64::from(half(at + 2)) | u64::from(half(at + 3)) << 32;
+        match id {
+            0 => (Self::Unfinished, 2),
+            record::NOTHING => (Self::Nothing, 2),
+            record::NOTHING_NARROW => (Self::Nothing, 3),
+            record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
+            1..record::WIDE_CALLEE => {
+                let payload = payload();
+                (Self::Control { stamp, id, payload }, 4)
+            }
+            // What makes no sense is no measure of length: one half further may be a record.
+            _ if id < record::CONTROL_IDS => (Self::Torn, 1),
+            _ => match areas.place(id) {
+                None => (Self::Torn, 1),
+                Some((place, area, offset)) => {
+                    let module = area.module;
+                    let call = Call {
+                        stamp,
+                        place,
+                        from: CalledFrom { module, offset },
+                        low: half(at + 2),
+                    };
+                    (Self::Call(call), length(place))
+                }
+            },
+        }
+    }
+}
+
+/// Halves of the records with this id; None: there is no such id.
+fn length_of(areas: &Areas, id: u32) -> Option<usize> {
+    areas.place(id).map(|(place, ..)| length(place))
+}
+
+fn length(place: Place) -> usize {
+    2 + usize::from(place.kind() & PLACE_INDIRECT != 0)
+}

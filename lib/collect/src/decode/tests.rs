@@ -1,0 +1,359 @@
+//! Bytes in, events out: what the decoder makes of chunks, without a process, an arena or a trace.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use sptrace_trace::{Function, FunctionId, Module, ModuleId};
+use sptrace_wire::record::*;
+
+use super::book::AddressBook;
+use super::module::*;
+use super::names::Naming;
+use super::process::{Area, Areas, Process};
+use super::sink::{Inherited, Plain, Sink};
+use super::{Cursor, Decoder, Torn};
+
+const PID: u32 = 7;
+const AREA: u32 = 0x7000_0000;
+const ENTRY: u32 = AREA + 0x08;
+const EXIT: u32 = AREA + 0x10;
+const TAIL: u32 = AREA + 0x18;
+const POINTER: u32 = AREA + 0x20;
+const OPEN: u32 = AREA + 0x28;
+/// In the area, where no slot is.
+const NO_SLOT: u32 = AREA + 0x30;
+/// Code that belongs to no module: a range whose low halves stand for its addresses.
+const CODE: u64 = 0x7fff_1234_0000;
+/// Numbers that this sink gives to functions begin here.
+const NAMED: u32 = 100;
+const HIGH: u64 = 5 << 32;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Enter(u64, u8, u32),
+    Exit(u64),
+    Unwound(u64, u32),
+    Closed(u64, u32),
+    Resumed(u64, u32),
+    Lost(u64, u64),
+    Blocked(u64, u64),
+    Inherited(u64, Inherited, u32),
+}
+use Told::*;
+
+/// Keeps what it is told.
+struct Kept {
+    told: Vec<Told>,
+    /// Addresses of the functions that it has numbered.
+    named: Vec<u64>,
+    takes_rows: bool,
+    until_tsc: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            told: Vec::new(),
+            named: Vec::new(),
+            takes_rows: true,
+            until_tsc: u64::MAX,
+        }
+    }
+}
+
+impl Naming for Kept {
+    fn module(&mut self, _: &Module) -> ModuleId {
+        ModuleId(0)
+    }
+    fn function(&mut self, function: &Function) -> FunctionId {
+        self.named.push(function.svma.0);
+        FunctionId(NAMED + self.named.len() as u32 - 1)
+    }
+}
+
+impl Sink for Kept {
+    fn come_to(&mut self, tsc: u64, _: u64) -> bool {
+        tsc <= self.until_tsc
+    }
+    fn enter(
+        &mut self,
+        tsc: u64,
+        kind: u8,
+        callee: FunctionId,
+        _: impl FnOnce(bool) -> Option<FunctionId>,
+    ) {
+        self.told
+            .push(Enter(tsc.wrapping_sub(HIGH), kind, callee.0));
+    }
+    fn exit(&mut self, tsc: u64) {
+        self.told.push(Exit(tsc.wrapping_sub(HIGH)));
+    }
+    fn unwound(&mut self, tsc: u64, frames: u32) {
+        self.told.push(Unwound(tsc.wrapping_sub(HIGH), frames));
+    }
+    fn closed(&mut self, tsc: u64, frames: u32) {
+        self.told.push(Closed(tsc.wrapping_sub(HIGH), frames));
+    }
+    fn resumed(&mut self, tsc: u64, callee: FunctionId) {
+        self.told.push(Resumed(tsc.wrapping_sub(HIGH), callee.0));
+    }
+    fn lost(&mut self, tsc: u64, events: u64) {
+        self.told.push(Lost(tsc.wrapping_sub(HIGH), events));
+    }
+    fn blocked(&mut self, tsc: u64, ticks: u64) {
+        self.told.push(Blocked(tsc.wrapping_sub(HIGH), ticks));
+    }
+    fn inherited(&mut self, tsc: u64, how: Inherited, callee: FunctionId) {
+        self.told
+            .push(Inherited(tsc.wrapping_sub(HIGH), how, callee.0));
+    }
+    fn takes_rows(&self) -> bool {
+        self.takes_rows
+    }
+    fn row(&mut self, high: u64, events: &[Plain]) {
+        for event in events {
+            let tsc = high << 32 | u64::from(event.stamp);
+            match event.place.callee() {
+                Some(callee) => self.enter(tsc, event.place.kind(), callee, |_| None),
+                None => self.exit(tsc),
+            }
+        }
+    }
+}
+
+fn areas() -> Areas {
+    let mut areas = Areas::default();
+    areas.push(Area {
+        start: AREA.into(),
+        bytes: 0x1000,
+        module: 0,
+        places: Places::of(&[
+            (ENTRY - AREA, PLACE_ENTRY, Some(FunctionId(1))),
+            (EXIT - AREA, PLACE_EXIT, None),
+            (TAIL - AREA, PLACE_ENTRY | PLACE_TAIL, Some(FunctionId(2))),
+            (POINTER - AREA, PLACE_ENTRY | PLACE_INDIRECT, None),
+            (OPEN - AREA, PLACE_ENTRY | PLACE_OPEN, Some(FunctionId(3))),
+        ]),
+    });
+    areas
+}
+
+/// One thread of a process.
+struct Thread {
+    book: AddressBook,
+    areas: Areas,
+    cursor: Cursor,
+    torn: Torn,
+    sink: Kept,
+}
+
+impl Thread {
+    fn new() -> Self {
+        let mut process = Process::default();
+        process.leave_alone(CODE, CODE + 0x1000);
+        process.areas = Arc::new(areas());
+        let mut book = AddressBook::default();
+        book.processes.insert(PID, process);
+        Self {
+            book,
+            areas: areas(),
+            cursor: Cursor::new(PID, HIGH),
+            torn: Torn::default(),
+            sink: Kept::default(),
+        }
+    }
+
+    /// Decodes a chunk; gives what was told of it.
+    fn chunk(&mut self, halves: &[u32]) -> Vec<Told> {
+        let halves: Vec<_> = halves.iter().copied().map(AtomicU32::new).collect();
+        let decoder = Decoder {
+            book: &mut self.book,
+            areas: &self.areas,
+            cursor: &mut self.cursor,
+            torn: &mut self.torn,
+            sink: &mut self.sink,
+        };
+        decoder.decode(&halves);
+        std::mem::take(&mut self.sink.told)
+    }
+}
+
+/// A control record.
+fn control(stamp: u32, id: u32, payload: u64) -> [u32; 4] {
+    [stamp, id, payload as u32, (payload >> 32) as u32]
+}
+
+#[test]
+fn calls_tails_and_returns_are_told_alike_one_by_one_and_in_a_row() {
+    let chunk = [10, ENTRY, 20, TAIL, 30, EXIT, 40, OPEN, 50, ENTRY];
+    let want = [
+        Enter(10, PLACE_ENTRY, 1),
+        Enter(20, PLACE_ENTRY | PLACE_TAIL, 2),
+        Exit(30),
+        Enter(40, PLACE_ENTRY | PLACE_OPEN, 3),
+        Enter(50, PLACE_ENTRY, 1),
+    ];
+    for takes_rows in [true, false] {
+        let mut thread = Thread::new();
+        thread.sink.takes_rows = takes_rows;
+        assert_eq!(thread.chunk(&chunk), want);
+        assert_eq!(thread.torn, Torn::default());
+    }
+}
+
+#[test]
+fn a_callee_s_low_half_stands_for_its_address_unless_the_whole_comes_before() {
+    let mut thread = Thread::new();
+    let low = CODE as u32 + 8;
+    let calls = PLACE_ENTRY | PLACE_INDIRECT;
+    let told = thread.chunk(&[10, POINTER, low, 20, POINTER, low]);
+    // The second one is in a row: its callee is known by then, so nothing is left to look up.
+    assert_eq!(
+        told,
+        [Enter(10, calls, NAMED), Enter(20, PLACE_ENTRY, NAMED)]
+    );
+    let wide = 0x5555_0000_0000 | u64::from(low);
+    let whole = [&control(30, WIDE_CALLEE, wide)[..], &[40, POINTER, low]].concat();
+    assert_eq!(thread.chunk(&whole), [Enter(40, calls, NAMED + 1)]);
+    assert_eq!(thread.sink.named, [CODE + 8, wide]);
+}
+
+#[test]
+fn a_whole_address_whose_low_half_is_another_s_belongs_to_no_call() {
+    let mut thread = Thread::new();
+    let low = CODE as u32 + 8;
+    let chunk = [
+        &control(10, WIDE_CALLEE, 0x5555_0000_1111)[..],
+        &[20, POINTER, low],
+    ]
+    .concat();
+    thread.chunk(&chunk);
+    assert_eq!(thread.sink.named, [CODE + 8]);
+}
+
+#[test]
+fn control_records_are_told_with_what_they_say() {
+    let mut thread = Thread::new();
+    let chunk = [
+        control(10, ENTERED, CODE),
+        control(20, UNWOUND, 3),
+        control(30, CLOSED, 2),
+        control(40, LOST, 9),
+        control(50, BLOCKED, 77),
+        control(60, RESUMED, EXIT.into()),
+    ];
+    let told = thread.chunk(&chunk.concat());
+    let first = &told[..5];
+    assert_eq!(
+        first,
+        [
+            Enter(10, PLACE_OPEN, NAMED),
+            Unwound(20, 3),
+            Closed(30, 2),
+            Lost(40, 9),
+            Blocked(50, 77)
+        ]
+    );
+    assert!(matches!(told[5..], [Resumed(60, _)]), "{told:?}");
+}
+
+#[test]
+fn a_frame_that_was_open_takes_two_records() {
+    let mut thread = Thread::new();
+    let frame = |frame: u64| [control(10, INHERITED, frame), control(10, INHERITED, CODE)].concat();
+    let told = thread.chunk(&frame(FRAME_OPEN));
+    assert_eq!(told, [Inherited(10, Inherited::Found, NAMED)]);
+    // Half of one at a chunk's end.
+    assert_eq!(thread.chunk(&control(20, INHERITED, FRAME_OPEN)), []);
+    let told = thread.chunk(&control(20, INHERITED, CODE));
+    assert_eq!(told, [Inherited(20, Inherited::Found, NAMED)]);
+}
+
+#[test]
+fn time_goes_on_across_the_low_half_s_end() {
+    let mut thread = Thread::new();
+    let last = u32::MAX - 5;
+    let anchor = control(last, ANCHOR, HIGH + (1 << 32));
+    // A stamp of the new period may come before its anchor.
+    let chunk = [&[last, ENTRY, 3, EXIT][..], &anchor, &[9, ENTRY]].concat();
+    let told = thread.chunk(&chunk);
+    assert_eq!(told[0], Enter(last.into(), PLACE_ENTRY, 1));
+    assert_eq!(told[1], Exit((1 << 32) + 3));
+    assert_eq!(told[2], Enter((1 << 32) + 9, PLACE_ENTRY, 1));
+}
+
+#[test]
+fn holes_are_passed_over_and_the_last_one_is_told() {
+    let mut thread = Thread::new();
+    let chunk = [10, ENTRY, 0, 0, 15, 0, 20, EXIT, 30, NOTHING, 40, ENTRY];
+    let want = [
+        Enter(10, PLACE_ENTRY, 1),
+        Exit(20),
+        Enter(40, PLACE_ENTRY, 1),
+    ];
+    assert_eq!(thread.chunk(&chunk), want);
+    assert!(!thread.cursor.is_cut_off);
+    // A stamp that was written, and no id.
+    assert_eq!(thread.chunk(&[50, ENTRY, 60]), [Enter(50, PLACE_ENTRY, 1)]);
+    assert!(thread.cursor.is_cut_off);
+    assert_eq!(thread.chunk(&[70, EXIT]), [Exit(70)]);
+    assert!(!thread.cursor.is_cut_off);
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
+fn what_makes_no_sense_is_counted_and_what_follows_is_read() {
+    let mut thread = Thread::new();
+    let told = thread.chunk(&[10, NO_SLOT, 20, ENTRY]);
+    assert_eq!(told, [Enter(20, PLACE_ENTRY, 1)]);
+    assert!(thread.torn.nonsense > 0 && thread.torn.unknown_process == 0);
+    // The same of a process of which nothing is known.
+    thread.areas = Areas::default();
+    thread.chunk(&[30, ENTRY]);
+    assert!(thread.torn.unknown_process > 0);
+}
+
+#[test]
+fn what_happens_after_the_end_is_not_told() {
+    let mut thread = Thread::new();
+    (thread.sink.takes_rows, thread.sink.until_tsc) = (false, HIGH + 20);
+    let told = thread.chunk(&[10, ENTRY, 20, EXIT, 30, ENTRY]);
+    assert_eq!(told, [Enter(10, PLACE_ENTRY, 1), Exit(20)]);
+}
+
+#[test]
+fn no_bytes_make_the_decoder_fail() {
+    // Every half is one of those that mean something, or none of them.
+    let halves = [
+        0,
+        1,
+        5,
+        ENTRY,
+        EXIT,
+        TAIL,
+        POINTER,
+        OPEN,
+        NO_SLOT,
+        WIDE_CALLEE,
+        INHERITED,
+        RESUMED,
+        CLOSED,
+        NOTHING,
+        NOTHING_NARROW,
+        CONTROL_IDS - 1,
+        u32::MAX,
+    ];
+    let mut seed = 1u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        halves[(seed >> 33) as usize % halves.len()]
+    };
+    for takes_rows in [true, false] {
+        let mut thread = Thread::new();
+        thread.sink.takes_rows = takes_rows;
+        for length in 0..400 {
+            let chunk: Vec<u32> = (0..length % 64).map(|_| next()).collect();
+            thread.chunk(&chunk);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The agent's questions: which module lies at an address, what its plan is, and where its patch
+//! area may lie.
+//!
+//! | file | what for |
+//! |---|---|
+//! | `answer.rs` | takes questions and answers them |
+//! | `load.rs` | the file of a module, as it can be opened from here |
+//! | `filters.rs` | which functions are recorded |
+//! | `mappings.rs`, `placement.rs` | what lies where, and where there is room |
+
+pub mod answer;
+pub mod filters;
+pub mod load;
+pub(crate) mod mappings;
+pub mod placement;

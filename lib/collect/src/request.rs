@@ -1,0 +1,126 @@
+//! What a recording is asked for: one value, whoever asks.
+//!
+//! The command line makes it of options, and a script may make it of its own. A new option of a
+//! recording is a field here and its use. Must not know how it was asked for, nor how it is done.
+
+use std::path::{Path, PathBuf};
+
+use sptrace_tracee::at_start::AtStart;
+
+use crate::event::rule::Rule;
+use crate::event::{Event, What};
+
+/// What a recording is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The arguments of the command, launched or running: for the trace's header.
+    pub command: Vec<String>,
+    /// What is recorded, where to, and how much of it.
+    pub options: Options,
+    /// When it is recorded, and what happens meanwhile.
+    pub events: OnEvents,
+}
+
+/// What is recorded, where to, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The trace file.
+    pub output: PathBuf,
+    /// Chunks of 64 KiB to record into.
+    pub chunks: u32,
+    /// Lose events rather than wait when all are full.
+    pub drop_when_full: bool,
+    /// Record ld.so's start-up work.
+    pub loader: bool,
+    /// Depth below which nothing is instrumented; 0: none.
+    pub depth_limit: u32,
+    /// End recording when the file has this many bytes; 0: never.
+    pub max_bytes: u64,
+    /// Keep about so many bytes of the end of the recording; 0: all of it.
+    pub ring_bytes: u64,
+    /// Where analyses are kept; None: nowhere.
+    pub cache_dir: Option<PathBuf>,
+    /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
+    pub modules: Vec<String>,
+    /// Globs of functions at which recording begins; empty: at the program's start.
+    pub within: Vec<String>,
+    /// Globs of functions that are not recorded, nor anything that only they call.
+    pub without: Vec<String>,
+    /// Shows a line of progress; does nothing where there is no terminal.
+    pub show_progress: fn(&str),
+    /// What sptrace was started with, for the command.
+    pub at_start: AtStart,
+}
+
+impl Options {
+    /// True if the user's choice of modules leaves this file out.
+    pub fn leaves_out(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
+    }
+}
+
+/// A glob with `*` only.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && matches(tail, &rest[i..]))
+        }),
+    }
+}
+
+/// When it is recorded, and what happens meanwhile.
+#[derive(Clone, Debug)]
+pub struct OnEvents {
+    /// A command will be started, which has our terminal; else there is one already, which has not.
+    pub is_launched: bool,
+    /// Begin the recording at the first of these; none: at the command's start.
+    pub start_on: Vec<Event>,
+    /// Until then the command is followed, and nothing recorded: calls can begin the recording.
+    pub shadow: bool,
+    /// Record the calls of some functions between two events each.
+    pub between: Vec<Rule>,
+    /// Write the ring out at these.
+    pub dump_on: Vec<Event>,
+    /// End the recording at these.
+    pub stop_on: Vec<Event>,
+    /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and
+    /// ends.
+    pub times: u64,
+    /// Tells the user of a dump.
+    pub say: fn(&str),
+    /// Tells the user of a dump that failed.
+    pub warn: fn(&str),
+}
+
+impl Request {
+    /// Where the trace will be, if one is begun before an event. Where there are only dumps, no
+    /// file is begun, and what has the name stays until the first.
+    pub fn begun(&self) -> Option<&Path> {
+        let has_file = self.events.dump_on.is_empty();
+        has_file.then_some(&self.options.output)
+    }
+
+    /// The command runs by itself before the recording begins.
+    pub fn is_later(&self) -> bool {
+        !self.events.start_on.is_empty() && !self.events.shadow
+    }
+
+    /// A key is an event.
+    pub fn reads_keys(&self) -> bool {
+        let events = &self.events;
+        let rules = events.between.iter();
+        let of_rules = rules.flat_map(|rule| rule.start.iter().chain([&rule.stop]));
+        let mut all = events.dump_on.iter().chain(&events.stop_on).chain(of_rules);
+        all.any(|event| matches!(event.what, What::Key(_)))
+    }
+
+    /// Nothing ends a recording, or is done in it, so it cannot be done several times.
+    pub fn is_endless(&self) -> bool {
+        let events = &self.events;
+        let nothing =
+            events.stop_on.is_empty() && events.dump_on.is_empty() && events.between.is_empty();
+        events.times > 1 && nothing
+    }
+}
