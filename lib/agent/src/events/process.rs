@@ -168,3 +168,49 @@ unsafe fn unload() {
         lock::unlock();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::called_with;
+
+    #[test]
+    fn a_filter_is_found_by_whichever_call_installs_it() {
+        let filter = |kind, arguments| installed_filter(kind, &called_with(arguments));
+        assert_eq!(filter(SpecialKind::Prctl, [22, 2, 7, 0, 0, 0]), Some(7));
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_PRCTL, 22, 2, 7, 0, 0]),
+            Some(7)
+        );
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_SECCOMP, 1, 0, 7, 0, 0]),
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn the_strict_mode_has_no_filter() {
+        let filter = |kind, arguments| installed_filter(kind, &called_with(arguments));
+        assert_eq!(filter(SpecialKind::Prctl, [22, 1, 7, 0, 0, 0]), None);
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_PRCTL, 22, 1, 7, 0, 0]),
+            None
+        );
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_SECCOMP, 0, 0, 7, 0, 0]),
+            None
+        );
+        // Whoever forbids rdtsc installs none either.
+        assert_eq!(filter(SpecialKind::Prctl, [26, 2, 7, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn a_task_takes_our_block_for_its_own_only_if_it_runs_beside_us_with_our_fs() {
+        const VM: u64 = 0x100;
+        assert!(shares_block(VM) && shares_block(VM | 0x200));
+        // Another fs base, a parent that waits, memory of its own.
+        assert!(!shares_block(VM | 0x8_0000));
+        assert!(!shares_block(VM | 0x4000));
+        assert!(!shares_block(0x200));
+    }
+}

@@ -163,3 +163,17 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
         RET_8
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routines_of_calls_through_pointers_take_the_operand_off() {
+        for routine in 0..common::COUNT as i32 {
+            let has_operand = matches!(routine, common::INDIRECT | common::TAIL_INDIRECT);
+            let expected = if has_operand { RET_8 } else { RET };
+            assert_eq!(normal_return(routine as u64), expected, "{routine}");
+        }
+    }
+}

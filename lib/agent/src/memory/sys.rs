@@ -390,3 +390,95 @@ pub unsafe fn set_gs_base(to: u64) {
     // SAFETY: the program does not use gs (checked by the caller).
     unsafe { asm!("wrgsbase {}", in(reg) to, options(nomem, nostack, preserves_flags)) };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_the_last_page_of_numbers() {
+        assert!(failed(-1) && failed(-4095));
+        assert!(!failed(-4096) && !failed(0) && !failed(isize::MAX));
+    }
+
+    #[test]
+    fn own_memory_is_read_only_where_it_is() {
+        let word = 0x1234_5678_9abc_def0u64;
+        assert_eq!(read_word(&raw const word as u64), Some(word));
+        assert_eq!(read_word(0), None);
+        assert_eq!(read_word(u64::MAX - 7), None);
+    }
+
+    #[test]
+    fn a_word_is_replaced_only_if_it_is_what_was_expected() {
+        let mut word = 5u64;
+        // SAFETY: a word of this test's.
+        unsafe {
+            assert!(!replace_in_one(&raw mut word, 4, 9));
+            assert_eq!(word, 5);
+            assert!(replace_in_one(&raw mut word, 5, 9));
+            assert_eq!(add_in_one(&raw mut word, 16), 9);
+        }
+        assert_eq!(word, 25);
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_not_reserved_again() {
+        // Far from where the kernel puts anything by itself.
+        let at = 0x1234_5678_9000;
+        // SAFETY: a place that nobody else knows.
+        unsafe {
+            assert!(reserve_exactly(at, 4096));
+            assert!(!reserve_exactly(at, 4096));
+            assert!(read_word(at as u64).is_none());
+            unmap(at, 4096);
+            assert!(reserve_exactly(at, 4096));
+            unmap(at, 4096);
+        }
+    }
+
+    #[test]
+    fn a_view_shows_what_was_written_through_the_other() {
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe {
+            let rw = map_shared(4096);
+            let view = duplicate_shared_anywhere(rw as usize, 4096);
+            assert!(view != 0 && view != rw as usize);
+            assert!(protect(view, 4096, PROT_RX));
+            rw.write_volatile(0xcc);
+            assert_eq!((view as *const u8).read_volatile(), 0xcc);
+            unmap(view, 4096);
+            unmap(rw as usize, 4096);
+        }
+    }
+
+    #[test]
+    fn memory_given_back_is_zero() {
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe {
+            let at = map_private(4096);
+            at.write_volatile(7);
+            discard(at as usize, 4096);
+            assert_eq!(at.read_volatile(), 0);
+            unmap(at as usize, 4096);
+        }
+    }
+
+    #[test]
+    fn a_thread_lives_until_its_number_is_nobodys() {
+        assert!(is_alive(tid()));
+        assert!(!is_alive(0x3fff_ffff));
+    }
+
+    #[test]
+    fn blocked_signals_are_let_in_again() {
+        // SAFETY: this thread's own mask, which is put back.
+        unsafe {
+            let before = signal_mask();
+            assert_eq!(block_signals(), before);
+            assert_ne!(signal_mask(), before);
+            restore_signals(before);
+            assert_eq!(signal_mask(), before);
+        }
+    }
+}

@@ -222,3 +222,18 @@ pub unsafe fn special_of(id: u64) -> Option<Special> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_has_an_entry_and_a_spare_one_behind_it() {
+        let addresses = (0..64).flat_map(|bit| [1u64 << bit, u64::MAX << bit, (1 << bit) - 1]);
+        for address in addresses {
+            assert!(hash(address) + 1 < (1 << TABLE_BITS) + 1);
+        }
+        // Functions are aligned: neighbours must not share an entry.
+        assert_ne!(hash(0x40_1000), hash(0x40_1010));
+    }
+}
