@@ -47,7 +47,7 @@ fn installed_filter(kind: SpecialKind, f: &Frame) -> Option<u64> {
 }
 
 /// True if recording can go on behind what [`crate::memory::sandbox::enters_sandbox`] is true of.
-unsafe fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
+fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     if kind == SpecialKind::Sandbox {
         // libseccomp makes its system call by a function of libc's that is looked at in its turn.
         // SAFETY: a field of the process block.
@@ -56,8 +56,7 @@ unsafe fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     let Some(filter) = installed_filter(kind, f) else {
         return false;
     };
-    // SAFETY: called by the slow path.
-    let answer = unsafe { question::question(ASK_FILTER, filter) };
+    let answer = question::question(ASK_FILTER, filter);
     matches!(answer, Some([1, ..]))
 }
 

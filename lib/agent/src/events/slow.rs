@@ -62,8 +62,7 @@ unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
         // SAFETY: the word was made by the hook's return.
         unsafe { originals::fill_return(&raw const f.above as u64) };
     }
-    // SAFETY: as in slow.
-    unsafe { dormant::begin_again(f) }.unwrap_or(normal_return(f.routine))
+    dormant::begin_again(f).unwrap_or(normal_return(f.routine))
 }
 
 unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {

@@ -17,7 +17,7 @@ const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
 
 /// True if `at` lies in the first thread's stack, which is one mapping from any address that was
 /// ever a stack pointer to its beginning.
-pub unsafe fn is_first(at: u64) -> bool {
+pub fn is_first(at: u64) -> bool {
     // SAFETY: set once, at the start.
     let beginning = unsafe { (*state::process()).stack_top };
     at < beginning && beginning - at < FIRST_STACK_GAP_BYTES

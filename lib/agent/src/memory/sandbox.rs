@@ -46,7 +46,7 @@ pub fn sets_gs(kind: SpecialKind, f: &Frame) -> bool {
 
 /// madvise(2) that would put zeros in place of patched pages, which are anonymous, and does nothing
 /// to those of a file.
-unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
+fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
     const DONTNEED: u64 = 4;
     // SAFETY: the table is complete up to its count.
     unsafe {
@@ -61,16 +61,13 @@ unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
 }
 
 /// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
-pub unsafe fn keep_text(kind: SpecialKind, f: &mut Frame) {
-    // SAFETY: the arguments are numbers.
-    unsafe {
-        match kind {
-            SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
-            SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
-                f.rcx = 0;
-            }
-            _ => {}
+pub fn keep_text(kind: SpecialKind, f: &mut Frame) {
+    match kind {
+        SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
+        SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
+            f.rcx = 0;
         }
+        _ => {}
     }
 }
 

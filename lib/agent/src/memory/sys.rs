@@ -56,7 +56,7 @@ pub fn failed(r: isize) -> bool {
 }
 
 /// New private zeroed memory, or null.
-pub unsafe fn map_private(bytes: usize) -> *mut u8 {
+pub fn map_private(bytes: usize) -> *mut u8 {
     // SAFETY: a fresh mapping at an address that the kernel picks.
     let r = unsafe {
         call(
@@ -72,7 +72,7 @@ pub unsafe fn map_private(bytes: usize) -> *mut u8 {
 }
 
 /// New shared zeroed memory, or null.
-pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
+pub fn map_shared(bytes: usize) -> *mut u8 {
     // SAFETY: as above.
     let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
     if failed(r) {
@@ -83,7 +83,7 @@ pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
 }
 
 /// Reserves exactly `[at, at + bytes)` without access; false if something is there.
-pub unsafe fn reserve_exactly(at: usize, bytes: usize) -> bool {
+pub fn reserve_exactly(at: usize, bytes: usize) -> bool {
     // SAFETY: NOREPLACE never touches an existing mapping.
     let r = unsafe {
         call(
@@ -116,7 +116,7 @@ pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
 }
 
 /// The same anywhere; 0 on error.
-pub unsafe fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
+pub fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
     // SAFETY: MREMAP_MAYMOVE: a fresh mapping.
     let r = unsafe { call(MREMAP, [from, 0, bytes, 1, 0, 0]) };
     if failed(r) { 0 } else { r as usize }
@@ -190,14 +190,14 @@ pub unsafe fn discard(at: usize, bytes: usize) {
 }
 
 /// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
-pub unsafe fn inherit(at: usize, bytes: usize, shall: bool) {
+pub fn inherit(at: usize, bytes: usize, shall: bool) {
     let advice = if shall { 11 } else { 10 };
     // SAFETY: the caller owns what is mapped in the range.
     unsafe { call(MADVISE, [at, bytes, advice, 0, 0, 0]) };
 }
 
 /// Blocks all signals; returns the mask before.
-pub unsafe fn block_signals() -> u64 {
+pub fn block_signals() -> u64 {
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: both point to eight bytes.
@@ -211,7 +211,7 @@ pub unsafe fn block_signals() -> u64 {
 }
 
 /// Low and high end of the thread's alternate signal stack, if it has one (sigaltstack(2)).
-pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
+pub fn alternate_stack() -> Option<(u64, u64)> {
     // ss_sp, ss_flags, ss_size
     let mut now = [0u64; 3];
     // SAFETY: the kernel's stack_t has 24 bytes.
@@ -221,7 +221,7 @@ pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
 }
 
 /// The signal mask.
-pub unsafe fn signal_mask() -> u64 {
+pub fn signal_mask() -> u64 {
     let mut mask = 0u64;
     // SAFETY: points to eight bytes.
     unsafe { call(SIGPROCMASK, [0, 0, &raw mut mask as usize, 8, 0, 0]) };
@@ -248,14 +248,14 @@ pub unsafe fn replace_in_one(word: *mut u64, old: u64, new: u64) -> bool {
 }
 
 /// Sets the signal mask.
-pub unsafe fn restore_signals(mask: u64) {
+pub fn restore_signals(mask: u64) {
     // SAFETY: points to eight bytes.
     unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
 }
 
 /// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
 /// whether the signal is blocked while it runs (no SA_NODEFER).
-pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
+pub fn restorer(signal: usize) -> Option<(u64, bool)> {
     // handler, flags, restorer, mask
     let mut now = [0u64; 4];
     // SAFETY: the kernel's struct has 32 bytes.
@@ -472,13 +472,10 @@ mod tests {
 
     #[test]
     fn blocked_signals_are_let_in_again() {
-        // SAFETY: this thread's own mask, which is put back.
-        unsafe {
-            let before = signal_mask();
-            assert_eq!(block_signals(), before);
-            assert_ne!(signal_mask(), before);
-            restore_signals(before);
-            assert_eq!(signal_mask(), before);
-        }
+        let before = signal_mask();
+        assert_eq!(block_signals(), before);
+        assert_ne!(signal_mask(), before);
+        restore_signals(before);
+        assert_eq!(signal_mask(), before);
     }
 }

@@ -189,8 +189,7 @@ impl Undo {
 
     pub(crate) unsafe fn is_busy(&mut self, start: u64, end: u64) -> bool {
         // SAFETY: reads the host's list.
-        let busy =
-            unsafe { stopped::is_in_flight(start, end) } || self.contexts.any_within(start, end);
+        let busy = stopped::is_in_flight(start, end) || self.contexts.any_within(start, end);
         self.busy += u64::from(busy);
         busy
     }
