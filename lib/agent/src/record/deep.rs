@@ -208,6 +208,7 @@ mod tests {
             assert_ne!(new, old);
             assert_eq!(hot.shadow_bytes, 2 * 512 * FRAME_BYTES as u64);
             assert_eq!(hot.ssp - new, 510 * FRAME_BYTES as u64);
+            assert_eq!(hot.root, new + 3 * FRAME_BYTES as u64);
             assert_eq!((*(hot.root as *const ShadowFrame)).rsp, 0x77);
             assert_eq!((*(new as *const ShadowFrame)).rsp, u64::MAX);
             assert_eq!(hot.grown[0], [new, hot.shadow_bytes]);
