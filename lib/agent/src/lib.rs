@@ -28,6 +28,9 @@
     reason = "one duty for all: called from the slow path with signals blocked, see the module header"
 )]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod events;
 pub mod frames;
 pub mod life;

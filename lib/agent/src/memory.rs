@@ -12,3 +12,5 @@ pub mod sandbox;
 pub mod state;
 pub mod stopped;
 pub mod sys;
+#[cfg(test)]
+pub(crate) mod testing;

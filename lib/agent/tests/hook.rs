@@ -53,7 +53,7 @@ fn hook_return() -> u64 {
 #[test]
 fn armed_again_while_another_thread_takes_its_entry() {
     let hooked = hook_return();
-    assert!(unsafe { slot::is_return(hooked) });
+    assert!(slot::is_return(hooked));
     // Words of another stack, none of them a hook's return: their entries can always be taken.
     let others = vec![0u64; 1 << 20].leak().as_ptr() as u64;
     let stack = Box::leak(Box::new(0u64)) as *mut u64;
@@ -63,7 +63,7 @@ fn armed_again_while_another_thread_takes_its_entry() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 for other in (others..others + (8 << 20)).step_by(8) {
-                    unsafe { originals::remember(other, other) };
+                    originals::remember(other, other);
                     if is_over.load(Ordering::Relaxed) {
                         break;
                     }

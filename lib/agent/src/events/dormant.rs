@@ -31,7 +31,7 @@ const UNKNOWN_STACK_BYTES: u64 = 16 << 20;
 
 /// Once, after the event at which the end came: the locks that it held are free again.
 #[inline(never)] // the slow path often runs on a small stack of the program
-pub unsafe fn put_text_back() {
+pub fn put_text_back() {
     // SAFETY: called by the slow path.
     unsafe {
         let silent = &(*state::process()).dormant;
@@ -46,7 +46,7 @@ pub unsafe fn put_text_back() {
 
 /// A call that was on its way when the end came: its slot calls the routine again, which is silent
 /// now and leaves no return address of ours. None: it is no call.
-pub unsafe fn begin_again(f: &mut Frame) -> Option<u64> {
+pub fn begin_again(f: &mut Frame) -> Option<u64> {
     if !matches!(
         f.routine as i32,
         common::ENTRY | common::FIRST | common::INDIRECT
@@ -107,7 +107,7 @@ pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
 
 /// The end of the stack that `at` lies in, or a bound for it. A thread's control block lies at the
 /// end of its stack.
-unsafe fn end_of_stack(at: u64) -> u64 {
+fn end_of_stack(at: u64) -> u64 {
     // SAFETY: plain queries.
     let (alternate, first) = unsafe { (sys::alternate_stack(), (*state::process()).stack_top) };
     match alternate {

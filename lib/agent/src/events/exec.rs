@@ -82,3 +82,52 @@ impl Exec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::called_with;
+
+    fn of(kind: SpecialKind, arguments: [u64; 6]) -> Option<(u64, [u64; 5], [u64; 2])> {
+        Exec::of(kind, &called_with(arguments)).map(|e| (e.number, e.arguments, e.program))
+    }
+
+    #[test]
+    fn execve_is_the_same_by_its_function_and_by_number() {
+        let expected = Some((SYS_EXECVE, [1, 2, 3, 0, 0], [AT_FDCWD, 1]));
+        assert_eq!(of(SpecialKind::Exec, [1, 2, 3, 9, 9, 9]), expected);
+        assert_eq!(
+            of(SpecialKind::Syscall, [SYS_EXECVE, 1, 2, 3, 9, 9]),
+            expected
+        );
+    }
+
+    #[test]
+    fn execveat_looks_its_name_up_in_the_descriptor() {
+        let expected = Some((SYS_EXECVEAT, [5, 1, 2, 3, 4], [5, 1]));
+        assert_eq!(of(SpecialKind::ExecAt, [5, 1, 2, 3, 4, 9]), expected);
+        assert_eq!(
+            of(SpecialKind::Syscall, [SYS_EXECVEAT, 5, 1, 2, 3, 4]),
+            expected
+        );
+    }
+
+    #[test]
+    fn fexecve_means_the_descriptor_itself() {
+        let found = of(SpecialKind::ExecFd, [5, 1, 2, 9, 9, 9]);
+        let (number, [fd, name, argv, envp, flags], program) = found.unwrap_or_default();
+        assert_eq!(
+            (number, fd, argv, envp, flags),
+            (SYS_EXECVEAT, 5, 1, 2, AT_EMPTY_PATH)
+        );
+        assert_eq!(program, [5, name]);
+        // SAFETY: the empty name is a constant.
+        assert_eq!(unsafe { *(name as *const u8) }, 0);
+    }
+
+    #[test]
+    fn other_calls_execute_nothing() {
+        assert_eq!(of(SpecialKind::Syscall, [1, 2, 3, 4, 5, 6]), None);
+        assert_eq!(of(SpecialKind::Walk, [SYS_EXECVE, 2, 3, 4, 5, 6]), None);
+    }
+}

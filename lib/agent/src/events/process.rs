@@ -47,7 +47,7 @@ fn installed_filter(kind: SpecialKind, f: &Frame) -> Option<u64> {
 }
 
 /// True if recording can go on behind what [`crate::memory::sandbox::enters_sandbox`] is true of.
-unsafe fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
+fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     if kind == SpecialKind::Sandbox {
         // libseccomp makes its system call by a function of libc's that is looked at in its turn.
         // SAFETY: a field of the process block.
@@ -56,8 +56,7 @@ unsafe fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     let Some(filter) = installed_filter(kind, f) else {
         return false;
     };
-    // SAFETY: called by the slow path.
-    let answer = unsafe { question::question(ASK_FILTER, filter) };
+    let answer = question::question(ASK_FILTER, filter);
     matches!(answer, Some([1, ..]))
 }
 
@@ -166,5 +165,51 @@ unsafe fn unload() {
             modules::forget((*m).start, (*m).end);
         }
         lock::unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::called_with;
+
+    #[test]
+    fn a_filter_is_found_by_whichever_call_installs_it() {
+        let filter = |kind, arguments| installed_filter(kind, &called_with(arguments));
+        assert_eq!(filter(SpecialKind::Prctl, [22, 2, 7, 0, 0, 0]), Some(7));
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_PRCTL, 22, 2, 7, 0, 0]),
+            Some(7)
+        );
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_SECCOMP, 1, 0, 7, 0, 0]),
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn the_strict_mode_has_no_filter() {
+        let filter = |kind, arguments| installed_filter(kind, &called_with(arguments));
+        assert_eq!(filter(SpecialKind::Prctl, [22, 1, 7, 0, 0, 0]), None);
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_PRCTL, 22, 1, 7, 0, 0]),
+            None
+        );
+        assert_eq!(
+            filter(SpecialKind::Syscall, [SYS_SECCOMP, 0, 0, 7, 0, 0]),
+            None
+        );
+        // Whoever forbids rdtsc installs none either.
+        assert_eq!(filter(SpecialKind::Prctl, [26, 2, 7, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn a_task_takes_our_block_for_its_own_only_if_it_runs_beside_us_with_our_fs() {
+        const VM: u64 = 0x100;
+        assert!(shares_block(VM) && shares_block(VM | 0x200));
+        // Another fs base, a parent that waits, memory of its own.
+        assert!(!shares_block(VM | 0x8_0000));
+        assert!(!shares_block(VM | 0x4000));
+        assert!(!shares_block(0x200));
     }
 }

@@ -62,8 +62,7 @@ unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
         // SAFETY: the word was made by the hook's return.
         unsafe { originals::fill_return(&raw const f.above as u64) };
     }
-    // SAFETY: as in slow.
-    unsafe { dormant::begin_again(f) }.unwrap_or(normal_return(f.routine))
+    dormant::begin_again(f).unwrap_or(normal_return(f.routine))
 }
 
 unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
@@ -161,5 +160,19 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
         }
         settle::enter(hot, above + 8, f.id, Some(target), false);
         RET_8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routines_of_calls_through_pointers_take_the_operand_off() {
+        for routine in 0..common::COUNT as i32 {
+            let has_operand = matches!(routine, common::INDIRECT | common::TAIL_INDIRECT);
+            let expected = if has_operand { RET_8 } else { RET };
+            assert_eq!(normal_return(routine as u64), expected, "{routine}");
+        }
     }
 }

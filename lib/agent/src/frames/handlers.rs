@@ -25,25 +25,22 @@ pub fn handled_in(mask: u64) -> u64 {
 }
 
 /// True if a handler may be running in a thread with this signal mask.
-pub unsafe fn may_run(mask: u64) -> bool {
-    // SAFETY: a plain query.
-    mask != 0 || unsafe { learn() } && handled_in(mask) != 0
+pub fn may_run(mask: u64) -> bool {
+    mask != 0 || learn() && handled_in(mask) != 0
 }
 
 /// True if surely no handler is running in this thread. A system call only if there are handlers.
-pub unsafe fn none_runs() -> bool {
+pub fn none_runs() -> bool {
     let has_none = restorers() == [0; 4];
     // SAFETY: a plain query.
-    STALE.load(Ordering::Relaxed) == 0
-        && (has_none || handled_in(unsafe { sys::signal_mask() }) == 0)
+    STALE.load(Ordering::Relaxed) == 0 && (has_none || handled_in(sys::signal_mask()) == 0)
 }
 
 /// Asks the kernel for the restorers of all handlers; false if there is none.
-pub unsafe fn learn() -> bool {
+pub fn learn() -> bool {
     if STALE.swap(0, Ordering::Relaxed) != 0 {
         for signal in 1..=64 {
-            // SAFETY: a plain query.
-            let Some((restorer, deferred)) = (unsafe { sys::restorer(signal) }) else {
+            let Some((restorer, deferred)) = sys::restorer(signal) else {
                 continue;
             };
             if !deferred {

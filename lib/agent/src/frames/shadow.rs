@@ -97,3 +97,73 @@ pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
     // SAFETY: the block is this thread's, or its thread is stopped.
     unsafe { (*hot).shadow }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::thread;
+
+    #[test]
+    fn the_frame_pushed_last_is_the_innermost() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            assert!(top(&mut *hot) == bottom(&mut *hot) && is_barrier(top(&mut *hot)));
+            push(&mut *hot, 0x2000, 7, 0);
+            push(&mut *hot, 0x1000, 8, 9);
+            let frame = *top(&mut *hot);
+            assert_eq!((frame.rsp, frame.id, frame.callee), (0x1000, 8, 9));
+            assert_eq!((*top(&mut *hot).sub(1)).rsp, 0x2000);
+            assert_eq!(depth(&mut *hot), 2);
+        }
+    }
+
+    #[test]
+    fn an_open_frame_stands_above_the_top_as_well() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            push(&mut *hot, 0x2000, 7, 0);
+            assert_eq!((*top(&mut *hot).add(1)).rsp, 0);
+            push(&mut *hot, 0x1000, 8 | FRAME_OPEN, 9);
+            assert_eq!((*top(&mut *hot).add(1)).rsp, 0x1000);
+            assert_eq!(depth(&mut *hot), 2);
+        }
+    }
+
+    #[test]
+    fn barriers_are_no_calls() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            push(&mut *hot, 0x2000, 7, 0);
+            push(&mut *hot, u64::MAX, 0x8000, 0x9000);
+            hot.barriers = 1;
+            push(&mut *hot, 0x8800, 8, 0);
+            assert_eq!(depth(&mut *hot), 2);
+            let barrier = innermost(&mut *hot);
+            assert!(barrier == top(&mut *hot).sub(1));
+            assert!(holds(barrier, 0x9000) && holds(barrier, 0x8001));
+            assert!(!holds(barrier, 0x8000) && !holds(barrier, 0x9001));
+            // The sentinel holds no address.
+            assert!(!holds(bottom(&mut *hot), 1));
+        }
+    }
+
+    #[test]
+    fn dropped_frames_widen_one_range() {
+        let mut hot = thread(2);
+        // SAFETY: the block is this test's.
+        unsafe {
+            for (at, range) in [
+                (0x2000, [0x1ff8, 0x2000]),
+                (0x1000, [0xff8, 0x2000]),
+                (0x1800, [0xff8, 0x2000]),
+                (0x3000, [0xff8, 0x3000]),
+            ] {
+                drop_range(&mut *hot, at);
+                assert_eq!(hot.dropped, range);
+            }
+        }
+    }
+}

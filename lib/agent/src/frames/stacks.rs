@@ -17,7 +17,7 @@ const FIRST_STACK_GAP_BYTES: u64 = 128 << 20;
 
 /// True if `at` lies in the first thread's stack, which is one mapping from any address that was
 /// ever a stack pointer to its beginning.
-pub unsafe fn is_first(at: u64) -> bool {
+pub fn is_first(at: u64) -> bool {
     // SAFETY: set once, at the start.
     let beginning = unsafe { (*state::process()).stack_top };
     at < beginning && beginning - at < FIRST_STACK_GAP_BYTES
@@ -145,5 +145,72 @@ pub unsafe fn jumped_out(hot: *mut Hot, rsp: u64) -> bool {
         }
         let barrier = shadow::innermost(hot);
         shadow::holds(barrier, (*shadow::top(hot)).rsp) && !shadow::holds(barrier, rsp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::thread;
+
+    #[test]
+    fn frames_lead_up_a_stack_without_a_large_gap() {
+        let mut hot = thread(8);
+        let step = SAME_STACK_BYTES;
+        // SAFETY: the block is this test's.
+        unsafe {
+            shadow::push(&mut *hot, 3 * step, 1, 0);
+            shadow::push(&mut *hot, 2 * step, 1, 0);
+            shadow::push(&mut *hot, step, 1, 0);
+            assert!(reaches(&mut *hot, 3 * step));
+            assert!(reaches(&mut *hot, 4 * step));
+            assert!(!reaches(&mut *hot, 4 * step + 8));
+        }
+    }
+
+    #[test]
+    fn a_gap_as_large_as_between_stacks_is_not_led_across() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            shadow::push(&mut *hot, 3 * SAME_STACK_BYTES, 1, 0);
+            shadow::push(&mut *hot, SAME_STACK_BYTES, 1, 0);
+            assert!(!reaches(&mut *hot, 3 * SAME_STACK_BYTES));
+        }
+    }
+
+    #[test]
+    fn a_barrier_is_taken_away_by_an_event_outside_of_its_stack() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            shadow::push(&mut *hot, 0x2000, 1, 0);
+            shadow::push(&mut *hot, u64::MAX, 0x8000, 0x9000);
+            hot.barriers = 1;
+            assert!(!left(&mut *hot, 0x8800));
+            hot.rearm_above = 0x8100;
+            assert!(left(&mut *hot, 0x2000));
+            // The walker's stack is left, too.
+            assert_eq!((hot.barriers, hot.rearm_above), (0, 1));
+            assert_eq!((*shadow::top(&mut *hot)).rsp, 0x2000);
+            // The sentinel is no barrier.
+            assert!(!left(&mut *hot, 0x2000));
+        }
+    }
+
+    #[test]
+    fn frames_of_a_handler_that_was_jumped_out_of_have_ended() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            shadow::push(&mut *hot, 0x2000, 1, 0);
+            assert!(!jumped_out(&mut *hot, 0x1000));
+            shadow::push(&mut *hot, u64::MAX, 0x8000, 0x9000);
+            hot.barriers = 1;
+            assert!(!jumped_out(&mut *hot, 0x1000));
+            shadow::push(&mut *hot, 0x8800, 1, 0);
+            assert!(jumped_out(&mut *hot, 0x1000));
+            assert!(!jumped_out(&mut *hot, 0x8700));
+        }
     }
 }

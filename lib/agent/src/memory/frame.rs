@@ -65,3 +65,31 @@ pub unsafe fn before(door: u64) -> u64 {
     // SAFETY: the word below rbx and the mask (see the door).
     unsafe { ((door - 24) as *const u64).read() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_return_address_stands_where_the_door_counts_from() {
+        // Three words stand below rbp: rbx, the mask, and whether signals are blocked.
+        assert_eq!(core::mem::offset_of!(Frame, id) as u64 + 24, DOOR_DEPTH);
+        // `cmp dword ptr [rbp+64]` in the door.
+        assert_eq!(core::mem::offset_of!(Frame, routine), 64);
+    }
+
+    #[test]
+    fn vector_registers_are_kept_aligned_and_below_the_doors_words() {
+        for door in (0x7fff_0000u64..0x7fff_0100).step_by(8) {
+            let at = xmm_of(door);
+            assert!(at.is_multiple_of(64));
+            assert!(at + XMM_BYTES as u64 + 4 * 8 <= door - 24);
+        }
+    }
+
+    #[test]
+    fn the_agents_code_is_told_from_other_code() {
+        assert!(is_agent(xmm_of as *const () as u64));
+        assert!(!is_agent(0x1000) && !is_agent(u64::MAX));
+    }
+}

@@ -95,3 +95,37 @@ fn give_up(start: u64, end: u64) {
     let is_any = GUARDED.iter().any(|range| load(range) != [0, 0]);
     COUNT.store(u64::from(is_any), Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ranges are the process's: one test looks at all of it in turn.
+    #[test]
+    fn a_page_that_may_not_be_written_is_guarded_until_it_may() {
+        let stack = 0x10_0000..0x20_0000;
+        assert!(!holds(0x11_0000));
+        // What is no stack is not noted.
+        protect(0x50_0000, 0x1000, 0, stack.clone());
+        assert!(!holds(0x50_0000));
+        // Whole pages, and words that reach into them.
+        protect(0x11_0010, 1, 1, stack.clone());
+        assert!(holds(0x11_0000) && holds(0x11_0ff8) && holds(0x10_fff9));
+        assert!(!holds(0x11_1000) && !holds(0x10_fff8));
+        protect(0x11_0000, 0x1000, READ_WRITE, stack.clone());
+        assert!(!holds(0x11_0000));
+        // A hole in the middle leaves both sides.
+        protect(0x12_0000, 0x3000, 0, stack.clone());
+        protect(0x12_1000, 0x1000, READ_WRITE, stack.clone());
+        assert!(holds(0x12_0000) && !holds(0x12_1000) && holds(0x12_2000));
+        protect(0x12_0000, 0x3000, READ_WRITE, stack.clone());
+        assert!(!holds_any(0, u64::MAX));
+        // More ranges than are told apart: too much is guarded, never too little.
+        for k in 0..=RANGES as u64 {
+            protect(0x13_0000 + k * 0x2000, 0x1000, 0, stack.clone());
+        }
+        assert!((0..=RANGES as u64).all(|k| holds(0x13_0000 + k * 0x2000)));
+        protect(0x13_0000, 0x2_0000, READ_WRITE, stack);
+        assert!(!holds_any(0, u64::MAX));
+    }
+}

@@ -15,8 +15,8 @@ const LOCK_SLICES: u32 = 6000;
 /// when it is patched, between instructions that are moved together: so this waits as long as the
 /// owner lives, and after that (a task that shares the memory was killed) nobody patches any more.
 /// False then, and if the owner is this thread.
-pub unsafe fn lock(tid: u32) -> bool {
-    // SAFETY: the fork page is mapped for life.
+pub fn lock(tid: u32) -> bool {
+    // SAFETY: the fork page is mapped before anything can come here, and for life.
     unsafe {
         let word = &(*(*state::process()).fork_page).lock;
         for _ in 0..LOCK_SLICES {
@@ -38,7 +38,7 @@ pub unsafe fn lock(tid: u32) -> bool {
 }
 
 /// Gives it back.
-pub unsafe fn unlock() {
+pub fn unlock() {
     // SAFETY: as above.
     unsafe {
         let word = &(*(*state::process()).fork_page).lock;

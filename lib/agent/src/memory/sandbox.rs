@@ -46,7 +46,7 @@ pub fn sets_gs(kind: SpecialKind, f: &Frame) -> bool {
 
 /// madvise(2) that would put zeros in place of patched pages, which are anonymous, and does nothing
 /// to those of a file.
-unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
+fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
     const DONTNEED: u64 = 4;
     // SAFETY: the table is complete up to its count.
     unsafe {
@@ -61,16 +61,13 @@ unsafe fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
 }
 
 /// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
-pub unsafe fn keep_text(kind: SpecialKind, f: &mut Frame) {
-    // SAFETY: the arguments are numbers.
-    unsafe {
-        match kind {
-            SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
-            SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
-                f.rcx = 0;
-            }
-            _ => {}
+pub fn keep_text(kind: SpecialKind, f: &mut Frame) {
+    match kind {
+        SpecialKind::Madvise if drops_text(f.rdi, f.rsi, f.rdx) => f.rdx = 0,
+        SpecialKind::Syscall if f.rdi == SYS_MADVISE && drops_text(f.rsi, f.rdx, f.rcx) => {
+            f.rcx = 0;
         }
+        _ => {}
     }
 }
 
@@ -101,4 +98,58 @@ pub fn set_gs_taken() {
             .dormant
             .fetch_or(GS_TAKEN, Ordering::AcqRel)
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::called_with;
+    use std::vec::Vec;
+
+    fn enters(kind: SpecialKind, arguments: [u64; 6]) -> bool {
+        enters_sandbox(kind, &called_with(arguments))
+    }
+
+    #[test]
+    fn prctl_enters_a_sandbox_only_by_three_options() {
+        let entering: Vec<u64> = (0..80)
+            .filter(|option| enters(SpecialKind::Prctl, [*option, 2, 0, 0, 0, 0]))
+            .collect();
+        assert_eq!(entering, [22, 26, 65]);
+        // PR_TSC_ENABLE takes nothing away.
+        assert!(!enters(SpecialKind::Prctl, [26, 1, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_raw_system_call_enters_a_sandbox_as_its_function_does() {
+        let call = |arguments| enters(SpecialKind::Syscall, arguments);
+        assert!(call([SYS_PRCTL, 22, 2, 0, 0, 0]));
+        assert!(!call([SYS_PRCTL, 15, 2, 0, 0, 0]));
+        assert!(call([SYS_SECCOMP, 1, 0, 0, 0, 0]));
+        assert!(call([SYS_SECCOMP, 0, 0, 0, 0, 0]));
+        // Libseccomp asks so whether the kernel has the call.
+        assert!(!call([SYS_SECCOMP, 0, 1, 0, 0, 0]));
+        assert!(!call([SYS_SECCOMP, 2, 0, 0, 0, 0]));
+        assert!(!call([SYS_MADVISE, 22, 2, 0, 0, 0]));
+    }
+
+    #[test]
+    fn libseccomps_load_enters_a_sandbox_whatever_it_is_given() {
+        assert!(enters(SpecialKind::Sandbox, [0; 6]));
+        assert!(!enters(SpecialKind::Walk, [22, 2, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn gs_is_set_by_one_code_of_arch_prctl() {
+        let sets = |kind, arguments| sets_gs(kind, &called_with(arguments));
+        assert!(sets(SpecialKind::ArchPrctl, [0x1001, 0, 0, 0, 0, 0]));
+        // ARCH_SET_FS.
+        assert!(!sets(SpecialKind::ArchPrctl, [0x1002, 0, 0, 0, 0, 0]));
+        assert!(sets(
+            SpecialKind::Syscall,
+            [SYS_ARCH_PRCTL, 0x1001, 0, 0, 0, 0]
+        ));
+        assert!(!sets(SpecialKind::Syscall, [SYS_PRCTL, 0x1001, 0, 0, 0, 0]));
+        assert!(!sets(SpecialKind::Prctl, [0x1001, 0, 0, 0, 0, 0]));
+    }
 }

@@ -15,7 +15,7 @@ pub unsafe fn table<T>(b: &AttachBlock, at: u64) -> *mut T {
 
 /// True if a command that knows where the threads stand finds that the host has died, so that they
 /// run again.
-pub unsafe fn is_deserted() -> bool {
+pub fn is_deserted() -> bool {
     // SAFETY: reads the process block and the arena.
     unsafe {
         (*state::process()).pc_count != 0
@@ -24,14 +24,14 @@ pub unsafe fn is_deserted() -> bool {
 }
 
 /// True in a command that finds the other threads stopped.
-pub unsafe fn is_standing() -> bool {
+pub fn is_standing() -> bool {
     // SAFETY: reads the process block.
     unsafe { !(*state::process()).pcs.is_null() }
 }
 
 /// True if a stopped thread stands, or will return to, between the two: bytes from `start` on must
 /// not change.
-pub unsafe fn is_in_flight(start: u64, end: u64) -> bool {
+pub fn is_in_flight(start: u64, end: u64) -> bool {
     // SAFETY: the host wrote so many.
     unsafe {
         let p = state::process();

@@ -56,7 +56,7 @@ pub fn failed(r: isize) -> bool {
 }
 
 /// New private zeroed memory, or null.
-pub unsafe fn map_private(bytes: usize) -> *mut u8 {
+pub fn map_private(bytes: usize) -> *mut u8 {
     // SAFETY: a fresh mapping at an address that the kernel picks.
     let r = unsafe {
         call(
@@ -72,7 +72,7 @@ pub unsafe fn map_private(bytes: usize) -> *mut u8 {
 }
 
 /// New shared zeroed memory, or null.
-pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
+pub fn map_shared(bytes: usize) -> *mut u8 {
     // SAFETY: as above.
     let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
     if failed(r) {
@@ -83,7 +83,7 @@ pub unsafe fn map_shared(bytes: usize) -> *mut u8 {
 }
 
 /// Reserves exactly `[at, at + bytes)` without access; false if something is there.
-pub unsafe fn reserve_exactly(at: usize, bytes: usize) -> bool {
+pub fn reserve_exactly(at: usize, bytes: usize) -> bool {
     // SAFETY: NOREPLACE never touches an existing mapping.
     let r = unsafe {
         call(
@@ -116,7 +116,7 @@ pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
 }
 
 /// The same anywhere; 0 on error.
-pub unsafe fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
+pub fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
     // SAFETY: MREMAP_MAYMOVE: a fresh mapping.
     let r = unsafe { call(MREMAP, [from, 0, bytes, 1, 0, 0]) };
     if failed(r) { 0 } else { r as usize }
@@ -190,14 +190,14 @@ pub unsafe fn discard(at: usize, bytes: usize) {
 }
 
 /// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
-pub unsafe fn inherit(at: usize, bytes: usize, shall: bool) {
+pub fn inherit(at: usize, bytes: usize, shall: bool) {
     let advice = if shall { 11 } else { 10 };
     // SAFETY: the caller owns what is mapped in the range.
     unsafe { call(MADVISE, [at, bytes, advice, 0, 0, 0]) };
 }
 
 /// Blocks all signals; returns the mask before.
-pub unsafe fn block_signals() -> u64 {
+pub fn block_signals() -> u64 {
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: both point to eight bytes.
@@ -211,7 +211,7 @@ pub unsafe fn block_signals() -> u64 {
 }
 
 /// Low and high end of the thread's alternate signal stack, if it has one (sigaltstack(2)).
-pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
+pub fn alternate_stack() -> Option<(u64, u64)> {
     // ss_sp, ss_flags, ss_size
     let mut now = [0u64; 3];
     // SAFETY: the kernel's stack_t has 24 bytes.
@@ -221,7 +221,7 @@ pub unsafe fn alternate_stack() -> Option<(u64, u64)> {
 }
 
 /// The signal mask.
-pub unsafe fn signal_mask() -> u64 {
+pub fn signal_mask() -> u64 {
     let mut mask = 0u64;
     // SAFETY: points to eight bytes.
     unsafe { call(SIGPROCMASK, [0, 0, &raw mut mask as usize, 8, 0, 0]) };
@@ -248,14 +248,14 @@ pub unsafe fn replace_in_one(word: *mut u64, old: u64, new: u64) -> bool {
 }
 
 /// Sets the signal mask.
-pub unsafe fn restore_signals(mask: u64) {
+pub fn restore_signals(mask: u64) {
     // SAFETY: points to eight bytes.
     unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
 }
 
 /// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
 /// whether the signal is blocked while it runs (no SA_NODEFER).
-pub unsafe fn restorer(signal: usize) -> Option<(u64, bool)> {
+pub fn restorer(signal: usize) -> Option<(u64, bool)> {
     // handler, flags, restorer, mask
     let mut now = [0u64; 4];
     // SAFETY: the kernel's struct has 32 bytes.
@@ -389,4 +389,93 @@ pub fn gs_base() -> u64 {
 pub unsafe fn set_gs_base(to: u64) {
     // SAFETY: the program does not use gs (checked by the caller).
     unsafe { asm!("wrgsbase {}", in(reg) to, options(nomem, nostack, preserves_flags)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_the_last_page_of_numbers() {
+        assert!(failed(-1) && failed(-4095));
+        assert!(!failed(-4096) && !failed(0) && !failed(isize::MAX));
+    }
+
+    #[test]
+    fn own_memory_is_read_only_where_it_is() {
+        let word = 0x1234_5678_9abc_def0u64;
+        assert_eq!(read_word(&raw const word as u64), Some(word));
+        assert_eq!(read_word(0), None);
+        assert_eq!(read_word(u64::MAX - 7), None);
+    }
+
+    #[test]
+    fn a_word_is_replaced_only_if_it_is_what_was_expected() {
+        let mut word = 5u64;
+        // SAFETY: a word of this test's.
+        unsafe {
+            assert!(!replace_in_one(&raw mut word, 4, 9));
+            assert_eq!(word, 5);
+            assert!(replace_in_one(&raw mut word, 5, 9));
+            assert_eq!(add_in_one(&raw mut word, 16), 9);
+        }
+        assert_eq!(word, 25);
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_not_reserved_again() {
+        // Far from where the kernel puts anything by itself.
+        let at = 0x1234_5678_9000;
+        // SAFETY: a place that nobody else knows.
+        unsafe {
+            assert!(reserve_exactly(at, 4096));
+            assert!(!reserve_exactly(at, 4096));
+            assert!(read_word(at as u64).is_none());
+            unmap(at, 4096);
+            assert!(reserve_exactly(at, 4096));
+            unmap(at, 4096);
+        }
+    }
+
+    #[test]
+    fn a_view_shows_what_was_written_through_the_other() {
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe {
+            let rw = map_shared(4096);
+            let view = duplicate_shared_anywhere(rw as usize, 4096);
+            assert!(view != 0 && view != rw as usize);
+            assert!(protect(view, 4096, PROT_RX));
+            rw.write_volatile(0xcc);
+            assert_eq!((view as *const u8).read_volatile(), 0xcc);
+            unmap(view, 4096);
+            unmap(rw as usize, 4096);
+        }
+    }
+
+    #[test]
+    fn memory_given_back_is_zero() {
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe {
+            let at = map_private(4096);
+            at.write_volatile(7);
+            discard(at as usize, 4096);
+            assert_eq!(at.read_volatile(), 0);
+            unmap(at as usize, 4096);
+        }
+    }
+
+    #[test]
+    fn a_thread_lives_until_its_number_is_nobodys() {
+        assert!(is_alive(tid()));
+        assert!(!is_alive(0x3fff_ffff));
+    }
+
+    #[test]
+    fn blocked_signals_are_let_in_again() {
+        let before = signal_mask();
+        assert_eq!(block_signals(), before);
+        assert_ne!(signal_mask(), before);
+        restore_signals(before);
+        assert_eq!(signal_mask(), before);
+    }
 }

@@ -189,9 +189,39 @@ impl Undo {
 
     pub(crate) unsafe fn is_busy(&mut self, start: u64, end: u64) -> bool {
         // SAFETY: reads the host's list.
-        let busy =
-            unsafe { stopped::is_in_flight(start, end) } || self.contexts.any_within(start, end);
+        let busy = stopped::is_in_flight(start, end) || self.contexts.any_within(start, end);
         self.busy += u64::from(busy);
         busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_context_between_the_first_and_the_last_byte_is_in_the_way() {
+        let mut contexts = Contexts {
+            rips: [0; CONTEXTS],
+            count: 0,
+        };
+        assert!(contexts.add(0x1004));
+        assert!(contexts.any_within(0x1000, 0x1005));
+        // It begins there, or stands behind it.
+        assert!(!contexts.any_within(0x1004, 0x1009));
+        assert!(!contexts.any_within(0x1000, 0x1004));
+        // Places that are not filled are no contexts.
+        assert!(!contexts.any_within(u64::MAX, 1) && contexts.any_within(0, u64::MAX));
+    }
+
+    #[test]
+    fn with_too_many_contexts_nothing_is_certain() {
+        let mut contexts = Contexts {
+            rips: [0; CONTEXTS],
+            count: 0,
+        };
+        assert!((1..CONTEXTS).all(|k| contexts.add(k as u64)));
+        assert!(!contexts.add(9) && !contexts.add(9));
+        assert_eq!(contexts.count, CONTEXTS);
     }
 }

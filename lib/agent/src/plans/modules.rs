@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::plan::*;
 
 /// The modules that are known, gone ones included.
-pub(crate) unsafe fn modules() -> impl Iterator<Item = *mut Module> {
+pub(crate) fn modules() -> impl Iterator<Item = *mut Module> {
     // SAFETY: the module table is complete up to its count.
     unsafe {
         let count = (*state::process()).module_count as usize;
@@ -25,7 +25,7 @@ pub(crate) unsafe fn is_planned(m: *const Module) -> bool {
 }
 
 /// The module that holds `address`, if it is known already.
-pub unsafe fn known(address: u64) -> *mut Module {
+pub fn known(address: u64) -> *mut Module {
     // SAFETY: entries below module_count are complete.
     unsafe {
         let p = state::process();
@@ -85,7 +85,7 @@ unsafe fn inherit(m: *const Module, shall: bool) {
 }
 
 /// Where `address` in an execute view can be written, or 0.
-pub unsafe fn write_view(address: u64) -> u64 {
+pub fn write_view(address: u64) -> u64 {
     // SAFETY: reads the module table.
     unsafe {
         let p = state::process();
@@ -100,7 +100,7 @@ pub unsafe fn write_view(address: u64) -> u64 {
 }
 
 /// The module whose patch area holds `address`.
-pub unsafe fn of_area(address: u64) -> *mut Module {
+pub fn of_area(address: u64) -> *mut Module {
     // Return addresses on a stack come in runs of one module's.
     static LAST: AtomicU32 = AtomicU32::new(0);
     // SAFETY: reads the module table.
@@ -121,7 +121,7 @@ pub unsafe fn of_area(address: u64) -> *mut Module {
 }
 
 /// True if the slot of `id` belongs to ld.so's lazy resolver and the loader's work is not wanted.
-pub unsafe fn is_resolver_site(id: u64) -> bool {
+pub fn is_resolver_site(id: u64) -> bool {
     // SAFETY: reads the module table.
     unsafe {
         state::control().loader == 0 && (*state::process()).loader != 0 && {
@@ -136,7 +136,7 @@ fn hash(address: u64) -> usize {
 }
 
 /// True if the host knows from the low half of `address` which one it is.
-pub unsafe fn is_narrow(address: u64) -> bool {
+pub fn is_narrow(address: u64) -> bool {
     // SAFETY: entries of the module table are complete.
     unsafe {
         let m = known(address);
@@ -146,7 +146,7 @@ pub unsafe fn is_narrow(address: u64) -> bool {
 
 /// Enters `address` into the table that calls through pointers consult, if its low half is enough.
 /// Lock-free: one word.
-pub unsafe fn remember(address: u64) {
+pub fn remember(address: u64) {
     // SAFETY: the table has a spare entry at its end.
     unsafe {
         if !is_narrow(address) {
@@ -170,7 +170,7 @@ pub unsafe fn remember(address: u64) {
 }
 
 /// Drops all entries in `[start, end)`.
-pub unsafe fn forget(start: u64, end: u64) {
+pub fn forget(start: u64, end: u64) {
     // SAFETY: within the table.
     unsafe {
         for i in 0..(1usize << TABLE_BITS) + 1 {
@@ -195,7 +195,7 @@ pub struct Special {
 }
 
 /// The special function whose slot holds `id`.
-pub unsafe fn special_of(id: u64) -> Option<Special> {
+pub fn special_of(id: u64) -> Option<Special> {
     // SAFETY: reads plans.
     unsafe {
         let m = of_area(id);
@@ -220,5 +220,20 @@ pub unsafe fn special_of(id: u64) -> Option<Special> {
             rules: s.hook_rules(),
             entry: (*m).base + s.entry as u64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_has_an_entry_and_a_spare_one_behind_it() {
+        let addresses = (0..64).flat_map(|bit| [1u64 << bit, u64::MAX << bit, (1 << bit) - 1]);
+        for address in addresses {
+            assert!(hash(address) + 1 < (1 << TABLE_BITS) + 1);
+        }
+        // Functions are aligned: neighbours must not share an entry.
+        assert_ne!(hash(0x40_1000), hash(0x40_1010));
     }
 }

@@ -29,7 +29,7 @@ pub unsafe fn keep_padding(at: u64) -> bool {
     }
 }
 
-pub(crate) unsafe fn padding(at: u64) -> Option<[u8; 8]> {
+pub(crate) fn padding(at: u64) -> Option<[u8; 8]> {
     // SAFETY: entries up to the count are complete.
     unsafe {
         let p = state::process();

@@ -16,7 +16,7 @@ use sptrace_wire::record::FRAME_OPEN;
 /// `lea rsp, [rsp-8]; call`.
 const RETURN_CODE: [u8; 6] = [0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8];
 
-pub(crate) unsafe fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
+pub(crate) fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
     let first = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> SHIFT;
     // SAFETY: the table lives as long as the process; indexes stay in it.
     (0..PROBES).filter_map(move |k| unsafe {
@@ -26,21 +26,18 @@ pub(crate) unsafe fn candidates(place: u64) -> impl Iterator<Item = &'static Ori
 }
 
 /// What the return address at `place` was before a hook replaced it, or 0.
-pub unsafe fn original(place: u64) -> u64 {
-    // SAFETY: as above.
-    unsafe {
-        let is_its = |o: &&Original| o.place.load(Ordering::Acquire) & !ASKED == place;
-        let Some(entry) = candidates(place).find(is_its) else {
-            return 0;
-        };
-        let address = entry.address.load(Ordering::Acquire);
-        // Whoever takes the entry over changes the place first.
-        if is_its(&entry) { address } else { 0 }
-    }
+pub fn original(place: u64) -> u64 {
+    let is_its = |o: &&Original| o.place.load(Ordering::Acquire) & !ASKED == place;
+    let Some(entry) = candidates(place).find(is_its) else {
+        return 0;
+    };
+    let address = entry.address.load(Ordering::Acquire);
+    // Whoever takes the entry over changes the place first.
+    if is_its(&entry) { address } else { 0 }
 }
 
 /// Is this where the return address of a hooked function leads to?
-pub unsafe fn is_return(address: u64) -> bool {
+pub fn is_return(address: u64) -> bool {
     // SAFETY: read only inside an area.
     unsafe {
         if (*state::process()).originals.is_null() {
@@ -70,19 +67,14 @@ unsafe fn target(after: u64) -> u64 {
 }
 
 /// The return of the hook with this entry id; 0: it is no hook's.
-pub unsafe fn return_of(id: u64) -> u64 {
+pub fn return_of(id: u64) -> u64 {
     let hooked = (id & !(FRAME_OPEN | FRAME_DONE)).wrapping_sub(HOOK_ENTRY_ID);
-    // SAFETY: checked there.
-    if unsafe { is_return(hooked) } {
-        hooked
-    } else {
-        0
-    }
+    if is_return(hooked) { hooked } else { 0 }
 }
 
 /// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`), or 0 if
 /// that is no slot's exit.
-pub unsafe fn original_return(exit: u64) -> u64 {
+pub fn original_return(exit: u64) -> u64 {
     // SAFETY: read only inside an area.
     unsafe {
         let m = modules::of_area(exit);
@@ -100,7 +92,7 @@ pub unsafe fn original_return(exit: u64) -> u64 {
 
 /// The program's own return address behind what lies at `word`, if that is one of ours, else 0. A
 /// hook's return may lead to the exit of the slot from which the function was called.
-pub unsafe fn original_of(mut value: u64, word: u64) -> u64 {
+pub fn original_of(mut value: u64, word: u64) -> u64 {
     // SAFETY: reads areas and the table of originals.
     unsafe {
         if (*state::process()).originals.is_null() {

@@ -45,7 +45,7 @@ pub unsafe fn ensure() -> *mut Hot {
 
 /// Gives the process a number that no other process of the recording has: the host finds it by
 /// that.
-pub unsafe fn number() {
+pub fn number() {
     // SAFETY: nobody else changes it.
     unsafe {
         let c = state::control();
@@ -255,7 +255,7 @@ unsafe fn stream_entry(index: u32) -> *mut Stream {
     }
 }
 
-unsafe fn take_stream() -> Option<u32> {
+fn take_stream() -> Option<u32> {
     let fresh = state::control().streams_used.load(Ordering::Relaxed);
     if (fresh as usize) < STREAMS {
         let index = state::control()

@@ -321,3 +321,82 @@ pub unsafe fn cut_off(hot: *mut Hot) {
         lose(hot);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::empty_thread;
+    use std::boxed::Box;
+
+    /// A hot page in the middle of a chunk that is never written to.
+    fn thread() -> Box<Hot> {
+        let mut hot = empty_thread();
+        (hot.cur, hot.end, hot.real_end, hot.hi) = (0x1000, 0x2000, 0x2000, 5);
+        hot
+    }
+
+    #[test]
+    fn a_muted_thread_writes_to_its_hot_page_and_goes_on_where_it_was() {
+        let mut hot = thread();
+        let page = &raw const *hot as u64;
+        // SAFETY: the block is this test's.
+        unsafe {
+            mute(&mut *hot);
+            assert_eq!((hot.muted, hot.cur), (1, page + TRASH as u64));
+            assert!(hot.end > hot.cur && hot.end + END_BYTES <= page + TRASH_END as u64);
+            hot.cur += 64;
+            // Muted twice is muted once.
+            mute(&mut *hot);
+            unmute(&mut *hot);
+            assert_eq!(
+                (hot.cur, hot.end, hot.real_end, hot.hi),
+                (0x1000, 0x2000, 0x2000, 5)
+            );
+            hot.cur = 0x1010;
+            unmute(&mut *hot);
+            assert_eq!(hot.cur, 0x1010);
+        }
+    }
+
+    #[test]
+    fn while_a_walker_is_at_work_every_event_takes_the_slow_path() {
+        let mut hot = thread();
+        hot.rearm_above = 0x7000;
+        // SAFETY: the block is this test's.
+        unsafe {
+            mute(&mut *hot);
+            assert_eq!(hot.end, 0);
+            unmute(&mut *hot);
+            assert_eq!((hot.end, hot.real_end), (0, 0x2000));
+        }
+    }
+
+    #[test]
+    fn an_event_that_a_muted_thread_loses_is_not_counted() {
+        let mut hot = thread();
+        // SAFETY: the block is this test's.
+        unsafe {
+            mute(&mut *hot);
+            lose(&mut *hot);
+        }
+        assert_eq!(hot.lost, 0);
+        assert_ne!(hot.end, 0);
+    }
+
+    #[test]
+    fn a_word_is_filled_in_at_a_place_that_is_not_aligned_to_it() {
+        let mut words = [0u32; 4];
+        // SAFETY: words of this test's.
+        unsafe { fill(&raw mut words[1] as u64, 0x1111_2222_3333_4444) };
+        assert_eq!(words, [0, 0x3333_4444, 0x1111_2222, 0]);
+    }
+
+    #[test]
+    fn a_thread_without_a_chunk_hands_none_over() {
+        let mut hot = thread();
+        hot.chunk = NONE;
+        // SAFETY: the block is this test's; no arena is touched.
+        unsafe { hand_over(&mut *hot) };
+        assert_eq!((hot.cur, hot.end), (0x1000, 0x2000));
+    }
+}

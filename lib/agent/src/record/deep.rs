@@ -172,3 +172,59 @@ pub unsafe fn is_there(hot: *mut Hot, bottom: *mut ShadowFrame) -> bool {
     // SAFETY: blocks stay mapped.
     unsafe { (&raw const (*hot).shadow).read_volatile() == bottom as u64 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::thread;
+
+    #[test]
+    fn a_frame_has_room_below_the_end_alone() {
+        let mut hot = thread(8);
+        // SAFETY: the block is this test's.
+        unsafe {
+            hot.overflow = 3;
+            assert!(has_room(&mut *hot, 0));
+            // The calls that found no room have ended.
+            assert_eq!(hot.overflow, 0);
+            hot.overflow = 1;
+            hot.ssp = hot.ssp_end;
+            assert!(!has_room(&mut *hot, 0));
+        }
+    }
+
+    #[test]
+    fn a_full_shadow_stack_moves_with_all_its_frames() {
+        let mut hot = thread(512);
+        let old = hot.shadow;
+        // SAFETY: the block is this test's.
+        unsafe {
+            let frames = old as *mut ShadowFrame;
+            (*frames.add(3)).rsp = 0x77;
+            hot.ssp = hot.ssp_end;
+            hot.root = old + 3 * FRAME_BYTES as u64;
+            assert!(has_room_stopped(&mut *hot));
+            let new = hot.shadow;
+            assert_ne!(new, old);
+            assert_eq!(hot.shadow_bytes, 2 * 512 * FRAME_BYTES as u64);
+            assert_eq!(hot.ssp - new, 510 * FRAME_BYTES as u64);
+            assert_eq!(hot.root, new + 3 * FRAME_BYTES as u64);
+            assert_eq!((*(hot.root as *const ShadowFrame)).rsp, 0x77);
+            assert_eq!((*(new as *const ShadowFrame)).rsp, u64::MAX);
+            assert_eq!(hot.grown[0], [new, hot.shadow_bytes]);
+            let (bottom, top) = frames_of(&mut *hot);
+            assert_eq!((bottom as u64, top as u64), (new, hot.ssp));
+            assert!(is_there(&mut *hot, bottom));
+            assert!(!is_there(&mut *hot, frames));
+        }
+    }
+
+    #[test]
+    fn a_shadow_stack_that_has_moved_too_often_stays() {
+        let mut hot = thread(8);
+        hot.grown = [[1, 1]; state::GROWTHS];
+        hot.ssp = hot.ssp_end;
+        // SAFETY: the block is this test's.
+        assert!(!unsafe { has_room_stopped(&mut *hot) });
+    }
+}

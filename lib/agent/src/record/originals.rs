@@ -14,9 +14,8 @@ use core::sync::atomic::{Ordering, fence};
 const ASKED_SPINS: usize = 1 << 16;
 
 /// The table, or null.
-pub unsafe fn make_table() -> *mut Original {
-    // SAFETY: fresh memory.
-    unsafe { sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original }
+pub fn make_table() -> *mut Original {
+    sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original
 }
 
 /// Gives every return address back that stands in the table, on whatever stack it is.
@@ -56,38 +55,35 @@ pub unsafe fn arm_again(place: u64, hooked: u64) {
 }
 
 /// Remembers the return address at `place`, which is replaced already. False: no room.
-pub unsafe fn remember(place: u64, address: u64) -> bool {
+pub fn remember(place: u64, address: u64) -> bool {
     // After the replacement: whoever asks about the entry from here on finds it in use.
     fence(Ordering::SeqCst);
-    // SAFETY: as above; other stacks are read through the kernel.
-    unsafe {
-        let mut entry = None;
-        for o in slot::candidates(place) {
-            let mut now = o.place.load(Ordering::Acquire);
-            for _ in 0..ASKED_SPINS {
-                if now != place | ASKED {
-                    break;
-                }
-                core::hint::spin_loop();
-                now = o.place.load(Ordering::Acquire);
-            }
-            if now == place | ASKED {
-                // Left so by a fork.
-                return false;
-            }
-            if now == place {
-                entry = Some(o);
+    let mut entry = None;
+    for o in slot::candidates(place) {
+        let mut now = o.place.load(Ordering::Acquire);
+        for _ in 0..ASKED_SPINS {
+            if now != place | ASKED {
                 break;
             }
+            core::hint::spin_loop();
+            now = o.place.load(Ordering::Acquire);
         }
-        let entry = entry
-            .or_else(|| slot::candidates(place).find(|o| swap(o, 0, place)))
-            .or_else(|| slot::candidates(place).find(|o| take_over(o, place)));
-        if let Some(entry) = entry {
-            entry.address.store(address, Ordering::Release);
+        if now == place | ASKED {
+            // Left so by a fork.
+            return false;
         }
-        entry.is_some()
+        if now == place {
+            entry = Some(o);
+            break;
+        }
     }
+    let entry = entry
+        .or_else(|| slot::candidates(place).find(|o| swap(o, 0, place)))
+        .or_else(|| slot::candidates(place).find(|o| take_over(o, place)));
+    if let Some(entry) = entry {
+        entry.address.store(address, Ordering::Release);
+    }
+    entry.is_some()
 }
 
 fn swap(o: &Original, from: u64, to: u64) -> bool {
@@ -99,19 +95,18 @@ fn swap(o: &Original, from: u64, to: u64) -> bool {
 
 /// Takes an entry that is not in use any more. Meanwhile it is marked, so that the thread whose
 /// place it was does not use it again.
-unsafe fn take_over(o: &Original, place: u64) -> bool {
+fn take_over(o: &Original, place: u64) -> bool {
     let old = o.place.load(Ordering::Acquire);
     if old & ASKED != 0 || !swap(o, old, old | ASKED) {
         return false;
     }
-    // SAFETY: read through the kernel.
-    let in_use = unsafe { is_in_use(old) };
+    let in_use = is_in_use(old);
     o.place
         .store(if in_use { old } else { place }, Ordering::Release);
     !in_use
 }
 
-unsafe fn is_in_use(place: u64) -> bool {
+fn is_in_use(place: u64) -> bool {
     let mut word = 0u64;
     // SAFETY: read through the kernel: the stack may be gone.
     unsafe {

@@ -25,7 +25,7 @@ fn waits_in_vain(slices: u32) -> bool {
 }
 
 /// A free slot for a question.
-unsafe fn take_slot() -> Option<*mut Question> {
+fn take_slot() -> Option<*mut Question> {
     // SAFETY: the slots lie in the arena.
     unsafe {
         let slots = (*state::process()).arena.add(QUESTIONS_OFFSET as usize) as *mut Question;
@@ -49,7 +49,7 @@ unsafe fn take_slot() -> Option<*mut Question> {
 /// Asks the host and waits. None: no slot, no host, or no answer in time. Without an answer about a
 /// module nothing is recorded any more: its stack walkers would meet our return addresses, and a
 /// sandbox that it enters would not be noticed.
-pub unsafe fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
+pub fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
     // SAFETY: the slot is ours while its state says so.
     unsafe {
         let answer = take_slot().and_then(|slot| ask_in(slot, kind, argument));

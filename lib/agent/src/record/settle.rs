@@ -326,3 +326,29 @@ pub unsafe fn arm_again(hot: *mut Hot, rsp: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::empty_thread;
+
+    #[test]
+    fn only_what_lies_above_the_walker_was_given_back() {
+        let mut hot = empty_thread();
+        // SAFETY: the block is this test's.
+        unsafe {
+            assert!(!was_given_back(&mut *hot, 0x2000));
+            hot.rearm_above = 0x1ff8;
+            assert!(was_given_back(&mut *hot, 0x2000));
+            assert!(!was_given_back(&mut *hot, 0x1ff8));
+            // Behind a barrier lies another stack.
+            hot.barriers = 1;
+            assert!(!was_given_back(&mut *hot, 0x2000));
+        }
+    }
+
+    #[test]
+    fn frames_return_after_a_walker_that_only_looked() {
+        assert_eq!((end_of(0), end_of(1)), (record::UNWOUND, record::CLOSED));
+    }
+}

@@ -11,7 +11,7 @@ use crate::routines::silent;
 use core::sync::atomic::Ordering;
 
 /// Records nothing more.
-pub unsafe fn fall_silent() {
+pub fn fall_silent() {
     // SAFETY: the areas are mapped for life.
     unsafe {
         let p = state::process();

@@ -114,3 +114,131 @@ pub unsafe fn repair(hot: *mut Hot, below: u64, frame: ShadowFrame) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::thread;
+    use std::boxed::Box;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn rsps(hot: &mut Hot) -> Vec<u64> {
+        // SAFETY: frames of the test's block, up to the top.
+        let frames = unsafe {
+            let count = shadow::top(hot).offset_from(shadow::bottom(hot)) as usize;
+            core::slice::from_raw_parts(shadow::bottom(hot).add(1), count)
+        };
+        frames.iter().map(|f| f.rsp).collect()
+    }
+
+    fn frame(rsp: u64) -> ShadowFrame {
+        ShadowFrame {
+            rsp,
+            id: 1,
+            callee: 0,
+        }
+    }
+
+    /// Two frames of the program, two of the handler that interrupted it; the last is the root.
+    fn interrupted() -> Box<Hot> {
+        let mut hot = thread(16);
+        for rsp in [0x3000, 0x2000, 0x1200, 0x1100] {
+            // SAFETY: the block is this test's.
+            unsafe { shadow::push(&mut *hot, rsp, 1, 0) };
+        }
+        hot.root = hot.ssp;
+        hot
+    }
+
+    #[test]
+    fn an_interrupted_calls_frame_goes_below_those_of_the_handler() {
+        let mut hot = interrupted();
+        // SAFETY: the block is this test's.
+        unsafe { put_in(&mut *hot, frame(0x1800), &(0x1000..0x1300)) };
+        assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1800, 0x1200, 0x1100]);
+        assert_eq!(hot.root, hot.ssp);
+    }
+
+    #[test]
+    fn a_handler_on_a_higher_stack_stays_above_the_call_that_it_interrupted() {
+        let mut hot = thread(16);
+        // SAFETY: the block is this test's.
+        unsafe {
+            shadow::push(&mut *hot, 0x3000, 1, 0);
+            shadow::push(&mut *hot, 0x8800, 1, 0);
+            put_in(&mut *hot, frame(0x1800), &(0x8000..0x9000));
+        }
+        assert_eq!(rsps(&mut hot), [0x3000, 0x1800, 0x8800]);
+    }
+
+    #[test]
+    fn without_room_no_frame_is_put_in() {
+        let mut hot = interrupted();
+        hot.ssp_end = hot.ssp - 1;
+        // SAFETY: the block is this test's.
+        unsafe { put_in(&mut *hot, frame(0x1800), &(0x1000..0x1300)) };
+        assert_eq!(rsps(&mut hot).len(), 4);
+    }
+
+    #[test]
+    fn a_call_that_is_over_is_taken_out_from_below_the_handler() {
+        let mut hot = interrupted();
+        // SAFETY: the block is this test's.
+        unsafe { take_out(&mut *hot, 0x2000) };
+        assert_eq!(rsps(&mut hot), [0x3000, 0x1200, 0x1100]);
+        assert_eq!(hot.root, hot.ssp);
+        // One that is not there changes nothing.
+        // SAFETY: as above.
+        unsafe { take_out(&mut *hot, 0x2800) };
+        assert_eq!(rsps(&mut hot), [0x3000, 0x1200, 0x1100]);
+    }
+
+    #[test]
+    fn a_call_past_its_exit_is_marked_once() {
+        let mut hot = interrupted();
+        // SAFETY: the block is this test's.
+        unsafe {
+            is_done(&mut *hot, 0x1200);
+            let done = FRAME_OPEN | shadow::FRAME_DONE;
+            assert_eq!((*shadow::top(&mut *hot).sub(1)).id, 1 | done);
+            assert_eq!((*shadow::top(&mut *hot)).id, 1);
+            // It is over: the next one at that place is another.
+            assert!(find_frame(&mut *hot, 0x1200).is_null());
+        }
+    }
+
+    #[test]
+    fn half_a_frame_is_written_again_only_among_the_threads_own() {
+        let mut hot = interrupted();
+        let below = hot.ssp - FRAME_BYTES as u64;
+        // SAFETY: the block is this test's.
+        unsafe {
+            repair(&mut *hot, below, frame(0x1180));
+            assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1200, 0x1180]);
+            let top = hot.ssp;
+            repair(&mut *hot, top, frame(0x77));
+            repair(&mut *hot, 8, frame(0x77));
+        }
+        assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1200, 0x1180]);
+    }
+
+    #[test]
+    fn a_reserved_record_becomes_nothing_inside_the_chunk_alone() {
+        let mut chunk = vec![0u32; CHUNK_BYTES as usize / 4];
+        let mut hot = thread(2);
+        let first = chunk.as_mut_ptr() as u64;
+        hot.real_end = first + CHUNK_BYTES - END_BYTES;
+        // SAFETY: the block and the chunk are this test's.
+        unsafe {
+            abandon(&mut *hot, first, false);
+            abandon(&mut *hot, first + 16, true);
+            let end = hot.real_end;
+            abandon(&mut *hot, end, false);
+            abandon(&mut *hot, 8, false);
+        }
+        assert_eq!(chunk[..2], [1, record::NOTHING]);
+        assert_eq!(chunk[4..6], [1, record::NOTHING_NARROW]);
+        assert_eq!(chunk.iter().filter(|word| **word != 0).count(), 4);
+    }
+}

@@ -47,8 +47,8 @@ pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])
                 continue;
             }
             let at = at + k as u64 * 8;
-            // SAFETY: as above. Others are stale words of an earlier signal.
-            if let Some(context) = unsafe { read_context(at, handled) } {
+            // Others are stale words of an earlier signal.
+            if let Some(context) = read_context(at, handled) {
                 return Some((at, context));
             }
         }
@@ -62,7 +62,7 @@ pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an
 /// earlier signal may be left where nothing has been stored since.
-pub unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
+pub fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
     let mut c = [0u64; WORDS];
     // SAFETY: as in find.
     if unsafe { sys::read_own(at as usize + 8, c.as_mut_ptr().cast(), WORDS * 8) } != WORDS * 8 {
@@ -78,12 +78,11 @@ pub unsafe fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
         && fpstate > at
         && fpstate - at < 1024
         && fpstate.is_multiple_of(64);
-    // SAFETY: as in find.
-    (consistent && unsafe { has_magic(fpstate) }).then_some(c)
+    (consistent && has_magic(fpstate)).then_some(c)
 }
 
 /// The kernel's marks before and after the extended state (struct _fpx_sw_bytes).
-unsafe fn has_magic(fpstate: u64) -> bool {
+fn has_magic(fpstate: u64) -> bool {
     let mut mark = [0u32; 2];
     let mut end = [0u32; 1];
     // SAFETY: as in find.
