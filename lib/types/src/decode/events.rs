@@ -79,25 +79,9 @@ pub(super) fn signal_info(info: &[u8], out: &mut String) {
             None => drop(write!(out, "{error}")),
         }
     }
-    let (pid, uid) = (number(info, 16, 4) as i32, number(info, 20, 4));
     let from_user = (code as i32) <= 0;
     match signal {
-        17 if !from_user => {
-            let status = number(info, 24, 4);
-            let _ = write!(out, ", si_pid={pid}, si_uid={uid}, si_status=");
-            if code == 1 {
-                let _ = write!(out, "{status}");
-            } else {
-                scalar::signal(status, out);
-            }
-            let (user, system) = (number(info, 32, 8), number(info, 40, 8));
-            for (name, ticks) in [("si_utime", user), ("si_stime", system)] {
-                let _ = write!(out, ", {name}={ticks}");
-                if ticks != 0 {
-                    let _ = write!(out, " /* {}.{:02} s */", ticks / 100, ticks % 100);
-                }
-            }
-        }
+        17 if !from_user => child(code, info, out),
         4 | 5 | 7 | 8 | 11 if !from_user => {
             out.push_str(", si_addr=");
             scalar::address(number(info, 16, 8), out);
@@ -123,6 +107,26 @@ pub(super) fn signal_info(info: &[u8], out: &mut String) {
         _ => sender(code as i32, info, out),
     }
     out.push('}');
+}
+
+/// What a SIGCHLD says of the child.
+fn child(code: u64, info: &[u8], out: &mut String) {
+    const EXITED: u64 = 1;
+    let (pid, uid) = (number(info, 16, 4) as i32, number(info, 20, 4));
+    let status = number(info, 24, 4);
+    let _ = write!(out, ", si_pid={pid}, si_uid={uid}, si_status=");
+    if code == EXITED {
+        let _ = write!(out, "{status}");
+    } else {
+        scalar::signal(status, out);
+    }
+    let (user, system) = (number(info, 32, 8), number(info, 40, 8));
+    for (name, ticks) in [("si_utime", user), ("si_stime", system)] {
+        let _ = write!(out, ", {name}={ticks}");
+        if ticks != 0 {
+            let _ = write!(out, " /* {}.{:02} s */", ticks / 100, ticks % 100);
+        }
+    }
 }
 
 fn sender(code: i32, info: &[u8], out: &mut String) {
