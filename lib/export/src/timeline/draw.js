@@ -263,7 +263,9 @@ function drawNotes() {
     if (ns < view.start || ns > view.end) continue;
     const x = xOf(ns);
     ctx.fillStyle = theme.mark;
-    ctx.fillRect(x, 4, 2, RULER - 4);
+    // On the left the upper line says what is in view.
+    const top = x < 260 ? 17 : 4;
+    ctx.fillRect(x, top, 2, RULER - top);
     const words = text.slice(0, 60), px = ctx.measureText(words).width;
     const left = x + px + 8 > size.width / size.dpr ? x - px - 6 : x + 5;
     if (left < Math.max(free, 260)) continue;
