@@ -85,7 +85,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__analyze)
-            opts="-h --functions --sites --refusals --format --help"
+            opts="-h --functions --sites --refusals --system-calls --format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

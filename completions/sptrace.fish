@@ -78,6 +78,7 @@ json\t'One array of objects for each list, in one object'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l functions -d 'List every function'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l sites -d 'List every site: calls and tail calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l refusals -d 'List the sites that cannot be traced, each with the reason'
+complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l system-calls -d 'List every instruction that calls the kernel, with the call where it is written before it'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s o -l output -d 'Trace file to write; a former one is kept as FILE.old' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s p -l pid -d 'These processes, with all their threads and what they start (repeatable, or separated by commas)' -r

@@ -40,7 +40,7 @@ LAYERS = {
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "trace", "types"},
-    "sptrace": {"addr", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel"},
+    "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel"},
     "xtask": set(),
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor

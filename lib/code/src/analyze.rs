@@ -76,6 +76,7 @@ fn assemble(
             first_link += links;
         }
         analysis.sites.extend(chunk.sites.iter());
+        analysis.system_calls.extend(chunk.system_calls.iter());
         analysis.summary.instructions += chunk.instructions;
         analysis.summary.blocks += chunk.blocks;
         analysis.summary.overlapped_sites += chunk.overlapped;

@@ -25,6 +25,7 @@ mod regions;
 mod site;
 mod sites;
 mod sweep;
+mod system_call;
 mod tables;
 
 pub use analyze::analyze;
@@ -36,3 +37,4 @@ pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};
 pub use packed::Sites;
 pub use site::{Site, SiteFlags, SiteKind};
+pub use system_call::number_before;

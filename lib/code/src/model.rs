@@ -17,6 +17,8 @@ pub struct Analysis {
     pub functions: Vec<Function>,
     /// Grouped by function in the order of `functions`, sorted by address within one.
     pub sites: Sites,
+    /// Instructions that call the kernel, sorted by address. They belong to no function's run.
+    pub system_calls: Sites,
     /// Indexes into `functions`, grouped by the function that links.
     pub links: Vec<u32>,
     /// Counts over the whole image.

@@ -19,6 +19,8 @@ pub enum SiteKind {
     TailConditional = 3,
     /// `jmp r/m64` that leaves the function.
     TailIndirect = 4,
+    /// `syscall`: hands control to the kernel, which gives it back behind the instruction.
+    SystemCall = 5,
 }
 
 impl SiteKind {
@@ -30,6 +32,7 @@ impl SiteKind {
             Self::TailDirect,
             Self::TailConditional,
             Self::TailIndirect,
+            Self::SystemCall,
         ]
         .get(usize::from(number))
         .copied()

@@ -36,6 +36,8 @@ const REACH_BYTES: u64 = 127;
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub sites: Sites,
+    /// Instructions that call the kernel, in order.
+    pub system_calls: Sites,
     /// Number of sites of each region of the chunk, in order.
     pub counts: Vec<u32>,
     pub instructions: u64,
@@ -69,14 +71,16 @@ pub(crate) fn list_sites(
             plain_runs: Vec::new(),
             is_astray: false,
             sites: Vec::new(),
+            system_calls: Vec::new(),
             listed,
         };
         lister.walk(decoder, range.start.0);
         lister.find_ways_in();
         lister.doubt();
         lister.find_rooms();
-        let sites = lister.sites;
+        let (sites, system_calls) = (lister.sites, lister.system_calls);
         listed.sites.extend(sites);
+        listed.system_calls.extend(system_calls);
     }
     listed.counts.push((listed.sites.len() - first) as u32);
 }
@@ -100,6 +104,7 @@ struct Lister<'a, 'data> {
     /// Control was led into the middle of an instruction.
     is_astray: bool,
     sites: Vec<Site>,
+    system_calls: Vec<Site>,
     listed: &'a mut Listed,
 }
 
@@ -237,6 +242,9 @@ impl Lister<'_, '_> {
         if let Some(site) = self.site(instruction) {
             self.add(site);
         }
+        if instruction.mnemonic() == Mnemonic::Syscall {
+            self.add_system_call(instruction);
+        }
         let is_plain = is_plain(instruction);
         if is_plain {
             self.plain_from.get_or_insert(svma);
@@ -264,7 +272,7 @@ impl Lister<'_, '_> {
     /// If one jump table was misread, its true targets are unknown.
     fn doubt(&mut self) {
         if self.is_astray {
-            for site in &mut self.sites {
+            for site in self.sites.iter_mut().chain(&mut self.system_calls) {
                 site.flags.insert(SiteFlags::LEADER_SUSPECT);
                 site.way_in = Svma(0);
             }
@@ -310,6 +318,19 @@ impl Lister<'_, '_> {
             self.secluded.push(self.sites.len());
         }
         self.sites.push(site);
+    }
+
+    /// An instruction that calls the kernel, with what leads to it.
+    fn add_system_call(&mut self, instruction: &Instruction) {
+        let mut site = new_site(instruction, SiteKind::SystemCall);
+        if self.is_leader(site.address.0 + 1) {
+            return;
+        }
+        site.window_start = Svma(self.window_start(site.address.0));
+        if self.classes.is_suspect(self.index) {
+            site.flags.insert(SiteFlags::LEADER_SUSPECT);
+        }
+        self.system_calls.push(site);
     }
 
     /// A block without room for a jump, after a jump and reached by one long conditional jump only

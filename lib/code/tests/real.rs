@@ -48,6 +48,7 @@ fn is_of_kind(instruction: &Instruction, kind: SiteKind) -> bool {
         SiteKind::TailDirect => flow == FlowControl::UnconditionalBranch,
         SiteKind::TailConditional => flow == FlowControl::ConditionalBranch,
         SiteKind::TailIndirect => instruction.is_jmp_near_indirect(),
+        SiteKind::SystemCall => instruction.mnemonic() == iced_x86::Mnemonic::Syscall,
     }
 }
 
@@ -104,6 +105,9 @@ fn sites_are_what_they_say_and_lie_in_their_functions() {
                 assert!(last_end <= function.end.0, "{path} {site:x?}");
                 check_site(path, object, &site);
             }
+        }
+        for site in analysis.system_calls.iter() {
+            check_site(path, object, &site);
         }
         assert_eq!(next_site as usize, analysis.sites.len(), "{path}");
         let count = analysis.functions.len() as u32;

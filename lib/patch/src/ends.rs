@@ -25,7 +25,7 @@ pub fn may_end_in(analysis: &Analysis, ends: &HashSet<Svma>) -> HashSet<usize> {
             analysis
                 .sites_of(function)
                 .filter_map(|site| match site.kind {
-                    SiteKind::CallDirect | SiteKind::CallIndirect => None,
+                    SiteKind::CallDirect | SiteKind::CallIndirect | SiteKind::SystemCall => None,
                     SiteKind::TailIndirect => Some(None),
                     SiteKind::TailDirect | SiteKind::TailConditional => Some(entry_of(site.target)),
                 }),

@@ -16,6 +16,7 @@ pub mod repeatable;
 pub mod roots;
 pub mod special;
 pub mod springboard;
+pub mod system_calls;
 pub mod tactic;
 pub mod template;
 

@@ -218,6 +218,23 @@ impl Builder {
         self.branch_to_text(JUMP, target);
     }
 
+    /// The instruction that calls the kernel, between two events (see [`crate::system_calls`]).
+    pub fn system_call(&mut self, back: Svma) {
+        const BELOW_RED_ZONE: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
+        const ABOVE_RED_ZONE: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        self.code.extend(BELOW_RED_ZONE);
+        self.call_common(common::SYSTEM_CALL);
+        self.header.entry_id = self.here();
+        self.code.extend(ABOVE_RED_ZONE);
+        self.code.extend(SYSCALL);
+        self.code.extend(BELOW_RED_ZONE);
+        self.call_common(common::SYSTEM_RETURN);
+        self.header.exit_id = self.here();
+        self.code.extend(ABOVE_RED_ZONE);
+        self.branch_to_text(JUMP, back);
+    }
+
     /// The interception of a function's entry: `prologue` is moved here.
     pub fn special(&mut self, object: &Object<'_>, start: Svma, end: Svma) -> bool {
         self.call_common(common::SPECIAL);

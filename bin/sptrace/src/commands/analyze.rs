@@ -10,12 +10,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use sptrace_addr::Svma;
 use sptrace_code::{
     Analysis, Bytes, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of,
-    names,
+    names, number_before,
 };
 use sptrace_image::Object;
-use sptrace_patch::{Refusal, Tactic, Verdict, build_plan::verdicts};
+use sptrace_patch::build_plan::{build_plan, verdicts};
+use sptrace_patch::system_calls::system_calls;
+use sptrace_patch::{Refusal, Tactic, Verdict};
 use tabled::builder::Builder;
 use tabled::settings::{Alignment, Style, object::Columns};
 
@@ -33,6 +36,9 @@ pub struct AnalyzeArgs {
     /// List the sites that cannot be traced, each with the reason
     #[arg(long)]
     refusals: bool,
+    /// List every instruction that calls the kernel, with the call where it is written before it
+    #[arg(long)]
+    system_calls: bool,
     /// Form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -73,6 +79,9 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
     }
     if args.refusals {
         lists.push(report.sites(true));
+    }
+    if args.system_calls {
+        lists.push(report.system_calls(&object));
     }
     if lists.is_empty() {
         lists.push(report.summary());
@@ -153,6 +162,7 @@ impl Report<'_> {
             ("jump tables", summary.jump_tables),
             ("unresolved jumps", summary.unresolved_jumps),
             ("sites", self.analysis.sites.len() as u64),
+            ("system calls", self.analysis.system_calls.len() as u64),
         ]
         .map(|(name, count)| (name.to_owned(), count))
         .to_vec();
@@ -255,6 +265,40 @@ impl Report<'_> {
         }
     }
 
+    fn system_calls(&self, object: &Object<'_>) -> List {
+        let plan = build_plan(object, self.analysis);
+        let found = system_calls(object, self.analysis, &plan);
+        let how = |svma: Svma| {
+            let offset = svma.0.wrapping_sub(object.lowest_svma().0 & !4095) as u32;
+            match found.taken.iter().find(|taken| taken.at == offset) {
+                Some(taken) if taken.has_springboard => Tactic::Springboard.name().to_owned(),
+                Some(_) => "block".to_owned(),
+                None => {
+                    let refused = found.refused.iter().find(|refused| refused.0 == svma);
+                    refused.map_or_else(String::new, |r| format!("refused: {}", r.1.name()))
+                }
+            }
+        };
+        let row = |site: Site| {
+            let call = number_before(object, &site).and_then(sptrace_types::syscalls::by_number);
+            let function = self.analysis.function_at(site.address);
+            let function = function.map(|i| self.analysis.functions[i].entry);
+            vec![
+                hex(site.address.0),
+                call.map_or("", |call| call.name).into(),
+                how(site.address).into(),
+                function
+                    .map_or_else(String::new, |entry| name_of(&self.names, entry))
+                    .into(),
+            ]
+        };
+        List {
+            title: "system_calls",
+            header: &["address", "call", "verdict", "function"],
+            rows: self.analysis.system_calls.iter().map(row).collect(),
+        }
+    }
+
     fn target(&self, site: &Site) -> String {
         match (site.target.0, site.got_slot.0) {
             (0, 0) => String::new(),
@@ -289,6 +333,7 @@ fn kind_name(kind: SiteKind) -> &'static str {
         SiteKind::TailDirect => "tail-direct",
         SiteKind::TailConditional => "tail-conditional",
         SiteKind::TailIndirect => "tail-indirect",
+        SiteKind::SystemCall => "system-call",
     }
 }
 

@@ -56,6 +56,11 @@ pub mod common {
     pub const HOOK: i32 = 10;
     /// A hooked function returns: the original return address is filled in.
     pub const HOOK_EXIT: i32 = 11;
-    /// Number of routines.
+    /// Before an instruction that calls the kernel.
+    pub const SYSTEM_CALL: i32 = 12;
+    /// After it.
+    pub const SYSTEM_RETURN: i32 = 13;
+    /// Number of routines that an area has: none for calls of the kernel yet, and no slot of a plan
+    /// asks for them.
     pub const COUNT: usize = 12;
 }

@@ -1,0 +1,201 @@
+//! Interceptions of the instructions that call the kernel, for one recording (`--syscalls`).
+//!
+//! Given the image, its analysis and the plan; gives for each `syscall` a range of text that a jump
+//! covers, and a slot in which the instruction itself is executed between two events:
+//!
+//! ```text
+//!   [moved instructions]
+//!   lea rsp, [rsp-128]       below the red zone (System V ABI for x86-64, section 3.2.2)
+//!   call SYSTEM_CALL
+//!   lea rsp, [rsp+128]
+//!   syscall                  begun again by the kernel, it is this one
+//!   lea rsp, [rsp-128]
+//!   call SYSTEM_RETURN
+//!   lea rsp, [rsp+128]
+//!   jmp back
+//! ```
+//!
+//! None changes a flag. Where a site of the plan covers some of the bytes, or no jump has room, the
+//! instruction is left alone, with the reason. Must not know which call is made.
+
+use sptrace_addr::Svma;
+use sptrace_code::{Analysis, Function, Site, SiteFlags};
+use sptrace_image::Object;
+use sptrace_wire::plan::*;
+
+use crate::kept::{Keep, Kept};
+use crate::springboard::Springboards;
+use crate::tactic::{JUMP_BYTES, Refusal};
+use crate::template::Builder;
+
+/// How an instruction that calls the kernel is intercepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interception {
+    /// The instruction, as offset in the module.
+    pub at: u32,
+    /// Where the text is changed.
+    pub start: u32,
+    /// How many bytes of it are covered.
+    pub span: u8,
+    /// A two-byte jump leads to the long one.
+    pub has_springboard: bool,
+    /// Its code, and what depends on where things lie.
+    pub template: Vec<u8>,
+    /// Bytes of its slot.
+    pub slot_bytes: u32,
+}
+
+/// What can be intercepted, sorted by address, and what is left alone and why.
+#[derive(Debug, Default)]
+pub struct SystemCalls {
+    /// Intercepted.
+    pub taken: Vec<Interception>,
+    /// Left alone.
+    pub refused: Vec<(Svma, Refusal)>,
+}
+
+/// Looks at every instruction that calls the kernel. `plan`: the module's; nothing is found if the
+/// bytes are none.
+pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> SystemCalls {
+    let Some(plan) = PlanView::new(plan) else {
+        return SystemCalls::default();
+    };
+    let mut finder = Finder {
+        object,
+        base: Svma(plan.header().base_svma),
+        covered: covered(plan),
+        springboards: Springboards::find(object, analysis),
+    };
+    let kept = Kept::of(object, analysis);
+    let mut found = SystemCalls::default();
+    for site in analysis.system_calls.iter() {
+        let function = analysis.function_at(site.address);
+        let result = match function.map(|i| &analysis.functions[i]) {
+            Some(f) if kept.in_function(f) != Keep::Bytes => finder.find(f, &site),
+            _ => Err(Refusal::CopiedCode),
+        };
+        match result {
+            Ok(taken) => found.taken.push(taken),
+            Err(why) => found.refused.push((site.address, why)),
+        }
+    }
+    found.taken.sort_unstable_by_key(|taken| taken.start);
+    found
+}
+
+/// Offsets of the text that the sites and the special functions of a plan change, sorted.
+fn covered(plan: PlanView<'_>) -> Vec<(u32, u32)> {
+    let sites = plan.sites().filter(|s| s.form != SiteForm::Refused);
+    let mut all: Vec<_> = sites
+        .flat_map(|s| {
+            let own = Some((s.start, s.start + u32::from(s.span)));
+            let moved_away = plan.template_of(&s).and_then(|t| {
+                let (start, _) = plan.springboard(&s)?;
+                Some((start, start + u32::from(t.room?.0.bytes)))
+            });
+            [own, plan.springboard(&s), moved_away]
+        })
+        .flatten()
+        .collect();
+    let specials = plan.specials();
+    all.extend(specials.map(|s| (s.start, s.start + u32::from(s.span))));
+    all.sort_unstable();
+    all
+}
+
+struct Finder<'a> {
+    object: &'a Object<'a>,
+    base: Svma,
+    covered: Vec<(u32, u32)>,
+    springboards: Springboards,
+}
+
+impl Finder<'_> {
+    fn offset(&self, svma: Svma) -> u32 {
+        svma.0.wrapping_sub(self.base.0) as u32
+    }
+
+    fn is_free(&self, start: u32, end: u32) -> bool {
+        // Ranges may hold one another, but are short.
+        const LONGEST: u32 = 64;
+        let first = self.covered.partition_point(|c| c.0 + LONGEST <= start);
+        let near = self.covered[first..].iter().take_while(|c| c.0 < end);
+        !near.clone().any(|c| c.1 > start)
+    }
+
+    fn find(&mut self, f: &Function, site: &Site) -> Result<Interception, Refusal> {
+        let is_suspect = site.flags.contains(SiteFlags::LEADER_SUSPECT);
+        let has_window = site.window_bytes() >= JUMP_BYTES;
+        let with_window = match has_window && !is_suspect {
+            true => self.with_window(site),
+            false => None,
+        };
+        with_window
+            .or_else(|| self.with_springboard(f, site))
+            .ok_or(match has_window && is_suspect {
+                true => Refusal::UnresolvedJumps,
+                false => Refusal::NoRoom,
+            })
+    }
+
+    /// The jump covers instructions before the call, which move into the slot.
+    fn with_window(&self, site: &Site) -> Option<Interception> {
+        let start = self.start_in_window(site)?;
+        let mut t = Builder::new(self.base);
+        if !t.relocate(self.object, start, site.address) {
+            return None;
+        }
+        self.intercepted(t, site, start, false)
+    }
+
+    /// A two-byte jump takes the instruction's place.
+    fn with_springboard(&mut self, f: &Function, site: &Site) -> Option<Interception> {
+        loop {
+            let distance = self.springboards.take(self.object, f, site.address)?;
+            let at = (self.offset(site.address) + 2).wrapping_add_signed(i32::from(distance));
+            if !self.is_free(at, at + JUMP_BYTES as u32) {
+                continue;
+            }
+            let mut t = Builder::new(self.base);
+            t.set_springboard(distance);
+            return self.intercepted(t, site, site.address, true);
+        }
+    }
+
+    fn intercepted(
+        &self,
+        mut t: Builder,
+        site: &Site,
+        start: Svma,
+        has_springboard: bool,
+    ) -> Option<Interception> {
+        let back = Svma(site.address.0 + u64::from(site.length));
+        let (first, end) = (self.offset(start), self.offset(back));
+        if !self.is_free(first, end) {
+            return None;
+        }
+        t.end_of_moved();
+        t.system_call(back);
+        let span = (back.0 - start.0) as usize;
+        let original = self.object.code_from(start)?.get(..span)?;
+        Some(Interception {
+            at: self.offset(site.address),
+            start: first,
+            span: u8::try_from(span).ok()?,
+            has_springboard,
+            slot_bytes: t.slot_bytes(),
+            template: t.finish(original),
+        })
+    }
+
+    /// The latest instruction boundary in the window that leaves room for the jump.
+    fn start_in_window(&self, site: &Site) -> Option<Svma> {
+        let bytes = (site.address.0 - site.window_start.0) as usize;
+        let code = self.object.code_from(site.window_start)?.get(..bytes)?;
+        let options = iced_x86::DecoderOptions::NONE;
+        let decoder = iced_x86::Decoder::with_ip(64, code, site.window_start.0, options);
+        let end = site.address.0 + u64::from(site.length);
+        let starts = decoder.into_iter().map(|i| i.ip());
+        starts.filter(|ip| end - ip >= JUMP_BYTES).last().map(Svma)
+    }
+}

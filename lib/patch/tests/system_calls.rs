@@ -1,0 +1,94 @@
+//! Interceptions of the instructions that call the kernel, in libraries as they are installed.
+
+use sptrace_code::{Analysis, analyze};
+use sptrace_image::Object;
+use sptrace_patch::build_plan::build_plan;
+use sptrace_patch::system_calls::{SystemCalls, system_calls};
+use sptrace_wire::plan::{JUMP_BYTES, PlanView};
+
+fn found(bytes: &[u8]) -> (SystemCalls, Analysis, Vec<u8>) {
+    let object = Object::parse(bytes).expect("an image");
+    let analysis = analyze(&object);
+    let plan = build_plan(&object, &analysis);
+    let found = system_calls(&object, &analysis, &plan);
+    (found, analysis, plan)
+}
+
+/// Occurrences of the two bytes, in whatever they are a part of.
+fn occurrences(bytes: &[u8]) -> usize {
+    let object = Object::parse(bytes).expect("an image");
+    let code = object.code_ranges.iter().map(|r| r.bytes);
+    code.map(|c| c.windows(2).filter(|w| *w == [0x0f, 0x05]).count())
+        .sum()
+}
+
+#[test]
+fn nearly_all_of_the_c_library_and_the_loader_have_room() {
+    for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
+        let Ok(bytes) = std::fs::read(format!("/lib/x86_64-linux-gnu/{name}")) else {
+            continue;
+        };
+        let (found, analysis, _) = found(&bytes);
+        let all = analysis.system_calls.len();
+        println!(
+            "{name}: {} of {all}, refused: {:x?}",
+            found.taken.len(),
+            found.refused
+        );
+        assert_eq!(found.taken.len() + found.refused.len(), all);
+        // What control is known to reach is nearly all that is there.
+        assert!(all * 100 >= occurrences(&bytes) * 95, "{name}: {all}");
+        assert!(
+            found.taken.len() * 100 >= all * 98,
+            "{name}: {:x?}",
+            found.refused
+        );
+    }
+}
+
+#[test]
+fn no_byte_is_covered_twice() {
+    let Ok(bytes) = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6") else {
+        return;
+    };
+    let (found, _, plan) = found(&bytes);
+    let plan = PlanView::new(&plan).expect("a plan");
+    let own = found
+        .taken
+        .iter()
+        .map(|t| (t.start, t.start + u32::from(t.span)));
+    let sites = plan.sites().filter(|s| s.slot != 0);
+    let sites = sites.map(|s| (s.start, s.start + u32::from(s.span)));
+    let specials = plan
+        .specials()
+        .map(|s| (s.start, s.start + u32::from(s.span)));
+    let mut all: Vec<_> = own.chain(sites).chain(specials).collect();
+    all.sort_unstable();
+    let twice: Vec<_> = all.windows(2).filter(|w| w[0].1 > w[1].0).collect();
+    // Two sites may share what is moved for both; an interception shares nothing.
+    let is_ours = |range: &(u32, u32)| found.taken.iter().any(|t| t.start == range.0);
+    let ours: Vec<_> = twice
+        .iter()
+        .filter(|w| is_ours(&w[0]) || is_ours(&w[1]))
+        .collect();
+    assert!(ours.is_empty(), "{ours:x?}");
+}
+
+#[test]
+fn a_slot_executes_the_instruction_itself_and_goes_back_behind_it() {
+    let Ok(bytes) = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6") else {
+        return;
+    };
+    let (found, ..) = found(&bytes);
+    for taken in &found.taken {
+        let is_long = usize::from(taken.span) >= JUMP_BYTES;
+        assert!(is_long || taken.has_springboard, "{taken:x?}");
+        let calls = taken
+            .template
+            .windows(2)
+            .filter(|w| *w == [0x0f, 0x05])
+            .count();
+        // In the original bytes, and in the slot.
+        assert!(calls >= 2, "{taken:x?}");
+    }
+}
