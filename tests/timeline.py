@@ -5,7 +5,7 @@ usage: tests/timeline.py [--quick] [--sptrace PATH] [--programs FOLDER] [--pictu
 
 Records programs with threads, forks and exceptions, and one that makes ten million calls; opens `report timeline` of each without a
 network; adds up the whole page and compares it with `report functions`; clicks, searches, zooms to a single call, follows a link.
-With --quick the program makes a hundred thousand calls, and no time is judged. Needs a built sptrace, the test programs, gcc and Chromium (without it all is skipped, by name). Exit status: 1 if something differs.
+With --quick the program makes a million calls, and no time is judged. Needs a built sptrace, the test programs, gcc and Chromium (without it all is skipped, by name). Exit status: 1 if something differs.
 """
 import argparse, json, os, shutil, subprocess, sys, tempfile
 
@@ -15,7 +15,7 @@ from exports import ROOT, Trace, difference, of_functions, set_clock
 COMMANDS = {"threads": ["threads.O2"], "exceptions": ["exceptions.O2"], "forks": ["lineage.O2"], "python3": ["/usr/bin/python3", "-S", "-c", "import re; re.compile('a+b')"]}
 FIRST_PAINT_MS, STEP_MS = 2000, 50
 NEAR = "view.end - view.start < 4 * (selected.end - selected.start) + 100"
-# fib(32) makes 7 million calls of itself and 3.5 million of leaf; fib(22) a hundred thousand in all.
+# fib(32) makes 7 million calls of itself and 3.5 million of leaf; fib(27) a million in all.
 FIB = r"""
 #include <stdio.h>
 __attribute__((noinline)) int leaf(int n) { __asm__ volatile(""); return n; }
@@ -145,11 +145,12 @@ def main():
             result(f"{name}: errors of the cut page", page.errors)
     source, program = os.path.join(folder, "fib.c"), os.path.join(folder, "fib")
     with open(source, "w") as out: out.write(FIB)
-    subprocess.run(["gcc", f"-DDEPTH={22 if args.quick else 32}", "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-fno-ipa-cp", "-fno-ipa-sra", "-o", program, source], check=True)
+    subprocess.run(["gcc", f"-DDEPTH={27 if args.quick else 32}", "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-fno-ipa-cp", "-fno-ipa-sra", "-o", program, source], check=True)
     trace = record(args.sptrace, [program], os.path.join(folder, "fib.trace"))
     with page_of(trace) as page:
+        page.until("performance.getEntriesByName('first-contentful-paint').length > 0")
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        calls = "a hundred thousand calls" if args.quick else "ten million calls"
+        calls = "a million calls" if args.quick else "ten million calls"
         result(f"{calls}: first paint within {paint:.0f} ms", None if paint < FIRST_PAINT_MS or args.quick else "too late")
         picture(page, "fib")
         worst, span = zooms(page)
