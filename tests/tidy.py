@@ -36,7 +36,7 @@ LAYERS = {
     "render": {"addr", "trace"},
     "export": {"trace"},
     "tracee": {"addr", "wire"},
-    "collect": {"addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
+    "collect": {"types", "addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "trace", "types"},

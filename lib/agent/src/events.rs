@@ -9,5 +9,6 @@ pub mod exec;
 pub mod hook;
 pub mod process;
 pub mod slow;
+pub mod system_call;
 pub mod unblocked;
 pub mod unwind;

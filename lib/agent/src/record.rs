@@ -3,6 +3,7 @@
 //! Given events of a thread. Gives records in its chunk, and a shadow stack that agrees with them.
 //! Must not know what led to an event.
 
+pub mod capture;
 pub mod chunk;
 pub mod deep;
 pub mod end;

@@ -12,6 +12,7 @@
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
+//! | `system_call.rs` | what calls of the kernel brought with them |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
 
 pub mod book;
@@ -23,6 +24,7 @@ pub mod process;
 mod record;
 mod run;
 pub mod sink;
+mod system_call;
 #[cfg(test)]
 mod tests;
 mod without_end;
@@ -160,6 +162,20 @@ impl<S: Sink> Decoder<'_, S> {
                 }
                 Record::Control { stamp, id, payload } => self.control(stamp, id, payload),
                 Record::Call(call) => self.call(&call, &mut wide_callee),
+                Record::Values {
+                    stamp,
+                    id,
+                    low,
+                    bytes,
+                } => {
+                    let tsc = self.cursor.time(stamp);
+                    let halves = halves.get(bytes).unwrap_or(&[]);
+                    let bytes = system_call::bytes_of(halves);
+                    match id {
+                        wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
+                        _ => self.system_return(tsc, low, &bytes),
+                    }
+                }
             };
             if !is_wanted {
                 break;

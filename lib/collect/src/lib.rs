@@ -3,7 +3,7 @@
 //!
 //! | files | what for |
 //! |---|---|
-//! | [`request`] | what a recording is asked for |
+//! | [`request`], [`captures`] | what a recording is asked for, and of system calls |
 //! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
 //! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
@@ -20,6 +20,7 @@
 //! any.
 
 pub mod between;
+pub mod captures;
 pub mod clock;
 pub mod collector;
 pub mod decode;

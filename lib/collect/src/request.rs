@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sptrace_tracee::at_start::AtStart;
 
+use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
 
@@ -46,6 +47,8 @@ pub struct Options {
     pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
+    /// System calls to be recorded; None: none.
+    pub system_calls: Option<SystemCalls>,
     /// Shows a line of progress; does nothing where there is no terminal.
     pub show_progress: fn(&str),
     /// What sptrace was started with, for the command.
@@ -53,8 +56,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// True if the user's choice of modules leaves this file out.
+    /// True if the user's choice leaves the functions of this file out.
     pub fn leaves_out(&self, path: &str) -> bool {
+        if self.system_calls.as_ref().is_some_and(|calls| calls.only) {
+            return true;
+        }
         let name = path.rsplit('/').next().unwrap_or(path);
         !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
     }

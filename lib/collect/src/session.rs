@@ -19,6 +19,7 @@ use sptrace_tracee::keep::Kept;
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 
+use crate::captures;
 use crate::collector::Collector;
 use crate::event::Source;
 use crate::event::relay::Relay;
@@ -130,6 +131,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         &options.without,
         options.depth_limit > 0 || !options.modules.is_empty(),
         options.leaves_out(C_LIBRARY),
+        options.system_calls.as_ref().map(|calls| calls.only),
     )
 }
 
@@ -149,6 +151,9 @@ impl Session {
         let signals = block_signals(&events.reactor.signals());
         let arena = arena_of(&options, &events.reactor)?;
         events.reactor.between().arm(arena.control());
+        if let Some(asked) = &options.system_calls {
+            arena.set_captures(&captures::table(asked));
+        }
         let image = image::load(&arena, agent)?;
         let ring = events.reactor.ring();
         let ring = ring.map_err(system("keeping a ring in memory"))?;

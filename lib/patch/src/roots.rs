@@ -80,7 +80,12 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
         shift = (made.slot - SLOTS_START).next_multiple_of(64);
     }
     let mut specials = std::mem::take(&mut made.specials);
-    specials.extend(view.specials().map(|s| PlanSpecial {
+    // A hook's jump may take the place of that of an instruction that calls the kernel.
+    let is_hidden = |s: &PlanSpecial| {
+        s.kind.is_system_call() && made.covers(s.start, s.start + u32::from(s.span))
+    };
+    let others = view.specials().filter(|s| !is_hidden(s));
+    specials.extend(others.map(|s| PlanSpecial {
         slot: s.slot + shift,
         ..s
     }));

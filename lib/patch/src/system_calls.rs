@@ -83,6 +83,81 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     found
 }
 
+/// The plan with these interceptions among its special functions, their slots behind all others.
+/// `None`: the bytes are no plan.
+pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
+    let view = PlanView::new(plan)?;
+    let old = view.header();
+    let mut slot = old.area_bytes;
+    let blob_start = old.blob_bytes.next_multiple_of(8);
+    let mut blob: Vec<u8> = Vec::new();
+    let mut specials: Vec<_> = view.specials().collect();
+    for taken in &found.taken {
+        specials.push(PlanSpecial {
+            entry: taken.at,
+            kind: match taken.has_springboard {
+                true => SpecialKind::SystemCallFar,
+                false => SpecialKind::SystemCall,
+            },
+            slot,
+            argument: blob_start + blob.len() as u32,
+            start: taken.start,
+            span: taken.span,
+            ..PlanSpecial::default()
+        });
+        slot += taken.slot_bytes.next_multiple_of(8);
+        blob.extend(&taken.template);
+    }
+    let specials: Vec<u8> = specials.iter().flat_map(|s| s.to_bytes()).collect();
+    let part = |offset: u32, bytes: usize| plan.get(offset as usize..offset as usize + bytes);
+    let functions = old.functions as usize * PlanFunction::BYTES;
+    let links = old.links as usize * size_of::<u32>();
+    let mut out = vec![0; PlanHeader::BYTES];
+    let mut put = |bytes: &[u8]| {
+        out.resize(out.len().next_multiple_of(8), 0);
+        let at = out.len() as u32;
+        out.extend(bytes);
+        at
+    };
+    let blob_offset = put(part(old.blob_offset, old.blob_bytes as usize)?);
+    put(&blob);
+    let header = PlanHeader {
+        blob_offset,
+        blob_bytes: blob_start + blob.len() as u32,
+        functions_offset: put(part(old.functions_offset, functions)?),
+        sites_offset: put(part(old.sites_offset, old.sites as usize * PlanSite::BYTES)?),
+        links_offset: put(part(old.links_offset, links)?),
+        specials_offset: put(&specials),
+        specials: (specials.len() / PlanSpecial::BYTES) as u32,
+        total_bytes: put(&[]),
+        area_bytes: slot.next_multiple_of(4096),
+        ..*old
+    };
+    out.get_mut(..PlanHeader::BYTES)?
+        .copy_from_slice(&header.to_bytes());
+    Some(out)
+}
+
+/// Takes them out of a plan again: nothing of them is left but bytes that nobody looks at.
+pub fn without_system_calls(plan: &mut [u8]) {
+    let Some(view) = PlanView::new(plan) else {
+        return;
+    };
+    let first = view.specials().position(|s| s.kind.is_system_call());
+    let Some(first) = first else {
+        return;
+    };
+    let at = view.special(first as u32).map_or(0, |s| s.slot);
+    let header = PlanHeader {
+        specials: first as u32,
+        area_bytes: at,
+        ..*view.header()
+    };
+    if let Some(head) = plan.get_mut(..PlanHeader::BYTES) {
+        head.copy_from_slice(&header.to_bytes());
+    }
+}
+
 /// Offsets of the text that the sites and the special functions of a plan change, sorted.
 fn covered(plan: PlanView<'_>) -> Vec<(u32, u32)> {
     let sites = plan.sites().filter(|s| s.form != SiteForm::Refused);

@@ -15,8 +15,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room, Template,
-    common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room, SYSTEM_CALL_ALONE,
+    SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
 };
 
 use crate::movable::movable;
@@ -223,6 +223,8 @@ impl Builder {
         const BELOW_RED_ZONE: [u8; 5] = [0x48, 0x8d, 0x64, 0x24, 0x80];
         const ABOVE_RED_ZONE: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        // mov rcx, rax ; jrcxz over the call of the routine
+        const IF_NOT_CHILD: [u8; 5] = [0x48, 0x89, 0xc1, 0xe3, 18];
         self.code.extend(BELOW_RED_ZONE);
         self.call_common(common::SYSTEM_CALL);
         self.header.entry_id = self.here();
@@ -231,7 +233,21 @@ impl Builder {
         self.code.extend(BELOW_RED_ZONE);
         self.call_common(common::SYSTEM_RETURN);
         self.header.exit_id = self.here();
+        let exit = u64::from(self.header.exit_id);
         self.code.extend(ABOVE_RED_ZONE);
+        self.branch_to_text(JUMP, back);
+        debug_assert_eq!(u64::from(self.here()), exit + SYSTEM_CALL_ALONE);
+        self.code.extend(ABOVE_RED_ZONE);
+        self.code.extend(SYSCALL);
+        self.code.extend(IF_NOT_CHILD);
+        self.code.extend(BELOW_RED_ZONE);
+        self.call_common(common::SYSTEM_RETURN);
+        debug_assert_eq!(u64::from(self.here()), exit + SYSTEM_CALL_ALONE_ID);
+        self.code.extend(ABOVE_RED_ZONE);
+        self.branch_to_text(JUMP, back);
+        debug_assert_eq!(u64::from(self.here()), exit + SYSTEM_CALL_UNSEEN);
+        self.code.extend(ABOVE_RED_ZONE);
+        self.code.extend(SYSCALL);
         self.branch_to_text(JUMP, back);
     }
 

@@ -129,6 +129,12 @@ impl Block {
         self.resume(Paused::default())
     }
 
+    /// The bytes of an [`Event::Values`] of this block; none of another's.
+    pub fn values(&self, at: u32, bytes: u32) -> &[u8] {
+        let from = at as usize;
+        self.raw.get(from..from + bytes as usize).unwrap_or(&[])
+    }
+
     /// Its events from where decoding was paused.
     pub(crate) fn resume(&self, paused: Paused) -> EventIter<'_> {
         let (index, tsc, times, operands) = (
@@ -310,6 +316,13 @@ impl EventIter<'_> {
                 tsc,
                 ticks: self.operands.v()?,
             }),
+            operation::VALUES => {
+                let bytes = self.operands.v32()?;
+                let at = self.block.operands.end - self.operands.rest().len();
+                self.operands.take(bytes as usize)?;
+                let at = at as u32;
+                Ok(Event::Values { tsc, at, bytes })
+            }
             _ => Err(Malformed("an event of an unknown kind")),
         }
     }

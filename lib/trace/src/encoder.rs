@@ -18,6 +18,11 @@ pub use burst::Burst;
 
 /// Events after which a block is packed.
 const BLOCK_EVENTS: usize = 32 << 10;
+/// Operands that are long enough for a block, if there are values among them: all that may be
+/// added until its end stays below [`MAX_RAW_BYTES`].
+const OPERANDS_BYTES: usize = 384 << 10;
+/// Longer values are left out.
+const MAX_VALUES_BYTES: usize = 64 << 10;
 /// Room for times; a power of two.
 const TIMES_BYTES: usize = 128 << 10;
 /// Longest time: marker and a 64-bit number.
@@ -42,6 +47,7 @@ pub(crate) mod operation {
     pub const INHERITED: u8 = 9;
     pub const INHERITED_OPEN: u8 = 10;
     pub const OUTSIDE: u8 = 11;
+    pub const VALUES: u8 = 12;
 }
 
 /// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
@@ -247,6 +253,27 @@ impl StreamEncoder {
     /// The thread waited `ticks` for sptrace, until `tsc`.
     pub fn blocked(&mut self, tsc: u64, ticks: u64) {
         self.other(tsc, operation::BLOCKED, ticks);
+    }
+
+    /// What the call that has just begun, or ends next, brought with it: [`crate::values`].
+    pub fn values(&mut self, tsc: u64, bytes: &[u8]) {
+        if bytes.len() > MAX_VALUES_BYTES {
+            return self.lost(tsc, 1);
+        }
+        // They must come into the block of their event.
+        let is_last = self.events + 1 >= BLOCK_EVENTS
+            || self.times_length + 2 * MAX_TIME_BYTES > TIMES_BYTES
+            || self.operands_length + bytes.len() > OPERANDS_BYTES;
+        if is_last {
+            self.pack();
+        }
+        self.other(tsc, operation::VALUES, bytes.len() as u64);
+        let end = self.operands_length + bytes.len();
+        if self.operands.len() < end {
+            self.operands.resize(2 * end, 0);
+        }
+        self.operands[self.operands_length..end].copy_from_slice(bytes);
+        self.operands_length = end;
     }
 
     /// Open frames that [`Self::enter`] opened.

@@ -29,7 +29,8 @@
 //!            3 close open frames (count v), 4 unwound (count v), 5 resumed (function v),
 //!            6 lost (count v), 7 blocked (ticks v), 8 began before the recording (function v),
 //!            9 began before the fork (function v), 10 that, and its end is not seen (function v),
-//!            11 what follows is outside of open frames (count v)
+//!            11 what follows is outside of open frames (count v), 12 values (length v, as many
+//!            bytes: [`crate::values`])
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
 //! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], which begins
@@ -40,7 +41,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

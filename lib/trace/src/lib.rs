@@ -20,6 +20,7 @@ mod replay;
 pub mod ring;
 pub mod stats;
 mod step;
+pub mod values;
 mod writer;
 
 pub use decoder::{Block, EventIter, OpenFrame};
@@ -29,7 +30,7 @@ pub use graph::{Edge, Graph, Pair};
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
     Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, StreamId,
-    StreamInfo, Summary, SummaryRow, WITHOUT_END,
+    StreamInfo, Summary, SummaryRow, SYSTEM_CALLS, WITHOUT_END,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};

@@ -60,6 +60,9 @@ impl Module {
     }
 }
 
+/// The module of the functions that stand for system calls, by their numbers.
+pub const SYSTEM_CALLS: &str = "[system calls]";
+
 /// A function that the trace names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -150,6 +153,10 @@ pub enum Event {
     Lost { tsc: u64, events: u64 },
     /// The thread waited for sptrace, ending now.
     Blocked { tsc: u64, ticks: u64 },
+    /// What the call that has just begun, or ends next, brought with it: see [`Block::values`].
+    ///
+    /// [`Block::values`]: crate::Block::values
+    Values { tsc: u64, at: u32, bytes: u32 },
 }
 
 impl Event {
@@ -164,7 +171,8 @@ impl Event {
             | Self::Unwound { tsc, .. }
             | Self::Resumed { tsc, .. }
             | Self::Lost { tsc, .. }
-            | Self::Blocked { tsc, .. } => tsc,
+            | Self::Blocked { tsc, .. }
+            | Self::Values { tsc, .. } => tsc,
         }
     }
 }

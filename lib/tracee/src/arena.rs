@@ -288,6 +288,17 @@ impl Arena {
         Some(at)
     }
 
+    /// Tells the agents what to read of system calls (`sptrace_wire::values`), before there are
+    /// any. False: no room.
+    pub fn set_captures(&self, table: &[u8]) -> bool {
+        let Some(offset) = self.add_plan(table) else {
+            return false;
+        };
+        // SAFETY: nobody else has the arena yet.
+        unsafe { (*self.base.cast::<Control>()).captures_offset = offset };
+        true
+    }
+
     /// Puts a command there, where there was one before if that is over.
     pub fn add_command(&self, bytes: &[u8]) -> Option<u64> {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);

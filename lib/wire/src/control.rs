@@ -109,6 +109,9 @@ pub struct Control {
     pub number_avma: AtomicU64,
     /// Agent: programs in which it has begun after an exec, recording or not.
     pub begun: AtomicU64,
+    /// Host: offset in the arena of what to capture of system calls ([`crate::values`]); 0: none is
+    /// recorded.
+    pub captures_offset: u64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }

@@ -2,7 +2,7 @@
 //!
 //! One arena a recording: a sparse memfd, mapped shared by the host and every process. It holds, in
 //! this order, the control block and the question slots ([`control`]), the stream table, the chunk
-//! table, the chunks of records ([`record`]) and the plans ([`plan`]; among them the commands of
+//! table, the chunks of records ([`record`], [`values`]) and the plans ([`plan`]; among them the commands of
 //! [`attach`]). All integers are little-endian, all structures `repr(C)` without padding that
 //! carries meaning.
 //!
@@ -20,9 +20,10 @@ mod layout;
 pub mod module_answer;
 pub mod plan;
 pub mod record;
+pub mod values;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// First eight bytes of an arena of whatever version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

@@ -15,7 +15,8 @@
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
-//!   and [`NOTHING_NARROW`].
+//!   and [`NOTHING_NARROW`], and [`SYSTEM_CALL`] and [`SYSTEM_RETURN`], whose payload says how many
+//!   bytes follow it ([`crate::values`]).
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
@@ -54,8 +55,28 @@ pub const NOTHING_NARROW: u32 = 11;
 /// Payload: full address of the callee of the entry that follows.
 pub const WIDE_CALLEE: u32 = 12;
 
+/// A call of the kernel begins: low half of the payload: its number, with [`CALL_ALONE`]; high half:
+/// bytes that follow, a multiple of 4.
+pub const SYSTEM_CALL: u32 = 13;
+/// A call of the kernel has returned, or will not: low half of the payload: [`RETURNED`] and so on;
+/// high half: bytes that follow.
+pub const SYSTEM_RETURN: u32 = 14;
+
+/// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
+/// never.
+pub const CALL_ALONE: u32 = 1 << 31;
+/// Of a [`SYSTEM_RETURN`]: it has returned.
+pub const RETURNED: u32 = 0;
+/// Of a [`SYSTEM_RETURN`]: it was left, as by a longjmp out of a handler.
+pub const LEFT: u32 = 1;
+/// Of a [`SYSTEM_RETURN`]: one that was told by [`CALL_ALONE`], or before the recording, has
+/// returned.
+pub const RETURNED_LATE: u32 = 2;
+
 /// Flag in a shadow frame and in [`INHERITED`]: the frame's exit will not be seen.
 pub const FRAME_OPEN: u64 = 1 << 63;
+/// Flag in a shadow frame, with [`FRAME_OPEN`]: a call of the kernel; what was called is its number.
+pub const FRAME_SYSTEM: u64 = 1 << 61;
 
 /// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only
 /// while the high half is that of the last reading in the slow path, so that reading is not later,

@@ -8,3 +8,4 @@ pub mod ktrace;
 pub mod record;
 pub mod report;
 pub mod run;
+mod selection;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::between::MAX_RULES;
+use sptrace_collect::captures::SystemCalls;
 use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
 use sptrace_collect::react::{Prepared, keep_old};
@@ -19,7 +20,9 @@ use sptrace_trace::{Header, TraceError};
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
+use sptrace_types::decode::capture::Extent;
 
+use crate::commands::selection;
 use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
@@ -80,6 +83,16 @@ pub struct RecordArgs {
     /// Patch nothing that is first reached below this depth
     #[arg(help_heading = WHAT, short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Record system calls too, with their arguments and results: all, or SET as of strace's
+    /// -e trace= (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)
+    #[arg(help_heading = WHAT, long, value_name = "SET", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    syscalls: Option<String>,
+    /// Record system calls, and no functions
+    #[arg(help_heading = WHAT, long, value_name = "SET", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["syscalls", "within", "without", "module", "depth", "between"])]
+    syscalls_only: Option<String>,
+    /// Keep so many bytes of strings and buffers of system calls
+    #[arg(help_heading = WHAT, short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=16384))]
+    string_limit: u32,
     /// Record functions matching GLOB and what they call, as -F does, but only their calls that
     /// begin between two events (see below; START may be `start`: the recording's): different
     /// functions each at its time, also beside -F. With --times N each does so N times. A call as
@@ -181,6 +194,7 @@ impl RecordArgs {
     /// One line for the user.
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
         let between = self.rules()?;
+        let system_calls = self.system_calls()?;
         let is_launched = matches!(subject, Subject::Launched { .. });
         let (command, loader, start_on, shadow) = match subject {
             Subject::Launched {
@@ -204,6 +218,7 @@ impl RecordArgs {
             modules: self.module,
             within: self.within,
             without: self.without,
+            system_calls,
             at_start,
             show_progress: if shows_progress {
                 show_progress
@@ -227,6 +242,25 @@ impl RecordArgs {
             options,
             events,
         })
+    }
+
+    /// The system calls of --syscalls or --syscalls-only.
+    fn system_calls(&self) -> Result<Option<SystemCalls>, String> {
+        let (option, text, only) = match (&self.syscalls, &self.syscalls_only) {
+            (Some(text), _) => ("--syscalls", text, false),
+            (None, Some(text)) => ("--syscalls-only", text, true),
+            (None, None) => return Ok(None),
+        };
+        let wanted = selection::parse(text).map_err(|e| format!("{option}={text}: {e}"))?;
+        let extent = Extent {
+            string_bytes: self.string_limit,
+            verbose: true,
+        };
+        Ok(Some(SystemCalls {
+            wanted,
+            extent,
+            only,
+        }))
     }
 
     /// The rules of --between.

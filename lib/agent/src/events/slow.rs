@@ -4,7 +4,7 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{dormant, hook, process};
+use crate::events::{dormant, hook, process, system_call};
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8};
 use crate::memory::state;
@@ -118,6 +118,8 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
             common::SPECIAL => process::special(hot, f, above, mask),
             common::HOOK => hook::enter(hot, above, f.id),
             common::HOOK_EXIT => settle::leave(hot, above + 8, f.id),
+            common::SYSTEM_CALL => system_call::enter(hot, f, above),
+            common::SYSTEM_RETURN => system_call::leave(hot, f, above),
             _ => {}
         }
         normal

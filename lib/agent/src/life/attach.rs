@@ -228,7 +228,9 @@ unsafe fn activate(b: &AttachBlock) -> u32 {
 unsafe fn specials_in_flight(m: *const Module) -> bool {
     // SAFETY: reads the plan.
     unsafe {
-        plan::specials(m).filter(|s| !s.kind.is_hook()).any(|s| {
+        let mut specials =
+            plan::specials(m).filter(|s| !s.kind.is_hook() && !s.kind.is_system_call());
+        specials.any(|s| {
             let at = (*m).base + s.start as u64;
             stopped::is_in_flight(at, at + s.span as u64)
         })

@@ -100,6 +100,10 @@ pub struct Hot {
     pub deepest: u64,
     /// When it was last in use by half.
     pub deep_tsc: u64,
+    /// Room for what [`crate::record::capture`] reads; 0: not made yet.
+    pub pieces: u64,
+    /// 1: a vfork(2) child may have this block while its owner waits.
+    pub lends: u32,
 }
 
 /// One frame of the shadow stack.

@@ -49,7 +49,11 @@ pub unsafe fn patch(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
             return;
         }
         match spring {
-            Some(spring) => put_springboard(s, &p, &spring, batch),
+            Some(spring) => {
+                if put_springboard(&p, &spring, batch) {
+                    count(&state::control().patched, s.verdict);
+                }
+            }
             None => {
                 count(&state::control().patched, s.verdict);
                 batch.add(&p);
@@ -59,8 +63,8 @@ pub unsafe fn patch(m: *mut Module, s: &PlanSite, batch: &mut text::Batch) {
 }
 
 /// A two-byte jump at the site to a long one nearby: in padding, or where instructions stood that
-/// are in the slot now. The short jump is written last.
-unsafe fn put_springboard(s: &PlanSite, p: &Patch, spring: &Springboard, batch: &mut text::Batch) {
+/// are in the slot now. The short jump is written last. False: it cannot be done, which is counted.
+pub unsafe fn put_springboard(p: &Patch, spring: &Springboard, batch: &mut text::Batch) -> bool {
     // SAFETY: the template was read before; the lock is held.
     unsafe {
         batch.keep_together(3);
@@ -68,7 +72,7 @@ unsafe fn put_springboard(s: &PlanSite, p: &Patch, spring: &Springboard, batch: 
             let end = room.start + room.original.len() as u64;
             if stopped::is_in_flight(room.start, end) {
                 state::count_hole(hole::IN_FLIGHT);
-                return;
+                return false;
             }
             batch.add_bytes(room.start, &room.jump);
         } else {
@@ -81,16 +85,16 @@ unsafe fn put_springboard(s: &PlanSite, p: &Patch, spring: &Springboard, batch: 
             };
             if !(0..5).all(|k| filling(*(spring.at as *const u8).add(k))) {
                 state::count_hole(hole::BYTES_DIFFER);
-                return;
+                return false;
             }
             if !padding::keep_padding(spring.at) {
                 state::count_hole(hole::TABLE_FULL);
-                return;
+                return false;
             }
         }
-        count(&state::control().patched, s.verdict);
         batch.add_bytes(spring.at, &spring.jump);
         batch.add(p);
+        true
     }
 }
 

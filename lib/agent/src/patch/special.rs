@@ -6,7 +6,7 @@
 use crate::memory::state::Module;
 use crate::memory::{state, stopped, sys};
 use crate::patch::{site, text};
-use crate::plans::patched::{Patch, Stands};
+use crate::plans::patched::{Patch, Springboard, Stands};
 use crate::plans::{patched, plan};
 use crate::record::originals;
 use sptrace_wire::control::hole;
@@ -34,12 +34,26 @@ pub unsafe fn install_specials(m: *mut Module) {
             let Some(p) = Patch::of_special(m, &s) else {
                 continue;
             };
-            if stopped::is_in_flight(p.at, p.at + s.span as u64) {
+            let is_standing = match s.kind.is_system_call() {
+                // A call that is begun again is found where it stands: see
+                // [`crate::plans::place::SystemCall`].
+                true if is_intact(&s) => {
+                    stopped::is_in_flight(p.at, p.at + p.ours.bytes().len() as u64)
+                }
+                true => stopped::is_in_flight(p.at, p.at + s.span as u64 + 1),
+                false => stopped::is_in_flight(p.at, p.at + s.span as u64),
+            };
+            if is_standing {
                 state::count_hole(hole::IN_FLIGHT);
             } else if patched::stands(p.at, p.original.bytes())
                 && site::template(m, s.argument, s.slot)
             {
-                batch.add(&p);
+                match Springboard::of_special(m, &s) {
+                    Some(spring) => {
+                        site::put_springboard(&p, &spring, &mut batch);
+                    }
+                    None => batch.add(&p),
+                }
                 match s.kind {
                     SpecialKind::Prctl => (*state::process()).sees_sandbox = 1,
                     SpecialKind::Syscall => (*state::process()).sees_syscall = 1,
@@ -51,6 +65,12 @@ pub unsafe fn install_specials(m: *mut Module) {
         }
         batch.flush();
     }
+}
+
+/// True if the jump leaves the instruction that calls the kernel as it is, or takes its place: a
+/// thread that is in its call may come back to it.
+pub fn is_intact(s: &PlanSpecial) -> bool {
+    s.kind == SpecialKind::SystemCallFar || s.entry - s.start >= JUMP_BYTES as u32
 }
 
 /// True if there is a function in this module whose return address a hook replaces, or at which

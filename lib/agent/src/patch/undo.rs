@@ -117,8 +117,14 @@ impl Undo {
     pub(crate) unsafe fn specials(&mut self, m: *const Module) {
         // SAFETY: reads the plan; the text is mapped.
         unsafe {
-            for p in plan::specials(m).filter_map(|s| Patch::of_special(m, &s)) {
-                self.put_back(p.at, p.ours.bytes(), p.overwritten());
+            for s in plan::specials(m) {
+                let Some(p) = Patch::of_special(m, &s) else {
+                    continue;
+                };
+                match Springboard::of_special(m, &s) {
+                    Some(spring) => self.springboard(&p, &spring),
+                    None => self.put_back(p.at, p.ours.bytes(), p.overwritten()),
+                }
             }
         }
     }

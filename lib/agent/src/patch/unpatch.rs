@@ -119,7 +119,8 @@ pub unsafe fn range(start: u64, end: u64) {
 unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
     // SAFETY: reads the plan; the text is read through the kernel.
     unsafe {
-        for s in plan::specials(m).filter(|s| s.kind.is_hook()) {
+        let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_system_call();
+        for s in plan::specials(m).filter(is_optional) {
             let Some(p) = Patch::of_special(m, &s) else {
                 continue;
             };

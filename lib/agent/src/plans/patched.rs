@@ -131,10 +131,15 @@ impl Patch {
         let at = base + u64::from(s.start);
         let entry = if s.kind.is_hook() { HOOK_ENTRY } else { 0 };
         let to = area + u64::from(s.slot) + entry;
+        let t = plan.template(s.argument)?;
+        let ours = match s.kind {
+            SpecialKind::SystemCallFar => Text::of(&[SHORT_JUMP, t.head.springboard as u8])?,
+            _ => Text::of(&branch(JUMP, at, to))?,
+        };
         Some(Self {
             at,
-            original: Text::of(plan.template(s.argument)?.original)?,
-            ours: Text::of(&branch(JUMP, at, to))?,
+            original: Text::of(t.original)?,
+            ours,
             to,
         })
     }
@@ -172,6 +177,24 @@ pub struct MadeRoom {
 }
 
 impl Springboard {
+    /// That of a special function. `None`: it has none.
+    pub unsafe fn of_special(m: *const Module, s: &PlanSpecial) -> Option<Self> {
+        if s.kind != SpecialKind::SystemCallFar {
+            return None;
+        }
+        // SAFETY: of the module table.
+        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let short_end = base + u64::from(s.start) + 2;
+        let distance = plan.template(s.argument)?.head.springboard;
+        let at = short_end.wrapping_add_signed(i64::from(distance));
+        let slot = area + u64::from(s.slot);
+        Some(Self {
+            at,
+            jump: branch(JUMP, at, slot),
+            room: None,
+        })
+    }
+
     /// That of a site. `None`: it has none.
     pub unsafe fn of_site(m: *const Module, s: &PlanSite) -> Option<Self> {
         if !s.is_any(SITE_SPRINGBOARD) {

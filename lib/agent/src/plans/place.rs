@@ -28,6 +28,18 @@ pub struct Place {
     pub special: bool,
     /// The same of a hooked one, whose return leads to `start`.
     pub hook: bool,
+    /// Of an instruction that calls the kernel.
+    pub system_call: Option<SystemCall>,
+}
+
+/// Where the parts of a slot are that belongs to an instruction that calls the kernel
+/// ([`SYSTEM_CALL_ALONE`]).
+#[derive(Clone, Copy)]
+pub struct SystemCall {
+    /// The instruction in the text; 0: the jump stands there.
+    pub at: u64,
+    /// Behind it.
+    pub back: u64,
 }
 
 /// The slot that holds `address`, which lies in the area of `m`.
@@ -51,6 +63,9 @@ pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
         (_, Some(s)) => {
             let t = inside(&plan, s.argument, offset - s.slot)?;
             let slot = area + s.slot as u64;
+            if s.kind.is_system_call() {
+                return Some(of_system_call(slot, base, &s, &t));
+            }
             let hook = s.kind.is_hook();
             Some(Place {
                 start: slot,
@@ -63,6 +78,7 @@ pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
                 tail: false,
                 special: true,
                 hook,
+                system_call: None,
             })
         }
         _ => None,
@@ -73,6 +89,29 @@ pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
 fn inside(plan: &PlanView<'_>, argument: u32, offset: u32) -> Option<Template> {
     let t = plan.template(argument)?;
     (offset < t.code.len() as u32).then_some(t.head)
+}
+
+fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place {
+    let at = base + u64::from(s.entry);
+    // Or the short jump stands there, which leads to this slot again.
+    let is_intact =
+        s.kind == SpecialKind::SystemCallFar || s.entry - s.start >= JUMP_BYTES as u32;
+    Place {
+        start: slot,
+        entry: slot + u64::from(t.entry_id),
+        exit: slot + u64::from(t.exit_id),
+        moved: t.moved.into(),
+        text: base + u64::from(s.start),
+        operand: false,
+        keep_call: false,
+        tail: false,
+        special: true,
+        hook: false,
+        system_call: Some(SystemCall {
+            at: if is_intact { at } else { 0 },
+            back: at + SYSTEM_CALL_BYTES,
+        }),
+    }
 }
 
 unsafe fn of_site(
@@ -114,5 +153,6 @@ unsafe fn of_site(
         tail: s.is_any(SITE_TAIL),
         special: false,
         hook: false,
+        system_call: None,
     })
 }

@@ -9,7 +9,7 @@ use crate::frames::shadow;
 use crate::memory::state::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot, ShadowFrame};
 use crate::memory::{host, lock, state, sys};
 use crate::reach::module;
-use crate::record::{chunk, deep, question};
+use crate::record::{chunk, deep, question, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 use sptrace_wire::record;
@@ -388,6 +388,7 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             0 => shadow::shadow_bottom(hot) + FRAME_BYTES as u64,
             root => root,
         };
+        settle::forget_system_calls(hot);
         let mut frame = outermost as *const ShadowFrame;
         while frame as u64 <= (*hot).ssp {
             let (id, callee) = ((*frame).id, (*frame).callee);

@@ -12,7 +12,7 @@ use crate::plans::modules;
 use crate::record::{deep, silence};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::control::{hole, *};
-use sptrace_wire::record;
+use sptrace_wire::{record, values};
 
 /// What one event may need: LOST, ANCHOR, WIDE_CALLEE and an entry with its callee.
 const LONGEST_BYTES: u64 = 3 * 16 + 12;
@@ -48,15 +48,42 @@ enum Payload {
 }
 
 unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
+    // SAFETY: begin leaves room.
+    unsafe {
+        let Some(now) = begin(hot, id, 0) else {
+            return;
+        };
+        let word = record::word(id, now as u32);
+        match payload {
+            Payload::Nothing => store(hot, word),
+            Payload::Control(payload) => {
+                store(hot, word);
+                store(hot, payload);
+            }
+            Payload::Callee(callee) => {
+                if !modules::is_narrow(callee) {
+                    store(hot, record::word(record::WIDE_CALLEE, now as u32));
+                    store(hot, callee);
+                }
+                store(hot, word);
+                store_half(hot, callee as u32);
+            }
+        }
+    }
+}
+
+/// Room for an event, with `bytes` more than the longest of the others, and what must be told
+/// before it; gives the time. `None`: it is lost.
+unsafe fn begin(hot: *mut Hot, id: u32, bytes: u64) -> Option<u64> {
     // SAFETY: make_room leaves LONGEST_BYTES.
     unsafe {
-        if !make_room(hot) {
+        if !make_room(hot, LONGEST_BYTES + bytes) {
             // A wait is no event of the program.
             if id != record::BLOCKED && !host::host_is_detaching() {
                 (*hot).lost += 1;
                 state::control().lost.fetch_add(1, Ordering::Relaxed);
             }
-            return;
+            return None;
         }
         if (*hot).lost > 0 && (*hot).muted == 0 {
             let lost = (*hot).lost;
@@ -74,22 +101,31 @@ unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
             store(hot, record::word(record::ANCHOR, now as u32));
             store(hot, now);
         }
-        let word = record::word(id, now as u32);
-        match payload {
-            Payload::Nothing => store(hot, word),
-            Payload::Control(payload) => {
-                store(hot, word);
-                store(hot, payload);
-            }
-            Payload::Callee(callee) => {
-                if !modules::is_narrow(callee) {
-                    store(hot, record::word(record::WIDE_CALLEE, now as u32));
-                    store(hot, callee);
-                }
-                store(hot, word);
-                store_half(hot, callee as u32);
-            }
+        Some(now)
+    }
+}
+
+/// A record with values: `low` is the low half of its payload; then `head`, then `pieces`, a
+/// multiple of 4 bytes. A muted thread makes none.
+pub unsafe fn put_values(hot: *mut Hot, id: u32, low: u32, head: &[u64], pieces: &[u8]) {
+    let bytes = size_of_val(head) + pieces.len() + size_of::<u32>();
+    // SAFETY: begin leaves room for them.
+    unsafe {
+        if (*hot).muted != 0 {
+            return;
         }
+        let Some(now) = begin(hot, id, bytes as u64) else {
+            return;
+        };
+        store(hot, record::word(id, now as u32));
+        store(hot, u64::from(low) | (bytes as u64) << 32);
+        for word in head {
+            store(hot, *word);
+        }
+        let to = (*hot).cur as *mut u8;
+        core::ptr::copy_nonoverlapping(pieces.as_ptr(), to, pieces.len());
+        (*hot).cur += pieces.len() as u64;
+        store_half(hot, values::END);
     }
 }
 
@@ -135,11 +171,11 @@ unsafe fn store_half(hot: *mut Hot, half: u32) {
 }
 
 /// Room for one record with everything that may precede it. False: the record is lost.
-unsafe fn make_room(hot: *mut Hot) -> bool {
+unsafe fn make_room(hot: *mut Hot, bytes: u64) -> bool {
     // SAFETY: the thread's own block.
     unsafe {
         if (*hot).muted != 0 {
-            if (*hot).cur + LONGEST_BYTES > (*hot).real_end + END_BYTES {
+            if (*hot).cur + bytes > (*hot).real_end + END_BYTES {
                 if host::host_is_gone() {
                     silence::fall_silent();
                     return false;
@@ -148,7 +184,7 @@ unsafe fn make_room(hot: *mut Hot) -> bool {
             }
             return true;
         }
-        if (*hot).chunk != NONE && (*hot).cur + LONGEST_BYTES <= (*hot).real_end + END_BYTES {
+        if (*hot).chunk != NONE && (*hot).cur + bytes <= (*hot).real_end + END_BYTES {
             return true;
         }
         hand_over(hot);

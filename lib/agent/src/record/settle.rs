@@ -13,7 +13,7 @@ use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
 use sptrace_wire::control::hole;
 use sptrace_wire::record;
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
 /// After frames have left the shadow stack: outside the root nothing is recorded.
 pub unsafe fn frames_ended(hot: *mut Hot) {
@@ -71,7 +71,10 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                 }
             }
             let given_back = was_given_back(hot, at);
-            if (*frame).id & FRAME_DONE != 0 {
+            if (*frame).id & FRAME_SYSTEM != 0 {
+                tell_ended(hot, &mut unwound, &mut closed);
+                left_system_call(hot, (*frame).callee);
+            } else if (*frame).id & FRAME_DONE != 0 {
                 tell_ended(hot, &mut unwound, &mut closed);
                 chunk::put_event(hot, slot::exit_id((*frame).id), None);
             } else if (*frame).id & FRAME_OPEN != 0 || given_back && (*hot).looked != 0 {
@@ -104,6 +107,33 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
             let frames = ((*hot).ssp - (*hot).root) / FRAME_BYTES as u64 + 1;
             drop_frames(hot, frames);
         }
+    }
+}
+
+/// A call of the kernel has ended without an event: a handler that interrupted it has jumped away,
+/// or its thread was moved past it.
+unsafe fn left_system_call(hot: *mut Hot, number: u64) {
+    let head = [number, 0];
+    // SAFETY: the thread's own block.
+    unsafe { chunk::put_values(hot, record::SYSTEM_RETURN, record::LEFT, &head, &[]) };
+}
+
+/// In a fork child: what the parent has asked of the kernel does not come back here.
+pub unsafe fn forget_system_calls(hot: *mut Hot) {
+    // SAFETY: the thread's own block, from the sentinel to the top.
+    unsafe {
+        let top = shadow::top(hot);
+        let mut to = shadow::bottom(hot);
+        let mut from = to;
+        while from <= top {
+            let is_call = !shadow::is_barrier(from) && (*from).id & FRAME_SYSTEM != 0;
+            if !is_call {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        (*hot).ssp = to.sub(1) as u64;
     }
 }
 
@@ -184,12 +214,18 @@ pub(crate) unsafe fn leave(hot: *mut Hot, rsp: u64, id: u64) {
 }
 
 /// Drops the innermost `frames`, reporting each kind in order.
-unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
+pub(crate) unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
     for _ in 0..frames {
         // SAFETY: the caller counted them.
         unsafe {
             let id = (*shadow::top(hot)).id;
             let open = id & FRAME_OPEN != 0;
+            if id & FRAME_SYSTEM != 0 {
+                left_system_call(hot, (*shadow::top(hot)).callee);
+                (*hot).ssp -= FRAME_BYTES as u64;
+                frames_ended(hot);
+                continue;
+            }
             shadow::drop_range(hot, (*shadow::top(hot)).rsp);
             if id & FRAME_DONE != 0 {
                 chunk::put_event(hot, slot::exit_id(id), None);

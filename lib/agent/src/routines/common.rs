@@ -11,6 +11,7 @@
 //!  rsp+0  rdx   +8 rcx   +16 flags   +24 rax   +32 id = return address into the slot
 //!  ENTRY, EXIT, FIRST   +40 = stack pointer at the call site
 //!  HOOK                 +40 return addr +48 = stack pointer at the call site
+//!  SYSTEM_CALL, SYSTEM_RETURN   +40 = stack pointer at the instruction, less the red zone
 //!  INDIRECT             +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
@@ -347,6 +348,16 @@ sptrace_hook_exit:
     SAVE
     SLOW 11
 
+    /* Around an instruction that calls the kernel: its slot has left the red zone. */
+    .p2align 4
+sptrace_system_call:
+    SAVE
+    SLOW 12
+    .p2align 4
+sptrace_system_return:
+    SAVE
+    SLOW 13
+
     SILENT_HOOK_EXIT
     SILENT_DOOR
 sptrace_common_end:
@@ -371,6 +382,8 @@ sptrace_common_offsets:
     .long sptrace_entry_only_first - sptrace_common_start
     .long sptrace_hook - sptrace_common_start
     .long sptrace_hook_exit - sptrace_common_start
+    .long sptrace_system_call - sptrace_common_start
+    .long sptrace_system_return - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,

@@ -17,7 +17,7 @@ use crate::frames::handlers;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::state::{Hot, Module, ShadowFrame};
 use crate::memory::{frame, sys};
-use crate::plans::place::Place;
+use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, place, slot};
 use crate::routines::marks;
 use crate::routines::marks::Phase;
@@ -25,11 +25,16 @@ use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
 use crate::signals::{interrupted, moved, sigframe};
-use sptrace_wire::plan::SLOTS_START;
+use sptrace_wire::plan::{
+    SLOTS_START, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_AT, SYSTEM_CALL_UNSEEN,
+};
 use sptrace_wire::record::FRAME_OPEN;
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
+
+/// System V ABI for x86-64, section 3.2.2.
+const RED_ZONE_BYTES: u64 = 128;
 
 /// The general registers by their numbers in instructions.
 const REGISTERS: [usize; 16] = [
@@ -95,6 +100,42 @@ pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
     is_out
 }
 
+/// A part of the slot of an instruction that calls the kernel.
+struct Part {
+    /// The instruction has been executed.
+    is_over: bool,
+    /// The stack pointer stands below the red zone.
+    is_below: bool,
+    /// The call has a shadow frame.
+    has_frame: bool,
+}
+
+/// In which part of such a slot `rip` stands, behind the moved instructions.
+fn part_of(rip: u64, moved_end: u64, place: &Place) -> Part {
+    let (alone, unseen) = (
+        place.exit + SYSTEM_CALL_ALONE,
+        place.exit + SYSTEM_CALL_UNSEEN,
+    );
+    let (start, at) = match rip {
+        _ if rip >= unseen => (unseen, unseen + SYSTEM_CALL_AT),
+        _ if rip >= alone => (alone, alone + SYSTEM_CALL_AT),
+        _ => (moved_end, place.entry + SYSTEM_CALL_AT),
+    };
+    let is_nested = rip < alone;
+    let second_exit = place.exit + SYSTEM_CALL_ALONE_ID;
+    let lies_below = if is_nested {
+        // From behind the first instruction to the last of each half.
+        rip > start && rip <= place.entry || rip + 5 == place.exit || rip == place.exit
+    } else {
+        rip == start || rip + 5 == second_exit || rip == second_exit
+    };
+    Part {
+        is_over: rip > at,
+        is_below: lies_below,
+        has_frame: is_nested && rip >= place.entry && rip < place.exit,
+    }
+}
+
 struct Context<'a>(&'a mut [u64; WORDS]);
 
 /// What stands on the interrupted stack around the id.
@@ -146,6 +187,9 @@ impl Context<'_> {
         let rip = self.0[RIP];
         // SAFETY: as in leave_area.
         unsafe {
+            if let Some(call) = place.system_call {
+                return self.out_of_system_call(hot, place, call);
+            }
             if place.hook && rip <= place.exit {
                 return self.return_from_hook(hot, place, rip);
             }
@@ -173,6 +217,36 @@ impl Context<'_> {
             }
             // As if the routine had been called.
             write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+        }
+    }
+
+    /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
+    unsafe fn out_of_system_call(
+        &mut self,
+        hot: *mut Hot,
+        place: &Place,
+        call: SystemCall,
+    ) -> bool {
+        let rip = self.0[RIP];
+        let moved_end = place.start + place.moved;
+        // SAFETY: as in leave_area.
+        unsafe {
+            if rip == place.start && place.moved > 0 {
+                return self.back(place);
+            }
+            if rip < moved_end {
+                return self.execute_moved(hot, place);
+            }
+            let part = part_of(rip, moved_end, place);
+            if !part.is_over && call.at == 0 {
+                return false;
+            }
+            self.0[RSP] += if part.is_below { RED_ZONE_BYTES } else { 0 };
+            self.0[RIP] = if part.is_over { call.back } else { call.at };
+            if part.has_frame {
+                interrupted::is_done(hot, self.0[RSP]);
+            }
+            true
         }
     }
 
@@ -280,7 +354,11 @@ impl Context<'_> {
             let Some(place) = place::place(m, id) else {
                 return false;
             };
-            if id != place.entry && id != place.exit {
+            let second_exit = match place.system_call {
+                Some(_) => place.exit + SYSTEM_CALL_ALONE_ID,
+                None => place.exit,
+            };
+            if id != place.entry && id != place.exit && id != second_exit {
                 return false;
             }
             let (word, below) = (self.0[RCX], self.0[RDX]);
@@ -327,6 +405,11 @@ impl Context<'_> {
     unsafe fn before_event(&mut self, hot: *mut Hot, place: &Place, id: u64) -> bool {
         // SAFETY: as in out_of_routine.
         unsafe {
+            if let Some(call) = place.system_call {
+                // As if the routine had not been called yet.
+                self.0[RIP] = id - 5;
+                return self.out_of_system_call(hot, place, call);
+            }
             if place.hook && id == place.exit {
                 // Where the routine was called from.
                 return self.return_from_hook(hot, place, id - 5);

@@ -152,6 +152,12 @@ impl<W: Write> Sink for Feed<'_, W> {
         }
     }
 
+    fn values(&mut self, tsc: u64, bytes: &[u8]) {
+        if let Some(encoder) = self.lane.line.recording() {
+            encoder.values(tsc, bytes);
+        }
+    }
+
     fn blocked(&mut self, tsc: u64, ticks: u64) {
         self.lane.watched.blocked(ticks);
         if let Some(encoder) = self.lane.line.recording() {

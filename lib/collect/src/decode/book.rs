@@ -8,7 +8,7 @@ use super::names::Naming;
 use super::process::Process;
 use super::without_end::WithoutEnd;
 use sptrace_addr::Svma;
-use sptrace_trace::{Function, FunctionId, Module as TraceModule, ModuleId};
+use sptrace_trace::{Function, FunctionId, Module as TraceModule, ModuleId, SYSTEM_CALLS};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ pub struct AddressBook {
     pub(super) recent: Box<[Recent; RECENT]>,
     unknown_module: Option<ModuleId>,
     unknown: HashMap<u64, FunctionId>,
+    kernel: Option<ModuleId>,
+    system_calls: HashMap<u32, FunctionId>,
 }
 
 impl Default for AddressBook {
@@ -79,6 +81,8 @@ impl Default for AddressBook {
             recent: Box::new([Recent::default(); RECENT]),
             unknown_module: None,
             unknown: HashMap::new(),
+            kernel: None,
+            system_calls: HashMap::new(),
         }
     }
 }
@@ -190,6 +194,29 @@ impl AddressBook {
         };
         let id = names.function(&f);
         self.unknown.insert(target, id);
+        id
+    }
+
+    /// The kernel's function for a call of this number.
+    pub(super) fn system_call(&mut self, number: u32, names: &mut impl Naming) -> FunctionId {
+        if let Some(id) = self.system_calls.get(&number) {
+            return *id;
+        }
+        let module = *self.kernel.get_or_insert_with(|| {
+            names.module(&TraceModule {
+                path: SYSTEM_CALLS.to_owned(),
+                build_id: Vec::new(),
+                svma: Svma(0)..Svma(0),
+            })
+        });
+        let name = sptrace_types::syscalls::by_number(number).map(|call| call.name);
+        let id = names.function(&Function {
+            module,
+            svma: Svma(number.into()),
+            size_bytes: 0,
+            symbol: name.map_or_else(|| format!("syscall_{number:#x}"), str::to_owned),
+        });
+        self.system_calls.insert(number, id);
         id
     }
 

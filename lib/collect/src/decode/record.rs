@@ -4,9 +4,10 @@
 //! place and how long that is. Must not know what a record means to anybody. `sptrace_wire::record`
 //! has the layout.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sptrace_wire::record;
+use sptrace_wire::{record, values};
 
 use super::book::CalledFrom;
 use super::hole;
@@ -28,6 +29,8 @@ pub(super) enum Record {
     Control { stamp: u32, id: u32, payload: u64 },
     /// A slot's entry or exit.
     Call(Call),
+    /// Before or after a call of the kernel: where its bytes are, in halves.
+    Values { stamp: u32, id: u32, low: u32, bytes: Range<usize> },
 }
 
 /// A record that a slot has made.
@@ -58,6 +61,20 @@ impl Record {
             record::NOTHING => (Self::Nothing, 2),
             record::NOTHING_NARROW => (Self::Nothing, 3),
             record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
+            record::SYSTEM_CALL | record::SYSTEM_RETURN => {
+                let length = half(at + 3) as usize / 4;
+                let (first, end) = (at + 4, at + 4 + length);
+                if length == 0 || end > halves.len() {
+                    return (Self::Torn, 1);
+                }
+                if half(end - 1) != values::END {
+                    return (Self::Unfinished, end - at);
+                }
+                let bytes = first..end - 1;
+                let low = half(at + 2);
+                let values = Self::Values { stamp, id, low, bytes };
+                (values, end - at)
+            }
             1..record::WIDE_CALLEE => {
                 let payload = payload();
                 (Self::Control { stamp, id, payload }, 4)

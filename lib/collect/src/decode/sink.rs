@@ -71,6 +71,10 @@ pub trait Sink: Naming {
     /// So many events are missing.
     fn lost(&mut self, tsc: u64, events: u64);
 
+    /// What the call that has just begun, or ends next, brought with it, as the trace has it
+    /// ([`sptrace_trace::values`]).
+    fn values(&mut self, tsc: u64, bytes: &[u8]);
+
     /// The thread waited so long for the host.
     fn blocked(&mut self, tsc: u64, ticks: u64);
 

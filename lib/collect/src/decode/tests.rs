@@ -37,6 +37,7 @@ enum Told {
     Resumed(u64, u32),
     Lost(u64, u64),
     Blocked(u64, u64),
+    Values(u64, Vec<u8>),
     Inherited(u64, Inherited, u32),
 }
 use Told::*;
@@ -99,6 +100,10 @@ impl Sink for Kept {
     }
     fn lost(&mut self, tsc: u64, events: u64) {
         self.told.push(Lost(tsc.wrapping_sub(HIGH), events));
+    }
+    fn values(&mut self, tsc: u64, bytes: &[u8]) {
+        self.told
+            .push(Values(tsc.wrapping_sub(HIGH), bytes.to_vec()));
     }
     fn blocked(&mut self, tsc: u64, ticks: u64) {
         self.told.push(Blocked(tsc.wrapping_sub(HIGH), ticks));

@@ -19,6 +19,7 @@ use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
 use sptrace_patch::special;
+use sptrace_patch::system_calls::without_system_calls;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
 
@@ -70,6 +71,8 @@ pub struct Filters {
     is_partial: bool,
     /// Who calls main is left out: its entry is intercepted.
     begins_at_main: bool,
+    /// Instructions that call the kernel are intercepted, wherever they are.
+    has_system_calls: bool,
     muted: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
@@ -80,13 +83,14 @@ impl Filters {
     /// Recording begins at functions that match `within`, and at others by rules (everywhere, if
     /// there are neither), and leaves out those that match `without`. `is_limited`: and what is
     /// reached deep down, or other modules. `begins_at_main`: main is seen though nobody calls it
-    /// whose calls are.
+    /// whose calls are. `system_calls`: they are recorded, with functions (false) or alone (true).
     pub fn new(
         within: &[String],
         ruled: Vec<Choice>,
         without: &[String],
         is_limited: bool,
         begins_at_main: bool,
+        system_calls: Option<bool>,
     ) -> Self {
         let within = within
             .iter()
@@ -95,8 +99,12 @@ impl Filters {
         Self {
             globs: hooked.iter().map(|choice| choice.glob.clone()).collect(),
             without: without.to_vec(),
-            is_partial: is_limited || !hooked.is_empty() || !without.is_empty(),
-            begins_at_main: begins_at_main && hooked.is_empty(),
+            is_partial: is_limited
+                || !hooked.is_empty()
+                || !without.is_empty()
+                || system_calls.is_some(),
+            begins_at_main: begins_at_main && hooked.is_empty() && system_calls != Some(true),
+            has_system_calls: system_calls.is_some(),
             hooked,
             ..Self::default()
         }
@@ -111,6 +119,9 @@ impl Filters {
         file: &Path,
         is_left_out: bool,
     ) -> Vec<u8> {
+        if !self.has_system_calls {
+            without_system_calls(&mut plan);
+        }
         if is_left_out {
             mute(&mut plan, &|_| true, &|_| false);
         }
@@ -137,7 +148,7 @@ impl Filters {
     /// that fits the names of functions without a symbol makes it yes for all. ld.so tells of new
     /// modules.
     pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
-        if is_loader(file) || self.globs.iter().any(|glob| may_be_unnamed(glob)) {
+        if self.has_system_calls || is_loader(file) || self.globs.iter().any(|glob| may_be_unnamed(glob)) {
             return true;
         }
         let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use sptrace_code::{self as cache, Cached};
+use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_wire::control::*;
@@ -80,7 +81,10 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
     let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
-        to_columns(build_plan(object, analysis)).unwrap_or_default()
+        let plan = build_plan(object, analysis);
+        let found = system_calls(object, analysis, &plan);
+        let plan = with_system_calls(&plan, &found).unwrap_or(plan);
+        to_columns(plan).unwrap_or_default()
     });
     Some((Arc::new(cached.ok()?), path))
 }

@@ -84,7 +84,7 @@ impl CallTree {
             return Ok(());
         };
         for event in block.events() {
-            stream.checked_event(block.stream, event?, dictionary, visitor)?;
+            stream.checked_event(block, event?, dictionary, visitor)?;
         }
         Ok(())
     }
@@ -117,17 +117,17 @@ impl CallTree {
         Ok(())
     }
 
-    /// Replays some events of a stream that was begun.
+    /// Replays some events of a block that was begun.
     pub(super) fn events(
         &mut self,
-        id: StreamId,
+        block: &Block,
         events: &[Event],
         dictionary: &Dictionary,
         visitor: &mut impl Visitor,
     ) -> Result<(), Malformed> {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(&block.stream) {
             for event in events {
-                stream.checked_event(id, *event, dictionary, visitor)?;
+                stream.checked_event(block, *event, dictionary, visitor)?;
             }
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Stream {
     #[inline]
     fn checked_event(
         &mut self,
-        id: StreamId,
+        block: &Block,
         event: Event,
         dictionary: &Dictionary,
         visitor: &mut impl Visitor,
@@ -256,7 +256,10 @@ impl Stream {
         {
             known(callee, dictionary)?;
         }
-        self.event(id, event, visitor);
+        if let Event::Values { tsc, at, bytes } = event {
+            visitor.values(block.stream, tsc, block.values(at, bytes));
+        }
+        self.event(block.stream, event, visitor);
         Ok(())
     }
 
@@ -302,6 +305,7 @@ impl Stream {
                 self.open.iter_mut().for_each(|open| open.is_cut = true);
                 visitor.mark(id, tsc, self.depth(), Mark::Lost(events));
             }
+            Event::Values { .. } => {}
             Event::Blocked { tsc, ticks } => {
                 // The wait lies between the event before and this one, whatever it claims.
                 self.totals.blocked_ticks += ticks.min(self.totals.last_tsc - before_tsc);

@@ -95,6 +95,12 @@ impl<'a, V: Visitor> Filter<'a, V> {
             && self.selection.to_tsc.is_none_or(|to| tsc < to)
     }
 
+    fn shows_innermost(&self, stream: StreamId, tsc: u64) -> bool {
+        let innermost = self.streams.get(&stream).and_then(|open| open.last());
+        let is_outside = || self.selection.within.is_empty() && self.is_in_time(tsc);
+        self.has_thread(stream) && innermost.map_or_else(is_outside, |seen| seen.is_shown)
+    }
+
     fn pop(&mut self, stream: StreamId, frame: &Frame, leave: fn(&mut V, StreamId, &Frame)) {
         self.show_waiting(stream, frame.end_tsc);
         let Some(seen) = self.streams.get_mut(&stream).and_then(Vec::pop) else {
@@ -186,6 +192,12 @@ impl<V: Visitor> Visitor for Filter<'_, V> {
 
     fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
         self.pop(stream, frame, V::leave_hidden);
+    }
+
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        if self.shows_innermost(stream, tsc) {
+            self.inner.values(stream, tsc, bytes);
+        }
     }
 
     fn mark(&mut self, stream: StreamId, tsc: u64, _: u32, mark: Mark) {

@@ -129,9 +129,10 @@ impl Lane<'_> {
             Some(last) if is_due(last) => batch.len(),
             _ => batch.partition_point(is_due),
         };
-        let offset = self.block.as_ref().map_or(0, |(_, offset)| *offset);
-        tree.events(id, &batch[..due], &survey.dictionary, view)
-            .map_err(|what| what.at(offset))?;
+        if let Some((block, offset)) = &self.block {
+            tree.events(block, &batch[..due], &survey.dictionary, view)
+                .map_err(|what| what.at(*offset))?;
+        }
         self.told += due;
         Ok(self.batch.get(self.told).map(Event::tsc))
     }

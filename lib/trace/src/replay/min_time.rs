@@ -40,6 +40,10 @@ impl<V: Visitor> Visitor for MinTime<V> {
         self.inner.leave_hidden(stream, frame);
     }
 
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        self.inner.values(stream, tsc, bytes);
+    }
+
     fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark) {
         self.inner.mark(stream, tsc, depth, mark);
     }

@@ -68,6 +68,9 @@ pub trait Visitor {
     fn leave(&mut self, stream: StreamId, frame: &Frame) {}
     /// The innermost frame ended and is not to be counted or shown.
     fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {}
+    /// What the frame that has just begun, or ends next, brought with it: [`crate::values`]. Some
+    /// belong to no frame.
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {}
     /// Something else happened, `depth` frames being open.
     fn mark(&mut self, stream: StreamId, tsc: u64, depth: u32, mark: Mark) {}
     /// No more will be told of the stream.

@@ -60,7 +60,6 @@ pub mod common {
     pub const SYSTEM_CALL: i32 = 12;
     /// After it.
     pub const SYSTEM_RETURN: i32 = 13;
-    /// Number of routines that an area has: none for calls of the kernel yet, and no slot of a plan
-    /// asks for them.
-    pub const COUNT: usize = 12;
+    /// Number of routines that an area has.
+    pub const COUNT: usize = 14;
 }

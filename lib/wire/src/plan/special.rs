@@ -46,6 +46,11 @@ byte_enum! {
         RootOpen = 21,
         /// A hook: modules have been mapped (ld.so's `_dl_debug_state`).
         Mapped = 22,
+        /// No function but an instruction that calls the kernel, whose call is recorded. Its slot
+        /// has the shape of [`SYSTEM_CALL_ALONE`].
+        SystemCall = 23,
+        /// The same, reached by a two-byte jump to a long one in padding.
+        SystemCallFar = 24,
     }
 }
 
@@ -53,6 +58,11 @@ impl SpecialKind {
     /// True of hooks, whose slot has another shape ([`HOOK_ENTRY`]).
     pub const fn is_hook(self) -> bool {
         matches!(self, Self::Root | Self::RootOpen | Self::Mapped)
+    }
+
+    /// True of instructions that call the kernel.
+    pub const fn is_system_call(self) -> bool {
+        matches!(self, Self::SystemCall | Self::SystemCallFar)
     }
 }
 
@@ -147,3 +157,32 @@ pub const HOOK_ENTRY_ID: u64 = 16;
 pub const HOOK_ENTRY: u64 = 11;
 /// In the slot of a hook: where the exit's id points.
 pub const HOOK_EXIT_ID: u64 = 10;
+
+/// In the slot of an instruction that calls the kernel: from the exit's id
+/// ([`crate::plan::Template::exit_id`]) to a second way past the first, for calls that may not
+/// come back here.
+///
+/// ```text
+///   [moved instructions]
+///   lea rsp, [rsp-128] ; call SYSTEM_CALL     the id of the entry points behind it
+///   lea rsp, [rsp+128] ; syscall
+///   lea rsp, [rsp-128] ; call SYSTEM_RETURN   the id of the exit points behind it
+///   lea rsp, [rsp+128] ; jmp back
+///   lea rsp, [rsp+128] ; syscall              the second way
+///   mov rcx, rax ; jrcxz BACK                 a child; the kernel has changed rcx already
+///   lea rsp, [rsp-128] ; call SYSTEM_RETURN   the second id of the exit points behind it
+///   lea rsp, [rsp+128]
+///   BACK: jmp back
+///   lea rsp, [rsp+128] ; syscall ; jmp back   the third: nobody asks what comes of it
+/// ```
+pub const SYSTEM_CALL_ALONE: u64 = 13;
+/// From the exit's id to the second one.
+pub const SYSTEM_CALL_ALONE_ID: u64 = SYSTEM_CALL_ALONE + 25;
+/// From the exit's id to the third way.
+pub const SYSTEM_CALL_UNSEEN: u64 = SYSTEM_CALL_ALONE_ID + 13;
+/// From the entry's id to the exit's.
+pub const SYSTEM_CALL_EXIT: u64 = 20;
+/// From the entry's id to the instruction itself; it has two bytes.
+pub const SYSTEM_CALL_AT: u64 = 8;
+/// Its length.
+pub const SYSTEM_CALL_BYTES: u64 = 2;

@@ -1,0 +1,204 @@
+//! Calls of the kernel: what is recorded before and after the instruction that makes one.
+//!
+//! Given the program's registers at such an instruction ([`crate::memory::frame::Frame`]); writes
+//! the call's number, arguments and result, with the memory that shows them
+//! ([`crate::record::capture`]), and keeps a shadow frame while it lasts, so that what a handler
+//! does meanwhile is nested in it. Says by which way of the slot the instruction is executed: one
+//! comes back here, one only if it is no child that does, one never does.
+//!
+//! Must not know how a record is stored, nor what a call means.
+
+use crate::frames::shadow::{self, FRAME_DONE};
+use crate::memory::frame::Frame;
+use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
+use crate::memory::sys;
+use crate::record::{capture, chunk, deep, settle};
+use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
+use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
+use sptrace_wire::values::UNKNOWN_NUMBER;
+
+/// Below the stack pointer of the instruction the routine's return address lies (System V ABI for
+/// x86-64, section 3.2.2: the red zone).
+const RED_ZONE_BYTES: u64 = 128;
+
+const RT_SIGRETURN: u32 = 15;
+const CLONE: u32 = 56;
+const VFORK: u32 = 58;
+const EXIT: u32 = 60;
+const EXIT_GROUP: u32 = 231;
+const CLONE3: u32 = 435;
+/// Flags of clone(2).
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+
+/// By which way of the slot the instruction is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// It comes back to the routine.
+    Nested,
+    /// A child may come out of it, on another stack or on ours.
+    Alone,
+    /// It does not come back.
+    Never,
+}
+
+/// What a call does to the thread; `flags`: of those that make one.
+fn way(number: u32, flags: u64) -> Way {
+    match number {
+        RT_SIGRETURN | EXIT | EXIT_GROUP => Way::Never,
+        VFORK => Way::Alone,
+        CLONE | CLONE3 if flags & CLONE_VM != 0 => Way::Alone,
+        _ => Way::Nested,
+    }
+}
+
+/// An instruction that calls the kernel is about to be executed; `above`: behind the routine's
+/// return address.
+pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
+    let rsp = above + RED_ZONE_BYTES;
+    let (number, args) = (f.rax as u32, arguments(f));
+    let exit = f.id + SYSTEM_CALL_EXIT;
+    // SAFETY: called by the slow path: the thread's own block.
+    unsafe {
+        let captures = capture::Captures::of(number).filter(|_| (*hot).muted == 0);
+        let Some(captures) = captures else {
+            f.id = exit + SYSTEM_CALL_UNSEEN;
+            return;
+        };
+        let flags = match number {
+            CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
+            _ => args[0],
+        };
+        let way = way(number, flags);
+        settle::settle(hot, rsp, false);
+        leave_same(hot, rsp);
+        let has_room = way != Way::Nested || deep::has_room(hot, rsp);
+        let thread = foreign_thread(hot);
+        let alone = match way {
+            Way::Nested if has_room => 0,
+            _ => record::CALL_ALONE,
+        };
+        let head = [
+            u64::from(thread),
+            args[0],
+            args[1],
+            args[2],
+            args[3],
+            args[4],
+            args[5],
+        ];
+        let pieces = captures.read(hot, &args, None);
+        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
+        match way {
+            Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
+            Way::Nested if has_room => {
+                shadow::push(hot, rsp, f.id | FRAME_OPEN | FRAME_SYSTEM, number.into());
+            }
+            _ => f.id = exit + SYSTEM_CALL_ALONE,
+        }
+        if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
+            (*hot).lends = 1;
+        }
+    }
+}
+
+/// It has been executed.
+pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
+    let rsp = above + RED_ZONE_BYTES;
+    let result = f.rax as i64;
+    // SAFETY: called by the slow path: the thread's own block, whose sentinel ends the search.
+    unsafe {
+        settle::settle(hot, rsp, false);
+        let thread = foreign_thread(hot);
+        let mut below = shadow::top(hot);
+        let mut frames = 0u64;
+        let is_other = |frame: *const ShadowFrame| {
+            (*frame).rsp != rsp || (*frame).id & (FRAME_SYSTEM | FRAME_DONE) != FRAME_SYSTEM
+        };
+        while !shadow::is_barrier(below) && is_other(below) && frames < 4096 {
+            below = below.sub(1);
+            frames += 1;
+        }
+        let is_known = !shadow::is_barrier(below) && !is_other(below);
+        let (number, how) = match is_known {
+            true => ((*below).callee as u32, record::RETURNED),
+            false => (UNKNOWN_NUMBER, record::RETURNED_LATE),
+        };
+        if is_known {
+            settle::drop_frames(hot, frames);
+            (*hot).ssp -= FRAME_BYTES as u64;
+        } else if (*hot).muted != 0 {
+            return;
+        }
+        let args = arguments(f);
+        let pieces = match capture::Captures::of(number).filter(|_| is_known) {
+            Some(captures) => captures.read(hot, &args, Some(result)),
+            None => &[],
+        };
+        let head = [u64::from(number) | u64::from(thread) << 32, result as u64];
+        chunk::put_values(hot, record::SYSTEM_RETURN, how, &head, pieces);
+        settle::frames_ended(hot);
+    }
+}
+
+/// Calls that were made from the same place on the stack and have not been seen to return.
+unsafe fn leave_same(hot: *mut Hot, rsp: u64) {
+    // SAFETY: the thread's own block; the sentinel is no such frame.
+    unsafe {
+        while (*shadow::top(hot)).rsp == rsp && (*shadow::top(hot)).id & FRAME_SYSTEM != 0 {
+            settle::drop_frames(hot, 1);
+        }
+    }
+}
+
+/// A child that a vfork(2) has lent our memory and our block to, or 0: the thread's own.
+unsafe fn foreign_thread(hot: *mut Hot) -> u32 {
+    // SAFETY: the thread's own block, or lent to this one, while its owner waits.
+    unsafe {
+        if (*hot).lends == 0 {
+            return 0;
+        }
+        let tid = sys::tid();
+        if tid != (*hot).tid {
+            return tid;
+        }
+        (*hot).lends = 0;
+        0
+    }
+}
+
+/// The six arguments (System V ABI for x86-64, section A.2.1).
+fn arguments(f: &Frame) -> [u64; 6] {
+    let [_, r10, r9] = f.r11_r10_r9;
+    [f.rdi, f.rsi, f.rdx, r10, f.r8, r9]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::called_with;
+
+    #[test]
+    fn what_makes_a_task_on_our_stack_or_its_own_may_come_back_twice() {
+        assert_eq!(way(VFORK, 0), Way::Alone);
+        assert_eq!(way(CLONE, CLONE_VM | CLONE_VFORK), Way::Alone);
+        assert_eq!(way(CLONE3, CLONE_VM), Way::Alone);
+        // A fork's child has a stack and a block of its own.
+        assert_eq!(way(CLONE, 0x11), Way::Nested);
+        assert_eq!(way(0, CLONE_VM), Way::Nested);
+    }
+
+    #[test]
+    fn what_ends_the_thread_or_its_handler_does_not_come_back() {
+        for number in [RT_SIGRETURN, EXIT, EXIT_GROUP] {
+            assert_eq!(way(number, 0), Way::Never);
+        }
+    }
+
+    #[test]
+    fn the_fourth_argument_is_in_r10() {
+        let mut f = called_with([1, 2, 3, 4, 5, 6]);
+        f.r11_r10_r9 = [0x11, 0x10, 9];
+        assert_eq!(arguments(&f), [1, 2, 3, 0x10, 5, 9]);
+    }
+}

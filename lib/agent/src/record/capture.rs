@@ -1,0 +1,263 @@
+//! The memory that shows a system call's arguments, read without a fault.
+//!
+//! Given a call's number, arguments and result, and the host's table of what to read
+//! ([`sptrace_wire::values`]); gives the pieces, as they follow a record's head, in a buffer of the
+//! thread's. What cannot be read is a shorter piece; what there is no room for is cut.
+//!
+//! Must not know what is captured, nor where it is written.
+
+use crate::memory::state::Hot;
+use crate::memory::{state, sys};
+use sptrace_wire::values::{
+    Arm, Begin, CallCaptures, CaptureView, Count, ERRORS, Load, PIECES_BYTES, Piece, Until, When,
+};
+
+/// A load brings no more than this many elements' pointers.
+const MOST_ELEMENTS: usize = 4096;
+/// Strings are read in steps of so many bytes: most are shorter.
+const STEP_BYTES: usize = 256;
+const PAGE_BYTES: u64 = 4096;
+
+/// What is to be read for a call.
+pub struct Captures {
+    view: CaptureView<'static>,
+    call: CallCaptures,
+}
+
+impl Captures {
+    /// For the call of this number. `None`: it is not to be recorded.
+    pub fn of(number: u32) -> Option<Self> {
+        let view = table()?;
+        let call = view.call(number)?;
+        (call.is_wanted != 0).then_some(Self { view, call })
+    }
+
+    /// The pieces: before the call without a result, or after it.
+    ///
+    /// # Safety
+    /// `hot` is the thread's own block; the pieces are gone when it reads others.
+    pub unsafe fn read(
+        &self,
+        hot: *mut Hot,
+        args: &[u64; 6],
+        result: Option<i64>,
+    ) -> &'static [u8] {
+        let Some(arm) = self.view.arm(&self.call, args) else {
+            return &[];
+        };
+        let is_due = |load: &Load| is_due(load, args, result);
+        let loads = || (0..arm.loads).filter_map(|i| self.view.load(&arm, i));
+        if !loads().any(|load| is_due(&load)) {
+            return &[];
+        }
+        // SAFETY: the buffer is this thread's, and as long as said.
+        let buffer = unsafe {
+            if (*hot).pieces == 0 {
+                (*hot).pieces = sys::map_private(PIECES_BYTES) as u64;
+            }
+            if (*hot).pieces == 0 {
+                return &[];
+            }
+            core::slice::from_raw_parts_mut((*hot).pieces as *mut u8, PIECES_BYTES)
+        };
+        let used = Reading {
+            view: self.view,
+            arm,
+            args: *args,
+            result,
+            buffer,
+            used: 0,
+        }
+        .all();
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts((*hot).pieces as *const u8, used) }
+    }
+}
+
+/// The host's table.
+fn table() -> Option<CaptureView<'static>> {
+    let control = state::control();
+    let (at, end) = (control.captures_offset, control.arena_bytes);
+    if at == 0 || at >= end {
+        return None;
+    }
+    // SAFETY: the arena is mapped to its end; nobody writes to a table that was announced.
+    let bytes = unsafe {
+        let first = (*state::process()).arena.add(at as usize);
+        core::slice::from_raw_parts(first, (end - at) as usize)
+    };
+    Some(CaptureView::new(bytes))
+}
+
+fn is_due(load: &Load, args: &[u64; 6], result: Option<i64>) -> bool {
+    let is_time = match (load.when, result) {
+        (When::Before, result) => result.is_none(),
+        (When::After, result) => result.is_some_and(|result| !ERRORS.contains(&result)),
+        (When::AfterAll, result) => result.is_some(),
+    };
+    let has = argument(args, load.condition_of) & load.bits != 0;
+    is_time
+        && match load.condition {
+            0 => true,
+            1 => has,
+            _ => !has,
+        }
+}
+
+fn argument(args: &[u64; 6], i: u8) -> u64 {
+    args.get(i as usize).copied().unwrap_or(0)
+}
+
+/// A little-endian number of `width` bytes.
+fn number(bytes: &[u8], offset: usize, width: usize) -> u64 {
+    let part = bytes.get(offset..offset + width).unwrap_or(&[]);
+    part.iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b))
+}
+
+struct Reading<'a> {
+    view: CaptureView<'static>,
+    arm: Arm,
+    args: [u64; 6],
+    result: Option<i64>,
+    buffer: &'a mut [u8],
+    used: usize,
+}
+
+impl Reading<'_> {
+    fn all(mut self) -> usize {
+        for i in 0..self.arm.loads {
+            let Some(load) = self.view.load(&self.arm, i) else {
+                break;
+            };
+            if !is_due(&load, &self.args, self.result) {
+                continue;
+            }
+            match load.begin {
+                Begin::Argument => self.one(&load, i, argument(&self.args, load.from), 0),
+                Begin::Pointers => self.each(&load, i),
+            }
+        }
+        self.used
+    }
+
+    /// A load that begins at each pointer of what another has brought.
+    fn each(&mut self, load: &Load, i: u32) {
+        let (end, mut at, mut elements) = (self.used, 0, 0);
+        let stride = usize::from(load.stride).max(1);
+        while at < end {
+            let Some(piece) = self.buffer.get(at..).and_then(Piece::read) else {
+                return;
+            };
+            let first = at + Piece::BYTES;
+            let bytes = piece.bytes as usize;
+            if u32::from(piece.load) == u32::from(load.from) {
+                for element in 0..bytes / stride {
+                    let element_at = first + element * stride;
+                    let pointer = self.number(element_at + usize::from(load.offset), 8);
+                    self.one(load, i, pointer, element_at);
+                    elements += 1;
+                    if elements == MOST_ELEMENTS {
+                        return;
+                    }
+                }
+            }
+            at = first + bytes.next_multiple_of(4);
+        }
+    }
+
+    fn number(&self, at: usize, width: usize) -> u64 {
+        number(self.buffer, at, width)
+    }
+
+    /// How many bytes; `element_at`: where the element that holds the pointer is in the buffer.
+    fn wanted(&self, load: &Load, element_at: usize) -> u64 {
+        let arg = |i: u8| argument(&self.args, i);
+        let returned = u64::try_from(self.result.unwrap_or(0)).unwrap_or(0);
+        let count = match load.count_kind {
+            _ if load.until != Until::Count => return load.most.into(),
+            Count::Constant => load.count.into(),
+            Count::Argument => arg(load.count_from) & 0xffff_ffff,
+            Count::Product => arg(load.count_from).saturating_mul(arg(load.count as u8)),
+            Count::Result => returned,
+            Count::Lesser => returned.min(arg(load.count_from)),
+            Count::Field => self.number(element_at + load.count as usize, load.count_from.into()),
+            Count::Behind => {
+                sys::read_word(arg(load.count_from)).map_or(0, |word| word & 0xffff_ffff)
+            }
+        };
+        count
+            .saturating_mul(load.each.into())
+            .min(u64::from(load.most))
+    }
+
+    /// One piece.
+    fn one(&mut self, load: &Load, i: u32, address: u64, element_at: usize) {
+        if address == 0 {
+            return;
+        }
+        let wanted = self.wanted(load, element_at) as usize;
+        let first = self.used + Piece::BYTES;
+        let room = self.buffer.len().saturating_sub(first) & !3;
+        if self.buffer.len() < first {
+            return;
+        }
+        let bytes = self.copy(load, address, wanted.min(room), first);
+        let piece = Piece {
+            address,
+            bytes: bytes as u32,
+            load: i as u16,
+            when: load.when,
+            is_cut: u8::from(wanted > room && bytes == room),
+        };
+        if let Some(head) = self.buffer.get_mut(self.used..first) {
+            head.copy_from_slice(&piece.to_bytes());
+        }
+        let end = (first + bytes).next_multiple_of(4);
+        if let Some(filling) = self.buffer.get_mut(first + bytes..end) {
+            filling.fill(0);
+        }
+        self.used = end;
+    }
+
+    /// Copies up to `wanted` bytes to `to` in the buffer, page by page, so that what follows the
+    /// last mapped page is not missed for its sake; gives how many there were.
+    fn copy(&mut self, load: &Load, address: u64, wanted: usize, to: usize) -> usize {
+        let mut bytes = 0;
+        while bytes < wanted {
+            let at = address.wrapping_add(bytes as u64);
+            let in_page = (PAGE_BYTES - at % PAGE_BYTES) as usize;
+            let step = match load.until {
+                Until::Count => wanted,
+                Until::String | Until::Null => STEP_BYTES - bytes % STEP_BYTES,
+            };
+            let step = step.min(in_page).min(wanted - bytes);
+            let Some(place) = self.buffer.get_mut(to + bytes..to + bytes + step) else {
+                break;
+            };
+            // SAFETY: the place has so many bytes.
+            let got = unsafe { sys::read_own(at as usize, place.as_mut_ptr(), step) };
+            let Some(read) = self.buffer.get(to..to + bytes + got) else {
+                break;
+            };
+            let end = match load.until {
+                Until::Count => None,
+                Until::String => {
+                    let new = read.get(bytes..).unwrap_or(&[]);
+                    new.iter().position(|b| *b == 0).map(|i| bytes + i + 1)
+                }
+                Until::Null => {
+                    let mut words = read.chunks_exact(8);
+                    words.position(|w| number(w, 0, 8) == 0).map(|i| i * 8 + 8)
+                }
+            };
+            bytes += got;
+            if let Some(end) = end {
+                return end;
+            }
+            if got < step {
+                break;
+            }
+        }
+        bytes
+    }
+}

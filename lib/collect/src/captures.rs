@@ -1,0 +1,209 @@
+//! What the agents shall read of system calls: the descriptions of `sptrace-types`, as the table
+//! that they look at (`sptrace_wire::values`).
+//!
+//! Given which calls are wanted, and how much of strings; gives the table's bytes. Must not know
+//! what becomes of them.
+
+use sptrace_types::calls::{self, Selection};
+use sptrace_types::decode::capture::{Extent, From, Length, Load as Description, all_captures};
+use sptrace_types::decode::types::{Len, Phase};
+use sptrace_types::syscalls;
+use sptrace_wire::values::{Arm, Begin, CallCaptures, CaptureTable, Count, Load, Until, When};
+
+/// Which system calls are recorded, and how.
+#[derive(Clone, Debug)]
+pub struct SystemCalls {
+    /// Which.
+    pub wanted: Selection,
+    /// How much of strings and structures.
+    pub extent: Extent,
+    /// No functions are recorded beside them.
+    pub only: bool,
+}
+
+/// The table.
+pub fn table(asked: &SystemCalls) -> Vec<u8> {
+    let most = syscalls::all().iter().map(|call| call.number).max();
+    let numbers = most.map_or(0, |most| most + 1);
+    let mut calls = Vec::new();
+    let mut rest = Rest {
+        start: CaptureTable::BYTES + numbers as usize * CallCaptures::BYTES,
+        bytes: Vec::new(),
+    };
+    for number in 0..numbers {
+        let call = rest.call(number, asked);
+        calls.extend(call.to_bytes());
+    }
+    let head = CaptureTable { calls: numbers };
+    [&head.to_bytes()[..], &calls, &rest.bytes].concat()
+}
+
+/// What the calls point to.
+struct Rest {
+    start: usize,
+    bytes: Vec<u8>,
+}
+
+impl Rest {
+    fn put(&mut self, bytes: &[u8]) -> u32 {
+        let at = self.start + self.bytes.len();
+        self.bytes.extend(bytes);
+        at as u32
+    }
+
+    fn call(&mut self, number: u32, asked: &SystemCalls) -> CallCaptures {
+        let is_wanted = u8::from(asked.wanted.contains(number));
+        let Some(call) = calls::by_number(number) else {
+            return CallCaptures {
+                is_wanted,
+                second: u8::MAX,
+                ..CallCaptures::default()
+            };
+        };
+        let mut arms = Vec::new();
+        let all = all_captures(call, asked.extent);
+        let count = all.len() as u16;
+        for (variant, loads) in all {
+            let values = variant.map_or(&[][..], |v| v.values);
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let values_at = self.put(&bytes);
+            let rows: Vec<u8> = loads.iter().flat_map(|l| load(l).to_bytes()).collect();
+            arms.extend(
+                Arm {
+                    values_at,
+                    values: values.len() as u32,
+                    loads_at: self.put(&rows),
+                    loads: loads.len() as u32,
+                }
+                .to_bytes(),
+            );
+        }
+        let variants = call.variants;
+        CallCaptures {
+            arms_at: self.put(&arms),
+            arms: count,
+            is_wanted,
+            selector: variants.map_or(0, |v| v.selector),
+            second: variants.and_then(|v| v.second).unwrap_or(u8::MAX),
+            mask: variants.map_or(0, |v| v.mask),
+        }
+    }
+}
+
+fn load(d: &Description) -> Load {
+    let (begin, from, stride, offset) = match d.from {
+        From::Argument(index) => (Begin::Argument, index, 0, 0),
+        From::Pointers {
+            load,
+            stride,
+            offset,
+        } => (Begin::Pointers, load as u8, stride, offset),
+    };
+    let (until, (count_kind, count_from, count), each, most) = match d.length {
+        Length::String(most) => (Until::String, (Count::Constant, 0, 0), 1, most),
+        Length::Pointers(most) => (Until::Null, (Count::Constant, 0, 0), 1, most),
+        Length::Counted { count, each, most } => (Until::Count, counted(count), each, most),
+    };
+    let condition = d.only_if;
+    Load {
+        when: match d.phase {
+            Phase::Entry => When::Before,
+            Phase::Exit => When::After,
+            Phase::Always => When::AfterAll,
+        },
+        begin,
+        from,
+        stride,
+        offset,
+        until,
+        count_kind,
+        count_from,
+        count,
+        each,
+        most,
+        condition: condition.map_or(0, |c| if c.set { 1 } else { 2 }),
+        condition_of: condition.map_or(0, |c| c.argument),
+        bits: condition.map_or(0, |c| c.bits),
+    }
+}
+
+fn counted(len: Len) -> (Count, u8, u32) {
+    match len {
+        Len::Const(count) => (Count::Constant, 0, count),
+        Len::Arg(index) => (Count::Argument, index, 0),
+        Len::Product(a, b) => (Count::Product, a, b.into()),
+        Len::Result => (Count::Result, 0, 0),
+        Len::ArgOrResult(index) => (Count::Lesser, index, 0),
+        Len::Field(offset, width) => (Count::Field, width, offset.into()),
+        Len::Behind(index) => (Count::Behind, index, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sptrace_wire::values::CaptureView;
+
+    fn view(text: &str) -> Vec<u8> {
+        let wanted = Selection::parse(text, &|_, _| Ok(false)).unwrap();
+        let extent = Extent {
+            string_bytes: 32,
+            verbose: false,
+        };
+        let only = false;
+        table(&SystemCalls {
+            wanted,
+            extent,
+            only,
+        })
+    }
+
+    #[test]
+    fn every_load_of_every_call_is_found_by_its_arguments() {
+        let bytes = view("all");
+        let table = CaptureView::new(&bytes);
+        for call in syscalls::all() {
+            let row = table.call(call.number).unwrap();
+            let Some(description) = calls::by_number(call.number) else {
+                continue;
+            };
+            let extent = Extent {
+                string_bytes: 32,
+                verbose: false,
+            };
+            for (variant, loads) in all_captures(description, extent) {
+                let mut args = [u64::MAX; 6];
+                if let (Some(variant), Some(variants)) = (variant, description.variants) {
+                    let Some(value) = variant.values.first() else {
+                        continue;
+                    };
+                    match variants.second {
+                        Some(second) => {
+                            args[variants.selector as usize] = value >> 32;
+                            args[second as usize] = value & 0xffff_ffff;
+                        }
+                        None => args[variants.selector as usize] = *value,
+                    }
+                }
+                let selected = description.variant(&args);
+                if selected.map(std::ptr::from_ref) != variant.map(std::ptr::from_ref) {
+                    continue;
+                }
+                let arm = table.arm(&row, &args).unwrap();
+                assert_eq!(arm.loads as usize, loads.len(), "{}", call.name);
+                for (i, expected) in (0..).zip(&loads) {
+                    assert_eq!(table.load(&arm, i), Some(load(expected)), "{}", call.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_marked() {
+        let bytes = view("read");
+        let table = CaptureView::new(&bytes);
+        assert_eq!(table.call(0).map(|call| call.is_wanted), Some(1));
+        assert_eq!(table.call(1).map(|call| call.is_wanted), Some(0));
+        assert!(table.call(100_000).is_none());
+    }
+}

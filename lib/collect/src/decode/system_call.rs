@@ -1,0 +1,97 @@
+//! Records of calls of the kernel: frames of functions that stand for them, and what they brought
+//! with them.
+//!
+//! Part of the [`Decoder`]. The layout is in `sptrace_wire::values`, that of what the trace gets in
+//! [`sptrace_trace::values`]. Must not know what a number or an argument means.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_trace::values::{Piece, Values, What};
+use sptrace_wire::record::{CALL_ALONE, LEFT, RETURNED};
+use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES, When, pieces};
+
+use super::module::PLACE_ENTRY;
+use super::sink::Sink;
+use super::Decoder;
+
+/// The bytes of a record.
+pub(super) fn bytes_of(halves: &[AtomicU32]) -> Vec<u8> {
+    let words = halves.iter().map(|half| half.load(Ordering::Relaxed));
+    words.flat_map(u32::to_le_bytes).collect()
+}
+
+/// A little-endian number of eight bytes.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+fn pieces_of(bytes: &[u8]) -> Vec<Piece<'_>> {
+    let read = |(piece, bytes): (sptrace_wire::values::Piece, _)| Piece {
+        when: match piece.when {
+            When::Before => 0,
+            When::After => 1,
+            When::AfterAll => 2,
+        },
+        address: piece.address,
+        bytes,
+    };
+    pieces(bytes).map(read).collect()
+}
+
+impl<S: Sink> Decoder<'_, S> {
+    /// A call begins. False: what comes from here on is not wanted.
+    pub(super) fn system_call(&mut self, tsc: u64, low: u32, bytes: &[u8]) -> bool {
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        self.settle_lazy(None);
+        let number = low & !CALL_ALONE;
+        let callee = self.book.system_call(number, self.sink);
+        self.enter(PLACE_ENTRY, tsc, callee, None);
+        let argument = |i: usize| word(bytes, 8 + 8 * i);
+        let values = Values {
+            number,
+            thread: word(bytes, 0) as u32,
+            what: What::Begins(std::array::from_fn(argument)),
+            pieces: pieces_of(bytes.get(CALL_BYTES..).unwrap_or(&[])),
+        };
+        self.tell_values(tsc, &values);
+        if low & CALL_ALONE != 0 {
+            self.sink.exit(tsc);
+        }
+        true
+    }
+
+    /// A call ends. False: what comes from here on is not wanted.
+    pub(super) fn system_return(&mut self, tsc: u64, how: u32, bytes: &[u8]) -> bool {
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        self.settle_lazy(None);
+        let (first, result) = (word(bytes, 0), word(bytes, 8) as i64);
+        let values = Values {
+            number: first as u32,
+            thread: (first >> 32) as u32,
+            what: match how {
+                RETURNED => What::Returned(result),
+                LEFT => What::Left,
+                _ => What::ReturnedLate(result),
+            },
+            pieces: pieces_of(bytes.get(RETURN_BYTES..).unwrap_or(&[])),
+        };
+        self.tell_values(tsc, &values);
+        match how {
+            RETURNED => self.sink.exit(tsc),
+            LEFT => self.sink.unwound(tsc, 1),
+            _ => {}
+        }
+        true
+    }
+
+    fn tell_values(&mut self, tsc: u64, values: &Values<'_>) {
+        let mut bytes = Vec::new();
+        values.put(&mut bytes);
+        self.sink.values(tsc, &bytes);
+    }
+}

@@ -1,0 +1,155 @@
+//! What an event brought with it: the numbers and the memory of a call of the kernel.
+//!
+//! ```text
+//! values   = what u8, number v (UNKNOWN_NUMBER: not known), thread v (0: the stream's own),
+//!            what 0, a call begins:     argument v * 6
+//!            what 1, it has returned:   result v (as two's complement)
+//!            what 2, it was left without a return
+//!            what 3, one that was told without its end has returned: result v
+//!            piece *
+//! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,
+//!            bytes v, the bytes
+//! ```
+//! They follow the beginning of the call's frame, and stand before its end; those of 3 stand alone.
+//! Made by the collector, read by the views that show them. Must not know what a number means.
+
+use crate::error::Malformed;
+use crate::format::{Cursor, put_bytes, put_v};
+
+/// [`Values::number`]: not known.
+pub const UNKNOWN_NUMBER: u32 = u32::MAX;
+
+/// What a call of the kernel brought with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Values<'a> {
+    /// Which call.
+    pub number: u32,
+    /// The thread, if it is another than the stream's: a vfork(2) child, in its parent's memory.
+    pub thread: u32,
+    /// What happened.
+    pub what: What,
+    /// Memory, in the order in which it was read.
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It begins, with these arguments.
+    Begins([u64; 6]),
+    /// It has returned this; errors as the kernel returns them.
+    Returned(i64),
+    /// It has ended without a return: a handler jumped out of it.
+    Left,
+    /// One whose beginning stands alone has returned this.
+    ReturnedLate(i64),
+}
+
+/// Memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// 0: before the call, 1: after it, unless it failed, 2: after it.
+    pub when: u8,
+    /// Where.
+    pub address: u64,
+    /// What; fewer than asked for if memory ended.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    /// Appends the bytes.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(match self.what {
+            What::Begins(_) => 0,
+            What::Returned(_) => 1,
+            What::Left => 2,
+            What::ReturnedLate(_) => 3,
+        });
+        put_v(out, self.number.into());
+        put_v(out, self.thread.into());
+        match self.what {
+            What::Begins(args) => args.iter().for_each(|arg| put_v(out, *arg)),
+            What::Returned(result) | What::ReturnedLate(result) => put_v(out, result as u64),
+            What::Left => {}
+        }
+        for piece in &self.pieces {
+            out.push(piece.when);
+            put_v(out, piece.address);
+            put_bytes(out, piece.bytes);
+        }
+    }
+
+    /// From their bytes.
+    ///
+    /// # Errors
+    /// They end too early, or contradict the format.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Cursor::new(bytes);
+        let what = from.u8()?;
+        let (number, thread) = (from.v32()?, from.v32()?);
+        let what = match what {
+            0 => {
+                let mut args = [0; 6];
+                for arg in &mut args {
+                    *arg = from.v()?;
+                }
+                What::Begins(args)
+            }
+            1 => What::Returned(from.v()? as i64),
+            2 => What::Left,
+            3 => What::ReturnedLate(from.v()? as i64),
+            _ => return Err(Malformed("values of an unknown kind")),
+        };
+        let mut pieces = Vec::new();
+        while !from.is_empty() {
+            pieces.push(Piece {
+                when: from.u8()?,
+                address: from.v()?,
+                bytes: from.bytes()?,
+            });
+        }
+        Ok(Self {
+            number,
+            thread,
+            what,
+            pieces,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive() {
+        let piece = |when, address, bytes| Piece {
+            when,
+            address,
+            bytes,
+        };
+        let all = [
+            What::Begins([1, 2, u64::MAX, 4, 5, 6]),
+            What::Returned(-2),
+            What::Left,
+            What::ReturnedLate(7),
+        ];
+        for what in all {
+            let values = Values {
+                number: 257,
+                thread: 0,
+                what,
+                pieces: vec![piece(0, 0x7fff_0000_1234, b"/etc\0"), piece(2, 8, b"")],
+            };
+            let mut out = Vec::new();
+            values.put(&mut out);
+            assert_eq!(Values::read(&out), Ok(values));
+            // What is cut off is refused, or has fewer pieces.
+            for length in 0..out.len() {
+                if let Ok(cut) = Values::read(&out[..length]) {
+                    assert!(cut.pieces.len() < 2);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Values: what the agent reads of a system call's arguments, results and memory, and how it
+//! writes them.
+//!
+//! The host puts one table into the arena ([`crate::control::Control::captures_offset`]), which
+//! says for each number what to read; it is made of `sptrace-types`, whose words are used here.
+//!
+//! ```text
+//! table    = CaptureTable, CallCaptures * calls, then what these point to, in any order:
+//!            Arm * arms (the first is for all other arguments), u64 * values, Load * loads
+//! record   = the 16 bytes of SYSTEM_CALL or SYSTEM_RETURN (see [`crate::record`]), then
+//!            SYSTEM_CALL:   thread u32 (0: the stream's own), reserved u32, argument u64 * 6
+//!            SYSTEM_RETURN: number u32 ([`UNKNOWN_NUMBER`]: not known), reserved u32, result i64
+//!            piece *, END u32
+//! piece    = Piece, bytes, filling to a multiple of 4
+//! ```
+//! END is written last: a record without it was being written when its thread was killed.
+//! All offsets count from the table's first byte. Both sides check every one of them.
+
+use crate::layout::{byte_enum, layout};
+
+/// The most bytes of a record's pieces.
+pub const PIECES_BYTES: usize = 32 << 10;
+/// What ends a record.
+pub const END: u32 = 0x2e64_6e65;
+/// Of a [`crate::record::SYSTEM_RETURN`]: the call was not seen.
+pub const UNKNOWN_NUMBER: u32 = u32::MAX;
+/// Bytes before the pieces of a [`crate::record::SYSTEM_CALL`].
+pub const CALL_BYTES: usize = 56;
+/// Bytes before the pieces of a [`crate::record::SYSTEM_RETURN`].
+pub const RETURN_BYTES: usize = 16;
+/// The results that are errors, as the kernel returns them.
+pub const ERRORS: core::ops::Range<i64> = -4095..0;
+
+layout! {
+    /// Head of the table.
+    pub struct CaptureTable {
+        /// Numbers from 0 on that it has a [`CallCaptures`] of.
+        pub calls: u32,
+    }
+}
+
+layout! {
+    /// What is to be done for one number.
+    pub struct CallCaptures {
+        /// Where its [`Arm`]s are.
+        pub arms_at: u32,
+        /// How many.
+        pub arms: u16,
+        /// 1: the call is recorded.
+        pub is_wanted: u8,
+        /// The argument that selects the arm.
+        pub selector: u8,
+        /// A second one, which selects together with the first; 255: none.
+        pub second: u8,
+        /// The bits of the first that select.
+        pub mask: u64,
+    }
+}
+
+layout! {
+    /// What is read for some arguments.
+    pub struct Arm {
+        /// Where the values of the key are.
+        pub values_at: u32,
+        /// How many.
+        pub values: u32,
+        /// Where its [`Load`]s are.
+        pub loads_at: u32,
+        /// How many.
+        pub loads: u32,
+    }
+}
+
+byte_enum! {
+    /// When memory is read.
+    pub enum When {
+        /// Before the call.
+        Before = 0,
+        /// After it, unless it failed.
+        After = 1,
+        /// After it.
+        AfterAll = 2,
+    }
+}
+
+byte_enum! {
+    /// Where a load begins.
+    pub enum Begin {
+        /// At the address that is argument `from`.
+        Argument = 0,
+        /// At each pointer that is `offset` into each element, of `stride` bytes, of what load
+        /// `from` has brought.
+        Pointers = 1,
+    }
+}
+
+byte_enum! {
+    /// Where a load ends, at the latest after `most` bytes.
+    pub enum Until {
+        /// After a byte 0.
+        String = 0,
+        /// After eight bytes 0 at a multiple of eight.
+        Null = 1,
+        /// After `each` bytes times the count.
+        Count = 2,
+    }
+}
+
+byte_enum! {
+    /// Where a count comes from.
+    pub enum Count {
+        /// It is `count`.
+        Constant = 0,
+        /// Argument `count_from`, its low half.
+        Argument = 1,
+        /// The product of the arguments `count_from` and `count`.
+        Product = 2,
+        /// The result.
+        Result = 3,
+        /// The lesser of the result and argument `count_from`.
+        Lesser = 4,
+        /// A number of `count_from` bytes, `count` bytes into the element that holds the pointer.
+        Field = 5,
+        /// The number of 4 bytes that argument `count_from` points to.
+        Behind = 6,
+    }
+}
+
+layout! {
+    /// Memory to be read.
+    pub struct Load {
+        /// When.
+        pub when: When,
+        /// Where.
+        pub begin: Begin,
+        /// Which argument or load.
+        pub from: u8,
+        /// Bytes of the pointers' elements.
+        pub stride: u16,
+        /// Bytes before the pointer in each.
+        pub offset: u16,
+        /// How far.
+        pub until: Until,
+        /// How many, if that is counted.
+        pub count_kind: Count,
+        /// See [`Count`].
+        pub count_from: u8,
+        /// See [`Count`].
+        pub count: u32,
+        /// Bytes of each.
+        pub each: u32,
+        /// The most bytes.
+        pub most: u32,
+        /// 1: only if the condition's argument has one of `bits`; 2: only if it has none; 0: always.
+        pub condition: u8,
+        /// The condition's argument.
+        pub condition_of: u8,
+        /// See `condition`.
+        pub bits: u64,
+    }
+}
+
+layout! {
+    /// Head of a piece of memory.
+    pub struct Piece {
+        /// Where it lay.
+        pub address: u64,
+        /// How many bytes follow; fewer than asked for if memory ended.
+        pub bytes: u32,
+        /// Which load of the arm has brought it.
+        pub load: u16,
+        /// When.
+        pub when: When,
+        /// 1: there was no room for all of it.
+        pub is_cut: u8,
+    }
+}
+
+/// The table, from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> CaptureView<'a> {
+    /// Of a table's bytes, and maybe some more.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// What is to be done for a call. `None`: it is not known.
+    pub fn call(&self, number: u32) -> Option<CallCaptures> {
+        let head = CaptureTable::read(self.bytes)?;
+        let at = CaptureTable::BYTES + number as usize * CallCaptures::BYTES;
+        let is_there = number < head.calls;
+        is_there.then(|| CallCaptures::read(self.bytes.get(at..)?))?
+    }
+
+    /// The arm that these arguments select.
+    pub fn arm(&self, call: &CallCaptures, args: &[u64; 6]) -> Option<Arm> {
+        let argument = |i: u8| args.get(i as usize).copied().unwrap_or(0);
+        let mut key = argument(call.selector) & call.mask;
+        if call.second != u8::MAX {
+            key = key << 32 | argument(call.second) & 0xffff_ffff;
+        }
+        let arm = |i: u16| {
+            let at = call.arms_at as usize + i as usize * Arm::BYTES;
+            Arm::read(self.bytes.get(at..)?)
+        };
+        let is_selected = |arm: &Arm| {
+            let value = |i: u32| {
+                let at = arm.values_at as usize + i as usize * 8;
+                let bytes = self.bytes.get(at..)?.first_chunk()?;
+                Some(u64::from_le_bytes(*bytes))
+            };
+            (0..arm.values).any(|i| value(i) == Some(key))
+        };
+        let mut others = (1..call.arms).filter_map(arm);
+        others.find(is_selected).or_else(|| arm(0))
+    }
+
+    /// A load of an arm.
+    pub fn load(&self, arm: &Arm, i: u32) -> Option<Load> {
+        let at = arm.loads_at as usize + i as usize * Load::BYTES;
+        let is_there = i < arm.loads;
+        is_there.then(|| Load::read(self.bytes.get(at..)?))?
+    }
+}
+
+/// The pieces in the bytes that follow a record's head, without END; each with its bytes.
+pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = (Piece, &[u8])> {
+    core::iter::from_fn(move || {
+        let piece = Piece::read(bytes)?;
+        let rest = bytes.get(Piece::BYTES..)?;
+        let found = rest.get(..piece.bytes as usize)?;
+        let filled = (piece.bytes as usize).next_multiple_of(4);
+        bytes = rest.get(filled..).unwrap_or(&[]);
+        Some((piece, found))
+    })
+}
