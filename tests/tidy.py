@@ -33,7 +33,7 @@ LAYERS = {
     "code": {"addr", "image"},
     "trace": {"addr"},
     "patch": {"addr", "wire", "image", "code"},
-    "render": {"addr", "trace"},
+    "render": {"addr", "trace", "types"},
     "export": {"trace"},
     "tracee": {"addr", "wire"},
     "collect": {"types", "addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},

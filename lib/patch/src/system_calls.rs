@@ -28,6 +28,11 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal};
 use crate::template::Builder;
 
+/// `mov rax, 15` and `mov eax, 15`: what unwinders look for before the instruction (libgcc's
+/// fallback, gdb). The unwind table has such a function begin one byte too early, so that its code
+/// cannot be decoded from there.
+const SIGNAL_RETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[0xb8, 15, 0, 0, 0]];
+
 /// How an instruction that calls the kernel is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interception {
@@ -71,6 +76,7 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     for site in analysis.system_calls.iter() {
         let function = analysis.function_at(site.address);
         let result = match function.map(|i| &analysis.functions[i]) {
+            _ if ends_handler(object, site.address) => Err(Refusal::SignalReturn),
             Some(f) if kept.in_function(f) != Keep::Bytes => finder.find(f, &site),
             _ => Err(Refusal::CopiedCode),
         };
@@ -81,6 +87,16 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     }
     found.taken.sort_unstable_by_key(|taken| taken.start);
     found
+}
+
+/// True if the instruction at `at` calls rt_sigreturn(2).
+fn ends_handler(object: &Object<'_>, at: Svma) -> bool {
+    let is_before = |bytes: &&[u8]| {
+        let start = Svma(at.0.saturating_sub(bytes.len() as u64));
+        let code = object.code_from(start);
+        code.is_some_and(|code| code.starts_with(bytes))
+    };
+    SIGNAL_RETURN.iter().any(is_before)
 }
 
 /// The plan with these interceptions among its special functions, their slots behind all others.

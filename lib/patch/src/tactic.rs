@@ -50,6 +50,8 @@ pub enum Refusal {
     OwnStackMaps = 7,
     /// The program copies the code and runs the copy.
     CopiedCode = 8,
+    /// The end of a signal handler, which unwinders and debuggers know by its bytes.
+    SignalReturn = 9,
 }
 
 impl Tactic {
@@ -83,7 +85,7 @@ impl Tactic {
 
 impl Refusal {
     /// All, by number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NoRoom,
         Self::UnresolvedJumps,
         Self::TakesReturnAddress,
@@ -93,6 +95,7 @@ impl Refusal {
         Self::Filtered,
         Self::OwnStackMaps,
         Self::CopiedCode,
+        Self::SignalReturn,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -106,6 +109,7 @@ impl Refusal {
             Self::Filtered => "excluded by a filter",
             Self::OwnStackMaps => "code of a runtime that may walk its own stacks",
             Self::CopiedCode => "generated code that the program may copy and run elsewhere",
+            Self::SignalReturn => "end of a signal handler, which is known by its bytes",
         }
     }
 }

@@ -4,19 +4,25 @@
 //! files, processes or the command line; colour is a switch that the caller sets.
 #![forbid(unsafe_code)]
 
+mod call_counts;
 mod coverage;
 mod csv;
 pub mod diff;
 mod functions;
+mod lines;
 mod relatives;
 mod style;
 mod summary;
+mod system_calls;
 mod tree;
 pub mod units;
 
+pub use call_counts::{CallCounts, CountKey};
 pub use coverage::{write_coverage, write_coverage_csv};
 pub use functions::{SortKey, select_functions, write_functions, write_functions_csv};
+pub use lines::{Lines, LinesOptions, Time};
 pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
+pub use system_calls::{Call, Listener, SystemCalls};
 pub use tree::{Tree, TreeOptions};

@@ -3,6 +3,7 @@
 //! Chooses the view, the filters and the colours; reading is `sptrace-trace`'s work and showing
 //! `sptrace-render`'s or `sptrace-export`'s. A closed pipe (`| head`) ends it quietly.
 
+mod calls;
 mod diff;
 mod export;
 mod output;
@@ -11,6 +12,7 @@ use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use calls::CallArgs;
 use export::By;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
@@ -139,6 +141,9 @@ pub struct ReportArgs {
     /// Colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
+
+    #[command(flatten)]
+    calls: CallArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -165,6 +170,10 @@ enum View {
     Diff,
     /// A time line to look at in a browser: threads, nested calls, from hours to nanoseconds
     Timeline,
+    /// A line a system call, as strace prints them
+    Lines,
+    /// Calls, errors and times of each system call, as `strace -c` prints them
+    Syscalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -362,6 +371,8 @@ impl Session<'_> {
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
             View::Timeline => export::show(self, reader, ExportFormat::Timeline, &mut out)?,
             View::Diff => {} // It has no one reader: `show_diff`.
+            View::Lines => calls::show(self, reader, &mut out, false)?,
+            View::Syscalls => calls::show(self, reader, &mut out, true)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Export => {

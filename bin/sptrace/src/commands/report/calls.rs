@@ -1,0 +1,140 @@
+//! `report lines` and `report syscalls`: system calls as strace shows them.
+//!
+//! Given the options; gives the views of `sptrace-render` what they need. Must not know how a call
+//! is shown.
+
+use std::io::Write;
+
+use anyhow::bail;
+use clap::{ArgAction, Args};
+use sptrace_render::{CallCounts, CountKey, Lines, LinesOptions, SystemCalls, Time};
+use sptrace_trace::{Order, SYSTEM_CALLS};
+use sptrace_types::calls::Selection;
+use sptrace_types::decode::call::{Hex, Options};
+
+use super::{Reader, ReportArgs, Session, Sort};
+use crate::commands::selection;
+
+/// Options of lines, with strace's letters.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "System calls (lines, syscalls)")]
+pub struct CallArgs {
+    /// Show only these system calls: SET or trace=SET, as of strace (names, %file, %process,
+    /// %network, %memory, %desc, %signal, %ipc, !, /regex/)
+    #[arg(short = 'e', long = "trace", value_name = "SET")]
+    wanted: Option<String>,
+    /// Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds
+    /// since 1970
+    #[arg(short = 't', action = ArgAction::Count)]
+    time: u8,
+    /// Show the time since the line before
+    #[arg(short = 'r')]
+    relative: bool,
+    /// Show how long each call took
+    #[arg(short = 'T')]
+    duration: bool,
+    /// Show the thread's id, also where there is one thread
+    #[arg(short = 'f')]
+    with_tid: bool,
+    /// Show at most N bytes of strings
+    #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32)]
+    string_limit: usize,
+    /// Show structures whole
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
+    #[arg(short = 'x', action = ArgAction::Count)]
+    hex: u8,
+    /// Show results in this column
+    #[arg(short = 'a', long = "columns", value_name = "COLUMN", default_value_t = 40)]
+    column: usize,
+    /// Show only calls that succeeded
+    #[arg(short = 'z', conflicts_with = "failed")]
+    succeeded: bool,
+    /// Show only calls that failed
+    #[arg(short = 'Z')]
+    failed: bool,
+    /// Show the numbers of calls
+    #[arg(short = 'n')]
+    number: bool,
+}
+
+impl CallArgs {
+    fn wanted(&self) -> anyhow::Result<Option<Selection>> {
+        let Some(text) = &self.wanted else {
+            return Ok(None);
+        };
+        let set = text.strip_prefix("trace=").unwrap_or(text);
+        match selection::parse(set) {
+            Ok(selection) => Ok(Some(selection)),
+            Err(why) => bail!("-e {text}: {why}"),
+        }
+    }
+}
+
+/// Shows lines, or sums.
+pub fn show(
+    session: &Session<'_>,
+    reader: Reader,
+    out: &mut impl Write,
+    as_sums: bool,
+) -> anyhow::Result<()> {
+    let ReportArgs { calls, .. } = session.args;
+    let dictionary = &session.survey.dictionary;
+    if !dictionary.modules.iter().any(|m| m.path == SYSTEM_CALLS) {
+        bail!(
+            "{} has no system calls; record them with `sptrace run --syscalls` or --syscalls-only",
+            session.args.input.display()
+        );
+    }
+    let wanted = calls.wanted()?;
+    let header = reader.header().clone();
+    if as_sums {
+        let sums = CallCounts::of(wanted);
+        let view = SystemCalls::new(dictionary, sums);
+        let sums = session.replay(reader, 0, Order::Time, view)?.finish();
+        let key = match session.args.sort {
+            Sort::Calls => CountKey::Calls,
+            Sort::Name => CountKey::Name,
+            _ => CountKey::Time,
+        };
+        return Ok(sums.write(out, session.clock, key, session.args.limit)?);
+    }
+    let threads = dictionary.streams.iter().map(|s| s.tid);
+    let first = dictionary.streams.first().map(|s| s.tid);
+    let options = LinesOptions {
+        calls: Options {
+            string_limit: calls.string_limit,
+            verbose: calls.verbose,
+            hex: match calls.hex {
+                0 => Hex::Never,
+                1 => Hex::NonAscii,
+                _ => Hex::All,
+            },
+            path_of: None,
+        },
+        with_tid: calls.with_tid || threads.into_iter().any(|tid| Some(tid) != first),
+        time: match calls.time {
+            0 => Time::None,
+            1 => Time::Seconds,
+            2 => Time::Microseconds,
+            _ => Time::Unix,
+        },
+        is_relative: calls.relative,
+        with_duration: calls.duration,
+        column: calls.column,
+        wanted,
+        succeeded: match (calls.succeeded, calls.failed) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        min_ticks: session.clock.ticks(session.args.min_time),
+        with_number: calls.number,
+        limit: session.args.limit,
+    };
+    let lines = Lines::new(out, &header, session.clock, options);
+    let view = SystemCalls::new(dictionary, lines);
+    let lines = session.replay(reader, 0, Order::Time, view)?.finish();
+    Ok(lines.result?)
+}

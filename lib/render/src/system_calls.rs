@@ -1,0 +1,219 @@
+//! The system calls of a trace, put together: what a call began with, and what it returned.
+//!
+//! Given what a replay tells, in the order of time; tells a [`Listener`] of calls that begin and
+//! end, and of processes. A call that did not return has ended when its thread's next one begins,
+//! when its process executes another program (a successful execve) or ends.
+//!
+//! Must not know how a call is shown.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sptrace_trace::values::{UNKNOWN_NUMBER, Values, What};
+use sptrace_trace::{Dictionary, ExitStatus, Note, StreamId, Visitor};
+use sptrace_types::decode::memory::{Captured, Chunk};
+use sptrace_types::decode::types::Phase;
+use sptrace_types::syscalls;
+
+/// A system call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which.
+    pub number: u32,
+    /// The thread that made it.
+    pub tid: u32,
+    /// Its process, as far as that is known: of a vfork(2) child its parent's.
+    pub pid: u32,
+    /// When it began.
+    pub start_tsc: u64,
+    /// Its arguments.
+    pub args: [u64; 6],
+    /// What it returned, errors as the kernel returns them; `None`: it did not return.
+    pub result: Option<i64>,
+    /// When it ended; `None`: that was not seen.
+    pub end_tsc: Option<u64>,
+    /// The memory that shows its arguments.
+    pub captured: Captured,
+}
+
+/// Is told of calls and processes in the order of time.
+pub trait Listener {
+    /// A call begins.
+    fn begins(&mut self, call: &Call);
+    /// It has ended.
+    fn ended(&mut self, call: &Call);
+    /// A process, or a thread of it, has ended.
+    fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus);
+    /// It has enough.
+    fn is_finished(&self) -> bool;
+}
+
+const EXECVE: u32 = 59;
+const EXIT: u32 = 60;
+const EXECVEAT: u32 = 322;
+
+/// Puts calls together.
+pub struct SystemCalls<'a, L> {
+    dictionary: &'a Dictionary,
+    /// What happened to processes and was not told yet, by time.
+    notes: BTreeMap<(u64, usize), Note>,
+    /// Calls that have begun, by thread.
+    open: HashMap<u32, Call>,
+    /// Threads that have shown a call and not ended, by process.
+    threads: BTreeMap<u32, Vec<u32>>,
+    /// Who is told.
+    pub listener: L,
+}
+
+impl<'a, L: Listener> SystemCalls<'a, L> {
+    /// Nothing told yet.
+    pub fn new(dictionary: &'a Dictionary, listener: L) -> Self {
+        Self {
+            dictionary,
+            notes: BTreeMap::new(),
+            open: HashMap::new(),
+            threads: BTreeMap::new(),
+            listener,
+        }
+    }
+
+    /// Tells of what happened to processes up to a time; afterwards, of calls that are still open.
+    pub fn finish(mut self) -> L {
+        self.come_to(u64::MAX);
+        let mut left: Vec<_> = self.open.drain().map(|(_, call)| call).collect();
+        left.sort_by_key(|call| call.start_tsc);
+        left.iter().for_each(|call| self.listener.ended(call));
+        self.listener
+    }
+
+    fn come_to(&mut self, tsc: u64) {
+        while let Some(entry) = self.notes.first_entry().filter(|e| e.key().0 <= tsc) {
+            match entry.remove() {
+                Note::Exec { pid, tsc, .. } => self.executed(pid, tsc),
+                Note::ProcessExit { pid, tsc, status } => self.process_exited(pid, tsc, status),
+                _ => {}
+            }
+        }
+    }
+
+    fn executed(&mut self, pid: u32, tsc: u64) {
+        let is_exec = |call: &Call| matches!(call.number, EXECVE | EXECVEAT);
+        if self.open.get(&pid).is_some_and(is_exec) {
+            self.end(pid, tsc, Some(0));
+        }
+    }
+
+    fn process_exited(&mut self, pid: u32, tsc: u64, status: ExitStatus) {
+        let mut threads = self.threads.remove(&pid).unwrap_or_default();
+        threads.retain(|tid| *tid != pid);
+        threads.push(pid);
+        for tid in threads {
+            if let Some(call) = self.open.remove(&tid) {
+                self.listener.ended(&call);
+            }
+            self.listener.exited(tsc, tid, status);
+        }
+    }
+
+    fn end(&mut self, tid: u32, tsc: u64, result: Option<i64>) {
+        if let Some(mut call) = self.open.remove(&tid) {
+            call.result = result;
+            call.end_tsc = Some(tsc);
+            self.listener.ended(&call);
+        }
+    }
+
+    fn begin(&mut self, call: Call) {
+        // What did not return before has ended unseen.
+        if let Some(before) = self.open.remove(&call.tid) {
+            self.listener.ended(&before);
+        }
+        let threads = self.threads.entry(call.pid).or_default();
+        if !threads.contains(&call.tid) {
+            threads.push(call.tid);
+        }
+        self.listener.begins(&call);
+        let ends_thread = call.number == EXIT && call.tid != call.pid;
+        if ends_thread {
+            let status = ExitStatus::Exited((call.args[0] & 0xff) as i32);
+            threads.retain(|tid| *tid != call.tid);
+            self.listener.ended(&call);
+            self.listener.exited(call.start_tsc, call.tid, status);
+        } else {
+            self.open.insert(call.tid, call);
+        }
+    }
+}
+
+fn chunks(values: &Values<'_>) -> Vec<Chunk> {
+    let chunk = |piece: &sptrace_trace::values::Piece<'_>| Chunk {
+        phase: match piece.when {
+            0 => Phase::Entry,
+            1 => Phase::Exit,
+            _ => Phase::Always,
+        },
+        address: piece.address,
+        bytes: piece.bytes.to_vec(),
+    };
+    values.pieces.iter().map(chunk).collect()
+}
+
+impl<L: Listener> Visitor for SystemCalls<'_, L> {
+    fn note(&mut self, note: &Note) {
+        if let Note::Exec { tsc, .. } | Note::ProcessExit { tsc, .. } = note {
+            self.notes.insert((*tsc, self.notes.len()), note.clone());
+        }
+    }
+
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        let (Ok(values), Some(info)) = (Values::read(bytes), self.dictionary.stream(stream)) else {
+            return;
+        };
+        self.come_to(tsc);
+        let tid = match values.thread {
+            0 => info.tid,
+            tid => tid,
+        };
+        let captured = Captured {
+            chunks: chunks(&values),
+        };
+        match values.what {
+            What::Begins(args) => self.begin(Call {
+                number: values.number,
+                tid,
+                pid: if tid == info.tid { info.pid } else { tid },
+                start_tsc: tsc,
+                args,
+                result: None,
+                end_tsc: None,
+                captured,
+            }),
+            What::Returned(result) | What::ReturnedLate(result) => {
+                let is_it = |call: &&mut Call| {
+                    values.number == UNKNOWN_NUMBER || call.number == values.number
+                };
+                if let Some(call) = self.open.get_mut(&tid).filter(is_it) {
+                    call.captured.chunks.extend(captured.chunks);
+                    self.end(tid, tsc, Some(result));
+                }
+            }
+            What::Left => {
+                let is_it = |call: &Call| call.number == values.number;
+                if self.open.get(&tid).is_some_and(is_it) {
+                    self.end(tid, tsc, None);
+                }
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.listener.is_finished()
+    }
+}
+
+/// The name of a call.
+pub fn name_of(number: u32) -> String {
+    match syscalls::by_number(number) {
+        Some(call) => call.name.to_owned(),
+        None => format!("syscall_{number:#x}"),
+    }
+}
