@@ -7,11 +7,13 @@
 //! | file | what for |
 //! |---|---|
 //! | `feed.rs` | from events to the trace, past who watches them |
+//! | [`first_call`] | the execve(2) that starts the command |
 //! | `lineage.rs` | which process a stream belongs to |
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
 
 mod feed;
+pub mod first_call;
 mod lineage;
 mod peek;
 mod window;
@@ -63,6 +65,8 @@ pub struct Collector<W: Write> {
     pub(crate) numbers: Arc<Numbers>,
     /// Programs that are not followed.
     pub(crate) unfollowed: Arc<Unfollowed>,
+    /// What the command's first thread has done before there was an agent: see [`first_call`].
+    pub(crate) first_call: Option<Vec<u8>>,
     /// Bytes of records, holes included.
     pub record_bytes: u64,
     /// Words that could not be read.
@@ -80,6 +84,7 @@ impl<W: Write> Collector<W> {
             streams: (0..STREAMS).map(|_| None).collect(),
             numbers: Arc::default(),
             unfollowed: Arc::default(),
+            first_call: None,
             record_bytes: 0,
             torn: Torn::default(),
         }

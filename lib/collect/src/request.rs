@@ -56,9 +56,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// True if system calls alone are recorded.
+    pub fn records_no_functions(&self) -> bool {
+        self.system_calls.as_ref().is_some_and(|calls| calls.only)
+    }
+
+    /// True if calls of execve(2) are recorded.
+    pub fn records_execve(&self) -> bool {
+        const EXECVE: u32 = 59;
+        let asked = self.system_calls.as_ref();
+        asked.is_some_and(|calls| calls.wanted.contains(EXECVE))
+    }
+
     /// True if the user's choice leaves the functions of this file out.
     pub fn leaves_out(&self, path: &str) -> bool {
-        if self.system_calls.as_ref().is_some_and(|calls| calls.only) {
+        if self.records_no_functions() {
             return true;
         }
         let name = path.rsplit('/').next().unwrap_or(path);

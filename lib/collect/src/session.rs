@@ -20,7 +20,7 @@ use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, ptrace};
 
 use crate::captures;
-use crate::collector::Collector;
+use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::event::relay::Relay;
 use crate::kept::KeptCommand;
@@ -215,6 +215,9 @@ impl Session {
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
+        if self.shared.options.records_execve() {
+            self.shared.lock().first_call = Some(first_call::execve(argv));
+        }
         let result = self.record(child, |session| {
             if !session.shared.reactor.is_followed() {
                 session.shared.reactor.begin();

@@ -74,6 +74,7 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     let kept = Kept::of(object, analysis);
     let mut found = SystemCalls::default();
     for site in analysis.system_calls.iter() {
+        let site = with_number(object, analysis, site);
         let function = analysis.function_at(site.address);
         let result = match function.map(|i| &analysis.functions[i]) {
             _ if ends_handler(object, site.address) => Err(Refusal::SignalReturn),
@@ -97,6 +98,35 @@ fn ends_handler(object: &Object<'_>, at: Svma) -> bool {
         code.is_some_and(|code| code.starts_with(bytes))
     };
     SIGNAL_RETURN.iter().any(is_before)
+}
+
+/// The site with the instruction before it that sets its number, where the unwind table ends a
+/// function between the two (glibc's clone3, whose child has no caller) and no branch of that
+/// function leads there.
+fn with_number(object: &Object<'_>, analysis: &Analysis, mut site: Site) -> Site {
+    const MOV_EAX_BYTES: u64 = 5;
+    const MOV_EAX: u8 = 0xb8;
+    let start = Svma(site.address.0.saturating_sub(MOV_EAX_BYTES));
+    let is_cut = |f: &Function| f.end == site.address && f.entry < start;
+    let before = analysis.function_at(start).map(|i| &analysis.functions[i]);
+    let Some(before) = before.filter(|f| site.window_start == site.address && is_cut(f)) else {
+        return site;
+    };
+    let bytes = (before.end.0 - before.entry.0) as usize;
+    let code = object.code_from(before.entry).and_then(|c| c.get(..bytes));
+    let options = iced_x86::DecoderOptions::NONE;
+    let decode = |code| iced_x86::Decoder::with_ip(64, code, before.entry.0, options);
+    let is_set = code.is_some_and(|code| {
+        let last = code[bytes - MOV_EAX_BYTES as usize] == MOV_EAX;
+        let mut all = decode(code).into_iter();
+        let is_boundary = decode(code).into_iter().any(|i| i.ip() == start.0);
+        let targets = start.0 + 1..=site.address.0;
+        last && is_boundary && !all.any(|i| targets.contains(&i.near_branch_target()))
+    });
+    if is_set {
+        site.window_start = start;
+    }
+    site
 }
 
 /// The plan with these interceptions among its special functions, their slots behind all others.
@@ -124,6 +154,15 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
         slot += taken.slot_bytes.next_multiple_of(8);
         blob.extend(&taken.template);
     }
+    let base = old.base_svma;
+    specials.extend(found.refused.iter().map(|(svma, why)| PlanSpecial {
+        entry: svma.0.wrapping_sub(base) as u32,
+        kind: SpecialKind::SystemCallRefused,
+        // Behind all that have one: they are in the order of their slots.
+        slot: u32::MAX,
+        rules: *why as u16,
+        ..PlanSpecial::default()
+    }));
     let specials: Vec<u8> = specials.iter().flat_map(|s| s.to_bytes()).collect();
     let part = |offset: u32, bytes: usize| plan.get(offset as usize..offset as usize + bytes);
     let functions = old.functions as usize * PlanFunction::BYTES;
@@ -141,7 +180,10 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
         blob_offset,
         blob_bytes: blob_start + blob.len() as u32,
         functions_offset: put(part(old.functions_offset, functions)?),
-        sites_offset: put(part(old.sites_offset, old.sites as usize * PlanSite::BYTES)?),
+        sites_offset: put(part(
+            old.sites_offset,
+            old.sites as usize * PlanSite::BYTES,
+        )?),
         links_offset: put(part(old.links_offset, links)?),
         specials_offset: put(&specials),
         specials: (specials.len() / PlanSpecial::BYTES) as u32,

@@ -15,8 +15,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room, SYSTEM_CALL_ALONE,
-    SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room,
+    SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
 };
 
 use crate::movable::movable;

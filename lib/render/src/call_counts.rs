@@ -64,7 +64,10 @@ impl CallCounts {
             errors: total.errors + sum.errors,
             ticks: total.ticks + sum.ticks,
         });
-        let named = self.sums.iter().map(|(number, sum)| (name_of(*number), *sum));
+        let named = self
+            .sums
+            .iter()
+            .map(|(number, sum)| (name_of(*number), *sum));
         let mut rows: Vec<_> = named.collect();
         rows.sort_by(|(a, x), (b, y)| {
             let order = match key {
@@ -77,7 +80,10 @@ impl CallCounts {
         });
         rows.truncate(limit.unwrap_or(usize::MAX));
         let rule = "------ ----------- ----------- --------- --------- ----------------";
-        writeln!(out, "% time     seconds  usecs/call     calls    errors syscall")?;
+        writeln!(
+            out,
+            "% time     seconds  usecs/call     calls    errors syscall"
+        )?;
         writeln!(out, "{rule}")?;
         for (name, sum) in &rows {
             let share = sum.ticks as f64 * 100.0 / total.ticks.max(1) as f64;
@@ -97,7 +103,10 @@ fn row(out: &mut impl Write, share: f64, sum: &Sum, clock: Clock, name: &str) ->
         errors => errors.to_string(),
     };
     let calls = sum.calls;
-    writeln!(out, "{share:6.2} {seconds:11.6} {each:11} {calls:9} {errors:>9} {name}")
+    writeln!(
+        out,
+        "{share:6.2} {seconds:11.6} {each:11} {calls:9} {errors:>9} {name}"
+    )
 }
 
 impl Listener for CallCounts {
@@ -111,7 +120,9 @@ impl Listener for CallCounts {
         let sum = self.sums.entry(call.number).or_default();
         sum.calls += 1;
         sum.errors += u64::from(call.result.is_some_and(|r| (-4095..0).contains(&r)));
-        sum.ticks += call.end_tsc.map_or(0, |end| end.saturating_sub(call.start_tsc));
+        sum.ticks += call
+            .end_tsc
+            .map_or(0, |end| end.saturating_sub(call.start_tsc));
     }
 
     fn exited(&mut self, _: u64, _: u32, _: ExitStatus) {}

@@ -62,8 +62,8 @@ pub struct Lines<'a, W> {
     out: W,
     /// The call whose line is not ended yet, if nothing came after it.
     begun: Option<Call>,
-    /// Threads whose call was written in part.
-    unfinished: HashSet<u32>,
+    /// Calls that were written in part, by thread and time.
+    unfinished: HashSet<(u32, u64)>,
     last_tsc: Option<u64>,
     lines: usize,
     /// The first error of the output.
@@ -147,7 +147,7 @@ impl<'a, W: Write> Lines<'a, W> {
         let text = format!("{number}{known} <unfinished ...>");
         let prefix = self.prefix(call.start_tsc, call.tid);
         self.write(&(prefix + &text));
-        self.unfinished.insert(call.tid);
+        self.unfinished.insert((call.tid, call.start_tsc));
     }
 
     fn number(&self, call: &Call) -> String {
@@ -180,14 +180,15 @@ impl<W: Write> Listener for Lines<'_, W> {
         }
         let mut line = self.line(call);
         let mut start_tsc = call.start_tsc;
-        if self.unfinished.remove(&call.tid) {
+        if self.unfinished.remove(&(call.tid, call.start_tsc)) {
             self.interrupt();
             let rest = line.call.split_off(line.known_before.min(line.call.len()));
             line.call = format!("<... {} resumed>{rest}", name_of(call.number));
             start_tsc = call.end_tsc.unwrap_or(start_tsc);
         } else {
             // Its own, or nobody's.
-            if self.begun.as_ref().is_some_and(|b| b.tid != call.tid) {
+            let is_other = |b: &Call| (b.tid, b.start_tsc) != (call.tid, call.start_tsc);
+            if self.begun.as_ref().is_some_and(is_other) {
                 self.interrupt();
             }
             self.begun = None;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sptrace_trace::values::{UNKNOWN_NUMBER, Values, What};
 use sptrace_trace::{Dictionary, ExitStatus, Note, StreamId, Visitor};
-use sptrace_types::decode::memory::{Captured, Chunk};
+use sptrace_types::decode::memory::{Captured, Chunk, Memory};
 use sptrace_types::decode::types::Phase;
 use sptrace_types::syscalls;
 
@@ -49,15 +49,19 @@ pub trait Listener {
 
 const EXECVE: u32 = 59;
 const EXIT: u32 = 60;
+const WAIT4: u32 = 61;
+const EXIT_GROUP: u32 = 231;
 const EXECVEAT: u32 = 322;
+/// Calls of a thread inside of each other, at most.
+const MOST_NESTED: usize = 64;
 
 /// Puts calls together.
 pub struct SystemCalls<'a, L> {
     dictionary: &'a Dictionary,
     /// What happened to processes and was not told yet, by time.
     notes: BTreeMap<(u64, usize), Note>,
-    /// Calls that have begun, by thread.
-    open: HashMap<u32, Call>,
+    /// Calls that have begun, by thread, the innermost last: a handler may run inside of one.
+    open: HashMap<u32, Vec<Call>>,
     /// Threads that have shown a call and not ended, by process.
     threads: BTreeMap<u32, Vec<u32>>,
     /// Who is told.
@@ -79,10 +83,16 @@ impl<'a, L: Listener> SystemCalls<'a, L> {
     /// Tells of what happened to processes up to a time; afterwards, of calls that are still open.
     pub fn finish(mut self) -> L {
         self.come_to(u64::MAX);
-        let mut left: Vec<_> = self.open.drain().map(|(_, call)| call).collect();
+        let mut left: Vec<_> = self.open.drain().flat_map(|(_, calls)| calls).collect();
         left.sort_by_key(|call| call.start_tsc);
         left.iter().for_each(|call| self.listener.ended(call));
         self.listener
+    }
+
+    /// Where the innermost open call of this number is; of an unknown one, the innermost.
+    fn place(&self, tid: u32, number: u32) -> Option<usize> {
+        let is_it = |call: &Call| number == UNKNOWN_NUMBER || call.number == number;
+        self.open.get(&tid)?.iter().rposition(is_it)
     }
 
     fn come_to(&mut self, tsc: u64) {
@@ -97,35 +107,63 @@ impl<'a, L: Listener> SystemCalls<'a, L> {
 
     fn executed(&mut self, pid: u32, tsc: u64) {
         let is_exec = |call: &Call| matches!(call.number, EXECVE | EXECVEAT);
-        if self.open.get(&pid).is_some_and(is_exec) {
-            self.end(pid, tsc, Some(0));
+        let open = self
+            .open
+            .get(&pid)
+            .and_then(|calls| calls.iter().rposition(is_exec));
+        if let Some(place) = open {
+            self.end(pid, place, tsc, Some(0));
         }
+        // A new program has no handler that could go back into a call.
+        self.forget(pid);
     }
 
     fn process_exited(&mut self, pid: u32, tsc: u64, status: ExitStatus) {
-        let mut threads = self.threads.remove(&pid).unwrap_or_default();
+        // Told by its own call already, or never seen.
+        let Some(mut threads) = self.threads.remove(&pid) else {
+            return;
+        };
         threads.retain(|tid| *tid != pid);
         threads.push(pid);
         for tid in threads {
-            if let Some(call) = self.open.remove(&tid) {
-                self.listener.ended(&call);
-            }
+            self.forget(tid);
             self.listener.exited(tsc, tid, status);
         }
     }
 
-    fn end(&mut self, tid: u32, tsc: u64, result: Option<i64>) {
-        if let Some(mut call) = self.open.remove(&tid) {
+    /// The calls of a thread that are open have ended unseen.
+    fn forget(&mut self, tid: u32) {
+        for call in self.open.remove(&tid).unwrap_or_default().iter().rev() {
+            self.listener.ended(call);
+        }
+    }
+
+    /// A thread's call at this place has ended, and unseen those inside of it.
+    fn end(&mut self, tid: u32, place: usize, tsc: u64, result: Option<i64>) {
+        let Some(calls) = self.open.get_mut(&tid) else {
+            return;
+        };
+        for call in calls.drain(place + 1..).rev() {
+            self.listener.ended(&call);
+        }
+        if let Some(mut call) = calls.pop() {
             call.result = result;
             call.end_tsc = Some(tsc);
+            if let Some((pid, status)) = waited_for(&call) {
+                self.process_exited(pid, tsc, status);
+            }
             self.listener.ended(&call);
         }
     }
 
     fn begin(&mut self, call: Call) {
-        // What did not return before has ended unseen.
-        if let Some(before) = self.open.remove(&call.tid) {
-            self.listener.ended(&before);
+        // No handlers run in each other so often: those before have ended unseen.
+        if self
+            .open
+            .get(&call.tid)
+            .is_some_and(|calls| calls.len() >= MOST_NESTED)
+        {
+            self.forget(call.tid);
         }
         let threads = self.threads.entry(call.pid).or_default();
         if !threads.contains(&call.tid) {
@@ -133,14 +171,33 @@ impl<'a, L: Listener> SystemCalls<'a, L> {
         }
         self.listener.begins(&call);
         let ends_thread = call.number == EXIT && call.tid != call.pid;
-        if ends_thread {
+        if call.number == EXIT_GROUP {
+            let status = ExitStatus::Exited((call.args[0] & 0xff) as i32);
+            let (pid, tsc) = (call.pid, call.start_tsc);
+            self.open.entry(call.tid).or_default().push(call);
+            self.process_exited(pid, tsc, status);
+        } else if ends_thread {
             let status = ExitStatus::Exited((call.args[0] & 0xff) as i32);
             threads.retain(|tid| *tid != call.tid);
             self.listener.ended(&call);
             self.listener.exited(call.start_tsc, call.tid, status);
         } else {
-            self.open.insert(call.tid, call);
+            self.open.entry(call.tid).or_default().push(call);
         }
+    }
+}
+
+/// The process whose end a call of wait4(2) has told, and its status.
+fn waited_for(call: &Call) -> Option<(u32, ExitStatus)> {
+    let pid = u32::try_from(call.result?).ok().filter(|pid| *pid > 0)?;
+    let bytes = call.captured.read(Phase::Exit, call.args[1], 4);
+    let status = u32::from_le_bytes(*bytes.first_chunk()?);
+    match status & 0x7f {
+        _ if call.number != WAIT4 => None,
+        0 => Some((pid, ExitStatus::Exited((status >> 8 & 0xff) as i32))),
+        // Stopped, or goes on.
+        0x7f => None,
+        signal => Some((pid, ExitStatus::Signaled(signal as i32))),
     }
 }
 
@@ -188,18 +245,17 @@ impl<L: Listener> Visitor for SystemCalls<'_, L> {
                 captured,
             }),
             What::Returned(result) | What::ReturnedLate(result) => {
-                let is_it = |call: &&mut Call| {
-                    values.number == UNKNOWN_NUMBER || call.number == values.number
-                };
-                if let Some(call) = self.open.get_mut(&tid).filter(is_it) {
-                    call.captured.chunks.extend(captured.chunks);
-                    self.end(tid, tsc, Some(result));
+                if let Some(place) = self.place(tid, values.number) {
+                    let calls = self.open.get_mut(&tid);
+                    if let Some(call) = calls.and_then(|calls| calls.get_mut(place)) {
+                        call.captured.chunks.extend(captured.chunks);
+                    }
+                    self.end(tid, place, tsc, Some(result));
                 }
             }
             What::Left => {
-                let is_it = |call: &Call| call.number == values.number;
-                if self.open.get(&tid).is_some_and(is_it) {
-                    self.end(tid, tsc, None);
+                if let Some(place) = self.place(tid, values.number) {
+                    self.end(tid, place, tsc, None);
                 }
             }
         }

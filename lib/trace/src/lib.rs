@@ -29,8 +29,8 @@ pub use error::{Malformed, TraceError};
 pub use graph::{Edge, Graph, Pair};
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
-    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, StreamId,
-    StreamInfo, Summary, SummaryRow, SYSTEM_CALLS, WITHOUT_END,
+    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, SYSTEM_CALLS,
+    StreamId, StreamInfo, Summary, SummaryRow, WITHOUT_END,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};

@@ -203,6 +203,8 @@ pub mod hole {
     pub const TEXT_WRITTEN: usize = 19;
     /// Sites, or hooks, where a thread was at the moment of attaching.
     pub const IN_FLIGHT: usize = 20;
+    /// Instructions that call the kernel and cannot be intercepted, in modules that are recorded.
+    pub const SYSTEM_CALLS: usize = 21;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

@@ -11,8 +11,8 @@ mod output;
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
-use clap::{Args, ValueEnum};
 use calls::CallArgs;
+use clap::{Args, ValueEnum};
 use export::By;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{

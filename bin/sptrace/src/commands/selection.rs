@@ -16,7 +16,10 @@ pub fn parse(text: &str) -> Result<Selection, String> {
     };
     Selection::parse(text, &matches).map_err(|e| {
         let column = e.at + 1;
-        format!("{} (column {column}; names, sets as %file, /regex/, or ! before all)", e.cause)
+        format!(
+            "{} (column {column}; names, sets as %file, /regex/, or ! before all)",
+            e.cause
+        )
     })
 }
 
@@ -34,7 +37,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_column() {
         let error = parse("read,raed").unwrap_err();
-        assert!(error.contains("column 6") && error.contains("raed"), "{error}");
+        assert!(
+            error.contains("column 6") && error.contains("raed"),
+            "{error}"
+        );
         assert!(parse("/(").is_err());
     }
 }

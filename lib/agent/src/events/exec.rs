@@ -3,9 +3,11 @@
 //!
 //! Given the function and its arguments. Must not know what the host does with the new program.
 
+use crate::events::system_call;
 use crate::memory::frame::Frame;
+use crate::memory::state::Hot;
 use crate::memory::{state, sys};
-use crate::record::question;
+use crate::record::{chunk, question};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::SpecialKind;
 
@@ -42,6 +44,15 @@ impl Exec {
         }
     }
 
+    /// What a system call of this number is about to execute, if anything.
+    pub fn by_number(number: u64, [a, b, c, d, e, _]: [u64; 6]) -> Option<Self> {
+        match number {
+            SYS_EXECVE => Some(Self::by_name([a, b, c])),
+            SYS_EXECVEAT => Some(Self::at([a, b, c, d, e])),
+            _ => None,
+        }
+    }
+
     /// What a special function of this kind is about to execute, if anything.
     pub fn of(kind: SpecialKind, f: &Frame) -> Option<Self> {
         let r9 = f.r11_r10_r9[2];
@@ -59,20 +70,27 @@ impl Exec {
     }
 
     /// The host takes hold of us, and we do the call ourselves. If it fails, the host lets go and
-    /// the program's own function runs (and fails the same way). `mask`: the program's signal mask.
+    /// the program's own function runs (and fails the same way). `mask`: the program's signal mask;
+    /// `hot` may be null.
     ///
     /// # Safety
     /// Called by the slow path: signals are blocked. The arguments are the program's.
-    pub unsafe fn run(&self, mask: u64) {
+    pub unsafe fn run(&self, hot: *mut Hot, mask: u64) {
         // SAFETY: as above; the new image inherits the signal mask, so it must be the program's.
         unsafe {
             let program = self.program;
             match question::question(ASK_EXEC, program.as_ptr() as u64) {
                 Some([1, ..]) => {
+                    // If it fails, the program's own call is made, and recorded.
+                    let [a, b, c, d, e] = self.arguments;
+                    let told = system_call::tell_exec(hot, self.number as u32, [a, b, c, d, e, 0]);
                     sys::restore_signals(mask);
-                    let [a, b, c, d, e] = self.arguments.map(|a| a as usize);
-                    sys::call(self.number as usize, [a, b, c, d, e, 0]);
+                    let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
+                    sys::call(self.number as usize, arguments);
                     sys::block_signals();
+                    if let Some(told) = told {
+                        chunk::take_back(hot, told);
+                    }
                     question::question(ASK_EXEC_FAILED, 0);
                 }
                 // The host has counted it.

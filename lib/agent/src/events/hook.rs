@@ -148,7 +148,7 @@ unsafe fn is_return_address(address: u64) -> bool {
 }
 
 /// Asks the host for what ld.so has mapped: new modules get their hooks before they run.
-unsafe fn look_for_modules(hot: *mut Hot) {
+pub(crate) unsafe fn look_for_modules(hot: *mut Hot) {
     // SAFETY: the lock is held meanwhile.
     unsafe {
         let since = sys::tsc();

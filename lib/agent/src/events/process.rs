@@ -107,7 +107,8 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             if kind != SpecialKind::Syscall {
                 settle::enter_unseen(hot, above + 8, entry);
             }
-            exec.run(mask);
+            (*hot).asked_exec = 1;
+            exec.run(hot, mask);
             return;
         }
         match kind {

@@ -8,6 +8,8 @@
 //!
 //! Must not know how a record is stored, nor what a call means.
 
+use crate::events::exec::Exec;
+use crate::events::hook;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
@@ -25,6 +27,7 @@ const RT_SIGRETURN: u32 = 15;
 const CLONE: u32 = 56;
 const VFORK: u32 = 58;
 const EXIT: u32 = 60;
+const SET_TID_ADDRESS: u32 = 218;
 const EXIT_GROUP: u32 = 231;
 const CLONE3: u32 = 435;
 /// Flags of clone(2).
@@ -69,6 +72,16 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
             CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
             _ => args[0],
         };
+        if number == SET_TID_ADDRESS {
+            // ld.so has mapped the program's libraries, and nothing of them has run.
+            hook::look_for_modules(hot);
+        }
+        if let Some(exec) = Exec::by_number(number.into(), args)
+            && core::mem::take(&mut (*hot).asked_exec) == 0
+        {
+            // As its function would do: the program that comes is followed.
+            exec.run(hot, (*hot).mask);
+        }
         let way = way(number, flags);
         settle::settle(hot, rsp, false);
         leave_same(hot, rsp);
@@ -99,6 +112,26 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
         if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
             (*hot).lends = 1;
         }
+    }
+}
+
+/// The agent is about to execute a program in the place of this one, for a function that would. Gives
+/// where the chunk has it.
+pub unsafe fn tell_exec(hot: *mut Hot, number: u32, args: [u64; 6]) -> Option<(u64, u64)> {
+    if hot.is_null() {
+        return None;
+    }
+    // SAFETY: the thread's own block.
+    unsafe {
+        let captures = capture::Captures::of(number).filter(|_| (*hot).muted == 0)?;
+        let thread = foreign_thread(hot);
+        let pieces = captures.read(hot, &args, None);
+        let [a, b, c, d, e, f] = args;
+        let head = [u64::from(thread), a, b, c, d, e, f];
+        let (chunk, before) = ((*hot).chunk, (*hot).cur);
+        let alone = record::CALL_ALONE;
+        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
+        ((*hot).chunk == chunk).then_some((before, (*hot).cur))
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Hot {
     pub pieces: u64,
     /// 1: a vfork(2) child may have this block while its owner waits.
     pub lends: u32,
+    /// 1: the host was asked about an exec(2) whose system call is about to come.
+    pub asked_exec: u32,
 }
 
 /// One frame of the shadow stack.

@@ -31,6 +31,10 @@ pub unsafe fn install_specials(m: *mut Module) {
             }
         }
         for s in plan::specials(m) {
+            if s.kind == SpecialKind::SystemCallRefused {
+                state::count_hole(hole::SYSTEM_CALLS);
+                continue;
+            }
             let Some(p) = Patch::of_special(m, &s) else {
                 continue;
             };

@@ -94,8 +94,7 @@ fn inside(plan: &PlanView<'_>, argument: u32, offset: u32) -> Option<Template> {
 fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place {
     let at = base + u64::from(s.entry);
     // Or the short jump stands there, which leads to this slot again.
-    let is_intact =
-        s.kind == SpecialKind::SystemCallFar || s.entry - s.start >= JUMP_BYTES as u32;
+    let is_intact = s.kind == SpecialKind::SystemCallFar || s.entry - s.start >= JUMP_BYTES as u32;
     Place {
         start: slot,
         entry: slot + u64::from(t.entry_id),

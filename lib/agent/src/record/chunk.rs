@@ -129,6 +129,18 @@ pub unsafe fn put_values(hot: *mut Hot, id: u32, low: u32, head: &[u64], pieces:
     }
 }
 
+/// Takes back what was recorded last, from one place in the chunk to another, unless something came
+/// after it.
+pub unsafe fn take_back(hot: *mut Hot, (from, to): (u64, u64)) {
+    // SAFETY: the thread's own chunk, as long as `cur` still stands in it.
+    unsafe {
+        if (*hot).cur == to && from < to && to - from < CHUNK_BYTES {
+            core::ptr::write_bytes(from as *mut u8, 0, (to - from) as usize);
+            (*hot).cur = from;
+        }
+    }
+}
+
 /// An event goes unrecorded. The next one comes to the slow path, so that the loss is told before
 /// it.
 pub unsafe fn lose(hot: *mut Hot) {

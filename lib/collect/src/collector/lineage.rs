@@ -224,16 +224,20 @@ impl<W: Write> Collector<W> {
             execs,
         };
         let line = self.recorder.new_line(info);
-        self.streams[i] = line.map(|line| StreamState {
-            epoch,
-            image,
-            sequence: 0,
-            cursor: Cursor::new(pid, start_tsc),
-            lane: Lane {
-                pid,
-                line,
-                watched: Watched::default(),
-            },
+        let lane = line.map(|line| Lane {
+            pid,
+            line,
+            watched: Watched::default(),
+        });
+        self.streams[i] = lane.map(|mut lane| {
+            self.tell_first_call(&mut lane, start_tsc);
+            StreamState {
+                epoch,
+                image,
+                sequence: 0,
+                cursor: Cursor::new(pid, start_tsc),
+                lane,
+            }
         });
     }
 }

@@ -198,7 +198,7 @@ impl AddressBook {
     }
 
     /// The kernel's function for a call of this number.
-    pub(super) fn system_call(&mut self, number: u32, names: &mut impl Naming) -> FunctionId {
+    pub(crate) fn system_call(&mut self, number: u32, names: &mut impl Naming) -> FunctionId {
         if let Some(id) = self.system_calls.get(&number) {
             return *id;
         }

@@ -30,7 +30,12 @@ pub(super) enum Record {
     /// A slot's entry or exit.
     Call(Call),
     /// Before or after a call of the kernel: where its bytes are, in halves.
-    Values { stamp: u32, id: u32, low: u32, bytes: Range<usize> },
+    Values {
+        stamp: u32,
+        id: u32,
+        low: u32,
+        bytes: Range<usize>,
+    },
 }
 
 /// A record that a slot has made.
@@ -72,7 +77,12 @@ impl Record {
                 }
                 let bytes = first..end - 1;
                 let low = half(at + 2);
-                let values = Self::Values { stamp, id, low, bytes };
+                let values = Self::Values {
+                    stamp,
+                    id,
+                    low,
+                    bytes,
+                };
                 (values, end - at)
             }
             1..record::WIDE_CALLEE => {

@@ -10,9 +10,9 @@ use sptrace_trace::values::{Piece, Values, What};
 use sptrace_wire::record::{CALL_ALONE, LEFT, RETURNED};
 use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES, When, pieces};
 
+use super::Decoder;
 use super::module::PLACE_ENTRY;
 use super::sink::Sink;
-use super::Decoder;
 
 /// The bytes of a record.
 pub(super) fn bytes_of(halves: &[AtomicU32]) -> Vec<u8> {

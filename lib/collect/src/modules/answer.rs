@@ -154,7 +154,9 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAn
         return left_alone(m.start..m.end, true);
     }
     if shared.options.leaves_out(&m.path) {
-        shared.leave_out(&m.path, "not among the modules asked for");
+        if !shared.options.records_no_functions() {
+            shared.leave_out(&m.path, "not among the modules asked for");
+        }
         if !shared.is_needed(pid, m) {
             return refused();
         }
@@ -197,7 +199,7 @@ fn planned(
     let area_at = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes));
     let area_at = area_at.ok_or("no place for its patch area within reach")?;
     let is_wide = c.loaded(pid, index, (start, end), bias, (area_at, area_bytes));
-    if shared.options.leaves_out(&m.path) {
+    if shared.options.leaves_out(&m.path) && !shared.options.records_no_functions() {
         // The agent counts those only that it does not get.
         shared.arena.control().holes[hole::NO_PLAN].fetch_add(1, Ordering::Relaxed);
     }

@@ -148,7 +148,10 @@ impl Filters {
     /// that fits the names of functions without a symbol makes it yes for all. ld.so tells of new
     /// modules.
     pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
-        if self.has_system_calls || is_loader(file) || self.globs.iter().any(|glob| may_be_unnamed(glob)) {
+        if self.has_system_calls
+            || is_loader(file)
+            || self.globs.iter().any(|glob| may_be_unnamed(glob))
+        {
             return true;
         }
         let known = |known: &Mutex<HashMap<_, bool>>| known.lock().ok()?.get(id).copied();

@@ -51,6 +51,9 @@ byte_enum! {
         SystemCall = 23,
         /// The same, reached by a two-byte jump to a long one in padding.
         SystemCallFar = 24,
+        /// An instruction that calls the kernel and is left alone; `rules` is the number of the
+        /// reason.
+        SystemCallRefused = 25,
     }
 }
 
@@ -62,7 +65,10 @@ impl SpecialKind {
 
     /// True of instructions that call the kernel.
     pub const fn is_system_call(self) -> bool {
-        matches!(self, Self::SystemCall | Self::SystemCallFar)
+        matches!(
+            self,
+            Self::SystemCall | Self::SystemCallFar | Self::SystemCallRefused
+        )
     }
 }
 

@@ -37,7 +37,12 @@ pub struct CallArgs {
     #[arg(short = 'f')]
     with_tid: bool,
     /// Show at most N bytes of strings
-    #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32)]
+    #[arg(
+        short = 's',
+        long = "string-limit",
+        value_name = "N",
+        default_value_t = 32
+    )]
     string_limit: usize,
     /// Show structures whole
     #[arg(short = 'v')]
@@ -46,7 +51,12 @@ pub struct CallArgs {
     #[arg(short = 'x', action = ArgAction::Count)]
     hex: u8,
     /// Show results in this column
-    #[arg(short = 'a', long = "columns", value_name = "COLUMN", default_value_t = 40)]
+    #[arg(
+        short = 'a',
+        long = "columns",
+        value_name = "COLUMN",
+        default_value_t = 40
+    )]
     column: usize,
     /// Show only calls that succeeded
     #[arg(short = 'z', conflicts_with = "failed")]
