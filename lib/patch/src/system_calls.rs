@@ -109,6 +109,7 @@ fn with_number(object: &Object<'_>, analysis: &Analysis, mut site: Site) -> Site
     let start = Svma(site.address.0.saturating_sub(MOV_EAX_BYTES));
     let is_cut = |f: &Function| f.end == site.address && f.entry < start;
     let before = analysis.function_at(start).map(|i| &analysis.functions[i]);
+
     let Some(before) = before.filter(|f| site.window_start == site.address && is_cut(f)) else {
         return site;
     };
@@ -259,12 +260,16 @@ impl Finder<'_> {
     fn find(&mut self, f: &Function, site: &Site) -> Result<Interception, Refusal> {
         let is_suspect = site.flags.contains(SiteFlags::LEADER_SUSPECT);
         let has_window = site.window_bytes() >= JUMP_BYTES;
-        let with_window = match has_window && !is_suspect {
-            true => self.with_window(site),
+        let length = u64::from(site.length);
+        // First what leaves the instruction as it is: a call that a signal has interrupted is begun
+        // again there.
+        let with_window = |finder: &Self, least| match has_window && !is_suspect {
+            true => finder.with_window(site, least),
             false => None,
         };
-        with_window
+        with_window(self, JUMP_BYTES + length)
             .or_else(|| self.with_springboard(f, site))
+            .or_else(|| with_window(self, JUMP_BYTES))
             .ok_or(match has_window && is_suspect {
                 true => Refusal::UnresolvedJumps,
                 false => Refusal::NoRoom,
@@ -272,8 +277,8 @@ impl Finder<'_> {
     }
 
     /// The jump covers instructions before the call, which move into the slot.
-    fn with_window(&self, site: &Site) -> Option<Interception> {
-        let start = self.start_in_window(site)?;
+    fn with_window(&self, site: &Site, least_bytes: u64) -> Option<Interception> {
+        let start = self.start_in_window(site, least_bytes)?;
         let mut t = Builder::new(self.base);
         if !t.relocate(self.object, start, site.address) {
             return None;
@@ -321,14 +326,14 @@ impl Finder<'_> {
         })
     }
 
-    /// The latest instruction boundary in the window that leaves room for the jump.
-    fn start_in_window(&self, site: &Site) -> Option<Svma> {
+    /// The latest instruction boundary in the window so many bytes before the site's end.
+    fn start_in_window(&self, site: &Site, least_bytes: u64) -> Option<Svma> {
         let bytes = (site.address.0 - site.window_start.0) as usize;
         let code = self.object.code_from(site.window_start)?.get(..bytes)?;
         let options = iced_x86::DecoderOptions::NONE;
         let decoder = iced_x86::Decoder::with_ip(64, code, site.window_start.0, options);
         let end = site.address.0 + u64::from(site.length);
         let starts = decoder.into_iter().map(|i| i.ip());
-        starts.filter(|ip| end - ip >= JUMP_BYTES).last().map(Svma)
+        starts.filter(|ip| end - ip >= least_bytes).last().map(Svma)
     }
 }

@@ -62,7 +62,7 @@ fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
 
 /// clone(2) flags by which the new task has our memory, and the gs and fs of its creator, at the
 /// same time.
-fn shares_block(flags: u64) -> bool {
+pub(crate) fn shares_block(flags: u64) -> bool {
     const VM: u64 = 0x100;
     const VFORK: u64 = 0x4000;
     const SETTLS: u64 = 0x8_0000;

@@ -9,11 +9,12 @@
 //! Must not know how a record is stored, nor what a call means.
 
 use crate::events::exec::Exec;
-use crate::events::hook;
+use crate::events::{hook, process};
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::sys;
+use crate::reach::thread;
 use crate::record::{capture, chunk, deep, settle};
 use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
@@ -111,6 +112,9 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
         }
         if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
             (*hot).lends = 1;
+        }
+        if way == Way::Alone && number != VFORK && process::shares_block(flags) {
+            thread::let_go();
         }
     }
 }
