@@ -10,6 +10,7 @@
 
 use crate::events::exec::Exec;
 use crate::events::{hook, process};
+use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
@@ -24,6 +25,7 @@ use sptrace_wire::values::UNKNOWN_NUMBER;
 /// x86-64, section 3.2.2: the red zone).
 const RED_ZONE_BYTES: u64 = 128;
 
+const RT_SIGACTION: u32 = 13;
 const RT_SIGRETURN: u32 = 15;
 const CLONE: u32 = 56;
 const VFORK: u32 = 58;
@@ -76,6 +78,9 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
         if number == SET_TID_ADDRESS {
             // ld.so has mapped the program's libraries, and nothing of them has run.
             hook::look_for_modules(hot);
+        }
+        if number == RT_SIGACTION {
+            handlers::registered();
         }
         if let Some(exec) = Exec::by_number(number.into(), args)
             && core::mem::take(&mut (*hot).asked_exec) == 0
