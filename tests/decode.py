@@ -7,7 +7,7 @@ Given: strace, cargo, and the programs; what is not installed is skipped by name
 agree, then the kinds of differences that are left, by call, with an example (N of each kind with --show), then `N passed, N
 failed` alone on the last line; status 1 if a program agrees in less than 99 % of its lines.
 A command runs twice, under `strace -f` and under lib/types/examples/stepper.rs, which reads the memory that the descriptions
-ask for and nothing else; or, with --recorded, under `sptrace run --syscalls-only` ($SPTRACE) and `report lines`. Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
+ask for and nothing else; or, with --recorded, under `sptrace run --syscalls-only` ($SPTRACE) and `report lines`, without signals, which are not recorded. Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
 `resumed` is put together; threads are compared each with the one that is most like it.
 Must not know: how lines are made.
 """
@@ -37,6 +37,8 @@ PROGRAMS = {
     "busybox": "/bin/busybox sh -c 'ls -l tree; cat tree/1 | wc -l; mkdir b{run}; rmdir b{run}'", "touch": "/usr/bin/touch -d 2020-01-01 touched{run}", "df": "/bin/df .", "mv": "/bin/mv moved{run} moved{run}.to", "chmod": "/bin/chmod -R u+w tree", "timeout": "/usr/bin/timeout 5 true", "stat": "/usr/bin/stat -f . tree/1", "cp.paths": "/bin/cp tree/1 tree/2 y{run}/", "cat.long": "/bin/cat tree/1 big", "setpriv": "/usr/bin/setpriv --dump",
 }
 FLAGS = {"ls.verbose": ["-v"], "cp.paths": ["-y"], "cat.long": ["-s", "100"]}
+# What a recording does not have (--recorded): signals, the ends of their handlers, and that a call was begun again.
+UNRECORDED = r"--- SIG|rt_sigreturn|rt_sigsuspend|.* = \? ERESTART"
 # What looks at other processes, in a namespace where there are none.
 ALONE = {"ps"}
 # What several threads do in turns that chance decides: a line agrees if the other trace has one of its shape.
@@ -153,15 +155,17 @@ def run_both(name, folder, port, stepper, recorder, keep):
         flags = FLAGS.get(name, [])
         tool = ["strace", "-f", *flags, "-o", out] if who == "s" else [stepper, *flags, "-o", out]
         limit = flags[flags.index("-s"):][:2] if "-s" in flags else []
-        if recorder and who == "o": tool = [recorder, "run", "-q", "--syscalls-only", *limit, "-o", out + ".data", "--"]
+        is_recorded = recorder and "-y" not in flags
+        if is_recorded and who == "o": tool = [recorder, "run", "-q", "--syscalls-only", *limit, "-o", out + ".data", "--"]
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": folder, "PWD": folder, "TZ": "UTC0", "GIT_OPTIONAL_LOCKS": "0"}
         words = [w for w in __import__("shlex").split(command)]
         alone = ["unshare", "--pid", "--fork", "--mount-proc"] if name in ALONE else []
         subprocess.run([*alone, "setarch", "-R", *tool, *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
-        if recorder and who == "o":
+        if is_recorded and who == "o":
             with open(out, "wb") as lines: subprocess.run([recorder, "report", "lines", "-f", *flags, "-i", out + ".data"], stdout=lines, check=True, timeout=60)
             os.remove(out + ".data")
         traces[who] = read(out)
+        if is_recorded: traces[who] = {pid: [l for l in lines if not re.match(UNRECORDED, l)] for pid, lines in traces[who].items()}
         # What is read and written there tells process ids and times.
         if name in ALONE: traces[who] = {pid: [re.sub(r'^(read|write)\((\d+), ".*', r"\1(\2", l) for l in lines] for pid, lines in traces[who].items()}
     return traces
@@ -205,7 +209,7 @@ def main():
     if options.list: return print("\n".join(names))
     target = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
     recorder = os.environ.get("SPTRACE", f"{target}/release/sptrace") if options.recorded else None
-    if not recorder: subprocess.run(["cargo", "build", "-q", "--locked", "-p", "sptrace-types", "--example", "stepper"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "-q", "--locked", "-p", "sptrace-types", "--example", "stepper"], cwd=ROOT, check=True)
     stepper = os.path.join(target, "debug/examples/stepper")
     passed, failed, kinds = 0, 0, collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:

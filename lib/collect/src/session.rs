@@ -113,14 +113,18 @@ fn hash_of(agent: &[u8]) -> u64 {
 }
 
 fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> {
-    Arena::new(ArenaOptions {
+    let arena = Arena::new(ArenaOptions {
         chunks: options.chunks,
         drop_when_full: options.drop_when_full,
         depth_limit: options.depth_limit,
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
-    })
+    })?;
+    if let Some(asked) = &options.system_calls {
+        arena.set_captures(&captures::table(asked));
+    }
+    Ok(arena)
 }
 
 /// Which functions are recorded, and which modules must be known for that.
@@ -151,9 +155,6 @@ impl Session {
         let signals = block_signals(&events.reactor.signals());
         let arena = arena_of(&options, &events.reactor)?;
         events.reactor.between().arm(arena.control());
-        if let Some(asked) = &options.system_calls {
-            arena.set_captures(&captures::table(asked));
-        }
         let image = image::load(&arena, agent)?;
         let ring = events.reactor.ring();
         let ring = ring.map_err(system("keeping a ring in memory"))?;

@@ -164,6 +164,19 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
         rules: *why as u16,
         ..PlanSpecial::default()
     }));
+    rewritten(view, plan, &specials, &blob, slot)
+}
+
+/// The plan with other special functions, more templates behind its own (at the next multiple of
+/// 8), and areas up to `area_end`.
+fn rewritten(
+    view: PlanView<'_>,
+    plan: &[u8],
+    specials: &[PlanSpecial],
+    blob: &[u8],
+    area_end: u32,
+) -> Option<Vec<u8>> {
+    let old = view.header();
     let specials: Vec<u8> = specials.iter().flat_map(|s| s.to_bytes()).collect();
     let part = |offset: u32, bytes: usize| plan.get(offset as usize..offset as usize + bytes);
     let functions = old.functions as usize * PlanFunction::BYTES;
@@ -176,10 +189,10 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
         at
     };
     let blob_offset = put(part(old.blob_offset, old.blob_bytes as usize)?);
-    put(&blob);
+    put(blob);
     let header = PlanHeader {
         blob_offset,
-        blob_bytes: blob_start + blob.len() as u32,
+        blob_bytes: old.blob_bytes.next_multiple_of(8) + blob.len() as u32,
         functions_offset: put(part(old.functions_offset, functions)?),
         sites_offset: put(part(
             old.sites_offset,
@@ -189,7 +202,7 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
         specials_offset: put(&specials),
         specials: (specials.len() / PlanSpecial::BYTES) as u32,
         total_bytes: put(&[]),
-        area_bytes: slot.next_multiple_of(4096),
+        area_bytes: area_end.next_multiple_of(4096),
         ..*old
     };
     out.get_mut(..PlanHeader::BYTES)?

@@ -2,6 +2,7 @@
 
 use sptrace_code::{Analysis, analyze};
 use sptrace_image::Object;
+use sptrace_patch::Refusal;
 use sptrace_patch::build_plan::build_plan;
 use sptrace_patch::system_calls::{SystemCalls, system_calls};
 use sptrace_wire::plan::{JUMP_BYTES, PlanView};
@@ -38,11 +39,12 @@ fn nearly_all_of_the_c_library_and_the_loader_have_room() {
         assert_eq!(found.taken.len() + found.refused.len(), all);
         // What control is known to reach is nearly all that is there.
         assert!(all * 100 >= occurrences(&bytes) * 95, "{name}: {all}");
-        assert!(
-            found.taken.len() * 100 >= all * 98,
-            "{name}: {:x?}",
-            found.refused
-        );
+        // Each has one end of a signal handler, which is left alone.
+        let others = found
+            .refused
+            .iter()
+            .filter(|r| r.1 != Refusal::SignalReturn);
+        assert_eq!(others.count(), 0, "{name}: {:x?}", found.refused);
     }
 }
 

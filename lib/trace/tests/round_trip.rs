@@ -172,6 +172,8 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
         Event::Blocked { tsc, ticks } => encoder.blocked(tsc, ticks),
         // How many the encoder finds out itself; `call_tree.rs` has tests of it.
         Event::Outside { tsc, .. } => encoder.called_by(tsc, None),
+        // Below, with their bytes.
+        Event::Values { tsc, .. } => encoder.values(tsc, &[]),
     }
 }
 
@@ -362,4 +364,52 @@ fn the_survey_gives_all_names_and_leaves_the_reader_at_the_start() {
         }
     }
     assert_eq!(read, events.len());
+}
+
+/// Bytes of values that tell which they are.
+fn values(n: u64) -> Vec<u8> {
+    let mut random = XorShift(n + 1);
+    let length = match n % 50 {
+        0 => random.below(60_000),
+        _ => random.below(90),
+    };
+    (0..length).map(|k| (n + k) as u8).collect()
+}
+
+#[test]
+fn values_stay_with_their_events_wherever_blocks_end() {
+    const CALLS: u64 = 60_000;
+    let mut writer = writer(Vec::new(), FUNCTIONS);
+    let info = StreamInfo {
+        pid: 7,
+        tid: 7,
+        start_tsc: 4000,
+        ..StreamInfo::default()
+    };
+    let stream = writer.stream(&info);
+    let mut encoder = writer.encoder(stream.unwrap());
+    for n in 0..CALLS {
+        let tsc = 5000 + 10 * n;
+        encoder.enter(tsc, FunctionId((n % 7) as u32));
+        encoder.values(tsc, &values(n));
+        encoder.exit(tsc + 5);
+        if encoder.is_full() {
+            writer.write_full(&mut encoder).unwrap();
+        }
+    }
+    writer.write_block(&mut encoder).unwrap();
+    let bytes = writer.finish(&Summary::default()).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let mut next = 0;
+    while let Some(item) = reader.next_item().unwrap() {
+        let Item::Block(block) = item else { continue };
+        for event in block.events() {
+            if let Event::Values { tsc, at, bytes } = event.unwrap() {
+                assert_eq!(tsc, 5000 + 10 * next);
+                assert_eq!(block.values(at, bytes), values(next), "{next}");
+                next += 1;
+            }
+        }
+    }
+    assert_eq!(next, CALLS);
 }

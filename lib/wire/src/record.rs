@@ -55,8 +55,8 @@ pub const NOTHING_NARROW: u32 = 11;
 /// Payload: full address of the callee of the entry that follows.
 pub const WIDE_CALLEE: u32 = 12;
 
-/// A call of the kernel begins: low half of the payload: its number, with [`CALL_ALONE`]; high half:
-/// bytes that follow, a multiple of 4.
+/// A call of the kernel begins. Low half of the payload: its number, with [`CALL_ALONE`]; high
+/// half: bytes that follow, a multiple of 4.
 pub const SYSTEM_CALL: u32 = 13;
 /// A call of the kernel has returned, or will not: low half of the payload: [`RETURNED`] and so on;
 /// high half: bytes that follow.
@@ -75,7 +75,8 @@ pub const RETURNED_LATE: u32 = 2;
 
 /// Flag in a shadow frame and in [`INHERITED`]: the frame's exit will not be seen.
 pub const FRAME_OPEN: u64 = 1 << 63;
-/// Flag in a shadow frame, with [`FRAME_OPEN`]: a call of the kernel; what was called is its number.
+/// Flag in a shadow frame, with [`FRAME_OPEN`]: a call of the kernel; what was called is its
+/// number.
 pub const FRAME_SYSTEM: u64 = 1 << 61;
 
 /// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only

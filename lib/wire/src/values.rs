@@ -151,7 +151,8 @@ layout! {
         pub each: u32,
         /// The most bytes.
         pub most: u32,
-        /// 1: only if the condition's argument has one of `bits`; 2: only if it has none; 0: always.
+        /// 1: only if the condition's argument has one of `bits`; 2: only if it has none; 0:
+        /// always.
         pub condition: u8,
         /// The condition's argument.
         pub condition_of: u8,

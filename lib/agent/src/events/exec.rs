@@ -3,13 +3,15 @@
 //!
 //! Given the function and its arguments. Must not know what the host does with the new program.
 
-use crate::events::system_call;
 use crate::memory::frame::Frame;
 use crate::memory::state::Hot;
 use crate::memory::{state, sys};
+use crate::reach::thread;
+use crate::record::capture::Captures;
 use crate::record::{chunk, question};
 use sptrace_wire::control::*;
 use sptrace_wire::plan::SpecialKind;
+use sptrace_wire::record;
 
 const SYS_EXECVE: u64 = 59;
 const SYS_EXECVEAT: u64 = 322;
@@ -83,7 +85,7 @@ impl Exec {
                 Some([1, ..]) => {
                     // If it fails, the program's own call is made, and recorded.
                     let [a, b, c, d, e] = self.arguments;
-                    let told = system_call::tell_exec(hot, self.number as u32, [a, b, c, d, e, 0]);
+                    let told = tell(hot, self.number as u32, [a, b, c, d, e, 0]);
                     sys::restore_signals(mask);
                     let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
                     sys::call(self.number as usize, arguments);
@@ -98,6 +100,26 @@ impl Exec {
                 None => state::count_hole(hole::EXEC_UNSEEN),
             }
         }
+    }
+}
+
+/// Records that the agent executes a program in the place of this one, for a function that would,
+/// if system calls are recorded. Gives where the chunk has it.
+unsafe fn tell(hot: *mut Hot, number: u32, args: [u64; 6]) -> Option<(u64, u64)> {
+    if hot.is_null() {
+        return None;
+    }
+    // SAFETY: the thread's own block.
+    unsafe {
+        let captures = Captures::of(number).filter(|_| (*hot).muted == 0)?;
+        let thread = thread::borrower(hot);
+        let pieces = captures.read(hot, &args, None);
+        let [a, b, c, d, e, f] = args;
+        let head = [u64::from(thread), a, b, c, d, e, f];
+        let (chunk, before) = ((*hot).chunk, (*hot).cur);
+        let alone = record::CALL_ALONE;
+        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
+        ((*hot).chunk == chunk).then_some((before, (*hot).cur))
     }
 }
 

@@ -60,15 +60,6 @@ fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     matches!(answer, Some([1, ..]))
 }
 
-/// clone(2) flags by which the new task has our memory, and the gs and fs of its creator, at the
-/// same time.
-pub(crate) fn shares_block(flags: u64) -> bool {
-    const VM: u64 = 0x100;
-    const VFORK: u64 = 0x4000;
-    const SETTLS: u64 = 0x8_0000;
-    flags & (VM | VFORK | SETTLS) == VM
-}
-
 /// mprotect(2) is about to run. Who makes code writable may write a part of an instruction of it:
 /// what is patched there must not be.
 unsafe fn text_is_written(start: u64, bytes: u64, protection: u64) {
@@ -124,8 +115,10 @@ pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
             _ if sandbox::enters_sandbox(kind, f) && goes_on_within(kind, f) => {}
             _ if sandbox::enters_sandbox(kind, f) => end::enter_sandbox(hot),
             _ if sandbox::sets_gs(kind, f) => end::gs_is_taken(hot),
-            SpecialKind::Clone if shares_block(f.rdx) => thread::let_go(),
-            SpecialKind::Syscall if f.rdi == SYS_CLONE && shares_block(f.rsi) => thread::let_go(),
+            SpecialKind::Clone if thread::shares_block(f.rdx) => thread::let_go(),
+            SpecialKind::Syscall if f.rdi == SYS_CLONE && thread::shares_block(f.rsi) => {
+                thread::let_go();
+            }
             SpecialKind::Madvise => sandbox::keep_text(kind, f),
             SpecialKind::Syscall if f.rdi == SYS_MADVISE => sandbox::keep_text(kind, f),
             SpecialKind::Cancel => handlers::registered(),
@@ -202,15 +195,5 @@ mod tests {
         );
         // Whoever forbids rdtsc installs none either.
         assert_eq!(filter(SpecialKind::Prctl, [26, 2, 7, 0, 0, 0]), None);
-    }
-
-    #[test]
-    fn a_task_takes_our_block_for_its_own_only_if_it_runs_beside_us_with_our_fs() {
-        const VM: u64 = 0x100;
-        assert!(shares_block(VM) && shares_block(VM | 0x200));
-        // Another fs base, a parent that waits, memory of its own.
-        assert!(!shares_block(VM | 0x8_0000));
-        assert!(!shares_block(VM | 0x4000));
-        assert!(!shares_block(0x200));
     }
 }

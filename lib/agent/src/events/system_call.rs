@@ -9,14 +9,15 @@
 //! Must not know how a record is stored, nor what a call means.
 
 use crate::events::exec::Exec;
-use crate::events::{hook, process};
+use crate::events::hook;
 use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::sys;
 use crate::reach::thread;
-use crate::record::{capture, chunk, deep, settle};
+use crate::record::capture::Captures;
+use crate::record::{chunk, deep, settle};
 use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
 use sptrace_wire::values::UNKNOWN_NUMBER;
@@ -61,20 +62,44 @@ fn way(number: u32, flags: u64) -> Way {
 /// An instruction that calls the kernel is about to be executed; `above`: behind the routine's
 /// return address.
 pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
-    let rsp = above + RED_ZONE_BYTES;
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
     // SAFETY: called by the slow path: the thread's own block.
     unsafe {
-        let captures = capture::Captures::of(number).filter(|_| (*hot).muted == 0);
+        let captures = Captures::of(number).filter(|_| (*hot).muted == 0);
         let Some(captures) = captures else {
             f.id = exit + SYSTEM_CALL_UNSEEN;
             return;
         };
+        prepare(hot, number, args);
         let flags = match number {
             CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
             _ => args[0],
         };
+        let way = way(number, flags);
+        match record(
+            hot,
+            f.id,
+            above + RED_ZONE_BYTES,
+            (number, &args),
+            (way, &captures),
+        ) {
+            Way::Nested => {}
+            Way::Alone => f.id = exit + SYSTEM_CALL_ALONE,
+            Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
+        }
+        if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
+            (*hot).lends = 1;
+        } else if way == Way::Alone && thread::shares_block(flags) {
+            thread::let_go();
+        }
+    }
+}
+
+/// What the agent must do before some calls, whoever makes them.
+unsafe fn prepare(hot: *mut Hot, number: u32, args: [u64; 6]) {
+    // SAFETY: as in enter.
+    unsafe {
         if number == SET_TID_ADDRESS {
             // ld.so has mapped the program's libraries, and nothing of them has run.
             hook::look_for_modules(hot);
@@ -88,59 +113,41 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
             // As its function would do: the program that comes is followed.
             exec.run(hot, (*hot).mask);
         }
-        let way = way(number, flags);
-        settle::settle(hot, rsp, false);
-        leave_same(hot, rsp);
-        let has_room = way != Way::Nested || deep::has_room(hot, rsp);
-        let thread = foreign_thread(hot);
-        let alone = match way {
-            Way::Nested if has_room => 0,
-            _ => record::CALL_ALONE,
-        };
-        let head = [
-            u64::from(thread),
-            args[0],
-            args[1],
-            args[2],
-            args[3],
-            args[4],
-            args[5],
-        ];
-        let pieces = captures.read(hot, &args, None);
-        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
-        match way {
-            Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
-            Way::Nested if has_room => {
-                shadow::push(hot, rsp, f.id | FRAME_OPEN | FRAME_SYSTEM, number.into());
-            }
-            _ => f.id = exit + SYSTEM_CALL_ALONE,
-        }
-        if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
-            (*hot).lends = 1;
-        }
-        if way == Way::Alone && number != VFORK && process::shares_block(flags) {
-            thread::let_go();
-        }
     }
 }
 
-/// The agent is about to execute a program in the place of this one, for a function that would. Gives
-/// where the chunk has it.
-pub unsafe fn tell_exec(hot: *mut Hot, number: u32, args: [u64; 6]) -> Option<(u64, u64)> {
-    if hot.is_null() {
-        return None;
-    }
-    // SAFETY: the thread's own block.
+/// Records that a call begins, at `id` in its slot; gives the way that it goes: `way`, unless the
+/// shadow stack has no room.
+unsafe fn record(
+    hot: *mut Hot,
+    id: u64,
+    rsp: u64,
+    (number, args): (u32, &[u64; 6]),
+    (way, captures): (Way, &Captures),
+) -> Way {
+    // SAFETY: as in enter.
     unsafe {
-        let captures = capture::Captures::of(number).filter(|_| (*hot).muted == 0)?;
-        let thread = foreign_thread(hot);
-        let pieces = captures.read(hot, &args, None);
-        let [a, b, c, d, e, f] = args;
-        let head = [u64::from(thread), a, b, c, d, e, f];
-        let (chunk, before) = ((*hot).chunk, (*hot).cur);
-        let alone = record::CALL_ALONE;
+        settle::settle(hot, rsp, false);
+        leave_same(hot, rsp);
+        let way = match way {
+            Way::Nested if !deep::has_room(hot, rsp) => Way::Alone,
+            way => way,
+        };
+        let alone = match way {
+            Way::Nested => 0,
+            _ => record::CALL_ALONE,
+        };
+        let [a, b, c, d, e, f] = *args;
+        let head = [u64::from(thread::borrower(hot)), a, b, c, d, e, f];
+        let pieces = captures.read(hot, args, None);
         chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
-        ((*hot).chunk == chunk).then_some((before, (*hot).cur))
+        if way == Way::Alone {
+            (*hot).alone = number;
+        }
+        if way == Way::Nested {
+            shadow::push(hot, rsp, id | FRAME_OPEN | FRAME_SYSTEM, number.into());
+        }
+        way
     }
 }
 
@@ -151,7 +158,7 @@ pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
     // SAFETY: called by the slow path: the thread's own block, whose sentinel ends the search.
     unsafe {
         settle::settle(hot, rsp, false);
-        let thread = foreign_thread(hot);
+        let thread = thread::borrower(hot);
         let mut below = shadow::top(hot);
         let mut frames = 0u64;
         let is_other = |frame: *const ShadowFrame| {
@@ -164,7 +171,10 @@ pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
         let is_known = !shadow::is_barrier(below) && !is_other(below);
         let (number, how) = match is_known {
             true => ((*below).callee as u32, record::RETURNED),
-            false => (UNKNOWN_NUMBER, record::RETURNED_LATE),
+            false => (
+                core::mem::replace(&mut (*hot).alone, UNKNOWN_NUMBER),
+                record::RETURNED_LATE,
+            ),
         };
         if is_known {
             settle::drop_frames(hot, frames);
@@ -173,7 +183,7 @@ pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
             return;
         }
         let args = arguments(f);
-        let pieces = match capture::Captures::of(number).filter(|_| is_known) {
+        let pieces = match Captures::of(number) {
             Some(captures) => captures.read(hot, &args, Some(result)),
             None => &[],
         };
@@ -190,22 +200,6 @@ unsafe fn leave_same(hot: *mut Hot, rsp: u64) {
         while (*shadow::top(hot)).rsp == rsp && (*shadow::top(hot)).id & FRAME_SYSTEM != 0 {
             settle::drop_frames(hot, 1);
         }
-    }
-}
-
-/// A child that a vfork(2) has lent our memory and our block to, or 0: the thread's own.
-unsafe fn foreign_thread(hot: *mut Hot) -> u32 {
-    // SAFETY: the thread's own block, or lent to this one, while its owner waits.
-    unsafe {
-        if (*hot).lends == 0 {
-            return 0;
-        }
-        let tid = sys::tid();
-        if tid != (*hot).tid {
-            return tid;
-        }
-        (*hot).lends = 0;
-        0
     }
 }
 

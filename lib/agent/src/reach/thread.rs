@@ -75,6 +75,31 @@ pub unsafe extern "C" fn has_block() -> bool {
     }
 }
 
+/// clone(2) flags by which the new task has our memory, and the gs and fs of its creator, at the
+/// same time.
+pub fn shares_block(flags: u64) -> bool {
+    const VM: u64 = 0x100;
+    const VFORK: u64 = 0x4000;
+    const SETTLS: u64 = 0x8_0000;
+    flags & (VM | VFORK | SETTLS) == VM
+}
+
+/// A child that a vfork(2) has lent our memory and this block to, or 0: it is its owner who runs.
+pub unsafe fn borrower(hot: *mut Hot) -> u32 {
+    // SAFETY: the thread's own block, or lent to this one, while its owner waits.
+    unsafe {
+        if (*hot).lends == 0 {
+            return 0;
+        }
+        let tid = sys::tid();
+        if tid != (*hot).tid {
+            return tid;
+        }
+        (*hot).lends = 0;
+        0
+    }
+}
+
 /// A task is about to begin that shares memory, gs and fs with this thread: both would take the
 /// block for theirs. Until the next event gs points at a block whose key nobody has.
 pub unsafe fn let_go() {
@@ -399,5 +424,20 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
             frame = frame.add(1);
         }
         hot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_takes_our_block_for_its_own_only_if_it_runs_beside_us_with_our_fs() {
+        const VM: u64 = 0x100;
+        assert!(shares_block(VM) && shares_block(VM | 0x200));
+        // Another fs base, a parent that waits, memory of its own.
+        assert!(!shares_block(VM | 0x8_0000));
+        assert!(!shares_block(VM | 0x4000));
+        assert!(!shares_block(0x200));
     }
 }

@@ -23,6 +23,8 @@ const ROUTINES: [&str; common::COUNT] = [
     "ENTRY_ONLY_FIRST",
     "HOOK",
     "HOOK_EXIT",
+    "SYSTEM_CALL",
+    "SYSTEM_RETURN",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

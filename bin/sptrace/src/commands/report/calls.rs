@@ -110,9 +110,20 @@ pub fn show(
         };
         return Ok(sums.write(out, session.clock, key, session.args.limit)?);
     }
+    let options = lines_of(session, wanted);
+    let lines = Lines::new(out, &header, session.clock, options);
+    let view = SystemCalls::new(dictionary, lines);
+    let lines = session.replay(reader, 0, Order::Time, view)?.finish();
+    Ok(lines.result?)
+}
+
+/// How lines shall look.
+fn lines_of<'a>(session: &Session<'_>, wanted: Option<Selection>) -> LinesOptions<'a> {
+    let calls = &session.args.calls;
+    let dictionary = &session.survey.dictionary;
     let threads = dictionary.streams.iter().map(|s| s.tid);
     let first = dictionary.streams.first().map(|s| s.tid);
-    let options = LinesOptions {
+    LinesOptions {
         calls: Options {
             string_limit: calls.string_limit,
             verbose: calls.verbose,
@@ -142,9 +153,5 @@ pub fn show(
         min_ticks: session.clock.ticks(session.args.min_time),
         with_number: calls.number,
         limit: session.args.limit,
-    };
-    let lines = Lines::new(out, &header, session.clock, options);
-    let view = SystemCalls::new(dictionary, lines);
-    let lines = session.replay(reader, 0, Order::Time, view)?.finish();
-    Ok(lines.result?)
+    }
 }
