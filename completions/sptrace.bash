@@ -103,7 +103,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__attach)
-            opts="-p -F -N -l -D -o -q -h --pid --filter --notrace --module --depth --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --for --help"
+            opts="-p -F -N -l -D -s -o -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -146,6 +146,22 @@ _sptrace() {
                     return 0
                     ;;
                 -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --syscalls)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --syscalls-only)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --string-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -401,7 +417,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --help summary functions tree coverage folded export callers callees flame diff timeline"
+            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -491,6 +507,30 @@ _sptrace() {
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
+                --trace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -e)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --string-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -a)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -499,7 +539,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-F -N -l -D -o -q -h --filter --notrace --module --depth --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --loader --start-on --shadow --keep-pid --help"
+            opts="-F -N -l -D -s -o -q -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --loader --start-on --shadow --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -534,6 +574,22 @@ _sptrace() {
                     return 0
                     ;;
                 -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --syscalls)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --syscalls-only)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --string-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -38,6 +38,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything): from the program\'s main on; other functions that only code of other modules calls are not seen' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l syscalls -d 'Record system calls too, with their arguments and results: all, or SET as of strace\'s -e trace= (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l syscalls-only -d 'Record system calls, and no functions' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s s -l string-limit -d 'Keep so many bytes of strings and buffers of system calls' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l between -d 'Record functions matching GLOB and what they call, as -F does, but only their calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
@@ -59,6 +62,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s F -l filter -
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s l -l module -d 'Patch only modules whose file name matches (repeatable; `*` stands for anything): from the program\'s main on; other functions that only code of other modules calls are not seen' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s D -l depth -d 'Patch nothing that is first reached below this depth' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l syscalls -d 'Record system calls too, with their arguments and results: all, or SET as of strace\'s -e trace= (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l syscalls-only -d 'Record system calls, and no functions' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s s -l string-limit -d 'Keep so many bytes of strings and buffers of system calls' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l between -d 'Record functions matching GLOB and what they call, as -F does, but only their calls that begin between two events (see below; START may be `start`: the recording\'s): different functions each at its time, also beside -F. With --times N each does so N times. A call as an event is noticed at once here (repeatable, up to 7)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l dump-on -d 'Keep the ring in memory and write it out as a trace when EVENT happens, while the program goes on (repeatable, see below). The second is FILE.2 and so on; without an event nothing is written' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l stop-on -d 'End the recording, not the program, when EVENT happens (repeatable, see below)' -r
@@ -118,8 +124,20 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Sho
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s r -d 'Show the time since the line before'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s T -d 'Show how long each call took'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s f -d 'Show the thread\'s id, also where there is one thread'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s v -d 'Show structures whole'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s x -d 'Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s z -d 'Show only calls that succeeded'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s Z -d 'Show only calls that failed'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s n -d 'Show the numbers of calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "attach" -d 'Record running processes, and let them go as they were'

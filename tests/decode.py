@@ -39,6 +39,8 @@ PROGRAMS = {
 FLAGS = {"ls.verbose": ["-v"], "cp.paths": ["-y"], "cat.long": ["-s", "100"]}
 # What a recording does not have (--recorded): signals, the ends of their handlers, and that a call was begun again.
 UNRECORDED = r"--- SIG|rt_sigreturn|rt_sigsuspend|.* = \? ERESTART"
+# bash reads the list of its mappings, of which some are sptrace's.
+LEAST = {"bash": 0.97}
 # What looks at other processes, in a namespace where there are none.
 ALONE = {"ps"}
 # What several threads do in turns that chance decides: a line agrees if the other trace has one of its shape.
@@ -225,7 +227,7 @@ def main():
             for attempt in range(3):
                 traces = run_both(name, f"{folder}/{attempt}", server.server_address[1], stepper, recorder, options.keep)
                 agree, most, different = compare(traces["s"], traces["o"], name in CHANCE)
-                good = most > 10 and agree >= ENOUGH * most
+                good = most > 10 and agree >= LEAST.get(name, ENOUGH) * most
                 if good: break
             passed, failed = passed + good, failed + (not good)
             print(f"{'ok  ' if good else 'FAIL'} {name}: {agree} of {most} lines, {100 * agree / max(most, 1):.2f} %", flush=True)

@@ -171,10 +171,7 @@ pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
         let is_known = !shadow::is_barrier(below) && !is_other(below);
         let (number, how) = match is_known {
             true => ((*below).callee as u32, record::RETURNED),
-            false => (
-                core::mem::replace(&mut (*hot).alone, UNKNOWN_NUMBER),
-                record::RETURNED_LATE,
-            ),
+            false => (told_alone(hot), record::RETURNED_LATE),
         };
         if is_known {
             settle::drop_frames(hot, frames);
@@ -200,6 +197,15 @@ unsafe fn leave_same(hot: *mut Hot, rsp: u64) {
         while (*shadow::top(hot)).rsp == rsp && (*shadow::top(hot)).id & FRAME_SYSTEM != 0 {
             settle::drop_frames(hot, 1);
         }
+    }
+}
+
+/// The last call that was told without its end.
+unsafe fn told_alone(hot: *mut Hot) -> u32 {
+    // SAFETY: the thread's own block. No such call has the number 0.
+    match unsafe { core::mem::take(&mut (*hot).alone) } {
+        0 => UNKNOWN_NUMBER,
+        number => number,
     }
 }
 

@@ -106,7 +106,7 @@ pub struct Hot {
     pub lends: u32,
     /// 1: the host was asked about an exec(2) whose system call is about to come.
     pub asked_exec: u32,
-    /// Number of the last call of the kernel that was told without its end.
+    /// Number of the last call of the kernel that was told without its end; 0: none.
     pub alone: u32,
 }
 
