@@ -140,7 +140,7 @@ unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
             let t = &mut *threads.add(i);
             if !modules::of_area(t.rip).is_null() {
                 // Not left to run on: the callee's return address would be ours.
-                if context::move_thread(&mut t.registers) {
+                if context::move_thread(block_of(t.tid), &mut t.registers) {
                     t.moved = 1;
                     (t.rsp, t.rip) = (t.registers[15], t.registers[16]);
                 } else {
@@ -156,6 +156,18 @@ unsafe fn give_back(b: &AttachBlock, contexts: &mut Contexts) -> bool {
             inside |= look_at_contexts(t.rsp, t.mask, anyway, contexts);
         }
         inside
+    }
+}
+
+/// The block of a thread, or null.
+unsafe fn block_of(tid: u32) -> *mut Hot {
+    // SAFETY: blocks stay mapped.
+    unsafe {
+        let mut hot = (*state::process()).blocks;
+        while !hot.is_null() && (*hot).tid != tid {
+            hot = (*hot).next as *mut Hot;
+        }
+        hot
     }
 }
 

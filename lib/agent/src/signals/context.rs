@@ -71,7 +71,7 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
             };
             let before = context;
             let handler = from..at;
-            if Context(&mut context).leave_area(hot, &handler) {
+            if Context(&mut context, hot).leave_area(hot, &handler) {
                 let words = (at + 8) as *mut u64;
                 for i in (R8..=FLAGS).filter(|&i| context[i] != before[i]) {
                     words.add(i).write_volatile(context[i]);
@@ -84,14 +84,15 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
-/// Moves a stopped thread out of a patch area; nothing is recorded. `registers` are those from r8
-/// to the flags, and stay as they are if that cannot be done.
-pub unsafe fn move_thread(registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
+/// Moves a stopped thread out of a patch area; nothing is recorded. What it has reserved in the chunk
+/// of its block, `hot`, is passed over. `registers` are those from r8 to the flags, and stay as they
+/// are if that cannot be done.
+pub unsafe fn move_thread(hot: *mut Hot, registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
     let mut context = [0; WORDS];
     context[R8..=FLAGS].copy_from_slice(registers);
     // SAFETY: the thread is stopped, in an area: no vector register is asked for.
     let is_out = unsafe {
-        Context(&mut context).leave_area(core::ptr::null_mut(), &(0..0))
+        Context(&mut context, hot).leave_area(core::ptr::null_mut(), &(0..0))
             && modules::of_area(context[RIP]).is_null()
     };
     if is_out {
@@ -136,7 +137,8 @@ fn part_of(rip: u64, moved_end: u64, place: &Place) -> Part {
     }
 }
 
-struct Context<'a>(&'a mut [u64; WORDS]);
+/// The registers, and the block of the thread whose chunk may hold a reservation.
+struct Context<'a>(&'a mut [u64; WORDS], *mut Hot);
 
 /// What stands on the interrupted stack around the id.
 struct Around {
@@ -371,7 +373,7 @@ impl Context<'_> {
                 self.after_event(hot, phase, &around, &place, below, handler)
             } else {
                 if phase == Phase::Reserved {
-                    interrupted::abandon(hot, word, place.operand && id == place.entry);
+                    interrupted::abandon(self.1, word, place.operand && id == place.entry);
                 }
                 self.before_event(hot, &place, id)
             }
