@@ -6,6 +6,7 @@
 //!
 //! Must not know: tracefs, and how records are laid out.
 
+use crate::calls::{Called, Calls};
 use crate::error::KernelError;
 use crate::source::{Frame, Happening, soft_interrupt};
 use sptrace_addr::Svma;
@@ -34,6 +35,11 @@ pub struct Tasks<W: Write> {
     writer: TraceWriter<W>,
     modules: Vec<ModuleId>,
     functions: HashMap<(usize, String), FunctionId>,
+    /// Modules of functions of the kernel's.
+    kernel_modules: HashMap<String, ModuleId>,
+    /// Functions of the kernel's, by the addresses that records have.
+    called: HashMap<u64, FunctionId>,
+    calls: Calls,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
     /// own events.
@@ -59,19 +65,17 @@ impl<W: Write> Tasks<W> {
         is_for_all: bool,
         without: Vec<u32>,
     ) -> Result<Self, KernelError> {
-        let module = |path: &str| Module {
-            path: path.to_owned(),
-            build_id: Vec::new(),
-            svma: Svma(0)..Svma(1 << 32),
-        };
         let modules: Result<Vec<_>, _> = MODULES
             .iter()
-            .map(|path| writer.module(&module(path)))
+            .map(|path| writer.module(&bracketed(path)))
             .collect();
         Ok(Self {
             writer,
             modules: modules?,
             functions: HashMap::new(),
+            kernel_modules: HashMap::new(),
+            called: HashMap::new(),
+            calls: Calls::default(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
             is_for_all,
@@ -79,6 +83,11 @@ impl<W: Write> Tasks<W> {
             before_exec: None,
             events: 0,
         })
+    }
+
+    /// Shows calls of the kernel's functions, too.
+    pub fn show(&mut self, calls: Calls) {
+        self.calls = calls;
     }
 
     /// Leaves another task out.
@@ -205,12 +214,59 @@ impl<W: Write> Tasks<W> {
         Ok(function)
     }
 
+    /// What is shown for a frame that is no function of the kernel's.
+    fn frame(&mut self, frame: &Frame) -> Result<FunctionId, KernelError> {
+        let (module, name) = shown(frame);
+        self.function(module, name)
+    }
+
+    fn kernel_function(&mut self, address: u64) -> Result<FunctionId, KernelError> {
+        if let Some(known) = self.called.get(&address) {
+            return Ok(*known);
+        }
+        let Called {
+            module: path,
+            name: symbol,
+            offset,
+            bytes,
+        } = self.calls.at(address);
+        let module = match self.kernel_modules.get(&path) {
+            Some(known) => *known,
+            None => {
+                let module = self.writer.module(&bracketed(&path))?;
+                self.kernel_modules.insert(path, module);
+                module
+            }
+        };
+        let function = self.writer.function(&Function {
+            module,
+            svma: Svma(offset),
+            size_bytes: bytes,
+            symbol,
+        })?;
+        self.called.insert(address, function);
+        Ok(function)
+    }
+
     fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
             return Ok(());
         }
-        let (module, name) = shown(&frame);
-        let function = self.function(module, name)?;
+        let function = match &frame {
+            Frame::Function { address, .. } => {
+                let open = self.tasks.get(&tid).map_or(&[][..], |t| &t.open);
+                if !self.calls.is_shown(open, *address) {
+                    return Ok(());
+                }
+                self.kernel_function(*address)?
+            }
+            // A task that makes a call is in none: of those that are open, the ends were lost.
+            Frame::SystemCall(_) => {
+                self.end_above(tid, tsc, 0);
+                self.frame(&frame)?
+            }
+            _ => self.frame(&frame)?,
+        };
         self.events += 1;
         let task = self.task(tid, tsc)?;
         task.open.push(frame);
@@ -224,18 +280,24 @@ impl<W: Write> Tasks<W> {
         if self.is_left_out(tid) {
             return Ok(());
         }
-        let mut ended = 0;
-        if let Some(task) = self.tasks.get_mut(&tid)
-            && let Some(found) = task.open.iter().rposition(|open| is_end_of(frame, open))
-        {
-            while task.open.len() > found {
-                task.open.pop();
-                task.encoder.exit(tsc);
-                ended += 1;
-            }
+        let task = self.tasks.get(&tid);
+        let found = task.and_then(|t| t.open.iter().rposition(|open| is_end_of(frame, open)));
+        if let Some(found) = found {
+            self.end_above(tid, tsc, found);
         }
-        self.events += ended;
         Ok(())
+    }
+
+    /// Ends a task's frames until so many are open.
+    fn end_above(&mut self, tid: u32, tsc: u64, open: usize) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        while task.open.len() > open {
+            task.open.pop();
+            task.encoder.exit(tsc);
+            self.events += 1;
+        }
     }
 
     fn instant(
@@ -284,6 +346,15 @@ impl<W: Write> Tasks<W> {
     }
 }
 
+/// A module that is no file.
+fn bracketed(path: &str) -> Module {
+    Module {
+        path: path.to_owned(),
+        build_id: Vec::new(),
+        svma: Svma(0)..Svma(1 << 32),
+    }
+}
+
 /// In which module a frame is shown, and by what name.
 fn shown(frame: &Frame) -> (usize, String) {
     match frame {
@@ -301,6 +372,7 @@ fn shown(frame: &Frame) -> (usize, String) {
         Frame::Waiting('X' | 'Z') => (2, "ended".to_owned()),
         Frame::Waiting(_) => (2, "not running".to_owned()),
         Frame::Preempted => (2, "preempted".to_owned()),
+        Frame::Function { address, .. } => (2, format!("{address:#x}")),
     }
 }
 
