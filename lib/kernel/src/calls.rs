@@ -39,9 +39,8 @@ pub struct Calls {
 impl Calls {
     /// By the functions that were chosen.
     pub fn new(chosen: &Chosen, symbols: Symbols) -> Self {
-        let roots = symbols.iter().filter(|s| chosen.roots.contains(&s.name));
         Self {
-            roots: roots.map(|s| s.address).collect(),
+            roots: chosen.roots.clone(),
             symbols,
             depth: chosen.depth as usize,
         }
@@ -101,7 +100,7 @@ mod tests {
     fn calls_are_shown_below_a_root_down_to_the_depth_and_not_through_interrupts() {
         let symbols = Symbols::parse("1000 t root\n1010 t a\n1020 t b\n1030 t c\t[ext4]");
         let chosen = Chosen {
-            roots: HashSet::from(["root".to_owned()]),
+            roots: HashSet::from([0x1000]),
             depth: 2,
             ..Chosen::default()
         };

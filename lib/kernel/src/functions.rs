@@ -1,6 +1,6 @@
 //! Calls of the kernel's functions, entry and exit, by the tracer `function_graph`.
 //!
-//! Given what is chosen; switches the tracer on for just that: in our instance where the kernel can
+//! Given the places of functions in the kernel's list of them; switches the tracer on for just that: in our instance where the kernel can
 //! (6.12 and newer), else at the top level, which is borrowed. Given a record; gives what happened.
 //!
 //! Must not know: how functions are chosen, and what is shown of their calls.
@@ -9,7 +9,6 @@ use crate::error::KernelError;
 use crate::folder::Folder;
 use crate::format::Format;
 use crate::instance::Instance;
-use crate::policy::{Chosen, Traceable};
 use crate::source::{Frame, Happening};
 use crate::toplevel::TopLevel;
 use crate::tracefs::Tracefs;
@@ -32,15 +31,14 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Switches the tracer on, in a folder that records nothing yet.
+    /// Switches the tracer on for the functions at these places (none: for all that there are), in a folder that records nothing yet.
     ///
     /// # Errors
     /// The kernel refuses, or somebody else uses what there is only one of.
     pub fn switch_on(
         tracefs: &Tracefs,
         instance: &Instance,
-        chosen: &Chosen,
-        traceable: &Traceable,
+        places: &[usize],
         buffer_kib: u64,
     ) -> Result<Self, KernelError> {
         let own = instance.folder().clone();
@@ -72,11 +70,8 @@ impl Functions {
             exit,
         };
         let folder = functions.folder();
-        if !chosen.is_everything {
-            let places = traceable.places(&chosen.functions);
-            let places = places.iter().map(usize::to_string);
-            folder.set_list("set_ftrace_filter", places)?;
-        }
+        // An empty list is all functions.
+        folder.set_list("set_ftrace_filter", places.iter().map(usize::to_string))?;
         folder.set("options/function-fork", "1")?;
         folder.set("current_tracer", TRACER)?;
         Ok(functions)

@@ -100,7 +100,9 @@ impl Inside {
         let traceable = match tracefs::read(&path) {
             Ok(text) => Traceable::parse(&text),
             // Probes can be made without that list; what cannot be probed is refused one by one.
-            Err(_) if level == Level::Probes => Traceable::of(symbols.iter().map(|s| &s.name)),
+            Err(_) if level == Level::Probes => {
+                Traceable::of(symbols.iter().flat_map(|s| &s.names))
+            }
             Err(e) => return Err(e),
         };
         let chosen = match policy.depth {
@@ -110,7 +112,10 @@ impl Inside {
                 policy.choose(&traceable, &symbols, |at, bytes| text.read(at, bytes))?
             }
         };
-        let buffer = options.buffer_kib;
+        let places = match chosen.is_everything {
+            true => Vec::new(),
+            false => traceable.places(&chosen.functions, &symbols),
+        };
         let how = match level {
             Level::Probes => How::Probes(Probes::switch_on(
                 tracefs,
@@ -119,7 +124,10 @@ impl Inside {
                 &symbols,
             )?),
             _ => How::Functions(Functions::switch_on(
-                tracefs, instance, &chosen, &traceable, buffer,
+                tracefs,
+                instance,
+                &places,
+                options.buffer_kib,
             )?),
         };
         (options.say)(&told(&how, &policy, &chosen));

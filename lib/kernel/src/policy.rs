@@ -77,21 +77,20 @@ impl Traceable {
         Self(names.map(|name| (name.clone(), Vec::new())).collect())
     }
 
-    /// True if it can be.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+    /// True if a function can be. The list has one of its names.
+    fn has(&self, symbol: &Symbol) -> bool {
+        symbol.names.iter().any(|name| self.0.contains_key(name))
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
-    }
-
-    /// Places of these names, in order.
-    pub fn places(&self, names: &HashSet<String>) -> Vec<usize> {
-        let found = names.iter().filter_map(|name| self.0.get(name));
-        let mut places: Vec<usize> = found.flatten().copied().collect();
+    /// Places of the functions at these addresses, in order, with those of others that are called
+    /// the same.
+    pub fn places(&self, addresses: &HashSet<u64>, symbols: &Symbols) -> Vec<usize> {
+        let chosen = symbols.iter().filter(|s| addresses.contains(&s.address));
+        let names = chosen.flat_map(|s| &s.names);
+        let found = names.filter_map(|name| self.0.get(name)).flatten();
+        let mut places: Vec<usize> = found.copied().collect();
         places.sort_unstable();
+        places.dedup();
         places
     }
 }
@@ -99,10 +98,10 @@ impl Traceable {
 /// What comes of a policy on a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
-    /// Names of functions that are recorded.
-    pub functions: HashSet<String>,
+    /// Where the functions begin that are recorded.
+    pub functions: HashSet<u64>,
     /// Those of them that a recording begins at.
-    pub roots: HashSet<String>,
+    pub roots: HashSet<u64>,
     /// Levels of calls.
     pub depth: u32,
     /// Every function that can be traced was asked for.
@@ -110,32 +109,28 @@ pub struct Chosen {
 }
 
 impl Policy {
-    fn is_left_out(&self, name: &str) -> bool {
-        self.without.iter().any(|glob| glob_matches(glob, name))
-    }
-
-    /// The globs of all roots.
-    fn globs(&self) -> impl Iterator<Item = &str> {
-        let of_roots = self.roots.iter().flat_map(|root| root.globs());
-        let functions = self.functions.iter().map(String::as_str);
-        of_roots.copied().chain(functions)
+    fn is_left_out(&self, symbol: &Symbol) -> bool {
+        self.without.iter().any(|glob| is_called(symbol, glob))
     }
 
     /// The functions that a recording begins at.
     ///
     /// # Errors
     /// A pattern matches nothing.
-    fn begin(&self, traceable: &Traceable) -> Result<HashSet<String>, KernelError> {
+    fn begin(&self, traceable: &Traceable, symbols: &Symbols) -> Result<HashSet<u64>, KernelError> {
+        let all: Vec<&Symbol> = symbols.iter().filter(|s| traceable.has(s)).collect();
         for glob in &self.functions {
-            if !traceable.0.keys().any(|name| glob_matches(glob, name)) {
+            if !all.iter().any(|symbol| is_called(symbol, glob)) {
                 return Err(KernelError::NoFunction(glob.clone()));
             }
         }
-        let is_root = |name: &&String| {
-            let matches = self.globs().any(|glob| glob_matches(glob, name));
-            matches && !self.is_left_out(name)
+        let of_roots = self.roots.iter().flat_map(|root| root.globs());
+        let functions = self.functions.iter().map(String::as_str);
+        let globs: Vec<&str> = of_roots.copied().chain(functions).collect();
+        let is_root = |symbol: &&&Symbol| {
+            globs.iter().any(|glob| is_called(symbol, glob)) && !self.is_left_out(symbol)
         };
-        let roots: HashSet<String> = traceable.0.keys().filter(is_root).cloned().collect();
+        let roots: HashSet<u64> = all.iter().filter(is_root).map(|s| s.address).collect();
         match roots.is_empty() {
             true => Err(KernelError::NoFunction("the roots".to_owned())),
             false => Ok(roots),
@@ -152,7 +147,7 @@ impl Policy {
         symbols: &Symbols,
         text: impl Fn(u64, usize) -> Option<Vec<u8>>,
     ) -> Result<Chosen, KernelError> {
-        let roots = self.begin(traceable)?;
+        let roots = self.begin(traceable, symbols)?;
         let is_everything = self.functions.iter().any(|glob| glob == "*");
         let depth = self.depth.unwrap_or(DEPTH);
         let functions = match is_everything || depth <= 1 {
@@ -174,16 +169,12 @@ impl Policy {
     /// of its own: parts that the compiler has split off are such.
     fn reached(
         &self,
-        roots: &HashSet<String>,
+        roots: &HashSet<u64>,
         depth: u32,
         (traceable, symbols): (&Traceable, &Symbols),
         text: impl Fn(u64, usize) -> Option<Vec<u8>>,
-    ) -> HashSet<String> {
-        let mut queue: VecDeque<(u64, u32)> = symbols
-            .iter()
-            .filter(|s| roots.contains(&s.name))
-            .map(|s| (s.address, 1))
-            .collect();
+    ) -> HashSet<u64> {
+        let mut queue: VecDeque<(u64, u32)> = roots.iter().map(|root| (*root, 1)).collect();
         let mut seen: HashMap<u64, u32> = queue.iter().copied().collect();
         let mut functions = roots.clone();
         while let Some((address, level)) = queue.pop_front() {
@@ -196,15 +187,15 @@ impl Policy {
             };
             let bytes = text(address, length as usize).unwrap_or_default();
             for callee in callees(&bytes, address, symbols) {
-                let is_level = traceable.has(&callee.name);
+                let is_level = traceable.has(callee);
                 let at = level + u32::from(is_level);
-                let is_far = at > depth || self.is_left_out(&callee.name);
+                let is_far = at > depth || self.is_left_out(callee);
                 if is_far || seen.get(&callee.address).is_some_and(|known| *known <= at) {
                     continue;
                 }
                 seen.insert(callee.address, at);
                 if is_level {
-                    functions.insert(callee.name.clone());
+                    functions.insert(callee.address);
                     queue.push_back((callee.address, at));
                 } else {
                     queue.push_front((callee.address, at));
@@ -213,6 +204,11 @@ impl Policy {
         }
         functions
     }
+}
+
+/// Is one of its names such?
+fn is_called(symbol: &Symbol, glob: &str) -> bool {
+    symbol.names.iter().any(|name| glob_matches(glob, name))
 }
 
 /// The functions that this text calls or jumps to. No instruction is decoded: four bytes that lead
@@ -251,9 +247,9 @@ mod tests {
     /// that lies elsewhere, and that calls the third.
     fn world() -> (Symbols, Traceable, impl Fn(u64, usize) -> Option<Vec<u8>>) {
         let symbols = Symbols::parse(
-            "1000 t __x64_sys_a\n1010 t b\n1020 t b.cold\n1030 t c\n1040 t d\n1050 t end",
+            "1000 t __ia32_sys_a\n1000 t __x64_sys_a\n1010 t b\n1020 t b.cold\n1030 t c\n1040 t d\n1050 t end",
         );
-        let traceable = Traceable::parse("__x64_sys_a\nb\nc\nd [mod]\nend\n");
+        let traceable = Traceable::parse("__ia32_sys_a\nb\nc\nd [mod]\nend\n");
         let text = |address: u64, bytes: usize| {
             let next = |opcode, to: u64| {
                 let rel = to.wrapping_sub(address + 5) as u32;
@@ -276,9 +272,10 @@ mod tests {
     fn chosen(policy: &Policy) -> Vec<String> {
         let (symbols, traceable, text) = world();
         let chosen = policy.choose(&traceable, &symbols, text).unwrap();
-        let mut names: Vec<String> = chosen.functions.into_iter().collect();
-        names.sort();
-        names
+        let is_chosen = |s: &&Symbol| chosen.functions.contains(&s.address);
+        let mut names: Vec<_> = symbols.iter().filter(is_chosen).collect();
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        names.iter().map(|s| s.name.clone()).collect()
     }
 
     #[test]
@@ -311,8 +308,8 @@ mod tests {
     #[test]
     fn places_are_those_of_the_kernels_list() {
         let traceable = Traceable::parse("a\nb\na\n");
-        let names = HashSet::from(["a".to_owned(), "zz".to_owned()]);
-        assert_eq!(traceable.places(&names), [1, 3]);
-        assert_eq!(traceable.count(), 3);
+        let symbols = Symbols::parse("1000 t other\n1000 t a\n1010 t a\n1020 t zz");
+        let chosen = HashSet::from([0x1000, 0x1020]);
+        assert_eq!(traceable.places(&chosen, &symbols), [1, 3]);
     }
 }

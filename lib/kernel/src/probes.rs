@@ -1,6 +1,6 @@
 //! Calls of the kernel's functions, entry and exit, by a probe at each (kprobe and kretprobe).
 //!
-//! Given names; makes the probes as events of a group of our own, and switches them on in our
+//! Given functions; makes the probes as events of a group of our own, and switches them on in our
 //! instance. Given a record; gives what happened. What the kernel refuses to probe is named. The
 //! group bears our process's number and start: [`remove_left_over`] removes those of a killed one.
 //!
@@ -43,10 +43,13 @@ impl Probes {
     pub fn switch_on(
         tracefs: &Tracefs,
         own: &Folder,
-        names: &HashSet<String>,
+        addresses: &HashSet<u64>,
         symbols: &Symbols,
     ) -> Result<Self, KernelError> {
-        let wanted: Vec<_> = symbols.iter().filter(|s| names.contains(&s.name)).collect();
+        let wanted: Vec<_> = symbols
+            .iter()
+            .filter(|s| addresses.contains(&s.address))
+            .collect();
         if wanted.len() > MOST {
             return Err(KernelError::TooMany(wanted.len()));
         }

@@ -176,7 +176,7 @@ fn begin<W: Write>(
         Target::Command(argv) => {
             let (child, starter) = start(recorded, argv, options.prepare)?;
             tasks.leave_out(starter);
-            tasks.leave_out_until_exec(child.id());
+            tasks.leave_out_until_exec(child.id(), (options.now_tsc)());
             return Ok(Some(child));
         }
         Target::Processes(pids) => tasks_of(pids).for_each(|(tid, pid)| tasks.expect(tid, pid)),

@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// Where the kernel says them.
 const FILE: &str = "/proc/kallsyms";
+/// How the names of system calls begin that this machine's own programs make.
+const NATIVE: &str = "__x64_sys_";
 /// No function is longer: what follows the last one is something else.
 const LONGEST_BYTES: u64 = 1 << 20;
 
@@ -19,8 +21,10 @@ const LONGEST_BYTES: u64 = 1 << 20;
 pub struct Symbol {
     /// Where it begins.
     pub address: u64,
-    /// Its name, which others may have, too.
+    /// Its name, which others may have, too: of several the one that says most to a reader.
     pub name: String,
+    /// All of its names, if there are several: of a system call without arguments, for one.
+    pub names: Vec<String>,
     /// The module that it belongs to.
     pub module: Option<String>,
 }
@@ -28,7 +32,7 @@ pub struct Symbol {
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    /// By address; of those at one address the one that the kernel names first.
+    /// By address.
     sorted: Vec<Symbol>,
 }
 
@@ -55,13 +59,23 @@ impl Symbols {
             let module = words.next().map(|m| m.trim_matches(['[', ']']).to_owned());
             matches!(kind, "t" | "T" | "w" | "W").then_some(Symbol {
                 address,
+                names: vec![name.clone()],
                 name,
                 module,
             })
         };
         let mut sorted: Vec<Symbol> = text.lines().filter_map(symbol).collect();
         sorted.sort_by_key(|s| s.address);
-        sorted.dedup_by_key(|s| s.address);
+        sorted.dedup_by(|other, first| {
+            let is_same = other.address == first.address;
+            if is_same {
+                if other.name.starts_with(NATIVE) {
+                    first.name.clone_from(&other.name);
+                }
+                first.names.append(&mut other.names);
+            }
+            is_same
+        });
         Self { sorted }
     }
 
@@ -109,6 +123,8 @@ mod tests {
         assert_eq!(at(0xfff), None);
         assert_eq!(at(0x1000), Some(("first", 0x40)));
         assert_eq!(at(0x1044), Some(("second", 0xfc0)));
+        let names = symbols.at(0x1040).map(|(s, _)| s.names.clone());
+        assert_eq!(names.unwrap_or_default(), ["second", "alias"]);
         assert_eq!(at(0x2000), Some(("third", LONGEST_BYTES)));
         assert_eq!(at(u64::MAX), None);
         assert!(symbols.beginning_at(0x1044).is_none());

@@ -48,8 +48,9 @@ pub struct Tasks<W: Write> {
     is_for_all: bool,
     /// Tasks that are not recorded: our own.
     without: Vec<u32>,
-    /// A task that has not executed its program yet.
-    before_exec: Option<u32>,
+    /// A task that has not executed its program yet, and when it has, at the latest: the record of
+    /// that may be lost.
+    before_exec: Option<(u32, u64)>,
     /// Events written.
     pub events: u64,
 }
@@ -101,8 +102,9 @@ impl<W: Write> Tasks<W> {
     }
 
     /// Leaves a task out until it executes a program: what it does before is our own work.
-    pub fn leave_out_until_exec(&mut self, tid: u32) {
-        self.before_exec = Some(tid);
+    /// It has executed one by `tsc`.
+    pub fn leave_out_until_exec(&mut self, tid: u32, tsc: u64) {
+        self.before_exec = Some((tid, tsc));
     }
 
     /// Takes what has happened to task `tid`.
@@ -115,6 +117,7 @@ impl<W: Write> Tasks<W> {
         tsc: u64,
         happening: Happening,
     ) -> Result<(), KernelError> {
+        self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
             Happening::End(frame) => self.end(tid, tsc, &frame),
@@ -138,13 +141,7 @@ impl<W: Write> Tasks<W> {
                 Ok(())
             }
             Happening::Exec(path) => {
-                if self
-                    .before_exec
-                    .take_if(|waiting| *waiting == tid)
-                    .is_some()
-                {
-                    self.expect(tid, tid);
-                }
+                self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
                 let note = Note::Exec { pid, tsc, path };
                 Ok(self.writer.event_note(&note)?)
@@ -159,6 +156,13 @@ impl<W: Write> Tasks<W> {
         }
     }
 
+    /// Leaves the task out no longer, if it is so.
+    fn begin_after_exec(&mut self, is_so: impl Fn(u32, u64) -> bool) {
+        if let Some((tid, _)) = self.before_exec.take_if(|(tid, tsc)| is_so(*tid, *tsc)) {
+            self.expect(tid, tid);
+        }
+    }
+
     fn process_of(&self, tid: u32) -> u32 {
         let known = self.tasks.get(&tid).map(|task| task.pid);
         known
@@ -170,7 +174,7 @@ impl<W: Write> Tasks<W> {
     /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
     /// ours.
     fn is_left_out(&self, tid: u32) -> bool {
-        tid == 0 || self.before_exec == Some(tid) || self.without.contains(&tid)
+        tid == 0 || self.before_exec.is_some_and(|(t, _)| t == tid) || self.without.contains(&tid)
     }
 
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
