@@ -1,7 +1,8 @@
 //! Calls of the kernel's functions, entry and exit, by the tracer `function_graph`.
 //!
-//! Given the places of functions in the kernel's list of them; switches the tracer on for just that: in our instance where the kernel can
-//! (6.12 and newer), else at the top level, which is borrowed. Given a record; gives what happened.
+//! Given the places of functions in the kernel's list of them; switches the tracer on for just
+//! these: in our instance where the kernel can (6.12 and newer), else at the top level, which is
+//! borrowed. Given a record; gives what happened.
 //!
 //! Must not know: how functions are chosen, and what is shown of their calls.
 
@@ -31,7 +32,8 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Switches the tracer on for the functions at these places (none: for all that there are), in a folder that records nothing yet.
+    /// Switches the tracer on for the functions at these places (none: for all that there are), in
+    /// a folder that records nothing yet.
     ///
     /// # Errors
     /// The kernel refuses, or somebody else uses what there is only one of.

@@ -33,6 +33,8 @@ enum How {
 pub struct Inside {
     how: How,
     calls: Calls,
+    /// Calls are followed from those that a recording begins at.
+    is_followed: bool,
 }
 
 impl Inside {
@@ -51,6 +53,7 @@ impl Inside {
         let nothing = Self {
             how: How::Nothing,
             calls: Calls::default(),
+            is_followed: false,
         };
         if level == Level::Events {
             let why = level::offered(tracefs, Level::Functions).err();
@@ -132,7 +135,11 @@ impl Inside {
         };
         (options.say)(&told(&how, &policy, &chosen));
         let calls = Calls::new(&chosen, symbols);
-        Ok(Self { how, calls })
+        Ok(Self {
+            how,
+            calls,
+            is_followed: chosen.depth > 1 && !chosen.is_everything,
+        })
     }
 
     /// A folder beside the instance that has records, too.
@@ -149,6 +156,12 @@ impl Inside {
             How::Functions(functions) => Some(functions.folder()),
             _ => None,
         }
+    }
+
+    /// True if functions are recorded, some of which may be missed since they are called through
+    /// pointers.
+    pub fn follows_calls(&self) -> bool {
+        !matches!(self.how, How::Nothing) && self.is_followed
     }
 
     /// Which calls are shown.
@@ -193,9 +206,12 @@ fn told(how: &How, policy: &Policy, chosen: &Chosen) -> String {
                 false => "an instance of our own",
             };
             let count = chosen.functions.len();
+            let followed = match levels {
+                1 => "",
+                _ => "; none that are called through pointers only",
+            };
             format!(
-                "level: functions: {count} of the kernel's ({begun} to begin at, {levels} levels; none that are \
-                called through pointers only), in {place}"
+                "level: functions: {count} of the kernel's ({begun} to begin at, {levels} levels{followed}), in {place}"
             )
         }
         How::Probes(probes) => format!(

@@ -35,7 +35,9 @@ pub struct Outcome {
     pub lost: u64,
     /// Times that some were lost, and nobody knows how many.
     pub lost_unknown: u64,
-    /// The kernel's events that could not be recorded.
+    /// Calls in the kernel were followed, as far as its text says what is called.
+    pub follows_calls: bool,
+    /// The kernel's events and functions that could not be recorded.
     pub missing: Vec<String>,
 }
 
@@ -88,6 +90,7 @@ pub fn record<W: Write>(
         events: tasks.events,
         lost: pipes.lost + inside.missed(),
         lost_unknown: pipes.lost_unknown,
+        follows_calls: inside.follows_calls(),
         missing: [source.missing.clone(), inside.refused()].concat(),
     };
     // The instance can be removed once nobody reads it.

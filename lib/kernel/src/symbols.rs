@@ -98,8 +98,8 @@ impl Symbols {
         self.sorted.iter()
     }
 
-    /// The lowest address of a module's functions, or of the kernel's own: what addresses in a trace
-    /// count from, since a kernel lies elsewhere after each start.
+    /// The lowest address of a module's functions, or of the kernel's own: what addresses in a
+    /// trace count from, since a kernel lies elsewhere after each start.
     pub fn base(&self, module: Option<&str>) -> u64 {
         let first = self
             .sorted

@@ -1,8 +1,8 @@
 //! The top level of the kernel's tracing, which all share, borrowed and given back.
 //!
 //! Kernels before 6.12 trace functions there only. Given the folder; refuses if anybody uses it;
-//! else keeps what its files hold in a file of our own, and writes it back in the end. If sptrace is
-//! killed meanwhile, [`give_back_left_over`] does so when sptrace is next started.
+//! else keeps what its files hold in a file of our own, and writes it back in the end. If sptrace
+//! is killed meanwhile, [`give_back_left_over`] does so when sptrace is next started.
 //!
 //! Must not know: what is traced there.
 
@@ -99,8 +99,8 @@ impl Drop for TopLevel {
     }
 }
 
-/// Gives back what processes that are gone have borrowed. Gives how many had, and files that tell of
-/// some that could not be given back.
+/// Gives back what processes that are gone have borrowed. Gives how many had, and files that tell
+/// of some that could not be given back.
 pub fn give_back_left_over(tracefs: &Tracefs) -> (usize, Vec<PathBuf>) {
     let folder = Folder::new(tracefs.root().to_owned());
     let (mut given, mut failed) = (0, Vec::new());

@@ -44,8 +44,10 @@ another one runs in its place are frames of the thread's tree; they have no argu
 of the kernel are frames within them where the kernel lets them be traced, which is said at the
 start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
-it. It takes root. Nothing that others trace is touched: the kernel's tracing has an instance for
-each user. Kernels before 6.12 trace functions at its top level only: if somebody uses that, it is
+it; nor is what happens while a processor is idle.
+
+It takes root. Nothing that others trace is touched: the kernel's tracing has an instance for each
+user. Kernels before 6.12 trace functions at its top level only: if somebody uses that, it is
 refused; else it is given back as it was, by the next start or --cleanup if sptrace is killed.
 ";
 const STATUS: &str = "\
@@ -321,12 +323,12 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         outcome.lost,
     );
     summary.row("loss", "gaps of unknown length", outcome.lost_unknown);
+    if outcome.follows_calls {
+        let what = "functions of the kernel called through pointers only (how many is not known)";
+        summary.row("hole", what, 1);
+    }
     for event in &outcome.missing {
-        summary.row(
-            "hole",
-            &format!("events of the kernel not recorded: {event}"),
-            1,
-        );
+        summary.row("hole", &format!("not recorded of the kernel: {event}"), 1);
     }
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)
