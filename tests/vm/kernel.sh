@@ -84,6 +84,7 @@ echo kfree >$T/set_ftrace_notrace
 echo 1 >$T/set_ftrace_pid
 echo global >$T/trace_clock
 echo 700 >$T/buffer_size_kb
+if [ -e $T/per_cpu/cpu1 ]; then echo 900 >$T/per_cpu/cpu1/buffer_size_kb; fi
 if ! grep -q function_graph $T/available_tracers; then exit 3; fi
 mkdir $T/instances/look
 if ! grep -q function_graph $T/instances/look/available_tracers; then
@@ -106,6 +107,13 @@ for level in functions probes; do
     wait $sptrace
     kill -9 $command
     state killed.$level
+    if ! is_quick && grep -q function_graph $T/current_tracer; then
+        # Somebody begins to use what is not given back yet.
+        echo function >$T/current_tracer
+        $K ktrace --cleanup >taken.said 2>&1
+        cat $T/current_tracer >taken.tracer
+        echo nop >$T/current_tracer
+    fi
     if [ $level = functions ]; then $K ktrace --cleanup >cleaned.$level.said 2>&1; else said next -D 1 -- /brackets; fi
     state cleaned.$level
 done

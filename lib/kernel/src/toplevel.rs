@@ -26,14 +26,21 @@ const LISTS: [&str; 6] = [
     "set_graph_function",
     "set_graph_notrace",
 ];
-/// Single values. What is written to switches recording on comes last.
+/// Single values. The clock is the first to be changed and the last to be given back: by it is seen
+/// whether all others have been.
 const VALUES: [&str; 5] = [
     "max_graph_depth",
-    "trace_clock",
     "options/function-fork",
-    "buffer_size_kb",
+    SIZE,
     "tracing_on",
+    "trace_clock",
 ];
+
+/// The clock and the tracer that it has while it is borrowed.
+const CLOCK: &str = "x86-tsc";
+const TRACER: &str = "function_graph";
+/// The size of all buffers, and of one processor's.
+const SIZE: &str = "buffer_size_kb";
 
 /// A file and the lines to write into it.
 type Kept = Vec<(String, Vec<String>)>;
@@ -64,6 +71,10 @@ impl TopLevel {
         made.and_then(|()| std::fs::write(&file, text))
             .map_err(KernelError::of(&file))?;
         let borrowed = Self { folder, kept, file };
+        // First of all: by the clock it is seen later that it is borrowed still.
+        if borrowed.folder.set("trace_clock", CLOCK).is_err() {
+            return Err(KernelError::NoClock);
+        }
         borrowed.folder.set("tracing_on", "0")?;
         for list in LISTS {
             borrowed
@@ -75,9 +86,6 @@ impl TopLevel {
                 })?;
         }
         borrowed.folder.set("max_graph_depth", "0")?;
-        if borrowed.folder.set("trace_clock", "x86-tsc").is_err() {
-            return Err(KernelError::NoClock);
-        }
         Ok(borrowed)
     }
 
@@ -113,12 +121,28 @@ pub fn give_back_left_over(tracefs: &Tracefs) -> (usize, Vec<PathBuf>) {
             continue;
         }
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        match give_back(&folder, &read_back(&text)) && std::fs::remove_file(entry.path()).is_ok() {
+        let is_given = match is_borrowed(&folder) {
+            Some(true) => give_back(&folder, &read_back(&text)),
+            // Somebody has put it in order meanwhile.
+            Some(false) => true,
+            None => false,
+        };
+        match is_given && std::fs::remove_file(entry.path()).is_ok() {
             true => given += 1,
             false => failed.push(entry.path()),
         }
     }
     (given, failed)
+}
+
+/// True if it is as one leaves it who has borrowed it. `None`: somebody else uses it now.
+fn is_borrowed(folder: &Folder) -> Option<bool> {
+    let clock = as_written(&folder.read("trace_clock").ok()?);
+    let tracer = folder.read("current_tracer").ok()?;
+    match tracer.as_str() {
+        TRACER | "nop" => Some(clock == [CLOCK]),
+        _ => None,
+    }
 }
 
 /// Refuses if anybody uses the top level: a tracer, events, or records that nobody has read yet.
@@ -165,6 +189,14 @@ fn look(folder: &Folder) -> Result<Kept, KernelError> {
     let mut kept = Vec::new();
     for file in LISTS.into_iter().chain(VALUES) {
         match folder.read(file) {
+            // They are not all the same.
+            Ok(text) if file == SIZE && text.starts_with('X') => {
+                for processor in folder.processors() {
+                    let of_one = format!("per_cpu/cpu{processor}/{SIZE}");
+                    let text = folder.read(&of_one)?;
+                    kept.push((of_one, as_written(&text)));
+                }
+            }
             Ok(text) => kept.push((file.to_owned(), as_written(&text))),
             // Older kernels have fewer.
             Err(_) if !folder.path(file).exists() => {}
@@ -231,8 +263,16 @@ fn read_back(text: &str) -> Kept {
             (None, _) => kept.push((line.to_owned(), Vec::new())),
         }
     }
-    kept.retain(|(file, _)| LISTS.iter().chain(&VALUES).any(|known| known == file));
+    kept.retain(|(file, _)| is_ours_to_write(file));
     kept
+}
+
+fn is_ours_to_write(file: &str) -> bool {
+    let of_one = file.strip_prefix("per_cpu/cpu");
+    let of_one = of_one.and_then(|rest| rest.split_once('/'));
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    of_one.is_some_and(|(number, rest)| is_number(number) && rest == SIZE)
+        || LISTS.iter().chain(&VALUES).any(|known| *known == file)
 }
 
 #[cfg(test)]
@@ -262,10 +302,15 @@ mod tests {
                 "set_ftrace_pid".to_owned(),
                 vec!["1".to_owned(), "2".to_owned()],
             ),
+            (
+                "per_cpu/cpu12/buffer_size_kb".to_owned(),
+                vec!["64".to_owned()],
+            ),
             ("tracing_on".to_owned(), vec!["1".to_owned()]),
         ];
         assert_eq!(read_back(&written(&kept)), kept);
-        let foreign = "../../etc/passwd\n\troot\ntracing_on\n\t0\n";
+        let foreign =
+            "../../etc/passwd\n\troot\nper_cpu/cpu../buffer_size_kb\n\t1\ntracing_on\n\t0\n";
         assert_eq!(
             read_back(foreign),
             [("tracing_on".to_owned(), vec!["0".to_owned()])]

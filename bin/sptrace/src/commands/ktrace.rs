@@ -214,7 +214,8 @@ fn mend(tracefs: &Tracefs) -> Mended {
     }
     for path in failed {
         say(&format!(
-            "not all could be written back that {} tells of; write it by hand, then remove that file",
+            "not all that {} tells of could be written back: somebody uses it, or it is gone; try \
+            --cleanup again later, or write it by hand and remove that file",
             path.display()
         ));
     }
