@@ -379,7 +379,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__ktrace)
-            opts="-o -q -p -a -h --output --quiet --pid --all --for --buffer --check --cleanup --help"
+            opts="-o -q -p -a -F -N -D -h --output --quiet --pid --all --for --level --root --filter --notrace --depth --buffer --check --cleanup --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -402,6 +402,38 @@ _sptrace() {
                     return 0
                     ;;
                 --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --level)
+                    COMPREPLY=($(compgen -W "functions probes events" -- "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -W "syscalls interrupts softirqs" -- "${cur}"))
+                    return 0
+                    ;;
+                --filter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -F)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --notrace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -N)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -D)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -89,6 +89,15 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -s h -l help -d
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s o -l output -d 'Trace file to write; a former one is kept as FILE.old' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s p -l pid -d 'These processes, with all their threads and what they start (repeatable, or separated by commas)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l for -d 'End the recording after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l level -d 'How deep it looks: functions (by the tracer function_graph), probes (at entry and exit of functions, slow to make), or events alone; else the deepest that this kernel allows' -r -f -a "functions\t''
+probes\t''
+events\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l root -d 'Follow calls in the kernel from here: syscalls (if neither this nor -F is given), interrupts, softirqs (repeatable, or separated by commas)' -r -f -a "syscalls\t''
+interrupts\t''
+softirqs\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s F -l filter -d 'Follow calls from functions of the kernel that match GLOB (repeatable; `*` alone: every function there is, which slows the machine down)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s N -l notrace -d 'Leave out functions of the kernel that match GLOB, and what only they call (repeatable)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s D -l depth -d 'Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -l buffer -d 'Memory of each processor\'s buffer in the kernel, in KiB' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s q -l quiet -d 'Say nothing on stderr unless recording fails'
 complete -c sptrace -n "__fish_sptrace_using_subcommand ktrace" -s a -l all -d 'Everything that runs on this machine, but for sptrace'

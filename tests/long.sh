@@ -45,6 +45,7 @@ all() {
         part "servers.$turn" python3 tests/servers.py
         part "servers.kill.$turn" python3 tests/servers.py --kill
         part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
+        part "guest.$turn" python3 tests/guest.py
         part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
     done
 }

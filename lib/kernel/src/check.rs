@@ -5,8 +5,9 @@
 
 use crate::error::KernelError;
 use crate::instance::Instance;
+use crate::level::{self, Level};
 use crate::source::Source;
-use crate::tracefs::{self, Tracefs};
+use crate::tracefs::Tracefs;
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +32,6 @@ fn answer(what: &'static str, result: Result<String, String>) -> Answer {
 
 /// Looks.
 pub fn look() -> Vec<Answer> {
-    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    let mode = lockdown
-        .split(['[', ']'])
-        .nth(1)
-        .unwrap_or("none")
-        .to_owned();
     let tracefs = match Tracefs::find() {
         Ok(tracefs) => tracefs,
         Err(e) => return vec![answer("tracefs", Err(e.to_string()))],
@@ -54,29 +49,19 @@ pub fn look() -> Vec<Answer> {
     if let Ok(instance) = &instance {
         answers.push(events(instance));
     }
-    let offered = tracefs::read(&tracefs.root().join("available_tracers")).unwrap_or_default();
-    let why = match mode.as_str() {
-        "none" | "" => "the kernel is built without it (CONFIG_FUNCTION_GRAPH_TRACER)".to_owned(),
-        mode => format!(
-            "the kernel is locked down ({mode}), or built without it; boot without Secure Boot, or with lockdown=none"
-        ),
-    };
-    let graph = match offered.split(' ').any(|tracer| tracer == "function_graph") {
-        true => Ok("the tracer function_graph".to_owned()),
-        false => Err(why.clone()),
-    };
-    answers.push(answer("functions of the kernel", graph));
-    let probes = match tracefs.root().join("kprobe_events").exists() {
-        true => Ok("kprobe_events".to_owned()),
-        false => Err(why),
-    };
-    answers.push(answer("probes in the kernel", probes));
+    for (what, level) in [
+        ("functions of the kernel", Level::Functions),
+        ("probes in the kernel", Level::Probes),
+    ] {
+        let offered = level::offered(&tracefs, level);
+        answers.push(answer(what, offered.map(str::to_owned)));
+    }
     answers
 }
 
 fn events(instance: &Instance) -> Answer {
     let what = "events of the kernel";
-    match Source::switch_on(instance) {
+    match Source::switch_on(instance.folder()) {
         Err(e @ KernelError::File { .. }) => answer(
             what,
             Err(format!(

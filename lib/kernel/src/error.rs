@@ -19,6 +19,39 @@ pub enum KernelError {
     /// There is no such clock: times could not be compared with those of programs.
     #[error("the kernel's tracing has no x86-tsc clock: is the time stamp counter switched off?")]
     NoClock,
+    /// Addresses of functions are hidden.
+    #[error(
+        "/proc/kallsyms shows no addresses: kernel.kptr_restrict hides them; `sysctl kernel.kptr_restrict=1` shows them to root"
+    )]
+    NoAddresses,
+    /// No function is called so.
+    #[error(
+        "no function of the kernel that can be traced matches {0}; available_filter_functions in tracefs lists them"
+    )]
+    NoFunction(String),
+    /// More functions are asked for than a machine bears.
+    #[error(
+        "this would trace {0} functions of the kernel; fewer levels (-D), or functions left out (-N), make them fewer"
+    )]
+    TooMany(usize),
+    /// The kernel does not offer a level.
+    #[error(
+        "this kernel does not let its {what} be traced ({why}); `sptrace ktrace --check` says what it does, --level events works on all"
+    )]
+    NotOffered {
+        /// Of what level.
+        what: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// Somebody else uses what there is only one of.
+    #[error("{what}: somebody else uses the kernel's tracing, and is left alone; {remedy}")]
+    InUse {
+        /// How that is seen.
+        what: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
     /// A file of tracefs refused what was asked of it.
     #[error("{}: {source}", path.display())]
     File {

@@ -9,15 +9,27 @@
 //! Must not know: the agent, patching, the command line.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod check;
 pub mod error;
+pub mod folder;
 pub mod format;
+pub mod functions;
+pub mod inside;
 pub mod instance;
+pub mod level;
+pub mod options;
+pub mod owner;
 pub mod page;
 pub mod pipes;
+pub mod policy;
+pub mod probes;
 pub mod recorder;
 pub mod source;
+pub mod symbols;
 pub mod tasks;
+pub mod text;
+pub mod toplevel;
 pub mod tracefs;
 
 pub use error::KernelError;

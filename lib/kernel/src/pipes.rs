@@ -1,14 +1,14 @@
 //! The records of all processors, in the order of their times.
 //!
-//! Given an instance; reads the pages of each processor's buffer as far as they have been written,
-//! and gives their records merged. A record is held back until no earlier one can come any more:
-//! what was made before a reading of the clock is in the buffers when all of them have been read
-//! empty after that reading.
+//! Given folders of tracefs; reads the pages of each processor's buffer as far as they have been
+//! written, and gives their records merged. A record is held back until no earlier one can come any
+//! more: what was made before a reading of the clock is in the buffers when all of them have been
+//! read empty after that reading.
 //!
 //! Must not know: what records mean.
 
 use crate::error::KernelError;
-use crate::instance::Instance;
+use crate::folder::Folder;
 use crate::page::{Lost, Page};
 use nix::fcntl::OFlag;
 use std::collections::BinaryHeap;
@@ -48,7 +48,7 @@ impl PartialOrd for Record {
     }
 }
 
-/// The buffers of an instance, being read.
+/// The buffers of some folders, being read.
 pub struct Pipes {
     pipes: Vec<(u32, File)>,
     page: Vec<u8>,
@@ -65,16 +65,18 @@ impl Pipes {
     ///
     /// # Errors
     /// One cannot be opened.
-    pub fn open(instance: &Instance) -> Result<Self, KernelError> {
-        let open = |processor| {
-            let path = instance.path(&format!("per_cpu/cpu{processor}/trace_pipe_raw"));
+    pub fn open(folders: &[&Folder]) -> Result<Self, KernelError> {
+        let open = |(folder, processor): (&Folder, u32)| {
+            let path = folder.path(&format!("per_cpu/cpu{processor}/trace_pipe_raw"));
             let mut how = File::options();
             how.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
             let file = how.open(&path).map_err(KernelError::of(&path))?;
             Ok((processor, file))
         };
-        let pipes: Result<Vec<_>, KernelError> =
-            instance.processors().into_iter().map(open).collect();
+        let buffers = folders
+            .iter()
+            .flat_map(|f| f.processors().into_iter().map(move |p| (*f, p)));
+        let pipes: Result<Vec<_>, KernelError> = buffers.map(open).collect();
         Ok(Self {
             pipes: pipes?,
             page: vec![0; PAGE_BYTES],

@@ -1,13 +1,16 @@
 //! A recording of the kernel's side of some tasks, from its start to its end.
 //!
 //! Given what shall be recorded, and a trace that has been begun; makes an instance of the kernel's
-//! tracing, chooses events and tasks, starts the command if there is one, reads until the end, and
-//! writes the trace. Whatever fails, the instance goes away.
+//! tracing, switches on what is recorded in it, starts the command if there is one, reads until the
+//! end, and writes the trace. Whatever fails, the instance goes away.
 //!
 //! Must not know: the command line, and what is shown.
 
 use crate::error::KernelError;
+use crate::folder::Folder;
+use crate::inside::Inside;
 use crate::instance::Instance;
+use crate::options::{Options, Target};
 use crate::pipes::Pipes;
 use crate::source::Source;
 use crate::tasks::Tasks;
@@ -21,32 +24,6 @@ use std::time::{Duration, Instant};
 /// Between two looks into the buffers.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is recorded.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A command, with all that it starts.
-    Command(Vec<OsString>),
-    /// Processes that run, with all their threads and all that they start.
-    Processes(Vec<u32>),
-    /// Everything.
-    Machine,
-}
-
-/// How it is recorded.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What.
-    pub target: Target,
-    /// What the command needs beside its arguments.
-    pub prepare: fn(&mut Command),
-    /// It ends after so long, if not before.
-    pub duration: Option<Duration>,
-    /// Memory of each processor's buffer.
-    pub buffer_kib: u64,
-    /// The processor's time stamp counter, now.
-    pub now_tsc: fn() -> u64,
-}
-
 /// What came of it.
 #[derive(Debug)]
 pub struct Outcome {
@@ -58,7 +35,9 @@ pub struct Outcome {
     pub lost: u64,
     /// Times that some were lost, and nobody knows how many.
     pub lost_unknown: u64,
-    /// The kernel's events that could not be recorded.
+    /// Calls in the kernel were followed, as far as its text says what is called.
+    pub follows_calls: bool,
+    /// The kernel's events and functions that could not be recorded.
     pub missing: Vec<String>,
 }
 
@@ -73,28 +52,67 @@ pub fn record<W: Write>(
     is_over: &dyn Fn() -> bool,
 ) -> Result<(TraceWriter<W>, Outcome), KernelError> {
     let instance = Instance::create(tracefs)?;
-    instance.set("buffer_size_kb", &options.buffer_kib.to_string())?;
-    instance.set("options/event-fork", "1")?;
+    let own = instance.folder();
+    own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
+    own.set("options/event-fork", "1")?;
+    let source = Source::switch_on(own)?;
+    let inside = Inside::switch_on(tracefs, &instance, options)?;
     let without = own_tasks();
+    let recorded = Recorded {
+        folders: match inside.folder() {
+            Some(other) => vec![own, other],
+            None => vec![own],
+        },
+        tracer: inside.tracer(),
+    };
     match &options.target {
         Target::Command(_) => {}
         Target::Processes(pids) => {
             let tids: Vec<u32> = tasks_of(pids).map(|(tid, _)| tid).collect();
-            instance.set("set_event_pid", &joined(&tids))?;
+            recorded.only(&tids)?;
         }
-        Target::Machine => instance.set("set_event_notrace_pid", &joined(&without))?,
+        Target::Machine => recorded.all_but(&without)?,
     }
-    let source = Source::switch_on(&instance)?;
-    let mut pipes = Pipes::open(&instance)?;
+    let mut pipes = Pipes::open(&recorded.folders)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
-    let mut command = begin(&instance, options, &mut tasks)?;
+    tasks.show(inside.calls());
+    let mut command = begin(&recorded, options, &mut tasks)?;
+    read_all(
+        &recorded,
+        options,
+        (&source, &inside),
+        (&mut pipes, &mut tasks),
+        (&mut command, is_over),
+    )?;
+    let outcome = Outcome {
+        command,
+        events: tasks.events,
+        lost: pipes.lost + inside.missed(),
+        lost_unknown: pipes.lost_unknown,
+        follows_calls: inside.follows_calls(),
+        missing: [source.missing.clone(), inside.refused()].concat(),
+    };
+    // The instance can be removed once nobody reads it.
+    drop(pipes);
+    drop(inside);
+    Ok((tasks.finish()?, outcome))
+}
+
+/// Reads until the end, and switches the recording off then.
+fn read_all<W: Write>(
+    recorded: &Recorded<'_>,
+    options: &Options,
+    (source, inside): (&Source, &Inside),
+    (pipes, tasks): (&mut Pipes, &mut Tasks<W>),
+    (command, is_over): (&mut Option<Child>, &dyn Fn() -> bool),
+) -> Result<(), KernelError> {
     let begun = Instant::now();
     loop {
         let is_late = options.duration.is_some_and(|d| begun.elapsed() >= d);
-        let is_end = is_late || is_over() || is_gone(&options.target, &mut command)?;
+        let is_end = is_late || is_over() || is_gone(&options.target, command)?;
         if is_end {
-            instance.set("tracing_on", "0")?;
+            recorded.switch("0")?;
         }
         let until = match is_end {
             true => u64::MAX,
@@ -102,45 +120,72 @@ pub fn record<W: Write>(
         };
         while !pipes.fill()? {}
         while let Some(record) = pipes.next_before(until) {
-            if let Some((tid, happening)) = source.read(&record.data) {
+            let read = source.read(&record.data);
+            if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {
                 tasks.happened(tid, record.time, happening)?;
             }
         }
         tasks.write_full()?;
         if is_end {
-            break;
+            return Ok(());
         }
         std::thread::sleep(PAUSE);
     }
-    let outcome = Outcome {
-        command,
-        events: tasks.events,
-        lost: pipes.lost,
-        lost_unknown: pipes.lost_unknown,
-        missing: source.missing,
-    };
-    // The instance can be removed once nobody reads it.
-    drop(pipes);
-    Ok((tasks.finish()?, outcome))
+}
+
+/// The folders of tracefs that take part.
+struct Recorded<'a> {
+    folders: Vec<&'a Folder>,
+    /// The one in which functions are traced.
+    tracer: Option<&'a Folder>,
+}
+
+impl Recorded<'_> {
+    /// Records these tasks, and what they start.
+    fn only(&self, tids: &[u32]) -> Result<(), KernelError> {
+        self.tasks("set_event_pid", "set_ftrace_pid", tids)
+    }
+
+    /// Records all tasks but these.
+    fn all_but(&self, tids: &[u32]) -> Result<(), KernelError> {
+        self.tasks("set_event_notrace_pid", "set_ftrace_notrace_pid", tids)
+    }
+
+    fn tasks(&self, events: &str, functions: &str, tids: &[u32]) -> Result<(), KernelError> {
+        let lines = || tids.iter().map(u32::to_string);
+        if let Some(own) = self.folders.first() {
+            own.set_list(events, lines())?;
+        }
+        match self.tracer {
+            Some(folder) => folder.set_list(functions, lines()),
+            None => Ok(()),
+        }
+    }
+
+    fn switch(&self, on: &str) -> Result<(), KernelError> {
+        self.folders
+            .iter()
+            .try_for_each(|f| f.set("tracing_on", on))
+    }
 }
 
 /// Switches the recording on, and starts the command if there is one.
 fn begin<W: Write>(
-    instance: &Instance,
+    recorded: &Recorded<'_>,
     options: &Options,
     tasks: &mut Tasks<W>,
 ) -> Result<Option<Child>, KernelError> {
     match &options.target {
         Target::Command(argv) => {
-            let (child, starter) = start(instance, argv, options.prepare)?;
+            let (child, starter) = start(recorded, argv, options.prepare)?;
             tasks.leave_out(starter);
-            tasks.leave_out_until_exec(child.id());
+            tasks.leave_out_until_exec(child.id(), (options.now_tsc)());
             return Ok(Some(child));
         }
         Target::Processes(pids) => tasks_of(pids).for_each(|(tid, pid)| tasks.expect(tid, pid)),
         Target::Machine => {}
     }
-    instance.set("tracing_on", "1")?;
+    recorded.switch("1")?;
     Ok(None)
 }
 
@@ -157,15 +202,15 @@ fn is_gone(target: &Target, command: &mut Option<Child>) -> Result<bool, KernelE
 /// is recorded until then: what it makes is followed from its birth. Gives that thread's number,
 /// too.
 fn start(
-    instance: &Instance,
+    recorded: &Recorded<'_>,
     argv: &[OsString],
     prepare: fn(&mut Command),
 ) -> Result<(Child, u32), KernelError> {
     std::thread::scope(|scope| {
         let starter = scope.spawn(|| {
             let tid = nix::unistd::gettid().as_raw() as u32;
-            instance.set("set_event_pid", &tid.to_string())?;
-            instance.set("tracing_on", "1")?;
+            recorded.only(&[tid])?;
+            recorded.switch("1")?;
             let (program, arguments) = argv.split_first().ok_or_else(|| {
                 KernelError::Command(std::io::Error::from_raw_os_error(nix::libc::ENOENT))
             })?;
@@ -198,11 +243,6 @@ fn threads_of(pid: u32) -> Vec<u32> {
 fn tasks_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter()
         .flat_map(|pid| threads_of(*pid).into_iter().map(|tid| (tid, *pid)))
-}
-
-fn joined(tids: &[u32]) -> String {
-    let words: Vec<String> = tids.iter().map(u32::to_string).collect();
-    words.join(" ")
 }
 
 fn is_alive(pid: u32) -> bool {

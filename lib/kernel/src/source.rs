@@ -1,14 +1,13 @@
 //! Which of the kernel's events are recorded, and what their records say.
 //!
-//! Given an instance; switches the events on and reads their formats. Given a record; gives what
-//! happened. An event that this kernel has not is left out and named.
+//! Given a folder of tracefs; switches the events on and reads their formats. Given a record; gives
+//! what happened. An event that this kernel has not is left out and named.
 //!
 //! Must not know: tasks, frames, trace files.
 
 use crate::error::KernelError;
+use crate::folder::Folder;
 use crate::format::Format;
-use crate::instance::Instance;
-use crate::tracefs;
 use std::collections::HashMap;
 
 /// What an event is.
@@ -63,6 +62,13 @@ pub enum Frame {
     Waiting(char),
     /// The task could run, and another runs.
     Preempted,
+    /// A function of the kernel's.
+    Function {
+        /// An address in it: its beginning, or just behind.
+        address: u64,
+        /// Calls of recorded functions around it, as far as the kernel counts them.
+        depth: u32,
+    },
 }
 
 /// What has happened, to the task that was running.
@@ -108,7 +114,7 @@ pub fn soft_interrupt(number: u32) -> String {
     )
 }
 
-/// The events of an instance that are switched on.
+/// The events of a folder that are switched on.
 #[derive(Debug, Default)]
 pub struct Source {
     events: HashMap<u16, (Kind, Format)>,
@@ -121,15 +127,15 @@ impl Source {
     ///
     /// # Errors
     /// There are no system calls among them: nothing could be nested in anything.
-    pub fn switch_on(instance: &Instance) -> Result<Self, KernelError> {
+    pub fn switch_on(folder: &Folder) -> Result<Self, KernelError> {
         let mut source = Self::default();
         for (group, name, kind) in EVENTS {
             let names = match name {
-                "*" => pairs(instance, group),
+                "*" => pairs(folder, group),
                 name => vec![name.to_owned()],
             };
             for name in names {
-                let result = source.add(instance, (group, &name), kind);
+                let result = source.add(folder, (group, &name), kind);
                 if let Err(e) = result {
                     if kind == Kind::SystemCall {
                         return Err(e);
@@ -143,13 +149,13 @@ impl Source {
 
     fn add(
         &mut self,
-        instance: &Instance,
+        folder: &Folder,
         (group, name): (&str, &str),
         kind: Kind,
     ) -> Result<(), KernelError> {
-        let folder = format!("events/{group}/{name}");
-        let text = tracefs::read(&instance.path(&format!("{folder}/format")))?;
-        instance.set(&format!("{folder}/enable"), "1")?;
+        let event = format!("events/{group}/{name}");
+        let text = folder.read(&format!("{event}/format"))?;
+        folder.set(&format!("{event}/enable"), "1")?;
         if let Some(format) = Format::parse(&text) {
             self.events.insert(format.id, (kind, format));
         }
@@ -217,8 +223,8 @@ fn why_not(state: i64) -> Frame {
 }
 
 /// The events of a group that come in pairs.
-fn pairs(instance: &Instance, group: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(instance.path(&format!("events/{group}")));
+fn pairs(folder: &Folder, group: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path(&format!("events/{group}")));
     let names = entries.into_iter().flatten().flatten();
     let mut names: Vec<String> = names
         .filter_map(|e| e.file_name().into_string().ok())

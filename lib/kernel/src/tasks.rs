@@ -6,6 +6,7 @@
 //!
 //! Must not know: tracefs, and how records are laid out.
 
+use crate::calls::{Called, Calls};
 use crate::error::KernelError;
 use crate::source::{Frame, Happening, soft_interrupt};
 use sptrace_addr::Svma;
@@ -34,6 +35,11 @@ pub struct Tasks<W: Write> {
     writer: TraceWriter<W>,
     modules: Vec<ModuleId>,
     functions: HashMap<(usize, String), FunctionId>,
+    /// Modules of functions of the kernel's.
+    kernel_modules: HashMap<String, ModuleId>,
+    /// Functions of the kernel's, by the addresses that records have.
+    called: HashMap<u64, FunctionId>,
+    calls: Calls,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
     /// own events.
@@ -42,8 +48,9 @@ pub struct Tasks<W: Write> {
     is_for_all: bool,
     /// Tasks that are not recorded: our own.
     without: Vec<u32>,
-    /// A task that has not executed its program yet.
-    before_exec: Option<u32>,
+    /// A task that has not executed its program yet, and when it has, at the latest: the record of
+    /// that may be lost.
+    before_exec: Option<(u32, u64)>,
     /// Events written.
     pub events: u64,
 }
@@ -59,19 +66,17 @@ impl<W: Write> Tasks<W> {
         is_for_all: bool,
         without: Vec<u32>,
     ) -> Result<Self, KernelError> {
-        let module = |path: &str| Module {
-            path: path.to_owned(),
-            build_id: Vec::new(),
-            svma: Svma(0)..Svma(1 << 32),
-        };
         let modules: Result<Vec<_>, _> = MODULES
             .iter()
-            .map(|path| writer.module(&module(path)))
+            .map(|path| writer.module(&bracketed(path)))
             .collect();
         Ok(Self {
             writer,
             modules: modules?,
             functions: HashMap::new(),
+            kernel_modules: HashMap::new(),
+            called: HashMap::new(),
+            calls: Calls::default(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
             is_for_all,
@@ -79,6 +84,11 @@ impl<W: Write> Tasks<W> {
             before_exec: None,
             events: 0,
         })
+    }
+
+    /// Shows calls of the kernel's functions, too.
+    pub fn show(&mut self, calls: Calls) {
+        self.calls = calls;
     }
 
     /// Leaves another task out.
@@ -92,8 +102,9 @@ impl<W: Write> Tasks<W> {
     }
 
     /// Leaves a task out until it executes a program: what it does before is our own work.
-    pub fn leave_out_until_exec(&mut self, tid: u32) {
-        self.before_exec = Some(tid);
+    /// It has executed one by `tsc`.
+    pub fn leave_out_until_exec(&mut self, tid: u32, tsc: u64) {
+        self.before_exec = Some((tid, tsc));
     }
 
     /// Takes what has happened to task `tid`.
@@ -106,6 +117,7 @@ impl<W: Write> Tasks<W> {
         tsc: u64,
         happening: Happening,
     ) -> Result<(), KernelError> {
+        self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
             Happening::End(frame) => self.end(tid, tsc, &frame),
@@ -129,13 +141,7 @@ impl<W: Write> Tasks<W> {
                 Ok(())
             }
             Happening::Exec(path) => {
-                if self
-                    .before_exec
-                    .take_if(|waiting| *waiting == tid)
-                    .is_some()
-                {
-                    self.expect(tid, tid);
-                }
+                self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
                 let note = Note::Exec { pid, tsc, path };
                 Ok(self.writer.event_note(&note)?)
@@ -150,6 +156,13 @@ impl<W: Write> Tasks<W> {
         }
     }
 
+    /// Leaves the task out no longer, if it is so.
+    fn begin_after_exec(&mut self, is_so: impl Fn(u32, u64) -> bool) {
+        if let Some((tid, _)) = self.before_exec.take_if(|(tid, tsc)| is_so(*tid, *tsc)) {
+            self.expect(tid, tid);
+        }
+    }
+
     fn process_of(&self, tid: u32) -> u32 {
         let known = self.tasks.get(&tid).map(|task| task.pid);
         known
@@ -161,7 +174,7 @@ impl<W: Write> Tasks<W> {
     /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
     /// ours.
     fn is_left_out(&self, tid: u32) -> bool {
-        tid == 0 || self.before_exec == Some(tid) || self.without.contains(&tid)
+        tid == 0 || self.before_exec.is_some_and(|(t, _)| t == tid) || self.without.contains(&tid)
     }
 
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
@@ -205,12 +218,59 @@ impl<W: Write> Tasks<W> {
         Ok(function)
     }
 
+    /// What is shown for a frame that is no function of the kernel's.
+    fn frame(&mut self, frame: &Frame) -> Result<FunctionId, KernelError> {
+        let (module, name) = shown(frame);
+        self.function(module, name)
+    }
+
+    fn kernel_function(&mut self, address: u64) -> Result<FunctionId, KernelError> {
+        if let Some(known) = self.called.get(&address) {
+            return Ok(*known);
+        }
+        let Called {
+            module: path,
+            name: symbol,
+            offset,
+            bytes,
+        } = self.calls.at(address);
+        let module = match self.kernel_modules.get(&path) {
+            Some(known) => *known,
+            None => {
+                let module = self.writer.module(&bracketed(&path))?;
+                self.kernel_modules.insert(path, module);
+                module
+            }
+        };
+        let function = self.writer.function(&Function {
+            module,
+            svma: Svma(offset),
+            size_bytes: bytes,
+            symbol,
+        })?;
+        self.called.insert(address, function);
+        Ok(function)
+    }
+
     fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
             return Ok(());
         }
-        let (module, name) = shown(&frame);
-        let function = self.function(module, name)?;
+        let function = match &frame {
+            Frame::Function { address, .. } => {
+                let open = self.tasks.get(&tid).map_or(&[][..], |t| &t.open);
+                if !self.calls.is_shown(open, *address) {
+                    return Ok(());
+                }
+                self.kernel_function(*address)?
+            }
+            // A task that makes a call is in none: of those that are open, the ends were lost.
+            Frame::SystemCall(_) => {
+                self.end_above(tid, tsc, 0);
+                self.frame(&frame)?
+            }
+            _ => self.frame(&frame)?,
+        };
         self.events += 1;
         let task = self.task(tid, tsc)?;
         task.open.push(frame);
@@ -224,18 +284,24 @@ impl<W: Write> Tasks<W> {
         if self.is_left_out(tid) {
             return Ok(());
         }
-        let mut ended = 0;
-        if let Some(task) = self.tasks.get_mut(&tid)
-            && let Some(found) = task.open.iter().rposition(|open| is_end_of(frame, open))
-        {
-            while task.open.len() > found {
-                task.open.pop();
-                task.encoder.exit(tsc);
-                ended += 1;
-            }
+        let task = self.tasks.get(&tid);
+        let found = task.and_then(|t| t.open.iter().rposition(|open| is_end_of(frame, open)));
+        if let Some(found) = found {
+            self.end_above(tid, tsc, found);
         }
-        self.events += ended;
         Ok(())
+    }
+
+    /// Ends a task's frames until so many are open.
+    fn end_above(&mut self, tid: u32, tsc: u64, open: usize) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        while task.open.len() > open {
+            task.open.pop();
+            task.encoder.exit(tsc);
+            self.events += 1;
+        }
     }
 
     fn instant(
@@ -284,6 +350,15 @@ impl<W: Write> Tasks<W> {
     }
 }
 
+/// A module that is no file.
+fn bracketed(path: &str) -> Module {
+    Module {
+        path: path.to_owned(),
+        build_id: Vec::new(),
+        svma: Svma(0)..Svma(1 << 32),
+    }
+}
+
 /// In which module a frame is shown, and by what name.
 fn shown(frame: &Frame) -> (usize, String) {
     match frame {
@@ -301,6 +376,7 @@ fn shown(frame: &Frame) -> (usize, String) {
         Frame::Waiting('X' | 'Z') => (2, "ended".to_owned()),
         Frame::Waiting(_) => (2, "not running".to_owned()),
         Frame::Preempted => (2, "preempted".to_owned()),
+        Frame::Function { address, .. } => (2, format!("{address:#x}")),
     }
 }
 

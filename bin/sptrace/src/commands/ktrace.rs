@@ -15,9 +15,12 @@ use std::time::Duration;
 use clap::Args;
 use sptrace_collect::react::keep_old;
 use sptrace_collect::{clock, output};
-use sptrace_kernel::recorder::{self, Options, Outcome, Target};
+use sptrace_kernel::level::Level;
+use sptrace_kernel::options::{Options, Target};
+use sptrace_kernel::policy::{Policy, Root};
+use sptrace_kernel::recorder::{self, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
-use sptrace_kernel::{KernelError, check, instance};
+use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{ExitStatus, Summary, TraceWriter};
 
 use crate::commands::attach::parse_duration;
@@ -32,12 +35,20 @@ Examples:
   sptrace ktrace -- tar cf /dev/null /etc       then: sptrace report tree, sptrace report functions
   sptrace ktrace -p $(pidof -s nginx) --for 5s  five seconds of a running program
   sptrace ktrace -a --for 1s                    everything that runs
+  sptrace ktrace -F 'vfs_*' -D 1 -- ls          these functions of the kernel, nothing below them
+  sptrace ktrace --root interrupts -D 5 -a --for 1s
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
-another one runs in its place are frames of the thread's tree. They have no arguments yet, and
-functions inside of the kernel are not recorded yet. It takes root. Nothing that others trace is
-touched: the kernel's tracing has an instance for each user.
+another one runs in its place are frames of the thread's tree; they have no arguments yet. Functions
+of the kernel are frames within them where the kernel lets them be traced, which is said at the
+start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
+them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
+it; nor is what happens while a processor is idle.
+
+It takes root. Nothing that others trace is touched: the kernel's tracing has an instance for each
+user. Kernels before 6.12 trace functions at its top level only: if somebody uses that, it is
+refused; else it is given back as it was, by the next start or --cleanup if sptrace is killed.
 ";
 const STATUS: &str = "\
 Exit status: the command's own, or death by the same signal; without a command 0. 125: sptrace
@@ -65,6 +76,24 @@ pub struct KtraceArgs {
     /// Ctrl-C, SIGTERM or SIGHUP, or when all have ended
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// How deep it looks: functions (by the tracer function_graph), probes (at entry and exit of
+    /// functions, slow to make), or events alone; else the deepest that this kernel allows
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<LevelArg>,
+    /// Follow calls in the kernel from here: syscalls (if neither this nor -F is given),
+    /// interrupts, softirqs (repeatable, or separated by commas)
+    #[arg(long = "root", value_name = "ROOT", value_delimiter = ',')]
+    roots: Vec<RootArg>,
+    /// Follow calls from functions of the kernel that match GLOB (repeatable; `*` alone: every
+    /// function there is, which slows the machine down)
+    #[arg(short = 'F', long = "filter", value_name = "GLOB")]
+    filters: Vec<String>,
+    /// Leave out functions of the kernel that match GLOB, and what only they call (repeatable)
+    #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
+    notrace: Vec<String>,
+    /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
+    #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    depth: Option<u32>,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -77,6 +106,22 @@ pub struct KtraceArgs {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND", required_unless_present_any = ["pids", "all", "check", "cleanup"])]
     command: Vec<OsString>,
+}
+
+/// Values of `--level`.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum LevelArg {
+    Functions,
+    Probes,
+    Events,
+}
+
+/// Values of `--root`.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum RootArg {
+    Syscalls,
+    Interrupts,
+    Softirqs,
 }
 
 /// A signal has asked us to end.
@@ -134,15 +179,60 @@ fn check() {
     }
 }
 
-fn clean_up(quiet: bool) -> Result<(), KernelError> {
-    let mounts = tracefs::unmount_left_over();
-    let (removed, kept) = instance::remove_left_over(&Tracefs::find()?);
+/// What a killed sptrace has left, and was mended.
+struct Mended {
+    instances: usize,
+    probes: usize,
+    borrowed: usize,
+}
+
+impl Mended {
+    fn is_any(&self) -> bool {
+        self.instances + self.probes + self.borrowed > 0
+    }
+
+    fn told(&self) -> String {
+        let Self {
+            instances,
+            probes,
+            borrowed,
+        } = self;
+        let top = match borrowed {
+            0 => "",
+            _ => ", gave back the top level of tracing",
+        };
+        format!("removed {instances} instances of tracing, {probes} probes{top}")
+    }
+}
+
+fn mend(tracefs: &Tracefs) -> Mended {
+    let (instances, kept) = instance::remove_left_over(tracefs);
+    let probes = probes::remove_left_over(tracefs);
+    let (borrowed, failed) = toplevel::give_back_left_over(tracefs);
     for path in kept {
         say(&format!("{} is in use still", path.display()));
     }
+    for path in failed {
+        say(&format!(
+            "not all that {} tells of could be written back: somebody uses it, or it is gone; try \
+            --cleanup again later, or write it by hand and remove that file",
+            path.display()
+        ));
+    }
+    Mended {
+        instances,
+        probes,
+        borrowed,
+    }
+}
+
+fn clean_up(quiet: bool) -> Result<(), KernelError> {
+    let mounts = tracefs::unmount_left_over();
+    let mended = mend(&Tracefs::find()?);
     if !quiet {
         say(&format!(
-            "removed {removed} instances of tracing and {mounts} mounts of tracefs"
+            "{}, and {mounts} mounts of tracefs",
+            mended.told()
         ));
     }
     Ok(())
@@ -207,19 +297,17 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         .map(|a| a.to_string_lossy().into_owned());
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
+    let mended = mend(&tracefs);
+    if mended.is_any() && !args.quiet {
+        say(&format!("of an sptrace that was killed: {}", mended.told()));
+    }
     keep_old(&args.output);
     let file = output::create(&args.output)
         .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
     let header = record::header(shown.collect());
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
     let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
-    let options = Options {
-        target,
-        prepare,
-        duration: args.duration,
-        buffer_kib: args.buffer,
-        now_tsc: clock::tsc,
-    };
+    let options = options(args, target, prepare);
     let is_over = || IS_OVER.load(Ordering::Relaxed);
     let recorded = recorder::record(&tracefs, &options, writer, &is_over);
     let (writer, outcome) = recorded.map_err(|e| {
@@ -236,15 +324,47 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         outcome.lost,
     );
     summary.row("loss", "gaps of unknown length", outcome.lost_unknown);
+    if outcome.follows_calls {
+        let what = "functions of the kernel called through pointers only (how many is not known)";
+        summary.row("hole", what, 1);
+    }
     for event in &outcome.missing {
-        summary.row(
-            "hole",
-            &format!("events of the kernel not recorded: {event}"),
-            1,
-        );
+        summary.row("hole", &format!("not recorded of the kernel: {event}"), 1);
     }
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)
+}
+
+fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Options {
+    Options {
+        target,
+        prepare,
+        duration: args.duration,
+        buffer_kib: args.buffer,
+        level: args.level.map(|level| match level {
+            LevelArg::Functions => Level::Functions,
+            LevelArg::Probes => Level::Probes,
+            LevelArg::Events => Level::Events,
+        }),
+        policy: policy(args),
+        say: if args.quiet { |_| {} } else { say },
+        now_tsc: clock::tsc,
+    }
+}
+
+/// Which functions of the kernel are followed.
+fn policy(args: &KtraceArgs) -> Policy {
+    let root = |root: &RootArg| match root {
+        RootArg::Syscalls => Root::SystemCalls,
+        RootArg::Interrupts => Root::Interrupts,
+        RootArg::Softirqs => Root::SoftInterrupts,
+    };
+    Policy {
+        roots: args.roots.iter().map(root).collect(),
+        functions: args.filters.clone(),
+        depth: args.depth,
+        without: args.notrace.clone(),
+    }
 }
 
 fn report_end(outcome: &Outcome, quiet: bool) {

@@ -1,0 +1,223 @@
+//! What a recording sees inside of the kernel, beside its events: calls of functions.
+//!
+//! Given a level and a policy; finds which functions are meant, switches on what records them, and
+//! says aloud what that is. Where nobody has chosen a level and the deepest one fails, it is the
+//! events alone, and the reason is said.
+//!
+//! Must not know: tasks, and how a trace is written.
+
+use crate::calls::Calls;
+use crate::error::KernelError;
+use crate::folder::Folder;
+use crate::functions::Functions;
+use crate::instance::Instance;
+use crate::level::{self, Level};
+use crate::options::Options;
+use crate::policy::{Chosen, DEPTH, Policy, Root, Traceable};
+use crate::probes::Probes;
+use crate::source::Happening;
+use crate::symbols::Symbols;
+use crate::text::Text;
+use crate::tracefs::{self, Tracefs};
+
+/// What is switched on.
+#[derive(Debug)]
+enum How {
+    Functions(Functions),
+    Probes(Probes),
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Inside {
+    how: How,
+    calls: Calls,
+    /// Calls are followed from those that a recording begins at.
+    is_followed: bool,
+}
+
+impl Inside {
+    /// Switches on what the options ask for, in folders that record nothing yet.
+    ///
+    /// # Errors
+    /// The kernel refuses, a pattern matches nothing, or somebody else is in the way.
+    pub fn switch_on(
+        tracefs: &Tracefs,
+        instance: &Instance,
+        options: &Options,
+    ) -> Result<Self, KernelError> {
+        let are_named = !options.policy.functions.is_empty();
+        let chosen = options.level;
+        let level = chosen.unwrap_or_else(|| level::deepest(tracefs, are_named));
+        let nothing = Self {
+            how: How::Nothing,
+            calls: Calls::default(),
+            is_followed: false,
+        };
+        if level == Level::Events {
+            let why = level::offered(tracefs, Level::Functions).err();
+            let why = why.filter(|_| chosen.is_none());
+            if are_named {
+                let why = why.unwrap_or_else(|| "--level events records none".to_owned());
+                let what = "functions";
+                return Err(KernelError::NotOffered { what, why });
+            }
+            let why = why.map_or_else(String::new, |why| format!(" (no functions: {why})"));
+            (options.say)(&format!("level: events{why}"));
+            return Ok(nothing);
+        }
+        if let Err(why) = level::offered(tracefs, level) {
+            return Err(KernelError::NotOffered {
+                what: "functions",
+                why,
+            });
+        }
+        match Self::look(tracefs, instance, level, options) {
+            // What hides the kernel's functions from us hides no events.
+            Err(e @ (KernelError::NoAddresses | KernelError::File { .. }))
+                if chosen.is_none() && !are_named =>
+            {
+                (options.say)(&format!("level: events (no functions: {e})"));
+                Ok(nothing)
+            }
+            result => result,
+        }
+    }
+
+    fn look(
+        tracefs: &Tracefs,
+        instance: &Instance,
+        level: Level,
+        options: &Options,
+    ) -> Result<Self, KernelError> {
+        let mut policy = options.policy.clone();
+        if policy.roots.is_empty() && policy.functions.is_empty() {
+            policy.roots.push(Root::SystemCalls);
+        }
+        if level == Level::Probes {
+            policy.depth = Some(policy.depth.unwrap_or(1));
+        }
+        let path = tracefs.root().join("available_filter_functions");
+        let symbols = Symbols::read()?;
+        let traceable = match tracefs::read(&path) {
+            Ok(text) => Traceable::parse(&text),
+            // Probes can be made without that list; what cannot be probed is refused one by one.
+            Err(_) if level == Level::Probes => {
+                Traceable::of(symbols.iter().flat_map(|s| &s.names))
+            }
+            Err(e) => return Err(e),
+        };
+        let chosen = match policy.depth {
+            Some(0 | 1) => policy.choose(&traceable, &symbols, |_, _| None)?,
+            _ => {
+                let text = Text::open()?;
+                policy.choose(&traceable, &symbols, |at, bytes| text.read(at, bytes))?
+            }
+        };
+        let places = match chosen.is_everything {
+            true => Vec::new(),
+            false => traceable.places(&chosen.functions, &symbols),
+        };
+        let how = match level {
+            Level::Probes => How::Probes(Probes::switch_on(
+                tracefs,
+                instance.folder(),
+                &chosen.functions,
+                &symbols,
+            )?),
+            _ => How::Functions(Functions::switch_on(
+                tracefs,
+                instance,
+                &places,
+                options.buffer_kib,
+            )?),
+        };
+        (options.say)(&told(&how, &policy, &chosen));
+        let calls = Calls::new(&chosen, symbols);
+        Ok(Self {
+            how,
+            calls,
+            is_followed: chosen.depth > 1 && !chosen.is_everything,
+        })
+    }
+
+    /// A folder beside the instance that has records, too.
+    pub fn folder(&self) -> Option<&Folder> {
+        match &self.how {
+            How::Functions(functions) if functions.is_at_top() => Some(functions.folder()),
+            _ => None,
+        }
+    }
+
+    /// The folder in which tasks are chosen whose functions are traced.
+    pub fn tracer(&self) -> Option<&Folder> {
+        match &self.how {
+            How::Functions(functions) => Some(functions.folder()),
+            _ => None,
+        }
+    }
+
+    /// True if functions are recorded, some of which may be missed since they are called through
+    /// pointers.
+    pub fn follows_calls(&self) -> bool {
+        !matches!(self.how, How::Nothing) && self.is_followed
+    }
+
+    /// Which calls are shown.
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+
+    /// The task that was running, and what happened. `None`: a record of something else.
+    pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
+        match &self.how {
+            How::Functions(functions) => functions.read(record),
+            How::Probes(probes) => probes.read(record),
+            How::Nothing => None,
+        }
+    }
+
+    /// Calls whose exit could not be recorded.
+    pub fn missed(&self) -> u64 {
+        match &self.how {
+            How::Probes(probes) => probes.missed(),
+            _ => 0,
+        }
+    }
+
+    /// What could not be recorded.
+    pub fn refused(&self) -> Vec<String> {
+        match &self.how {
+            How::Probes(probes) => probes.refused.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What is recorded, in a line.
+fn told(how: &How, policy: &Policy, chosen: &Chosen) -> String {
+    let levels = policy.depth.unwrap_or(DEPTH);
+    let begun = chosen.roots.len();
+    match how {
+        How::Functions(functions) => {
+            let place = match functions.is_at_top() {
+                true => "the top level of tracing, which is given back afterwards",
+                false => "an instance of our own",
+            };
+            let count = chosen.functions.len();
+            let followed = match levels {
+                1 => "",
+                _ => "; none that are called through pointers only",
+            };
+            format!(
+                "level: functions: {count} of the kernel's ({begun} to begin at, {levels} levels{followed}), in {place}"
+            )
+        }
+        How::Probes(probes) => format!(
+            "level: probes: at entry and exit of {} of the kernel's functions",
+            probes.count()
+        ),
+        How::Nothing => "level: events".to_owned(),
+    }
+}

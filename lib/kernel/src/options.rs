@@ -1,0 +1,41 @@
+//! What shall be recorded of the kernel, and how.
+//!
+//! Given by who starts a recording. Must not know: the command line, and how it is done.
+
+use crate::level::Level;
+use crate::policy::Policy;
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Duration;
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command, with all that it starts.
+    Command(Vec<OsString>),
+    /// Processes that run, with all their threads and all that they start.
+    Processes(Vec<u32>),
+    /// Everything.
+    Machine,
+}
+
+/// How it is recorded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What.
+    pub target: Target,
+    /// What the command needs beside its arguments.
+    pub prepare: fn(&mut Command),
+    /// It ends after so long, if not before.
+    pub duration: Option<Duration>,
+    /// Memory of each processor's buffer.
+    pub buffer_kib: u64,
+    /// How deep it looks; the deepest that this machine allows if nobody says.
+    pub level: Option<Level>,
+    /// Which functions of the kernel's it sees.
+    pub policy: Policy,
+    /// Tells the user what it does.
+    pub say: fn(&str),
+    /// The processor's time stamp counter, now.
+    pub now_tsc: fn() -> u64,
+}

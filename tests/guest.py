@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Functions of the kernel: `sptrace ktrace` in guests with kernels of Debian's, which allow what the kernel of this machine may not.
+
+usage: tests/guest.py [--quick] [--sptrace PATH] [--kernel VERSION]... [--only GLOB]... [--list] [--keep FOLDER]
+
+Given: a built sptrace, cc, and what tests/vm/run needs; without one of these all is skipped, in one line. Gives: one line a case
+and kernel, then `N passed, N failed` alone on the last line; status 1 if anything failed. Each kernel is booted once, and
+tests/vm/kernel.sh records there what is looked at here. --quick: what takes longest is left out; 30 s in place of two minutes.
+Must not know: how sptrace works.
+"""
+import argparse, collections, csv, io, json, os, re, shutil, subprocess, sys, tempfile
+
+from harness.case import Cases, Skip, find_sptrace, run_cases
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KERNELS = ("6.12", "6.1")
+# Cases whose recordings are made in quick runs, too.
+QUICK = {"functions_nest_in_their_system_calls_between_the_right_times", "counts_are_those_of_the_kernels_own_probes", "nothing_is_left_or_changed", "what_a_killed_sptrace_leaves_is_mended"}
+case = Cases()
+
+
+def leb(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128: return value, at
+
+
+class Guest:
+    """What came back from one."""
+    def __init__(self, sptrace, kernel, folder, quick): self.sptrace, self.kernel, self.folder, self.quick = sptrace, kernel, folder, quick
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), errors="replace") as f: return f.read()
+
+    def said(self, name): return self.read(f"{name}.said")
+
+    def recorded(self, name):
+        assert self.read(f"{name}.status") == "0\n", (name, self.said(name))
+        return self.said(name)
+
+    def report(self, name, *arguments):
+        got = subprocess.run([self.sptrace, "report", *arguments, "-i", f"{name}.data"], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        assert got.returncode == 0, got.stderr
+        return got.stdout
+
+    def counts(self, name, module="[kernel]"):
+        rows = csv.DictReader(io.StringIO(self.report(name, "functions", "--format", "csv")))
+        return collections.Counter({row["function"]: int(row["calls"]) for row in rows if row["module"] == module})
+
+    def calls(self, name):
+        calls = [json.loads(line) for line in self.report(name, "export", "jsonl").splitlines()]
+        return sorted(calls, key=lambda c: (c["start_ns"], c["depth"]))
+
+    def clock(self, name):
+        """Ticks a second and ticks at the start: the last numbers of the trace's header."""
+        with open(os.path.join(self.folder, f"{name}.data"), "rb") as f: data = f.read()
+        at = 16 + 12
+        count, at = leb(data, at)
+        for _ in range(count + 5):
+            length, at = leb(data, at)
+            at += length
+        _, at = leb(data, at)
+        hz, at = leb(data, at)
+        return hz, leb(data, at)[0]
+
+    def same_state(self, before, after):
+        one, other = self.read(f"{before}.state"), self.read(f"{after}.state")
+        lines = set(one.splitlines()) ^ set(other.splitlines())
+        assert one == other, (before, after, sorted(lines)[:10])
+
+    def is_at_top(self): return self.kernel == "6.1"
+
+
+@case
+def the_level_is_said_and_all_levels_work(g):
+    for what in ("functions of the kernel", "probes in the kernel"): assert re.search(rf"^{what} +yes", g.read("check.out"), re.M), g.read("check.out")
+    place = "the top level" if g.is_at_top() else "an instance of our own"
+    count = re.search(r"level: functions: (\d+) of the kernel's \((\d+) to begin at, 3 levels", g.recorded("functions"))
+    assert count and 200 < int(count[2]) < int(count[1]) < 6000 and place in g.said("functions"), g.said("functions")
+    assert "level: probes: at entry and exit of 2 " in g.recorded("probes") and "level: events\n" in g.recorded("events")
+    assert all(re.search(r"kernel: \d+ events recorded, 0 lost$", g.said(n).strip()) for n in ("functions", "probes", "events"))
+    assert not g.counts("events") and set(g.counts("probes")) == {"ksys_write", "vfs_write"} and min(g.counts("probes").values()) > 200, g.counts("probes")
+    return count[0]
+
+
+@case
+def functions_nest_in_their_system_calls_between_the_right_times(g):
+    for name, within in (("functions", True), ("probes", False)):
+        if g.quick and name == "probes": break
+        hz, start = g.clock(name)
+        in_ticks = lambda ns: start + ns * hz / 1e9
+        calls, found = [c for c in g.calls(name) if c["duration_ns"] is not None], 0
+        slack = hz / 1e8  # nanoseconds are whole numbers
+        brackets = [line.split() for line in g.read(f"{name}.out").splitlines()]
+        assert len(brackets) == 600
+        for what, before, after in brackets:
+            inside = [c for c in calls if int(before) - slack <= in_ticks(c["start_ns"]) and in_ticks(c["start_ns"] + c["duration_ns"]) <= int(after) + slack]
+            outer = [c for c in inside if c["module"] == "[system calls]"]
+            assert [c["function"] for c in outer] == [what], (name, what, outer)
+            functions = [c for c in inside if c["module"] == "[kernel]"]
+            first = f"__x64_sys_{what}" if within else "ksys_write" if what == "write" else None
+            if first is None: continue
+            assert functions and functions[0]["caller"] == what and functions[0]["function"] == first, (what, functions[:2])
+            assert all(c["start_ns"] >= outer[0]["start_ns"] and c["depth"] > outer[0]["depth"] for c in functions)
+            if what in ("read", "write") and within: assert [(c["function"], c["caller"]) for c in functions if c["function"].startswith(("ksys", "vfs"))] == [(f"ksys_{what}", first), (f"vfs_{what}", f"ksys_{what}")], functions
+            found += len(functions)
+        assert found >= (1500 if within else 400), found
+    return f"{found} calls in 600 brackets"
+
+
+@case
+def depth_patterns_and_roots_are_heeded(g):
+    g.recorded("shallow")
+    names = set(g.counts("shallow"))
+    assert names and all(n.startswith("__x64_sys_") for n in names) and "__x64_sys_write" not in names and "__x64_sys_read" in names, names
+    g.recorded("deep")
+    deep = g.counts("deep")
+    # Called through a pointer, these are only there if they are named.
+    assert deep["pipe_write"] == deep["pipe_read"] == 100 and not g.counts("functions")["pipe_write"], deep
+    assert {c["caller"] for c in g.calls("deep") if c["function"] == "pipe_write"} == {"vfs_write"}
+    assert max(c["depth"] for c in g.calls("deep")) > max(c["depth"] for c in g.calls("functions"))
+    assert "no_such_function*" in g.said("nothing") and g.read("nothing.status") == "125\n" and len(g.said("nothing").splitlines()) == 1, g.said("nothing")
+    assert re.search(r"would trace \d{5} functions", g.said("many")) and len(g.said("many").splitlines()) == 1, g.said("many")
+
+
+@case
+def the_machines_interrupts_are_seen(g):
+    g.recorded("machine")
+    calls = g.counts("machine")
+    assert calls["__sysvec_apic_timer_interrupt"] > 20 and calls["handle_softirqs"] + calls["__do_softirq"] > 5, calls
+    assert not any(n.startswith("__x64_sys_") for n in calls), calls
+
+
+@case
+def a_running_process_and_what_it_starts_are_seen(g):
+    g.recorded("attached")
+    calls = g.calls("attached")
+    starting = {c["pid"] for c in calls if c["function"] == "__x64_sys_wait4"}
+    assert len(starting) == 1 and {c["pid"] for c in calls if c["function"] == "__x64_sys_execve"} - starting, starting
+
+
+@case
+def counts_are_those_of_the_kernels_own_probes(g):
+    profiles = []
+    for i in range(2 if g.quick else 3): profiles.append({name: int(hits) for name, hits, _ in re.findall(r"^ *(\w+) +(\d+) +(\d+)", g.read(f"profile{i}"), re.M)})
+    assert profiles[0] == {"ppid": 0, "xattr": 0}, profiles
+    for i, name in ((1, "counted"), (2, "probed")):
+        if i == len(profiles): break
+        g.recorded(name)
+        ours = g.counts(name)
+        theirs = {n: profiles[i][n] - profiles[i - 1][n] for n in ("ppid", "xattr")}
+        assert theirs == {"ppid": ours["__x64_sys_getppid"], "xattr": ours["vfs_getxattr"]} and theirs["ppid"] == 100, (name, theirs, ours)
+
+
+@case
+def lost_events_are_counted(g):
+    lost = re.search(r", (\d+) lost(?:, (\d+) gaps)?", g.recorded("tiny"))
+    assert lost and int(lost[1]) > 1000, g.said("tiny")
+    assert re.search(rf"^loss +.*\b{int(lost[1]) + int(lost[2] or 0):,} ", g.report("tiny"), re.M), g.report("tiny")
+    depths = [c["depth"] for c in g.calls("tiny")]
+    assert len(depths) > 100 and max(depths) < 12, (len(depths), max(depths, default=0))
+    return f"{lost[1]} lost"
+
+
+@case
+def nothing_is_left_or_changed(g):
+    g.same_state("fresh", "recorded")
+    g.recorded("own")
+    g.same_state("own", "own.after")
+    assert g.counts("own")["__x64_sys_getppid"] == 100, g.counts("own")
+
+
+@case
+def what_a_killed_sptrace_leaves_is_mended(g):
+    for level in ("functions",) if g.quick else ("functions", "probes"):
+        assert g.read(f"killed.{level}.state") != g.read("own.state"), level
+        g.same_state("own", f"cleaned.{level}")
+    if g.is_at_top() and not g.quick:
+        assert g.read("taken.tracer") == "function\n" and "/run/sptrace/ktrace-" in g.said("taken"), g.said("taken")
+    removed = "0" if g.is_at_top() and not g.quick else "1"
+    top = ", gave back the top level of tracing" if g.is_at_top() else ""
+    assert f"removed {removed} instances of tracing, 0 probes{top}" in g.said("cleaned.functions"), g.said("cleaned.functions")
+    assert g.quick or "removed 1 instances of tracing, 2 probes" in g.recorded("next"), g.said("next")
+
+
+@case
+def another_user_is_not_disturbed(g):
+    for before, name in (("used", "used"), ("switched", "switched")):
+        g.same_state(before, f"{before}.after")
+        if not g.is_at_top():
+            g.recorded(name)
+            assert g.counts(name)["__x64_sys_getppid"] == 100
+            continue
+        said = g.said(name)
+        assert g.read(f"{name}.status") == "125\n" and len(said.splitlines()) == 1 and "somebody else uses" in said, said
+        assert ("current_tracer" if name == "used" else "sched_switch") in said and "--level events" in said, said
+    g.recorded("used.events")
+
+
+@case
+def hidden_addresses_leave_the_events_and_are_named(g):
+    assert "level: events (no functions: " in g.recorded("hidden") and "kptr_restrict" in g.said("hidden"), g.said("hidden")
+    assert g.read("hidden.asked.status") == "125\n" and "kptr_restrict" in g.said("hidden.asked"), g.said("hidden.asked")
+
+
+def boot(sptrace, kernel, folder, quick):
+    program = os.path.join(folder, "brackets")
+    subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm/brackets.c")], check=True)
+    out = os.path.join(folder, kernel)
+    files = [f"{sptrace}:/sptrace", f"{program}:/brackets", *(["/dev/null:/quick"] if quick else [])]
+    got = subprocess.run([os.path.join(HERE, "vm/run"), "--time", "200", "--processors", "1" if quick else "2", *[w for f in files for w in ("--file", f)], kernel, os.path.join(HERE, "vm/kernel.sh"), out], capture_output=True, text=True)
+    if got.returncode == 125 and "apt" in got.stderr: raise Skip(got.stderr.strip().splitlines()[-1])
+    if got.returncode: raise AssertionError(f"the guest ended with {got.returncode}: {got.stdout[-1000:]}{got.stderr[-2000:]}")
+    if got.stderr.strip(): raise AssertionError(got.stderr)
+    return Guest(sptrace, kernel, out, quick)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--sptrace", "--keep"): parser.add_argument(name)
+    for name in ("--kernel", "--only"): parser.add_argument(name, action="append", default=[])
+    for name in ("--list", "--quick"): parser.add_argument(name, action="store_true")
+    a = parser.parse_args()
+    chosen = [c for c in case.chosen(a.only) if not a.quick or c.__name__ in QUICK]
+    if a.list: return print("\n".join(c.__name__ for c in chosen))
+    lacking = [n for n in ("qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb", "lz4", "zstd", "cc") if not shutil.which(n)]
+    if lacking:
+        print(f"skipped: not installed: {', '.join(lacking)}\n0 passed, 0 failed")
+        return 0
+    folder = a.keep or tempfile.mkdtemp(prefix="sptrace-guest-")
+    os.makedirs(folder, exist_ok=True)
+    guests = {}
+
+    def of(kernel, function):
+        def judge():
+            if kernel not in guests: raise Skip("the guest did not come up")
+            return function(guests[kernel])
+        return judge
+
+    def booted(kernel):
+        def bring_up(): guests[kernel] = boot(find_sptrace(a.sptrace), kernel, folder, a.quick)
+        return bring_up
+
+    cases = []
+    for kernel in a.kernel or KERNELS:
+        cases.append((f"{kernel}: boots", booted(kernel)))
+        cases += [(f"{kernel}: {c.__name__}", of(kernel, c)) for c in chosen]
+    status = run_cases(cases)
+    if not status and not a.keep: shutil.rmtree(folder)
+    else: print(f"what the guests left is in {folder}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__": sys.exit(main())
