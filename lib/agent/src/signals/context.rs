@@ -84,9 +84,9 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
     stacks
 }
 
-/// Moves a stopped thread out of a patch area; nothing is recorded. What it has reserved in the chunk
-/// of its block, `hot`, is passed over. `registers` are those from r8 to the flags, and stay as they
-/// are if that cannot be done.
+/// Moves a stopped thread out of a patch area; nothing is recorded. What it has reserved in the
+/// chunk of its block, `hot`, is passed over. `registers` are those from r8 to the flags, and stay
+/// as they are if that cannot be done.
 pub unsafe fn move_thread(hot: *mut Hot, registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
     let mut context = [0; WORDS];
     context[R8..=FLAGS].copy_from_slice(registers);
