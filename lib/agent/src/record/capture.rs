@@ -261,3 +261,133 @@ impl Reading<'_> {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sptrace_wire::values::{CaptureTable, pieces};
+    use std::vec;
+    use std::vec::Vec;
+
+    /// What these loads bring, as (address, bytes).
+    fn read(loads: &[Load], args: [u64; 6], result: Option<i64>) -> Vec<(u64, Vec<u8>)> {
+        let mut bytes = CaptureTable { calls: 0 }.to_bytes().to_vec();
+        let arm = Arm {
+            loads_at: bytes.len() as u32,
+            loads: loads.len() as u32,
+            ..Arm::default()
+        };
+        bytes.extend(loads.iter().flat_map(|load| load.to_bytes()));
+        let mut buffer = vec![0xaa; 4096];
+        let used = Reading {
+            view: CaptureView::new(bytes.leak()),
+            arm,
+            args,
+            result,
+            buffer: &mut buffer,
+            used: 0,
+        }
+        .all();
+        let found = pieces(&buffer[..used]).map(|(piece, bytes)| (piece.address, bytes.to_vec()));
+        found.collect()
+    }
+
+    /// Two pages, of which the second cannot be read.
+    fn page_before_nothing() -> u64 {
+        let at = sys::map_private(2 * PAGE_BYTES as usize) as u64;
+        // SAFETY: the test's own mapping.
+        unsafe {
+            sys::protect(
+                (at + PAGE_BYTES) as usize,
+                PAGE_BYTES as usize,
+                sys::PROT_NONE,
+            )
+        };
+        at + PAGE_BYTES
+    }
+
+    fn string(most: u32) -> Load {
+        Load {
+            most,
+            ..Load::default()
+        }
+    }
+
+    #[test]
+    fn a_string_ends_with_its_zero_or_where_memory_does() {
+        let text = c"a path".as_ptr() as u64;
+        assert_eq!(
+            read(&[string(4096)], [text, 0, 0, 0, 0, 0], None),
+            [(text, b"a path\0".to_vec())]
+        );
+        let end = page_before_nothing();
+        // SAFETY: the last bytes of a page of the test's.
+        unsafe { core::ptr::write_bytes((end - 300) as *mut u8, b'x', 300) };
+        let found = read(&[string(4096)], [end - 300, 0, 0, 0, 0, 0], None);
+        assert_eq!(found, [(end - 300, vec![b'x'; 300])]);
+        assert_eq!(
+            read(&[string(10)], [end, 0, 0, 0, 0, 0], None),
+            [(end, vec![])]
+        );
+        // A null pointer leads nowhere.
+        assert_eq!(read(&[string(10)], [0; 6], None), []);
+    }
+
+    #[test]
+    fn buffers_are_found_by_the_pointers_and_lengths_that_were_read() {
+        let (one, two) = (*b"first", *b"second!");
+        let vectors = [one.as_ptr() as u64, 5, two.as_ptr() as u64, 7];
+        let list = Load {
+            until: Until::Count,
+            count_kind: Count::Argument,
+            count_from: 1,
+            each: 16,
+            most: 1024,
+            ..Load::default()
+        };
+        let each = Load {
+            begin: Begin::Pointers,
+            stride: 16,
+            until: Until::Count,
+            count_kind: Count::Field,
+            count_from: 8,
+            count: 8,
+            each: 1,
+            most: 6,
+            ..Load::default()
+        };
+        let at = vectors.as_ptr() as u64;
+        let found = read(&[list, each], [at, 2, 0, 0, 0, 0], None);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[1], (vectors[0], b"first".to_vec()));
+        // No more than the most.
+        assert_eq!(found[2], (vectors[2], b"second".to_vec()));
+    }
+
+    #[test]
+    fn what_comes_out_is_read_after_a_call_that_did_not_fail() {
+        let buffer = *b"12345678";
+        let load = Load {
+            when: When::After,
+            until: Until::Count,
+            count_kind: Count::Lesser,
+            count_from: 1,
+            each: 1,
+            most: 32,
+            ..Load::default()
+        };
+        let args = [buffer.as_ptr() as u64, 100, 0, 0, 0, 0];
+        assert_eq!(read(&[load], args, None), []);
+        assert_eq!(read(&[load], args, Some(-14)), []);
+        assert_eq!(read(&[load], args, Some(3)), [(args[0], b"123".to_vec())]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_left_out() {
+        let text = [b'x'; 3000];
+        let args = [text.as_ptr() as u64; 6];
+        let found = read(&[string(3000), string(3000)], args, None);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].1.len() == 3000 && found[1].1.len() < 1100);
+    }
+}

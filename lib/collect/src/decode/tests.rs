@@ -362,3 +362,122 @@ fn no_bytes_make_the_decoder_fail() {
         }
     }
 }
+
+/// A record with values, whole or not.
+fn with_values(stamp: u32, id: u32, low: u32, words: &[u64], is_whole: bool) -> Vec<u32> {
+    let mut halves: Vec<u32> = words
+        .iter()
+        .flat_map(|w| [*w as u32, (w >> 32) as u32])
+        .collect();
+    halves.push(if is_whole {
+        sptrace_wire::values::END
+    } else {
+        0
+    });
+    let bytes = 4 * halves.len() as u64;
+    let mut record = control(stamp, id, u64::from(low) | bytes << 32).to_vec();
+    record.extend(halves);
+    record
+}
+
+/// The words of a piece of four bytes.
+fn piece(address: u64, bytes: [u8; 4]) -> Vec<u64> {
+    let head = sptrace_wire::values::Piece {
+        address,
+        bytes: 4,
+        ..Default::default()
+    };
+    let all: Vec<u8> = [&head.to_bytes()[..], &bytes, &[0; 4]].concat();
+    let (words, _) = all.as_chunks::<8>();
+    words.iter().map(|w| u64::from_le_bytes(*w)).collect()
+}
+
+fn told_values(tsc: u64, values: &sptrace_trace::values::Values<'_>) -> Told {
+    let mut bytes = Vec::new();
+    values.put(&mut bytes);
+    Values(tsc, bytes)
+}
+
+#[test]
+fn a_system_call_is_a_frame_with_what_it_took_and_gave() {
+    use sptrace_trace::values::{Piece, Values, What};
+    const READ: u32 = 0;
+    let mut words = vec![0, 3, 0x1000, 4, 0, 0, 0];
+    words.extend(piece(0x1000, *b"abcd"));
+    let mut chunk = with_values(10, SYSTEM_CALL, READ, &words, true);
+    chunk.extend([15, ENTRY, 16, EXIT]);
+    chunk.extend(with_values(
+        20,
+        SYSTEM_RETURN,
+        RETURNED,
+        &[READ.into(), 4],
+        true,
+    ));
+    let values = |what, pieces| Values {
+        number: READ,
+        thread: 0,
+        what,
+        pieces,
+    };
+    let memory = Piece {
+        when: 0,
+        address: 0x1000,
+        bytes: b"abcd",
+    };
+    // Four bytes of filling stand behind the piece, which are no piece.
+    let want = [
+        Enter(10, PLACE_ENTRY, NAMED),
+        told_values(
+            10,
+            &values(What::Begins([3, 0x1000, 4, 0, 0, 0]), vec![memory]),
+        ),
+        Enter(15, PLACE_ENTRY, 1),
+        Exit(16),
+        told_values(20, &values(What::Returned(4), vec![])),
+        Exit(20),
+    ];
+    let mut thread = Thread::new();
+    assert_eq!(thread.chunk(&chunk), want);
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
+fn a_call_that_may_not_return_ends_at_once_and_its_return_stands_alone() {
+    const CLONE: u32 = 56;
+    let mut thread = Thread::new();
+    let chunk = with_values(10, SYSTEM_CALL, CLONE | CALL_ALONE, &[0; 7], true);
+    assert!(matches!(
+        thread.chunk(&chunk)[..],
+        [Enter(10, PLACE_ENTRY, NAMED), Values(10, _), Exit(10)]
+    ));
+    let late = with_values(30, SYSTEM_RETURN, RETURNED_LATE, &[CLONE.into(), 77], true);
+    assert!(matches!(thread.chunk(&late)[..], [Values(30, _)]));
+    let left = with_values(40, SYSTEM_RETURN, LEFT, &[CLONE.into(), 0], true);
+    assert!(matches!(
+        thread.chunk(&left)[..],
+        [Values(40, _), Unwound(40, 1)]
+    ));
+}
+
+#[test]
+fn values_that_a_killed_thread_was_writing_are_unfinished() {
+    let mut thread = Thread::new();
+    let mut chunk = vec![5, ENTRY];
+    chunk.extend(with_values(
+        10,
+        SYSTEM_CALL,
+        1,
+        &[0, 1, 2, 3, 0, 0, 0],
+        false,
+    ));
+    assert_eq!(thread.chunk(&chunk), [Enter(5, PLACE_ENTRY, 1)]);
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
+fn values_longer_than_their_chunk_are_torn() {
+    let mut thread = Thread::new();
+    let chunk = control(10, SYSTEM_CALL, 1 | 4096 << 32);
+    assert_eq!(thread.chunk(&chunk), []);
+    assert!(thread.torn.nonsense > 0);
+}
