@@ -449,7 +449,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls"
+            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -571,7 +571,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-F -N -l -D -s -o -q -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --loader --start-on --shadow --keep-pid --help"
+            opts="-F -N -l -D -s -o -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

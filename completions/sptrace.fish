@@ -55,6 +55,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l shadow -d 'Follow the command from its start, and write nothing before the event of --start-on: that costs as much as recording. Calls count from the first one on then, and stacks that cannot be walked are whole'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s c -l call-counts -d 'Print the sums of system calls at the end, as `strace -c` does; without --syscalls, record nothing else'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l keep-pid -d 'The command keeps the process id that was started, for those who wait for it, signal it or look for it by that: sptrace is a process in the background, in a group of its own, which says its last words a moment after the command\'s end. Its status and its signals are the command\'s own'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s p -l pid -d 'The processes (repeatable, or separated by commas)' -r

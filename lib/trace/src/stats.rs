@@ -83,6 +83,12 @@ impl FunctionStats {
         (self.timed > 0).then(|| p99.clamp(self.min_ticks, self.max_ticks))
     }
 
+    /// Duration that half of the calls do not exceed.
+    pub fn p50_ticks(&self) -> Option<u64> {
+        let p50 = self.histogram.percentile(50);
+        (self.timed > 0).then(|| p50.clamp(self.min_ticks, self.max_ticks))
+    }
+
     fn of_timed(&self, ticks: u64) -> Option<u64> {
         (self.timed > 0).then_some(ticks)
     }

@@ -244,6 +244,20 @@ impl RecordArgs {
         })
     }
 
+    /// Records all system calls, if none are asked for; and nothing else, if nothing else is.
+    pub fn default_to_system_calls(&mut self) {
+        if self.syscalls.is_some() || self.syscalls_only.is_some() {
+            return;
+        }
+        let lists = [&self.within, &self.without, &self.module, &self.between];
+        let has_choice = self.depth.is_some() || lists.iter().any(|list| !list.is_empty());
+        let calls = match has_choice {
+            true => &mut self.syscalls,
+            false => &mut self.syscalls_only,
+        };
+        *calls = Some("all".to_owned());
+    }
+
     /// The system calls of --syscalls or --syscalls-only.
     fn system_calls(&self) -> Result<Option<SystemCalls>, String> {
         let (option, text, only) = match (&self.syscalls, &self.syscalls_only) {

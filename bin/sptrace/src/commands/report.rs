@@ -12,6 +12,7 @@ use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use calls::CallArgs;
+pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
 use sptrace_export::Format as ExportFormat;
@@ -174,6 +175,8 @@ enum View {
     Lines,
     /// Calls, errors and times of each system call, as `strace -c` prints them
     Syscalls,
+    /// Calls from one module into another, and their times, as `ltrace -c` prints them
+    Libcalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -373,6 +376,7 @@ impl Session<'_> {
             View::Diff => {} // It has no one reader: `show_diff`.
             View::Lines => calls::show(self, reader, &mut out, false)?,
             View::Syscalls => calls::show(self, reader, &mut out, true)?,
+            View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Export => {

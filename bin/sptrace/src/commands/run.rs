@@ -19,6 +19,7 @@ use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
 use crate::commands::record::{self, RecordArgs, Subject};
+use crate::commands::report;
 use crate::exit_code;
 use crate::talk::say;
 
@@ -74,6 +75,10 @@ pub struct RunArgs {
     /// be walked are whole
     #[arg(help_heading = record::WHEN, display_order = 1, long, requires = "start_on", conflicts_with_all = ["dump_on", "times"])]
     shadow: bool,
+    /// Print the sums of system calls at the end, as `strace -c` does; without --syscalls, record
+    /// nothing else
+    #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
+    call_counts: bool,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -88,10 +93,14 @@ pub struct RunArgs {
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
 pub fn run(args: RunArgs, at_start: AtStart) -> ExitCode {
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
+    let prints_counts = args.call_counts;
     let mut kept = None;
     match record(args, at_start, &mut kept) {
         Ok(finished) => {
             record::report_end(&finished, &output, quiet, "the command");
+            if prints_counts && let Err(e) = report::print_call_counts(&output) {
+                say(&format!("{e:#}"));
+            }
             match kept {
                 Some(_) => ExitCode::SUCCESS,
                 None => end_as(finished.status),
@@ -133,7 +142,10 @@ fn wrong_usage(message: String) -> Failure {
 }
 
 /// What is asked for, if that can be done.
-fn request(args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
+fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
+    if args.call_counts {
+        args.record.default_to_system_calls();
+    }
     let words = args.command.iter();
     let subject = Subject::Launched {
         command: words.map(|a| a.to_string_lossy().into_owned()).collect(),

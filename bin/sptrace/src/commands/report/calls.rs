@@ -4,15 +4,16 @@
 //! is shown.
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::bail;
 use clap::{ArgAction, Args};
-use sptrace_render::{CallCounts, CountKey, Lines, LinesOptions, SystemCalls, Time};
-use sptrace_trace::{Order, SYSTEM_CALLS};
+use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls, Time};
+use sptrace_trace::{Order, SYSTEM_CALLS, Wanted, replay};
 use sptrace_types::calls::Selection;
 use sptrace_types::decode::call::{Hex, Options};
 
-use super::{Reader, ReportArgs, Session, Sort};
+use super::{Reader, ReportArgs, Session, Sort, explain, open_trace};
 use crate::commands::selection;
 
 /// Options of lines, with strace's letters.
@@ -82,6 +83,44 @@ impl CallArgs {
     }
 }
 
+/// Prints the sums of a recording that has just ended, to stderr, where the command's own output is
+/// not.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn print_call_counts(path: &Path) -> anyhow::Result<()> {
+    let (mut reader, survey) = open_trace(path)?;
+    let clock = reader.clock();
+    let view = SystemCalls::new(&survey.dictionary, CallCounts::of(None));
+    let wanted = Wanted {
+        order: Order::Time,
+        ..Wanted::default()
+    };
+    let view = replay(&mut reader, &survey, &wanted, view).map_err(|e| explain(path, e))?;
+    let mut err = std::io::stderr().lock();
+    Ok(view.finish().write(&mut err, clock, CountKey::Time, None)?)
+}
+
+/// Shows the sums of calls from one module into another.
+pub fn show_library_calls(
+    session: &Session<'_>,
+    reader: Reader,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let view = LibraryCalls::new(&session.survey.dictionary);
+    let sums = session.add_up(reader, view)?;
+    let shown = (key_of(session.args.sort), session.args.limit);
+    Ok(sums.write(out, session.names, session.clock, shown)?)
+}
+
+fn key_of(sort: Sort) -> CountKey {
+    match sort {
+        Sort::Calls => CountKey::Calls,
+        Sort::Name => CountKey::Name,
+        _ => CountKey::Time,
+    }
+}
+
 /// Shows lines, or sums.
 pub fn show(
     session: &Session<'_>,
@@ -103,12 +142,8 @@ pub fn show(
         let sums = CallCounts::of(wanted);
         let view = SystemCalls::new(dictionary, sums);
         let sums = session.replay(reader, 0, Order::Time, view)?.finish();
-        let key = match session.args.sort {
-            Sort::Calls => CountKey::Calls,
-            Sort::Name => CountKey::Name,
-            _ => CountKey::Time,
-        };
-        return Ok(sums.write(out, session.clock, key, session.args.limit)?);
+        let (key, limit) = (key_of(session.args.sort), session.args.limit);
+        return Ok(sums.write(out, session.clock, key, limit)?);
     }
     let options = lines_of(session, wanted);
     let lines = Lines::new(out, &header, session.clock, options);
