@@ -261,6 +261,14 @@ def trace_is_foreign(b): return b.fails(REPORT, "report", "-i", "/bin/ls", says=
 @case
 def trace_is_of_another_version(b): return b.fails(REPORT, "report", "-i", b.put("trace", changed(b.trace(), (8, struct.pack("<I", 4711)))), says="4711")
 @case
+def trace_has_no_system_calls(b): return b.fails(REPORT, "report", "lines", "-i", b.put("trace", b.trace()), says="--syscalls")
+@case
+def set_of_system_calls_has_a_wrong_name(b): return b.fails(USAGE, "run", "--syscalls=read,raed", "--", "true", says="column 6")
+@case
+def set_of_system_calls_has_a_wrong_expression(b): return b.fails(USAGE, "run", "--syscalls-only=/(/", "--", "true", says="column 1")
+@case
+def system_calls_with_and_without_functions(b): return b.fails(USAGE, "run", "--syscalls", "--syscalls-only", "--", "true", says="cannot be used with")
+@case
 def trace_is_cut_in_its_header(b): return b.fails(REPORT, "report", "-i", b.put("trace", b.trace()[:30]))
 
 
