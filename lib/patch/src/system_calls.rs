@@ -219,10 +219,12 @@ pub fn without_system_calls(plan: &mut [u8]) {
     let Some(first) = first else {
         return;
     };
-    let at = view.special(first as u32).map_or(0, |s| s.slot);
+    // Those that are left alone have no slot.
+    let with_slot = |s: &PlanSpecial| s.kind != SpecialKind::SystemCallRefused;
+    let others_end = view.specials().skip(first).find(with_slot);
     let header = PlanHeader {
         specials: first as u32,
-        area_bytes: at,
+        area_bytes: others_end.map_or(view.header().area_bytes, |s| s.slot),
         ..*view.header()
     };
     if let Some(head) = plan.get_mut(..PlanHeader::BYTES) {

@@ -4,7 +4,9 @@ use sptrace_code::{Analysis, analyze};
 use sptrace_image::Object;
 use sptrace_patch::Refusal;
 use sptrace_patch::build_plan::build_plan;
-use sptrace_patch::system_calls::{SystemCalls, system_calls};
+use sptrace_patch::system_calls::{
+    SystemCalls, system_calls, with_system_calls, without_system_calls,
+};
 use sptrace_wire::plan::{JUMP_BYTES, PlanView};
 
 fn found(bytes: &[u8]) -> (SystemCalls, Analysis, Vec<u8>) {
@@ -92,5 +94,32 @@ fn a_slot_executes_the_instruction_itself_and_goes_back_behind_it() {
             .count();
         // In the original bytes, and in the slot.
         assert!(calls >= 2, "{taken:x?}");
+    }
+}
+
+/// libunwind has one instruction that calls the kernel, the end of a signal handler.
+#[test]
+fn without_them_a_plan_has_the_area_and_the_special_functions_that_it_had() {
+    for name in [
+        "libc.so.6",
+        "ld-linux-x86-64.so.2",
+        "libunwind.so.8",
+        "libm.so.6",
+    ] {
+        let Ok(bytes) = std::fs::read(format!("/lib/x86_64-linux-gnu/{name}")) else {
+            continue;
+        };
+        let (found, _, plan) = found(&bytes);
+        let mut with = with_system_calls(&plan, &found).expect("a plan");
+        without_system_calls(&mut with);
+        let (before, after) = (PlanView::new(&plan), PlanView::new(&with));
+        let (before, after) = (before.expect("a plan"), after.expect("a plan"));
+        assert_eq!(
+            before.header().area_bytes,
+            after.header().area_bytes,
+            "{name}"
+        );
+        assert!(before.specials().eq(after.specials()), "{name}");
+        assert!(before.sites().eq(after.sites()), "{name}");
     }
 }
