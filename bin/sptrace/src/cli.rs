@@ -17,7 +17,7 @@ Exit status:
             command cannot be executed, 127 if it is not found
   attach    0, or 1 if nothing could be attached to
   ktrace    as run with a command, else 0, or 1 on failure
-  report, ctl, analyze, doctor
+  report, ctl, analyze, doctor, script
             0, or 1 on failure
   2         wrong usage";
 
@@ -47,6 +47,8 @@ pub enum Command {
     Doctor(commands::doctor::DoctorArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks
     Report(commands::report::ReportArgs),
+    /// Check, explain and list scripts: policies of recordings, and what is made of traces
+    Script(commands::script::ScriptArgs),
 }
 
 #[cfg(test)]

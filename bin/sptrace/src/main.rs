@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         cli::Command::Ktrace(args) => commands::ktrace::run(&args, close_streams),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Doctor(args) => doctor(&args),
+        cli::Command::Script(args) => ended(commands::script::run(&args)),
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => match commands::report::run(&args) {
             Ok(status) => ExitCode::from(status),

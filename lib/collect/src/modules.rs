@@ -5,10 +5,11 @@
 //! |---|---|
 //! | `answer.rs` | takes questions and answers them |
 //! | `load.rs` | the file of a module, as it can be opened from here |
-//! | `filters.rs` | which functions are recorded |
+//! | `filters.rs`, `decide.rs` | which functions are recorded |
 //! | `mappings.rs`, `placement.rs` | what lies where, and where there is room |
 
 pub mod answer;
+pub mod decide;
 pub mod filters;
 pub mod load;
 pub(crate) mod mappings;

@@ -10,6 +10,7 @@ use sptrace_tracee::at_start::AtStart;
 use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
+use crate::modules::decide::Decide;
 
 /// What a recording is asked for.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Options {
     pub within: Vec<String>,
     /// Globs of functions that are not recorded, nor anything that only they call.
     pub without: Vec<String>,
+    /// What becomes of each function; None: nothing else than the globs say.
+    pub decide: Option<Decide>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
     /// Shows a line of progress; does nothing where there is no terminal.

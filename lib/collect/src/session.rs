@@ -136,6 +136,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.depth_limit > 0 || !options.modules.is_empty(),
         options.leaves_out(C_LIBRARY),
         options.system_calls.as_ref().map(|calls| calls.only),
+        options.decide.clone(),
     )
 }
 

@@ -123,7 +123,9 @@ impl Shared {
         let plan = cached.plan().and_then(from_columns);
         let plan = plan.ok_or("no plan could be made")?;
         let is_left_out = self.options.leaves_out(&m.path);
-        let mut plan = self.filters.plan(&cached, plan, &file, is_left_out);
+        let mut plan = self
+            .filters
+            .plan(&cached, plan, (&file, &m.path), is_left_out);
         self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         self.lock()

@@ -26,5 +26,5 @@ pub use lines::{Lines, LinesOptions, Time};
 pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
-pub use system_calls::{Call, Listener, SystemCalls};
+pub use system_calls::{Call, Listener, SystemCalls, name_of};
 pub use tree::{Tree, TreeOptions};

@@ -27,6 +27,7 @@ pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::{Burst, StreamEncoder};
 pub use error::{Malformed, TraceError};
 pub use graph::{Edge, Graph, Pair};
+pub use histogram::Histogram;
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
     Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, SYSTEM_CALLS,

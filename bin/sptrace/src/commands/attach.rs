@@ -13,6 +13,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 
 use crate::commands::record::{self, RecordArgs, Subject};
+use crate::commands::script;
 use crate::exit_code;
 use crate::talk::say;
 
@@ -78,8 +79,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Attaches, records, detaches.
-pub fn run(args: AttachArgs, at_start: AtStart) -> ExitCode {
+pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     heed_interrupts();
+    let script = match script::follow(&mut args.record, None) {
+        Ok(script) => script,
+        Err(status) => return status,
+    };
+    let output = args.record.output.clone();
     let pids = args.pids;
     let quiet = args.record.quiet;
     let until = Until {
@@ -93,7 +99,10 @@ pub fn run(args: AttachArgs, at_start: AtStart) -> ExitCode {
         }
     };
     match record(request, pids, &until, quiet) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            script::tell(script.as_deref(), &output);
+            ExitCode::SUCCESS
+        }
         Err(message) => {
             if let Some(message) = message {
                 say(&message);

@@ -8,4 +8,5 @@ pub mod ktrace;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod script;
 mod selection;

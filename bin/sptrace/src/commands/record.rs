@@ -6,15 +6,18 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
 use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
+use sptrace_collect::modules::decide::{Decide, Decided};
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
 use sptrace_collect::{OnEvents, Options, Request, Session, Stopped, clock};
+use sptrace_script::{Decision, FunctionFacts, Script};
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{Header, TraceError};
 use sptrace_tracee::TraceeError;
@@ -63,6 +66,8 @@ pub const WHAT: &str = "What is recorded";
 pub const WHEN: &str = "When it is recorded";
 /// And how much of it.
 pub const WHERE_TO: &str = "Where it is written, and how much";
+/// And what a script adds.
+pub const SCRIPT: &str = "Scripts";
 
 /// Options of every recording.
 #[derive(Args, Debug)]
@@ -127,6 +132,18 @@ pub struct RecordArgs {
     /// When the program calls faster than the trace can be written
     #[arg(help_heading = WHERE_TO, long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
+    /// Follow a script: what it says of the recording adds to these options, and its handlers are
+    /// told of the recording when it has ended; what they print goes to standard error. A path or a
+    /// name (`sptrace script list`), with the script's own options behind it: -S 'slow-calls
+    /// --top=5'. See man sptrace-script
+    #[arg(help_heading = SCRIPT, short = 'S', long, value_name = "FILE|NAME", conflicts_with = "eval")]
+    pub script: Option<String>,
+    /// The same with the script itself, as in --eval 'only("parse*"); depth(3)'
+    #[arg(help_heading = SCRIPT, long, value_name = "TEXT")]
+    pub eval: Option<String>,
+    /// What the script decides about functions.
+    #[arg(skip)]
+    pub decide: Option<Decide>,
     /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     pub quiet: bool,
@@ -218,6 +235,7 @@ impl RecordArgs {
             modules: self.module,
             within: self.within,
             without: self.without,
+            decide: self.decide,
             system_calls,
             at_start,
             show_progress: if shows_progress {
@@ -242,6 +260,69 @@ impl RecordArgs {
             options,
             events,
         })
+    }
+
+    /// Adds what a script asks for to these options; gives the events that begin the recording.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub fn follow(&mut self, script: &Arc<Script>) -> Result<Vec<Event>, String> {
+        let policy = &script.policy;
+        let read = |texts: &[String]| {
+            let events = texts.iter().map(|text| text.parse::<Event>());
+            let events: Result<Vec<_>, _> = events.collect();
+            events.map_err(|e| format!("{}: {e}", script.name))
+        };
+        self.dump_on.extend(read(&policy.dump)?);
+        self.stop_on.extend(read(&policy.stop)?);
+        self.within.extend_from_slice(&policy.only);
+        self.without.extend_from_slice(&policy.without);
+        self.module.extend_from_slice(&policy.modules);
+        self.between
+            .extend(policy.between.iter().flatten().cloned());
+        // What the user has written counts more.
+        self.depth = self.depth.or(policy.depth);
+        self.ring = self.ring.or(policy.ring_bytes);
+        self.max_size = self.max_size.or(policy.most_bytes);
+        self.string_limit = policy.string_bytes.unwrap_or(self.string_limit);
+        if let (Some(times), 1) = (policy.times, self.times) {
+            self.times = times;
+        }
+        if let (None, None, Some(set)) = (&self.syscalls, &self.syscalls_only, &policy.system_calls)
+        {
+            match policy.system_calls_only {
+                true => self.syscalls_only = Some(set.clone()),
+                false => self.syscalls = Some(set.clone()),
+            }
+        }
+        if policy.decides_functions() {
+            self.decide = Some(decider(script));
+        }
+        let start_on = read(&policy.start)?;
+        self.check_together(!start_on.is_empty())
+            .map_err(|why| format!("{}: {why}", script.name))?;
+        Ok(start_on)
+    }
+
+    /// What the command line would refuse of options alone.
+    fn check_together(&self, has_start: bool) -> Result<(), String> {
+        let lists = [&self.within, &self.without, &self.module, &self.between];
+        let has_functions = lists.iter().any(|list| !list.is_empty())
+            || self.depth.is_some()
+            || self.decide.is_some();
+        let has_repeated = !self.dump_on.is_empty() || !self.between.is_empty() || has_start;
+        let refused = if !self.dump_on.is_empty() && self.ring.is_none() {
+            "dump(...) needs ring(SIZE): what is written out"
+        } else if self.ring.is_some() && self.max_size.is_some() {
+            "ring(SIZE) has a size already; leave max_size(SIZE) out"
+        } else if self.syscalls_only.is_some() && has_functions {
+            "record_only_syscalls(SET) records no functions; use record_syscalls(SET), or choose none"
+        } else if self.times > 1 && !has_repeated {
+            "times(N) needs what happens so often: start, dump or between"
+        } else {
+            return Ok(());
+        };
+        Err(refused.to_owned())
     }
 
     /// Records all system calls, if none are asked for; and nothing else, if nothing else is.
@@ -289,6 +370,26 @@ impl RecordArgs {
         }
         Ok(rules)
     }
+}
+
+/// What a script says of functions, for the recording.
+fn decider(script: &Arc<Script>) -> Decide {
+    let script = Arc::clone(script);
+    Decide(Arc::new(move |function| {
+        let facts = FunctionFacts {
+            name: function.name.clone(),
+            symbol: function.symbol.to_owned(),
+            path: function.path.to_owned(),
+            address: function.svma,
+            size_bytes: function.size_bytes,
+            calls: function.sites,
+        };
+        match script.decide(&facts) {
+            Decision::Record => Decided::Record,
+            Decision::Skip => Decided::Skip,
+            Decision::Leaf => Decided::Leaf,
+        }
+    }))
 }
 
 /// Prepares the recording that is asked for.

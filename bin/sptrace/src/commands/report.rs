@@ -7,6 +7,7 @@ mod calls;
 mod diff;
 mod export;
 mod output;
+mod script;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
@@ -64,12 +65,13 @@ pub struct ReportArgs {
     view: View,
 
     /// Of `export`: the format; of `callers` and `callees`: the function (name or glob); of `diff`:
-    /// the old trace
-    #[arg(value_name = "FORMAT|FUNC|OLD")]
+    /// the old trace; of `script`: its file or name
+    #[arg(value_name = "FORMAT|FUNC|OLD|SCRIPT")]
     subject: Option<String>,
 
-    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new
-    #[arg(value_name = "NEW")]
+    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new. Of
+    /// `script`, after --: its options
+    #[arg(value_name = "NEW|OPTION")]
     others: Vec<PathBuf>,
 
     /// Trace file to read
@@ -80,7 +82,8 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
 
-    /// Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`
+    /// Form of the output; csv for `functions`, `callers`, `callees`, `coverage`, `diff` and
+    /// `script`, json for `script`
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
@@ -143,6 +146,10 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
 
+    /// Of `script`: the script itself, in place of its name
+    #[arg(long, value_name = "TEXT")]
+    eval: Option<String>,
+
     #[command(flatten)]
     calls: CallArgs,
 }
@@ -177,12 +184,15 @@ enum View {
     Syscalls,
     /// Calls from one module into another, and their times, as `ltrace -c` prints them
     Libcalls,
+    /// What a script makes of it (`sptrace script list`, man sptrace-script)
+    Script,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,
     Csv,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -232,6 +242,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     };
     let shown = match args.view {
         View::Diff => show_diff(args, style),
+        View::Script => script::show(args, style),
         _ => show(args, style).map(|()| 0),
     };
     match shown {
@@ -281,7 +292,7 @@ fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
 }
 
 /// Opens a trace and surveys it; says if it is not whole.
-fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
+pub(crate) fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
     if let Ending::Early { offset } = survey.ending {
@@ -326,20 +337,35 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
         (View::Export, _) => export::check(args)?,
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
         (View::Diff, None) => bail!("name two traces: sptrace report diff OLD NEW"),
-        (View::Callers | View::Callees | View::Diff, Some(_)) | (_, None) => {}
+        (View::Script, None) if args.eval.is_none() => {
+            bail!("name the script: a path or a name (`sptrace script list`), or give --eval TEXT")
+        }
+        (View::Script | View::Callers | View::Callees | View::Diff, Some(_)) | (_, None) => {}
         (_, Some(subject)) => bail!("this view takes no '{subject}' (functions are chosen by -F)"),
     }
-    if let (Some(other), false) = (args.others.first(), args.view == View::Diff) {
+    let takes_more = matches!(args.view, View::Diff | View::Script);
+    if let (Some(other), false) = (args.others.first(), takes_more) {
         bail!("this view takes no '{}'", other.display());
     }
     let has_csv = matches!(
         args.view,
-        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff
+        View::Functions
+            | View::Coverage
+            | View::Callers
+            | View::Callees
+            | View::Diff
+            | View::Script
     );
     if args.format == Format::Csv && !has_csv {
         bail!(
-            "--format csv is for functions, callers, callees, coverage and diff; leave it out for others"
+            "--format csv is for functions, callers, callees, coverage, diff and script; leave it out for others"
         );
+    }
+    if args.format == Format::Json && args.view != View::Script {
+        bail!("--format json is for script; `export jsonl` writes calls as JSON");
+    }
+    if args.eval.is_some() && (args.view != View::Script || args.subject.is_some()) {
+        bail!("--eval is for `report script`, in place of a name");
     }
     Ok(())
 }
@@ -365,7 +391,7 @@ impl Session<'_> {
                 let rows = select_functions(&stats, names, key, limit);
                 match self.args.format {
                     Format::Text => write_functions(&mut out, &rows, names, clock, style)?,
-                    Format::Csv => write_functions_csv(&mut out, &rows, names, clock)?,
+                    _ => write_functions_csv(&mut out, &rows, names, clock)?,
                 }
             }
             View::Tree => return self.show_tree(reader, out),
@@ -373,7 +399,7 @@ impl Session<'_> {
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
             View::Timeline => export::show(self, reader, ExportFormat::Timeline, &mut out)?,
-            View::Diff => {} // It has no one reader: `show_diff`.
+            View::Diff | View::Script => {} // See `show_diff` and `script::show`.
             View::Lines => calls::show(self, reader, &mut out, false)?,
             View::Syscalls => calls::show(self, reader, &mut out, true)?,
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
@@ -411,7 +437,7 @@ impl Session<'_> {
         let names = (self.names, self.clock);
         match self.args.format {
             Format::Text => write_relatives(out, &rows, names, way, self.style)?,
-            Format::Csv => write_relatives_csv(out, &rows, names, way)?,
+            _ => write_relatives_csv(out, &rows, names, way)?,
         }
         Ok(())
     }
@@ -426,7 +452,7 @@ impl Session<'_> {
         let summary: &Summary = summary;
         match self.args.format {
             Format::Text => write_coverage(out, summary, self.style)?,
-            Format::Csv => write_coverage_csv(out, summary)?,
+            _ => write_coverage_csv(out, summary)?,
         }
         Ok(())
     }
@@ -546,7 +572,7 @@ fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bo
 }
 
 /// A sentence about a trace that cannot be read, with a hint where there is one.
-fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
     let path = path.display();
     match error {
         TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {

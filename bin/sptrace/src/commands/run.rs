@@ -20,6 +20,7 @@ use sptrace_tracee::keep::{self, Kept, Split};
 use crate::commands::executable::{self, Refused};
 use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::report;
+use crate::commands::script;
 use crate::exit_code;
 use crate::talk::say;
 
@@ -91,7 +92,11 @@ pub struct RunArgs {
 }
 
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
-pub fn run(args: RunArgs, at_start: AtStart) -> ExitCode {
+pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
+    let script = match script::follow(&mut args.record, Some(&mut args.start_on)) {
+        Ok(script) => script,
+        Err(status) => return status,
+    };
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let prints_counts = args.call_counts;
     let mut kept = None;
@@ -101,6 +106,7 @@ pub fn run(args: RunArgs, at_start: AtStart) -> ExitCode {
             if prints_counts && let Err(e) = report::print_call_counts(&output) {
                 say(&format!("{e:#}"));
             }
+            script::tell(script.as_deref(), &output);
             match kept {
                 Some(_) => ExitCode::SUCCESS,
                 None => end_as(finished.status),

@@ -23,6 +23,8 @@ use sptrace_patch::system_calls::without_system_calls;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
 
+use super::decide::{Decide, Decisions, make_leaves};
+
 /// Where a program begins that a C library has started.
 const MAIN: &str = "main";
 /// Names shown of functions that cannot be hooked.
@@ -67,6 +69,10 @@ pub struct Filters {
     /// Their globs.
     globs: Vec<String>,
     without: Vec<String>,
+    /// Who decides about each function.
+    decide: Option<Decide>,
+    /// Functions that it has left out, and made leaves.
+    decided: [AtomicUsize; 2],
     /// Code that is not traced may load a library: it is not to be missed.
     is_partial: bool,
     /// Who calls main is left out: its entry is intercepted.
@@ -91,6 +97,7 @@ impl Filters {
         is_limited: bool,
         begins_at_main: bool,
         system_calls: Option<bool>,
+        decide: Option<Decide>,
     ) -> Self {
         let within = within
             .iter()
@@ -102,7 +109,9 @@ impl Filters {
             is_partial: is_limited
                 || !hooked.is_empty()
                 || !without.is_empty()
+                || decide.is_some()
                 || system_calls.is_some(),
+            decide,
             begins_at_main: begins_at_main && hooked.is_empty() && system_calls != Some(true),
             has_system_calls: system_calls.is_some(),
             hooked,
@@ -110,13 +119,14 @@ impl Filters {
         }
     }
 
-    /// The plan of a module for this recording, made of its own; `file` is the module's. Of one
-    /// that is left out nothing stays but its special functions.
+    /// The plan of a module for this recording, made of its own; `file` is the module's, as it can
+    /// be opened, and `path` what the process calls it. Of one that is left out nothing stays but
+    /// its special functions.
     pub fn plan(
         &self,
         cached: &Cached,
         mut plan: Vec<u8>,
-        file: &Path,
+        (file, path): (&Path, &str),
         is_left_out: bool,
     ) -> Vec<u8> {
         if !self.has_system_calls {
@@ -135,10 +145,26 @@ impl Filters {
             });
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
+        let decide = self.decide.as_ref().filter(|_| !is_left_out);
+        let decisions = decide.map(|decide| decide.ask(cached, &plan, path));
+        if let Some(Decisions { skipped, leaves }) = &decisions {
+            if !skipped.is_empty() {
+                mute(&mut plan, &|at| skipped.binary_search(&at).is_ok(), &|_| {
+                    false
+                });
+            }
+            for (sum, more) in self.decided.iter().zip([skipped.len(), leaves.len()]) {
+                sum.fetch_add(more, Ordering::Relaxed);
+            }
+        }
         if self.is_partial
             && let Some(hooked) = self.hooked_plan(cached, &plan, file, is_left_out)
         {
             plan = hooked;
+        }
+        // Last: recording may begin at a leaf, too.
+        if let Some(decisions) = decisions.filter(|d| !d.leaves.is_empty()) {
+            make_leaves(&mut plan, &decisions.leaves);
         }
         plan
     }
@@ -240,6 +266,16 @@ impl Filters {
     /// What the user should know of globs without effect.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
+        if self.decide.is_some() {
+            let [skipped, leaves] = &self.decided;
+            let (skipped, leaves) = (
+                skipped.load(Ordering::Relaxed),
+                leaves.load(Ordering::Relaxed),
+            );
+            remarks.push(format!(
+                "propagate left {skipped} functions out, and what {leaves} others call"
+            ));
+        }
         if !self.without.is_empty() && self.muted.load(Ordering::Relaxed) == 0 {
             remarks.push(format!(
                 "no function matches -N {}: nothing was left out (names: sptrace report functions)",

@@ -25,9 +25,9 @@ pub fn is_terminal(path: &Path) -> bool {
 ///
 /// # Errors
 /// A sentence for the user, if it cannot be written or is the trace.
-pub fn open(path: &Path, trace: &Path) -> anyhow::Result<Box<dyn Write>> {
+pub fn open(path: &Path, trace: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if is_stdout(path) {
-        let stdout = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+        let stdout = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
         return Ok(Box::new(stdout));
     }
     let is_same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());

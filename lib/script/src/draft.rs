@@ -1,0 +1,98 @@
+//! What a script has asked for so far, while it is evaluated; and its handlers.
+//!
+//! Shared between the words of the language. Must not know what they are called.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rhai::FnPtr;
+use sptrace_types::calls::Selection;
+
+use crate::policy::Policy;
+use crate::sheets::{Form, Printable};
+
+/// Which events a handler is told of.
+#[derive(Clone)]
+pub enum Wanted {
+    /// Of every call of a function and every system call.
+    All,
+    /// Calls of functions that fit the glob; of those whose module fits the first, if there is one.
+    Calls(Option<String>, String),
+    /// These system calls.
+    SystemCalls(Selection),
+    /// Processes that begin, execute a program, and end.
+    Processes,
+    /// Every so many nanoseconds of the trace.
+    Interval(u64),
+    /// Once, after all.
+    End,
+}
+
+/// What a script wants to be told of.
+#[derive(Clone)]
+pub struct Handler {
+    /// When it is called.
+    pub wanted: Wanted,
+    /// What is called.
+    pub function: FnPtr,
+}
+
+/// All that a script has said.
+#[derive(Default)]
+pub struct Draft {
+    pub policy: Policy,
+    pub handlers: Vec<Handler>,
+    /// In the order of their making: they print themselves, if nothing else does.
+    pub sheets: Vec<Printable>,
+    /// Something has been printed by the script itself.
+    pub has_printed: bool,
+    /// Options on the command line that no word has taken yet.
+    pub untaken: BTreeMap<String, String>,
+    pub form: Form,
+    pub out: Option<Box<dyn Write + Send>>,
+    pub out_error: Option<std::io::Error>,
+    /// Nanoseconds of the trace that have passed.
+    pub now_ns: u64,
+    /// The top level is over: policy and handlers are fixed.
+    pub is_settled: bool,
+    /// Called around functions: names of who is open, outermost first.
+    pub stack: Vec<rhai::ImmutableString>,
+    /// Which event is being told; what belongs to it alone can be asked only then.
+    pub serial: u64,
+}
+
+/// Shared.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Draft>>);
+
+impl Shared {
+    /// It is never poisoned for good: what stands in it is only shown.
+    pub fn lock(&self) -> MutexGuard<'_, Draft> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints a line where the script prints to.
+    pub fn print(&self, text: &str) {
+        let mut draft = self.lock();
+        draft.has_printed = true;
+        draft.write(text);
+    }
+}
+
+impl Draft {
+    /// Writes lines; the first error is kept.
+    pub fn write(&mut self, text: &str) {
+        if self.out_error.is_some() {
+            return;
+        }
+        if let Some(out) = &mut self.out {
+            // Text from the traced program must not steer a terminal.
+            let plain = |c: char| c.is_control() && c != '\n' && c != '\t';
+            let text = text.replace(plain, "\u{fffd}");
+            if let Err(e) = out.write_all(text.as_bytes()) {
+                self.out_error = Some(e);
+            }
+        }
+    }
+}

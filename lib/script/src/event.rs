@@ -1,0 +1,199 @@
+//! What handlers are told of: a call of a function, a system call, something of a process.
+//!
+//! Given what the replay knows; gives the values that scripts ask for. Must not know handlers.
+
+use std::sync::Arc;
+
+use rhai::{Dynamic, ImmutableString};
+use sptrace_render::Call;
+use sptrace_trace::Dictionary;
+use sptrace_types::calls;
+use sptrace_types::decode::call::{Line, Made, Options};
+use sptrace_types::decode::fields::{parameter_names, place};
+use sptrace_types::decode::memory::Memory;
+use sptrace_types::decode::print::line;
+use sptrace_types::decode::types::{Phase, Type};
+use sptrace_types::names;
+
+const MOST_TEXT_BYTES: usize = 16 << 10;
+
+/// Names of functions, by index.
+#[derive(Default)]
+pub struct Book {
+    pub names: Vec<(ImmutableString, ImmutableString)>,
+}
+
+impl Book {
+    pub fn of(dictionary: &Dictionary) -> Self {
+        let names = sptrace_trace::Names::new(dictionary);
+        let ids = (0..dictionary.functions.len() as u32).map(sptrace_trace::FunctionId);
+        let names = ids.map(|id| (names.name(id).into(), names.module(id).into()));
+        Self {
+            names: names.collect(),
+        }
+    }
+}
+
+/// What has ended.
+pub enum What {
+    Function,
+    SystemCall(Box<Call>),
+}
+
+/// What a handler is told.
+pub struct Facts {
+    pub what: What,
+    pub name: ImmutableString,
+    pub module: ImmutableString,
+    pub caller: ImmutableString,
+    pub caller_module: ImmutableString,
+    pub thread: ImmutableString,
+    pub pid: u32,
+    pub tid: u32,
+    pub depth: u32,
+    pub start_ns: u64,
+    pub elapsed_ns: Option<u64>,
+    pub self_ns: Option<u64>,
+    /// The name of the descriptor that the first argument is.
+    pub fd_path: ImmutableString,
+    /// Which event it is.
+    pub serial: u64,
+}
+
+/// Shared by the script's variables.
+#[derive(Clone)]
+pub struct Event(pub Arc<Facts>);
+
+/// Something of a process.
+#[derive(Clone)]
+pub struct ProcessEvent {
+    /// `begin`, `exec` or `exit`.
+    pub kind: &'static str,
+    pub pid: u32,
+    pub ppid: u32,
+    pub time_ns: u64,
+    /// Of the program executed.
+    pub path: ImmutableString,
+    pub thread: ImmutableString,
+    /// How it ended: `0`, `1`, `signal 9`.
+    pub status: ImmutableString,
+}
+
+impl Facts {
+    pub fn call(&self) -> Option<&Call> {
+        match &self.what {
+            What::SystemCall(call) => Some(call),
+            What::Function => None,
+        }
+    }
+
+    /// The error that a call returned, from 1.
+    pub fn error(&self) -> Option<u64> {
+        let result = self.call()?.result?;
+        (-4095..0).contains(&result).then(|| result.unsigned_abs())
+    }
+
+    pub fn errno(&self) -> &'static str {
+        let known = self.error().and_then(names::error);
+        known.map_or("", |(name, _)| name)
+    }
+
+    pub fn line(&self) -> Option<String> {
+        let call = self.call()?;
+        let made = Made {
+            number: call.number,
+            args: call.args,
+            result: call.result,
+            memory: &call.captured,
+        };
+        let Line { call, result, .. } = line(&made, &Options::default());
+        Some(format!("{call} {result}"))
+    }
+
+    /// The first path among the arguments, or what the descriptor leads to that is the first.
+    pub fn path(&self) -> ImmutableString {
+        let path = self.call().and_then(|call| {
+            let (parameters, _) = calls::by_number(call.number)?.of(&call.args);
+            let place = parameters
+                .iter()
+                .position(|ty| matches!(ty, Type::At(Phase::Entry, Type::Path)))?;
+            let address = *call.args.get(place)?;
+            let text = crate::descriptors::text(call, address);
+            (!text.is_empty()).then_some(text)
+        });
+        path.unwrap_or_else(|| self.fd_path.clone())
+    }
+
+    /// An argument, or a part of what it leads to, by its name.
+    ///
+    /// # Errors
+    /// There is no such argument; says which there are.
+    pub fn argument(&self, path: &str) -> Result<Dynamic, String> {
+        let Some(call) = self.call() else {
+            return Err("values of functions are not recorded; those of system calls are".into());
+        };
+        let Some(description) = calls::by_number(call.number) else {
+            return Err(format!("system call {} is not known", call.number));
+        };
+        let place = place(description, &call.args, path)?;
+        let register = call
+            .args
+            .get(usize::from(place.argument))
+            .copied()
+            .unwrap_or(0);
+        let Some((last, way)) = place.offsets.split_last() else {
+            return Ok(number(&place.ty, register));
+        };
+        let mut address = register;
+        for offset in way {
+            let at = address.wrapping_add(u64::from(*offset));
+            let bytes = call.captured.read(place.phase, at, 8);
+            let Some(next) = bytes.first_chunk() else {
+                return Ok(Dynamic::UNIT);
+            };
+            address = u64::from_le_bytes(*next);
+        }
+        let at = address.wrapping_add(u64::from(*last));
+        Ok(value(call, place.phase, at, &place.ty))
+    }
+}
+
+/// A number as its type has it.
+fn number(ty: &Type, raw: u64) -> Dynamic {
+    let value = match ty {
+        Type::Signed(4) | Type::Fd | Type::DirFd | Type::Signal => i64::from(raw as i32),
+        Type::Unsigned(4) | Type::Hex(4) | Type::Named(_, 4) | Type::Octal => i64::from(raw as u32),
+        _ => raw as i64,
+    };
+    Dynamic::from(value)
+}
+
+fn value(call: &Call, phase: Phase, at: u64, ty: &Type) -> Dynamic {
+    let bytes = match ty.size() {
+        _ if matches!(ty, Type::Path | Type::Str | Type::Bytes(_)) => MOST_TEXT_BYTES,
+        Some(size) => size as usize,
+        None => MOST_TEXT_BYTES,
+    };
+    let read = call.captured.read(phase, at, bytes);
+    match ty {
+        _ if read.is_empty() => Dynamic::UNIT,
+        Type::Path | Type::Str => {
+            let end = read.iter().position(|b| *b == 0).unwrap_or(read.len());
+            let text = read.get(..end).unwrap_or(read);
+            Dynamic::from(String::from_utf8_lossy(text).into_owned())
+        }
+        Type::Bytes(_) => Dynamic::from(String::from_utf8_lossy(read).into_owned()),
+        _ if (1..=8).contains(&bytes) && read.len() >= bytes => {
+            let mut word = [0; 8];
+            word.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
+            number(ty, u64::from_le_bytes(word))
+        }
+        _ => Dynamic::UNIT,
+    }
+}
+
+/// The names of a system call's arguments; none of a function.
+pub fn argument_names(facts: &Facts) -> Vec<&'static str> {
+    let known = facts.call().and_then(|call| calls::by_number(call.number));
+    known.map(parameter_names).unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! Policies in Rhai: what to record, when, and what to make of what was recorded.
+//!
+//! Given the text of a script; gives a [`Script`]: the typed [`Policy`] that its top level asks
+//! for, and the handlers that a [`Run`] tells of a trace's events. A script is evaluated once,
+//! under limits, before anything is started; it reaches no file and no network.
+//!
+//! | files | what for |
+//! |---|---|
+//! | [`find`], [`ready`] | where a script comes from |
+//! | [`load`], `engine`, [`error`] | from text to a script, or to what is wrong with it |
+//! | `words`, [`reference`](mod@reference) | the language: each word with its text, and the manual made of them |
+//! | [`policy`], `draft` | what a script asks for |
+//! | `sheets` | counts, sums, histograms, tables, and how they print |
+//! | [`run`], `event`, `descriptors` | handlers over a trace |
+//!
+//! Must not know: how a recording is made, the command line, processes.
+#![forbid(unsafe_code)]
+
+mod descriptors;
+mod draft;
+mod engine;
+pub mod error;
+mod event;
+pub mod find;
+pub mod load;
+pub mod policy;
+pub mod ready;
+pub mod reference;
+pub mod run;
+mod sheets;
+mod words;
+
+pub use error::ScriptError;
+pub use load::{Checks, Script};
+pub use policy::{Decision, FunctionFacts, Policy};
+pub use run::{Run, Trouble};
+pub use sheets::Form;

@@ -1,0 +1,205 @@
+//! From text to a script.
+//!
+//! Given text, options, and how the host reads events and system calls; gives a [`Script`], or what
+//! is wrong with it. Nothing is begun by it. Must not know where the text came from.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use rhai::{AST, Engine, Scope};
+use sptrace_types::calls::Selection;
+
+use crate::draft::{Handler, Shared, Wanted};
+use crate::engine::{LEAF, RECORD, SKIP, engine};
+use crate::error::{ScriptError, of_evaluation, of_syntax};
+use crate::policy::{Decision, FunctionFacts, Policy};
+use crate::words::Word;
+
+/// Bytes of a script, at most.
+pub const MOST_BYTES: usize = 256 << 10;
+
+/// How the host reads what it understands better than a script; errors are sentences.
+#[derive(Clone, Copy)]
+pub struct Checks {
+    /// An event.
+    pub event: fn(&str) -> Result<(), String>,
+    /// Functions, and the events that begin and end the recording of their calls.
+    pub rule: fn(&[String; 3]) -> Result<(), String>,
+    /// A set of system calls.
+    pub system_calls: fn(&str) -> Result<Selection, String>,
+}
+
+/// A script that has been evaluated.
+pub struct Script {
+    /// What it is called.
+    pub name: String,
+    source: String,
+    pub(crate) engine: Engine,
+    pub(crate) ast: AST,
+    pub(crate) shared: Shared,
+    pub(crate) words: Vec<Word>,
+    /// What it asks for.
+    pub policy: Policy,
+    pub(crate) handlers: Vec<Handler>,
+    /// What went wrong while functions were decided about: only the first.
+    undecided: Mutex<Option<(ScriptError, u64)>>,
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Script({})", self.name)
+    }
+}
+
+impl Script {
+    /// Evaluates a script with the options given to it (`--NAME=VALUE`, `--NAME VALUE`).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn load(
+        name: &str,
+        source: &str,
+        given: &[String],
+        checks: Checks,
+    ) -> Result<Self, ScriptError> {
+        if source.len() > MOST_BYTES {
+            let reason = format!("it has {} bytes, more than {MOST_BYTES}", source.len());
+            return Err(ScriptError::of_whole(name, &reason, "split it"));
+        }
+        let shared = Shared::default();
+        shared.lock().untaken = options(name, given)?;
+        let (engine, words) = engine(&shared, checks);
+        let ast = engine
+            .compile(source)
+            .map_err(|e| of_syntax(name, source, &e))?;
+        let evaluated = engine.run_ast_with_scope(&mut Scope::new(), &ast);
+        evaluated.map_err(|e| of_evaluation(name, source, &e, &words))?;
+        let (policy, handlers) = {
+            let mut draft = shared.lock();
+            draft.is_settled = true;
+            if let Some((option, _)) = draft.untaken.first_key_value() {
+                let options = &draft.policy.options;
+                let known: Vec<_> = options.iter().map(|o| format!("--{}", o.name)).collect();
+                let hint = match known.is_empty() {
+                    true => "it has none".to_owned(),
+                    false => format!("those are {}", known.join(", ")),
+                };
+                let reason = format!("it has no option --{option}");
+                return Err(ScriptError::of_whole(name, &reason, &hint));
+            }
+            let handlers = std::mem::take(&mut draft.handlers);
+            (std::mem::take(&mut draft.policy), handlers)
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            source: source.to_owned(),
+            engine,
+            ast: ast.clone_functions_only(),
+            shared,
+            words,
+            policy,
+            handlers,
+            undecided: Mutex::new(None),
+        })
+    }
+
+    /// Has it something to do with a trace?
+    pub fn has_handlers(&self) -> bool {
+        !self.handlers.is_empty()
+    }
+
+    /// Does a handler want system calls and no functions?
+    pub fn wants_system_calls(&self) -> bool {
+        let mut wanted = self.handlers.iter().map(|handler| &handler.wanted);
+        wanted.any(|wanted| matches!(wanted, Wanted::SystemCalls(_)))
+    }
+
+    /// Each handler in words.
+    pub fn handlers(&self) -> Vec<String> {
+        let text = |handler: &Handler| match &handler.wanted {
+            Wanted::All => "every call and system call".to_owned(),
+            Wanted::Calls(None, glob) => format!("calls of {glob}"),
+            Wanted::Calls(Some(module), glob) => format!("calls of {glob} in {module}"),
+            Wanted::SystemCalls(_) => "some system calls".to_owned(),
+            Wanted::Processes => "processes".to_owned(),
+            Wanted::Interval(ns) => format!("every {ns} ns"),
+            Wanted::End => "the end".to_owned(),
+        };
+        self.handlers.iter().map(text).collect()
+    }
+
+    /// What is to be said of a function. One for which the script fails is recorded.
+    pub fn decide(&self, facts: &FunctionFacts) -> Decision {
+        let Some(decide) = &self.policy.propagate else {
+            return Decision::Record;
+        };
+        let mut undecided = match self.undecided.lock() {
+            Ok(undecided) => undecided,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some((_, missed)) = undecided.as_mut() {
+            *missed += 1;
+            return Decision::Record;
+        }
+        let decided = decide.call::<rhai::Dynamic>(&self.engine, &self.ast, (facts.clone(),));
+        let error = match decided {
+            Ok(value) => match value.clone().into_string().as_deref() {
+                Ok(RECORD) => return Decision::Record,
+                Ok(SKIP) => return Decision::Skip,
+                Ok(LEAF) => return Decision::Leaf,
+                _ if value.is_unit() => return Decision::Record,
+                _ => ScriptError::of_whole(
+                    &self.name,
+                    &format!("propagate gave '{value}'"),
+                    "it gives record, skip or leaf",
+                ),
+            },
+            Err(e) => self.explain(&e),
+        };
+        *undecided = Some((error, 1));
+        Decision::Record
+    }
+
+    /// What went wrong in `propagate`, and how many functions it did not decide about.
+    pub fn undecided(&self) -> Option<(ScriptError, u64)> {
+        self.undecided.lock().ok()?.clone()
+    }
+
+    pub(crate) fn explain(&self, error: &rhai::EvalAltResult) -> ScriptError {
+        of_evaluation(&self.name, &self.source, error, &self.words)
+    }
+
+    /// The comment at its head, without the marks.
+    pub fn header(&self) -> String {
+        header(&self.source)
+    }
+}
+
+/// The comment at a script's head, without the marks.
+pub fn header(source: &str) -> String {
+    let lines = source.lines().skip_while(|line| line.starts_with("#!"));
+    let comment = lines.map_while(|line| line.strip_prefix("//"));
+    let lines: Vec<_> = comment.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
+    lines.join("\n")
+}
+
+/// Options as they stand after a script's name.
+fn options(name: &str, given: &[String]) -> Result<BTreeMap<String, String>, ScriptError> {
+    let mut options = BTreeMap::new();
+    let mut words = given.iter().peekable();
+    while let Some(word) = words.next() {
+        let Some(option) = word.strip_prefix("--").filter(|o| !o.is_empty()) else {
+            let reason = format!("'{word}' is no option of a script");
+            return Err(ScriptError::of_whole(name, &reason, "write --NAME=VALUE"));
+        };
+        let (option, value) = match option.split_once('=') {
+            Some((option, value)) => (option, value.to_owned()),
+            None => match words.next_if(|next| !next.starts_with("--")) {
+                Some(value) => (option, value.clone()),
+                None => (option, String::new()),
+            },
+        };
+        options.insert(option.to_owned(), value);
+    }
+    Ok(options)
+}

@@ -1,0 +1,105 @@
+//! What a script asks for, as data.
+//!
+//! Made by evaluating a script, read by who makes a recording of it. Must not know how it is done.
+
+use std::collections::BTreeMap;
+
+use rhai::FnPtr;
+
+/// What a script asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Events at which the recording begins, as the command line writes them.
+    pub start: Vec<String>,
+    /// Events at which it ends.
+    pub stop: Vec<String>,
+    /// Events at which its ring is written out.
+    pub dump: Vec<String>,
+    /// Functions and the events between which they are recorded.
+    pub between: Vec<[String; 3]>,
+    /// How often all that happens.
+    pub times: Option<u64>,
+    /// Globs of modules.
+    pub modules: Vec<String>,
+    /// Globs of functions: these and what they call.
+    pub only: Vec<String>,
+    /// Globs of functions that are left out.
+    pub without: Vec<String>,
+    /// Nothing is patched that is first reached below this depth.
+    pub depth: Option<u32>,
+    /// System calls, as strace's `-e trace=` names them.
+    pub system_calls: Option<String>,
+    /// Nothing but these.
+    pub system_calls_only: bool,
+    /// Bytes of strings that are kept.
+    pub string_bytes: Option<u32>,
+    /// Keep only so many bytes of the end.
+    pub ring_bytes: Option<u64>,
+    /// End the recording at this size of its file.
+    pub most_bytes: Option<u64>,
+    /// Called for each function of a module as its plan is made.
+    pub(crate) propagate: Option<FnPtr>,
+    /// What the options of the script are, in the order of their mention.
+    pub options: Vec<ScriptOption>,
+    /// Values given to them.
+    pub(crate) given: BTreeMap<String, String>,
+}
+
+/// An option that a script has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptOption {
+    /// Without dashes.
+    pub name: String,
+    /// Its value if none is given.
+    pub default: String,
+    /// One sentence.
+    pub help: String,
+}
+
+impl Policy {
+    /// Does it say anything about how a recording is made?
+    pub fn is_about_recording(&self) -> bool {
+        let lists = [&self.start, &self.stop, &self.dump];
+        let filters = [&self.modules, &self.only, &self.without];
+        lists.iter().chain(&filters).any(|list| !list.is_empty())
+            || !self.between.is_empty()
+            || self.depth.is_some()
+            || self.system_calls.is_some()
+            || self.ring_bytes.is_some()
+            || self.most_bytes.is_some()
+            || self.propagate.is_some()
+    }
+
+    /// Does it decide about each function?
+    pub fn decides_functions(&self) -> bool {
+        self.propagate.is_some()
+    }
+}
+
+/// What becomes of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its calls are recorded, and what it calls.
+    Record,
+    /// They are not, nor what only it calls.
+    Skip,
+    /// They are, but not what it calls.
+    Leaf,
+}
+
+/// What is known of a function before it has run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionFacts {
+    /// Demangled.
+    pub name: String,
+    /// As the file has it.
+    pub symbol: String,
+    /// The path of its file.
+    pub path: String,
+    /// Where it begins, as the file states addresses.
+    pub address: u64,
+    /// Bytes up to the next one.
+    pub size_bytes: u64,
+    /// Calls and tail jumps in it that can be intercepted.
+    pub calls: u64,
+}

@@ -1,0 +1,41 @@
+//! The scripts that come with sptrace, as they lie in `scripts/`.
+
+/// Name and text.
+pub const SCRIPTS: &[(&str, &str)] = &[
+    (
+        "config-files",
+        include_str!("../../../scripts/config-files.rhai"),
+    ),
+    ("coverage", include_str!("../../../scripts/coverage.rhai")),
+    (
+        "depth-limit",
+        include_str!("../../../scripts/depth-limit.rhai"),
+    ),
+    ("errors", include_str!("../../../scripts/errors.rhai")),
+    ("exec-tree", include_str!("../../../scripts/exec-tree.rhai")),
+    ("file-io", include_str!("../../../scripts/file-io.rhai")),
+    (
+        "hot-functions",
+        include_str!("../../../scripts/hot-functions.rhai"),
+    ),
+    (
+        "module-range",
+        include_str!("../../../scripts/module-range.rhai"),
+    ),
+    ("network", include_str!("../../../scripts/network.rhai")),
+    ("off-cpu", include_str!("../../../scripts/off-cpu.rhai")),
+    (
+        "slow-calls",
+        include_str!("../../../scripts/slow-calls.rhai"),
+    ),
+    ("startup", include_str!("../../../scripts/startup.rhai")),
+    (
+        "tail-latency",
+        include_str!("../../../scripts/tail-latency.rhai"),
+    ),
+    (
+        "through-path",
+        include_str!("../../../scripts/through-path.rhai"),
+    ),
+    ("who-calls", include_str!("../../../scripts/who-calls.rhai")),
+];

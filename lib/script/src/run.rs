@@ -1,0 +1,477 @@
+//! The handlers of a script over a trace.
+//!
+//! Given what a replay tells in the order of time; calls the handlers. One that fails is called no
+//! more: why, and how many events it missed, is told at the end. Must not know where the trace is,
+//! nor where output goes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::sync::Arc;
+
+use rhai::{Dynamic, FnPtr, FuncArgs, ImmutableString};
+use sptrace_render::{Call, Listener, SystemCalls};
+use sptrace_trace::{
+    Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, Visitor,
+    glob_matches, without_parameters,
+};
+use sptrace_types::syscalls;
+
+use crate::descriptors::Descriptors;
+use crate::draft::Wanted;
+use crate::error::ScriptError;
+use crate::event::{Book, Event, Facts, ProcessEvent, What};
+use crate::load::Script;
+use crate::sheets::Form;
+use crate::words::sheets::print;
+
+/// Times that intervals may pass.
+const MOST_INTERVALS: u64 = 1_000_000;
+
+/// A handler that failed.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Why.
+    pub error: ScriptError,
+    /// Events that it was not told of, with the one at which it failed.
+    pub missed: u64,
+}
+
+struct Live {
+    function: FnPtr,
+    wanted: Wanted,
+    trouble: Option<Trouble>,
+    /// Of intervals: the next time.
+    next_ns: u64,
+}
+
+/// Calls that have ended.
+#[derive(Default)]
+struct Ended(Vec<Call>);
+
+impl Listener for Ended {
+    fn begins(&mut self, _: &Call) {}
+    fn ended(&mut self, call: &Call) {
+        self.0.push(call.clone());
+    }
+    fn exited(&mut self, _: u64, _: u32, _: ExitStatus) {}
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// A thread.
+struct Thread {
+    tid: u32,
+    name: ImmutableString,
+}
+
+/// Tells a script's handlers of a trace.
+pub struct Run<'a> {
+    script: &'a Script,
+    clock: Clock,
+    dictionary: &'a Dictionary,
+    book: Book,
+    handlers: Vec<Live>,
+    /// By function: the handlers that want its calls.
+    of_function: Vec<Vec<usize>>,
+    /// Those that want system calls.
+    of_system_calls: Vec<usize>,
+    has_intervals: bool,
+    is_system_call: Vec<bool>,
+    stacks: HashMap<StreamId, Vec<FunctionId>>,
+    threads: HashMap<StreamId, Thread>,
+    streams_of: HashMap<u32, StreamId>,
+    parents: HashMap<u32, u32>,
+    calls: Option<SystemCalls<'a, Ended>>,
+    descriptors: Descriptors,
+    processes: BTreeMap<(u64, usize), ProcessEvent>,
+    serial: u64,
+    intervals: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Of a trace with this dictionary; what is printed goes to `out`.
+    pub fn new(
+        script: &'a Script,
+        dictionary: &'a Dictionary,
+        clock: Clock,
+        (form, out): (Form, Box<dyn Write + Send>),
+    ) -> Self {
+        {
+            let mut draft = script.shared.lock();
+            draft.form = form;
+            draft.out = Some(out);
+        }
+        let live = |handler: &crate::draft::Handler| Live {
+            function: handler.function.clone(),
+            wanted: handler.wanted.clone(),
+            trouble: None,
+            next_ns: match handler.wanted {
+                Wanted::Interval(ns) => ns,
+                _ => 0,
+            },
+        };
+        let handlers: Vec<_> = script.handlers.iter().map(live).collect();
+        let is_module = |function: &sptrace_trace::Function| {
+            let module = dictionary.module(function.module);
+            module.is_some_and(|m| m.path == SYSTEM_CALLS)
+        };
+        let mut run = Self {
+            script,
+            clock,
+            dictionary,
+            book: Book::of(dictionary),
+            of_function: Vec::new(),
+            of_system_calls: indexes(&handlers, |wanted| {
+                matches!(wanted, Wanted::All | Wanted::SystemCalls(_))
+            }),
+            has_intervals: handlers
+                .iter()
+                .any(|h| matches!(h.wanted, Wanted::Interval(_))),
+            handlers,
+            is_system_call: dictionary.functions.iter().map(is_module).collect(),
+            stacks: HashMap::new(),
+            threads: HashMap::new(),
+            streams_of: HashMap::new(),
+            parents: HashMap::new(),
+            calls: Some(SystemCalls::new(dictionary, Ended::default())),
+            descriptors: Descriptors::default(),
+            processes: BTreeMap::new(),
+            serial: 0,
+            intervals: 0,
+        };
+        run.choose_functions();
+        run.read_streams();
+        run
+    }
+
+    fn choose_functions(&mut self) {
+        let names = self.book.names.iter().zip(&self.dictionary.functions);
+        let all = names.zip(&self.is_system_call);
+        let chosen = all.map(|(((name, module), function), is_system_call)| {
+            let fits = |wanted: &Wanted| match wanted {
+                Wanted::All => true,
+                Wanted::Calls(of, glob) => {
+                    let is_of = of.as_ref().is_none_or(|of| glob_matches(of, module));
+                    is_of
+                        && (glob_matches(glob, name)
+                            || glob_matches(glob, without_parameters(name))
+                            || glob_matches(glob, &function.symbol))
+                }
+                _ => false,
+            };
+            match is_system_call {
+                true => Vec::new(),
+                false => indexes(&self.handlers, fits),
+            }
+        });
+        self.of_function = chosen.collect();
+    }
+
+    fn read_streams(&mut self) {
+        for (id, stream) in (0..).map(StreamId).zip(&self.dictionary.streams) {
+            let thread = Thread {
+                tid: stream.tid,
+                name: stream.comm.as_str().into(),
+            };
+            self.threads.insert(id, thread);
+            self.streams_of.insert(stream.tid, id);
+            if self.parents.insert(stream.pid, stream.ppid).is_none() {
+                let begin = ProcessEvent {
+                    kind: "begin",
+                    pid: stream.pid,
+                    ppid: stream.ppid,
+                    time_ns: self.clock.since_start_ns(stream.start_tsc),
+                    path: ImmutableString::default(),
+                    thread: stream.comm.as_str().into(),
+                    status: ImmutableString::default(),
+                };
+                let at = (stream.start_tsc, self.processes.len());
+                self.processes.insert(at, begin);
+            }
+        }
+    }
+
+    /// Calls a handler, unless it has failed.
+    fn tell(&mut self, at: usize, arguments: impl FuncArgs) {
+        let Some(handler) = self.handlers.get_mut(at) else {
+            return;
+        };
+        if let Some(trouble) = &mut handler.trouble {
+            trouble.missed += 1;
+            return;
+        }
+        let Script { engine, ast, .. } = self.script;
+        if let Err(error) = handler.function.call::<Dynamic>(engine, ast, arguments) {
+            handler.trouble = Some(Trouble {
+                error: self.script.explain(&error),
+                missed: 1,
+            });
+        }
+    }
+
+    /// Time has come so far.
+    fn come_to(&mut self, tsc: u64) {
+        let now_ns = self.clock.since_start_ns(tsc);
+        while let Some(entry) = self.processes.first_entry().filter(|e| e.key().0 <= tsc) {
+            let process = entry.remove();
+            self.script.shared.lock().now_ns = process.time_ns;
+            for at in indexes(&self.handlers, |w| matches!(w, Wanted::Processes)) {
+                self.tell(at, (process.clone(),));
+            }
+        }
+        if self.has_intervals {
+            self.pass_intervals(now_ns);
+        }
+    }
+
+    fn pass_intervals(&mut self, now_ns: u64) {
+        for at in 0..self.handlers.len() {
+            while let Some(Live {
+                wanted: Wanted::Interval(ns),
+                next_ns,
+                ..
+            }) = self.handlers.get_mut(at)
+                && *next_ns <= now_ns
+                && self.intervals < MOST_INTERVALS
+            {
+                let now = *next_ns;
+                *next_ns += *ns;
+                self.intervals += 1;
+                self.script.shared.lock().now_ns = now;
+                self.tell(at, ());
+            }
+        }
+    }
+
+    fn names_of(&self, function: Option<FunctionId>) -> (ImmutableString, ImmutableString) {
+        let names = function.and_then(|id| self.book.names.get(id.0 as usize));
+        names.cloned().unwrap_or_default()
+    }
+
+    /// Makes what an event's own time knows available, and counts it.
+    fn begin_event(&mut self, stream: Option<StreamId>, now_tsc: u64) -> u64 {
+        self.serial += 1;
+        let open = stream.and_then(|stream| self.stacks.get(&stream));
+        let open = open.map_or(&[][..], Vec::as_slice);
+        let mut draft = self.script.shared.lock();
+        draft.serial = self.serial;
+        draft.now_ns = self.clock.since_start_ns(now_tsc);
+        draft.stack.clear();
+        let functions = open.iter().filter(|id| !self.is_system_call(**id));
+        let names = functions.filter_map(|id| self.book.names.get(id.0 as usize));
+        draft.stack.extend(names.map(|(name, _)| name.clone()));
+        self.serial
+    }
+
+    fn is_system_call(&self, id: FunctionId) -> bool {
+        self.is_system_call.get(id.0 as usize) == Some(&true)
+    }
+
+    fn caller(&self, stream: Option<StreamId>) -> Option<FunctionId> {
+        let open = stream.and_then(|stream| self.stacks.get(&stream))?;
+        open.iter()
+            .rev()
+            .copied()
+            .find(|id| !self.is_system_call(*id))
+    }
+
+    fn function_ended(&mut self, stream: StreamId, frame: &Frame) {
+        let wanted = self.of_function.get(frame.function.0 as usize);
+        let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()).cloned() else {
+            return;
+        };
+        let serial = self.begin_event(Some(stream), frame.end_tsc);
+        let (name, module) = self.names_of(Some(frame.function));
+        let (caller, caller_module) = self.names_of(self.caller(Some(stream)));
+        let thread = self.threads.get(&stream);
+        let info = self.dictionary.stream(stream);
+        let event = Event(Arc::new(Facts {
+            what: What::Function,
+            name,
+            module,
+            caller,
+            caller_module,
+            thread: thread.map(|t| t.name.clone()).unwrap_or_default(),
+            pid: info.map_or(0, |info| info.pid),
+            tid: thread.map_or(0, |t| t.tid),
+            depth: frame.depth,
+            start_ns: self.clock.since_start_ns(frame.start_tsc),
+            elapsed_ns: frame.total_ticks.map(|ticks| self.clock.ns(ticks)),
+            self_ns: frame.self_ticks.map(|ticks| self.clock.ns(ticks)),
+            fd_path: ImmutableString::default(),
+            serial,
+        }));
+        for at in wanted {
+            self.tell(at, (event.clone(),));
+        }
+    }
+
+    fn system_call_ended(&mut self, call: Call) {
+        let stream = self.streams_of.get(&call.tid).copied();
+        let parent = self.parents.get(&call.pid).copied();
+        let wanted: Vec<_> = self
+            .of_system_calls
+            .iter()
+            .copied()
+            .filter(|at| match self.handlers.get(*at).map(|h| &h.wanted) {
+                Some(Wanted::SystemCalls(selection)) => selection.contains(call.number),
+                _ => true,
+            })
+            .collect();
+        if !wanted.is_empty() {
+            let end = call.end_tsc.unwrap_or(call.start_tsc);
+            let serial = self.begin_event(stream, end);
+            let first = syscalls::by_number(call.number).and_then(|known| known.parameters);
+            let first = first.and_then(<[_]>::first).map(|p| p.name);
+            let fd = i64::from(call.args[0] as i32);
+            let fd_path = match first {
+                Some("fd" | "fildes" | "epfd") => self.descriptors.name(call.pid, parent, fd),
+                _ => ImmutableString::default(),
+            };
+            let (caller, caller_module) = self.names_of(self.caller(stream));
+            let thread = stream.and_then(|stream| self.threads.get(&stream));
+            let elapsed = call.end_tsc.map(|end| end.saturating_sub(call.start_tsc));
+            let elapsed_ns = elapsed.map(|ticks| self.clock.ns(ticks));
+            let event = Event(Arc::new(Facts {
+                name: sptrace_render::name_of(call.number).into(),
+                module: SYSTEM_CALLS.into(),
+                caller,
+                caller_module,
+                thread: thread.map(|t| t.name.clone()).unwrap_or_default(),
+                pid: call.pid,
+                tid: call.tid,
+                depth: stream
+                    .and_then(|s| self.stacks.get(&s))
+                    .map_or(0, |s| s.len() as u32),
+                start_ns: self.clock.since_start_ns(call.start_tsc),
+                elapsed_ns,
+                self_ns: elapsed_ns,
+                fd_path,
+                serial,
+                what: What::SystemCall(Box::new(call.clone())),
+            }));
+            for at in wanted {
+                self.tell(at, (event.clone(),));
+            }
+        }
+        self.descriptors.ended(&call, parent);
+    }
+
+    fn take_ended(&mut self) {
+        let ended = self.calls.as_mut().map(|calls| &mut calls.listener.0);
+        for call in ended.map(std::mem::take).unwrap_or_default() {
+            self.system_call_ended(call);
+        }
+    }
+
+    /// Calls the last handlers, prints what was not printed, and says what went wrong.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(mut self) -> std::io::Result<Vec<Trouble>> {
+        if let Some(calls) = self.calls.take() {
+            for call in calls.finish().0 {
+                self.system_call_ended(call);
+            }
+        }
+        let end = self.processes.last_key_value().map(|(at, _)| at.0);
+        if let Some(end) = end {
+            self.come_to(end);
+        }
+        let shared = self.script.shared.clone();
+        for at in indexes(&self.handlers, |w| matches!(w, Wanted::End)) {
+            self.tell(at, ());
+        }
+        let sheets = shared.lock().sheets.clone();
+        let unprinted = sheets.iter().filter(|sheet| !sheet.lock().has_printed);
+        for sheet in unprinted {
+            if !sheet.lock().grid().rows.is_empty() {
+                print(&shared, sheet);
+            }
+        }
+        let troubles = self
+            .handlers
+            .into_iter()
+            .filter_map(|h| h.trouble)
+            .collect();
+        let mut draft = shared.lock();
+        let out = draft.out.take();
+        match draft.out_error.take() {
+            Some(error) => Err(error),
+            None => out.map_or(Ok(()), |mut out| out.flush()).map(|()| troubles),
+        }
+    }
+}
+
+fn indexes(handlers: &[Live], is_wanted: impl Fn(&Wanted) -> bool) -> Vec<usize> {
+    let all = handlers.iter().enumerate();
+    let chosen = all.filter(|(_, handler)| is_wanted(&handler.wanted));
+    chosen.map(|(at, _)| at).collect()
+}
+
+fn status_text(status: ExitStatus) -> String {
+    match status {
+        ExitStatus::Exited(code) => code.to_string(),
+        ExitStatus::Signaled(signal) => format!("signal {signal}"),
+    }
+}
+
+impl Visitor for Run<'_> {
+    fn note(&mut self, note: &Note) {
+        if let Some(calls) = &mut self.calls {
+            calls.note(note);
+        }
+        let (kind, path, status) = match note {
+            Note::Exec { path, .. } => ("exec", path.as_str().into(), ImmutableString::default()),
+            Note::ProcessExit { status, .. } => (
+                "exit",
+                ImmutableString::default(),
+                status_text(*status).into(),
+            ),
+            _ => return,
+        };
+        let (pid, tsc) = (note.pid(), note.tsc());
+        let event = ProcessEvent {
+            kind,
+            pid,
+            ppid: self.parents.get(&pid).copied().unwrap_or(0),
+            time_ns: self.clock.since_start_ns(tsc),
+            path,
+            thread: ImmutableString::default(),
+            status,
+        };
+        self.processes.insert((tsc, self.processes.len()), event);
+    }
+
+    fn enter(&mut self, stream: StreamId, frame: &Frame) {
+        self.come_to(frame.start_tsc);
+        self.stacks.entry(stream).or_default().push(frame.function);
+    }
+
+    fn leave(&mut self, stream: StreamId, frame: &Frame) {
+        self.come_to(frame.end_tsc);
+        self.stacks.entry(stream).or_default().pop();
+        self.function_ended(stream, frame);
+    }
+
+    fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
+        self.stacks.entry(stream).or_default().pop();
+    }
+
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        self.come_to(tsc);
+        if let Some(info) = self.dictionary.stream(stream) {
+            // A thread that has executed another program goes on in another stream.
+            self.streams_of.insert(info.tid, stream);
+        }
+        if let Some(calls) = &mut self.calls {
+            calls.values(stream, tsc, bytes);
+        }
+        self.take_ended();
+    }
+
+    fn is_finished(&self) -> bool {
+        self.script.shared.lock().out_error.is_some()
+    }
+}

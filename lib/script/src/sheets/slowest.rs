@@ -1,0 +1,107 @@
+//! The rows with the greatest measure, and rows as they come.
+//!
+//! Must not know what is measured.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rhai::Dynamic;
+
+use super::{Cell, Failure, Grid, MOST_ROWS, cells};
+
+/// The rows with the greatest measure.
+pub struct Slowest {
+    most: usize,
+    columns: Vec<String>,
+    /// By measure; of equal ones the first come first.
+    kept: BTreeMap<(Reverse<i64>, u64), Vec<Cell>>,
+    added: u64,
+}
+
+impl Slowest {
+    /// So many; the first column is the measure.
+    pub fn new(most: usize, columns: Vec<String>) -> Self {
+        Self {
+            most: most.clamp(1, MOST_ROWS),
+            columns,
+            kept: BTreeMap::new(),
+            added: 0,
+        }
+    }
+
+    /// A measure that is not known is not among the greatest.
+    pub fn add(&mut self, measure: Dynamic, rest: Dynamic) -> Result<(), Failure> {
+        let Cell::Int(measure) = Cell::of(measure)? else {
+            return Ok(());
+        };
+        self.added += 1;
+        let least = self.kept.last_key_value().map(|(key, _)| key.0.0);
+        if self.kept.len() >= self.most && least.is_some_and(|least| measure <= least) {
+            return Ok(());
+        }
+        let mut row = vec![Cell::Int(measure)];
+        row.extend(cells(rest, self.columns.len().saturating_sub(1), "cells")?);
+        self.kept.insert((Reverse(measure), self.added), row);
+        if self.kept.len() > self.most {
+            self.kept.pop_last();
+        }
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub fn grid(&self) -> Grid {
+        Grid {
+            title: String::new(),
+            columns: self.columns.clone(),
+            rows: self.kept.values().cloned().collect(),
+            remarks: Vec::new(),
+        }
+    }
+}
+
+/// Rows in the order of their coming.
+pub struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+    left_out: u64,
+}
+
+impl Table {
+    /// Without rows.
+    pub fn new(columns: Vec<String>) -> Self {
+        Self {
+            columns,
+            rows: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    pub fn add(&mut self, row: Dynamic) -> Result<(), Failure> {
+        let row = cells(row, self.columns.len(), "cells")?;
+        match self.rows.len() < MOST_ROWS {
+            true => self.rows.push(row),
+            false => self.left_out += 1,
+        }
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn grid(&self) -> Grid {
+        let remarks = match self.left_out {
+            0 => Vec::new(),
+            n => vec![format!("{n} rows left out: more than {MOST_ROWS}")],
+        };
+        Grid {
+            title: String::new(),
+            columns: self.columns.clone(),
+            rows: self.rows.clone(),
+            remarks,
+        }
+    }
+}

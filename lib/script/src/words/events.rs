@@ -1,0 +1,194 @@
+//! What an event says.
+//!
+//! Must not know how it was found out.
+
+use rhai::{Array, Dynamic, EvalAltResult, Map};
+
+use super::Vocabulary;
+use crate::error::refuse;
+use crate::event::{Event, ProcessEvent, argument_names};
+use sptrace_types::names;
+
+type Failure = Box<EvalAltResult>;
+
+fn known(ns: Option<u64>) -> Dynamic {
+    ns.map_or(Dynamic::UNIT, |ns| Dynamic::from(ns as i64))
+}
+
+/// Adds it.
+pub fn add(all: &mut Vocabulary<'_>) {
+    all.type_name::<Event>("event of a trace");
+    all.type_name::<ProcessEvent>("event of a process");
+    all.section("An event, in later(|e| ...)");
+    all.property("e.kind", "\"call\" or \"syscall\"", |e: &mut Event| {
+        match e.0.call() {
+            None => "call",
+            Some(_) => "syscall",
+        }
+        .to_owned()
+    });
+    all.property(
+        "e.name",
+        "of the function, demangled, or of the system call",
+        |e: &mut Event| e.0.name.clone(),
+    );
+    all.property(
+        "e.module",
+        "the base name of the function's file",
+        |e: &mut Event| e.0.module.clone(),
+    );
+    all.property(
+        "e.caller",
+        "who called it; empty if that was not seen",
+        |e: &mut Event| e.0.caller.clone(),
+    );
+    all.property(
+        "e.caller_module",
+        "the base name of that one's file",
+        |e: &mut Event| e.0.caller_module.clone(),
+    );
+    let shared = all.shared.clone();
+    all.property(
+        "e.stack",
+        "names of who was running, the outermost first, without itself",
+        move |e: &mut Event| -> Result<Array, Failure> {
+            let draft = shared.lock();
+            if draft.serial != e.0.serial {
+                return refuse(
+                    "the stack of an event is known only while it is told",
+                    "keep e.stack, not e",
+                );
+            }
+            Ok(draft
+                .stack
+                .iter()
+                .map(|n| Dynamic::from(n.clone()))
+                .collect())
+        },
+    );
+    all.property(
+        "e.depth",
+        "how many functions are open below it",
+        |e: &mut Event| i64::from(e.0.depth),
+    );
+    all.property(
+        "e.start",
+        "nanoseconds from the recording's start to it",
+        |e: &mut Event| e.0.start_ns as i64,
+    );
+    all.property(
+        "e.elapsed",
+        "how long it took, in nanoseconds; () if its end was not seen",
+        |e: &mut Event| known(e.0.elapsed_ns),
+    );
+    all.property(
+        "e.self_time",
+        "the part of it outside of what it called; () if that is not known",
+        |e: &mut Event| known(e.0.self_ns),
+    );
+    all.property("e.pid", "its process", |e: &mut Event| i64::from(e.0.pid));
+    all.property("e.tid", "its thread", |e: &mut Event| i64::from(e.0.tid));
+    all.property("e.thread", "the name of the thread", |e: &mut Event| {
+        e.0.thread.clone()
+    });
+    add_system_calls(all);
+    add_processes(all);
+}
+
+fn add_system_calls(all: &mut Vocabulary<'_>) {
+    all.section("Of system calls also");
+    all.property(
+        "e.result",
+        "what it returned, errors below 0; () if it did not return, and of functions",
+        |e: &mut Event| {
+            let result = e.0.call().and_then(|call| call.result);
+            result.map_or(Dynamic::UNIT, Dynamic::from)
+        },
+    );
+    all.property("e.failed", "did it return an error?", |e: &mut Event| {
+        e.0.error().is_some()
+    });
+    all.property(
+        "e.errno",
+        "the error's name as \"ENOENT\", or \"\"",
+        |e: &mut Event| e.0.errno().to_owned(),
+    );
+    all.property(
+        "e.errno_text",
+        "the error in words, or \"\"",
+        |e: &mut Event| {
+            let known = e.0.error().and_then(names::error);
+            known.map_or("", |(_, text)| text).to_owned()
+        },
+    );
+    all.function(
+        "e.arg(NAME)",
+        "an argument by the name it has in the kernel's source (\"filename\", \"count\"), or a \
+         part of what it leads to (\"statbuf.st_size\"): a number or a text; () if its memory was \
+         not recorded",
+        |e: &mut Event, name: &str| match e.0.argument(name) {
+            Ok(value) => Ok(value),
+            Err(why) => refuse::<Dynamic>(&why, ""),
+        },
+    );
+    all.property("e.args", "all arguments by name", |e: &mut Event| -> Map {
+        let names = argument_names(&e.0);
+        let values = names.into_iter().map(|name| {
+            let value = e.0.argument(name).unwrap_or(Dynamic::UNIT);
+            (name.into(), value)
+        });
+        values.collect()
+    });
+    all.property(
+        "e.path",
+        "the path it names, or what its descriptor leads to: a path, a peer as 127.0.0.1:80, \
+         \"pipe\"; as far as recorded calls tell",
+        |e: &mut Event| e.0.path(),
+    );
+    all.property(
+        "e.peer",
+        "the address it names: 127.0.0.1:80, [::1]:80, unix:PATH; or \"\"",
+        |e: &mut Event| {
+            let peer = e.0.call().and_then(crate::descriptors::peer);
+            peer.unwrap_or_default()
+        },
+    );
+    all.property("e.line", "the call as strace prints it", |e: &mut Event| {
+        e.0.line().unwrap_or_else(|| e.0.name.to_string())
+    });
+}
+
+fn add_processes(all: &mut Vocabulary<'_>) {
+    all.section("A process, in on_process(|p| ...)");
+    all.property(
+        "p.kind",
+        "\"begin\", \"exec\" or \"exit\"",
+        |p: &mut ProcessEvent| p.kind.to_owned(),
+    );
+    all.property("p.pid", "the process", |p: &mut ProcessEvent| {
+        i64::from(p.pid)
+    });
+    all.property(
+        "p.ppid",
+        "its parent, 0 if not known",
+        |p: &mut ProcessEvent| i64::from(p.ppid),
+    );
+    all.property(
+        "p.time",
+        "nanoseconds from the recording's start",
+        |p: &mut ProcessEvent| p.time_ns as i64,
+    );
+    all.property("p.path", "of exec: the program", |p: &mut ProcessEvent| {
+        p.path.clone()
+    });
+    all.property(
+        "p.thread",
+        "the name that its first thread had",
+        |p: &mut ProcessEvent| p.thread.clone(),
+    );
+    all.property(
+        "p.status",
+        "of exit: \"0\", \"1\", \"signal 9\"",
+        |p: &mut ProcessEvent| p.status.clone(),
+    );
+}

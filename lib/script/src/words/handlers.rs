@@ -1,0 +1,148 @@
+//! What runs on the host, on the events of the trace.
+//!
+//! Must not know how events are made.
+
+use rhai::{Dynamic, EvalAltResult, FnPtr};
+use sptrace_types::calls::Selection;
+
+use super::Vocabulary;
+use super::activation::settled;
+use crate::draft::{Handler, Shared, Wanted};
+use crate::error::refuse;
+
+type Failure = Box<EvalAltResult>;
+
+/// Handlers of a script, at most.
+const MOST_HANDLERS: usize = 64;
+
+/// Functions.
+#[derive(Clone)]
+pub struct Place {
+    module: Option<String>,
+    glob: String,
+}
+
+/// System calls.
+#[derive(Clone)]
+pub struct CallPlace(Selection);
+
+fn handle(shared: &Shared, wanted: Wanted, function: FnPtr) -> Result<(), Failure> {
+    settled(shared)?;
+    let mut draft = shared.lock();
+    if draft.handlers.len() >= MOST_HANDLERS {
+        return refuse(
+            &format!("more than {MOST_HANDLERS} handlers"),
+            "decide by e.name in one handler",
+        );
+    }
+    draft.handlers.push(Handler { wanted, function });
+    Ok(())
+}
+
+/// Adds them.
+pub fn add(all: &mut Vocabulary<'_>) {
+    all.section("What is made of it: handlers");
+    all.type_name::<Place>("place");
+    all.type_name::<CallPlace>("place of system calls");
+    let simple: [(&str, &str, Wanted); 4] = [
+        (
+            "on_event(|e| ...)",
+            "at the end of every call of a function, and of every system call",
+            Wanted::All,
+        ),
+        ("later(|e| ...)", "the same", Wanted::All),
+        (
+            "on_process(|p| ...)",
+            "when a process begins, executes a program, or ends",
+            Wanted::Processes,
+        ),
+        (
+            "on_end(|| ...)",
+            "once, after all; without a print in it, what was collected prints itself",
+            Wanted::End,
+        ),
+    ];
+    for (form, text, wanted) in simple {
+        let shared = all.shared.clone();
+        all.function(form, text, move |function: FnPtr| {
+            handle(&shared, wanted.clone(), function)
+        });
+    }
+    let shared = all.shared.clone();
+    all.function(
+        "on_interval(DURATION, || ...)",
+        "again and again, in the time of the trace",
+        move |ns: i64, function: FnPtr| match u64::try_from(ns) {
+            Ok(ns @ 1000..) => handle(&shared, Wanted::Interval(ns), function),
+            _ => refuse("an interval of 1.us at least is wanted here", "as 1.s"),
+        },
+    );
+    add_places(all);
+    let shared = all.shared.clone();
+    all.function(
+        "now()",
+        "nanoseconds from the recording's start to the event that is told",
+        move || shared.lock().now_ns as i64,
+    );
+}
+
+fn add_places(all: &mut Vocabulary<'_>) {
+    all.function(
+        "at(GLOB)",
+        "functions whose name fits; \"MODULE!GLOB\": of modules whose base name fits",
+        |what: &str| match what.split_once('!') {
+            Some((module, glob)) => Place {
+                module: Some(module.to_owned()),
+                glob: glob.to_owned(),
+            },
+            None => Place {
+                module: None,
+                glob: what.to_owned(),
+            },
+        },
+    );
+    let select = all.checks.system_calls;
+    all.function(
+        "syscalls(SET)",
+        "system calls, named as by record_syscalls",
+        move |set: &str| match select(set) {
+            Ok(selection) => Ok(CallPlace(selection)),
+            Err(why) => refuse(&why, ""),
+        },
+    );
+    let shared = all.shared.clone();
+    all.function(
+        "place.later(|e| ...)",
+        "at the end of each call of these functions, or of these system calls",
+        move |place: &mut Place, function: FnPtr| {
+            let wanted = Wanted::Calls(place.module.clone(), place.glob.clone());
+            handle(&shared, wanted, function)
+        },
+    );
+    let shared = all.shared.clone();
+    all.also(move |place: &mut CallPlace, function: FnPtr| {
+        handle(&shared, Wanted::SystemCalls(place.0.clone()), function)
+    });
+    let payload = |what: &'static str| {
+        refuse::<Dynamic>(
+            &format!(
+                "{what} would run inside of the traced program, and this version does not compile \
+                 payloads yet"
+            ),
+            "write .later(|e| ...): it runs on the recorded events, where e has elapsed, result \
+             and stack",
+        )
+    };
+    all.function(
+        "place.on_enter(|c| ...)",
+        "refused by this version: it does not compile payloads yet; write later",
+        move |_: &mut Place, _: FnPtr| payload("on_enter"),
+    );
+    all.also(move |_: &mut CallPlace, _: FnPtr| payload("on_enter"));
+    all.function(
+        "place.on_exit(|c| ...)",
+        "refused by this version, as on_enter",
+        move |_: &mut Place, _: FnPtr| payload("on_exit"),
+    );
+    all.also(move |_: &mut CallPlace, _: FnPtr| payload("on_exit"));
+}
