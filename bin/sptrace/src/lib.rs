@@ -5,3 +5,8 @@ pub mod cli;
 pub mod commands;
 pub mod exit_code;
 pub mod talk;
+
+/// The manual of the language of scripts, as roff.
+pub fn script_page() -> String {
+    sptrace_script::reference::page()
+}

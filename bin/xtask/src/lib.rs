@@ -1,6 +1,6 @@
 //! The files that are made from sptrace's command line: man pages and shell completions.
 //!
-//! Given nothing but the types of `sptrace::cli`; gives names and contents, the same on every
+//! Given nothing but the types of `sptrace::cli` and the words of scripts; gives names and contents, the same on every
 //! machine. Every man page ends in a section that names the others ([`see_also`]).
 #![forbid(unsafe_code)]
 
@@ -40,6 +40,8 @@ pub fn make_all() -> io::Result<Vec<Made>> {
         page.extend(see_also(&name, &names).into_bytes());
         made.push((format!("man/{name}.1"), page));
     }
+    let page = sptrace::script_page().into_bytes();
+    made.push(("man/sptrace-script.7".to_owned(), page));
     let shells = [
         (Shell::Bash, "sptrace.bash"),
         (Shell::Zsh, "_sptrace"),
@@ -65,7 +67,7 @@ fn see_also(name: &str, names: &[String]) -> String {
     for other in others {
         text += &format!("\\fB{}\\fR(1),\n", other.replace('-', "\\-"));
     }
-    text + "\\fBsptrace\\-limits\\fR(7)\n"
+    text + "\\fBsptrace\\-limits\\fR(7),\n\\fBsptrace\\-script\\fR(7)\n"
 }
 
 fn man_page(command: clap::Command) -> io::Result<Vec<u8>> {

@@ -30,6 +30,9 @@ const ACCEPT: u32 = 43;
 const BIND: u32 = 49;
 const SOCKETPAIR: u32 = 53;
 const FCNTL: u32 = 72;
+const CLONE: u32 = 56;
+const FORK: u32 = 57;
+const VFORK: u32 = 58;
 const CREAT: u32 = 85;
 const OPENAT: u32 = 257;
 const ACCEPT4: u32 = 288;
@@ -39,7 +42,9 @@ const DUP3: u32 = 292;
 const PIPE2: u32 = 293;
 const MEMFD_CREATE: u32 = 319;
 const CLOSE_RANGE: u32 = 436;
+const CLONE3: u32 = 435;
 const OPENAT2: u32 = 437;
+const CLONE_THREAD: u64 = 0x10000;
 const F_DUPFD: u64 = 0;
 const F_DUPFD_CLOEXEC: u64 = 1030;
 
@@ -68,6 +73,14 @@ impl Descriptors {
         let Some(result) = call.result.filter(|result| *result >= 0) else {
             return;
         };
+        let is_thread = call.number == CLONE && call.args[0] & CLONE_THREAD != 0;
+        if matches!(call.number, CLONE | CLONE3 | FORK | VFORK) && !is_thread {
+            // Before the parent closes what is the child's.
+            if let Ok(child) = u32::try_from(result) {
+                self.table(child, Some(call.pid));
+            }
+            return;
+        }
         let first = i64::from(call.args[0] as i32);
         let table = self.table(call.pid, parent);
         if table.len() > MOST_DESCRIPTORS {

@@ -2,7 +2,7 @@
 //!
 //! Given what words work on; gives an engine that knows them. Must not know a script.
 
-use rhai::{Dynamic, Engine};
+use rhai::{Dynamic, Engine, Token};
 
 use crate::draft::Shared;
 use crate::load::Checks;
@@ -18,6 +18,9 @@ const MOST_DEPTHS: (usize, usize) = (64, 48);
 const MOST_STRING_BYTES: usize = 1 << 20;
 /// Elements of an array or a map, with what is in them.
 const MOST_ELEMENTS: usize = 200_000;
+
+/// Words of ours that Rhai reserves.
+const OWN: [&str; 2] = ["module", "thread"];
 
 /// What a closure of `propagate` gives.
 pub const RECORD: &str = "record";
@@ -44,6 +47,12 @@ pub fn engine(shared: &Shared, checks: Checks) -> (Engine, Vec<Word>) {
     engine.on_var(|name, _, _| {
         let known = [RECORD, SKIP, LEAF].contains(&name);
         Ok(known.then(|| Dynamic::from(name.to_owned())))
+    });
+    // Reserved for what Rhai may become; here they are what tracing is about.
+    #[allow(deprecated, reason = "marked as volatile, not as going away")]
+    engine.on_parse_token(|token, _, _| match token {
+        Token::Reserved(word) if OWN.contains(&word.as_str()) => Token::Identifier(word),
+        other => other,
     });
     let words = Vocabulary::build(&mut engine, shared, checks);
     let to = shared.clone();

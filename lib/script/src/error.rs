@@ -123,7 +123,7 @@ pub(crate) fn of_evaluation(
         E::ErrorFunctionNotFound(signature, _) => unknown_function(signature, words),
         E::ErrorVariableNotFound(variable, _) => (
             format!("there is no '{variable}'"),
-            near(variable, words).unwrap_or_else(|| format!("define it: let {variable} = ...;")),
+            format!("define it: let {variable} = ...;"),
         ),
         E::ErrorTooManyOperations(_) => (
             "this takes too many operations".to_owned(),
@@ -134,7 +134,7 @@ pub(crate) fn of_evaluation(
             "does a recursion never end?".to_owned(),
         ),
         E::ErrorDataTooLarge(what, _) => (
-            format!("{} grows too large", what.to_lowercase()),
+            format!("{} grows too large", what.to_lowercase().trim_start_matches("length of ")),
             "keep less: sums and counts by key instead of all values".to_owned(),
         ),
         E::ErrorDotExpr(what, _) | E::ErrorPropertyNotFound(what, _) => (
@@ -161,7 +161,7 @@ pub(crate) fn of_evaluation(
 fn unknown_function(signature: &str, words: &[Word]) -> (String, String) {
     let function = signature.split([' ', '(']).next().unwrap_or(signature);
     if let Some(property) = function.strip_prefix("get$") {
-        let hint = near(property, words).unwrap_or_default();
+        let hint = near(property, words, false).unwrap_or_default();
         return (format!("there is no property '{property}'"), hint);
     }
     let types = signature.split_once('(').map_or("", |(_, rest)| rest);
@@ -174,7 +174,8 @@ fn unknown_function(signature: &str, words: &[Word]) -> (String, String) {
     match forms.is_empty() {
         true => (
             format!("there is no function '{function}'"),
-            near(function, words).unwrap_or_else(|| "man sptrace-script lists them".to_owned()),
+            near(function, words, true)
+                .unwrap_or_else(|| "man sptrace-script lists them".to_owned()),
         ),
         false => (
             format!("'{function}' does not take ({})", plain_types(types)),
@@ -190,10 +191,10 @@ fn plain_types(types: &str) -> String {
         .replace("f64", "number")
 }
 
-fn near(name: &str, words: &[Word]) -> Option<String> {
-    let scored = words
-        .iter()
-        .map(|word| (strsim::jaro_winkler(name, word.name), word));
+/// The word of the same kind that is most like it.
+fn near(name: &str, words: &[Word], is_function: bool) -> Option<String> {
+    let same = words.iter().filter(|w| w.form.contains('(') == is_function);
+    let scored = same.map(|word| (strsim::jaro_winkler(name, word.name), word));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.8).then(|| format!("did you mean {}?", best.1.form))
 }

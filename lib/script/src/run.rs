@@ -4,7 +4,7 @@
 //! more: why, and how many events it missed, is told at the end. Must not know where the trace is,
 //! nor where output goes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use sptrace_trace::{
     Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, Visitor,
     glob_matches, without_parameters,
 };
-use sptrace_types::syscalls;
+use sptrace_types::calls;
+use sptrace_types::decode::types::Type;
 
 use crate::descriptors::Descriptors;
 use crate::draft::Wanted;
@@ -44,16 +45,21 @@ struct Live {
     next_ns: u64,
 }
 
-/// Calls that have ended.
+/// Calls and processes that have ended.
 #[derive(Default)]
-struct Ended(Vec<Call>);
+struct Ended {
+    calls: Vec<Call>,
+    processes: Vec<(u64, u32, ExitStatus)>,
+}
 
 impl Listener for Ended {
     fn begins(&mut self, _: &Call) {}
     fn ended(&mut self, call: &Call) {
-        self.0.push(call.clone());
+        self.calls.push(call.clone());
     }
-    fn exited(&mut self, _: u64, _: u32, _: ExitStatus) {}
+    fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus) {
+        self.processes.push((tsc, tid, status));
+    }
     fn is_finished(&self) -> bool {
         false
     }
@@ -85,6 +91,7 @@ pub struct Run<'a> {
     calls: Option<SystemCalls<'a, Ended>>,
     descriptors: Descriptors,
     processes: BTreeMap<(u64, usize), ProcessEvent>,
+    exited: HashSet<u32>,
     serial: u64,
     intervals: u64,
 }
@@ -137,6 +144,7 @@ impl<'a> Run<'a> {
             calls: Some(SystemCalls::new(dictionary, Ended::default())),
             descriptors: Descriptors::default(),
             processes: BTreeMap::new(),
+            exited: HashSet::new(),
             serial: 0,
             intervals: 0,
         };
@@ -178,13 +186,8 @@ impl<'a> Run<'a> {
             self.streams_of.insert(stream.tid, id);
             if self.parents.insert(stream.pid, stream.ppid).is_none() {
                 let begin = ProcessEvent {
-                    kind: "begin",
-                    pid: stream.pid,
-                    ppid: stream.ppid,
-                    time_ns: self.clock.since_start_ns(stream.start_tsc),
-                    path: ImmutableString::default(),
                     thread: stream.comm.as_str().into(),
-                    status: ImmutableString::default(),
+                    ..self.process_event("begin", stream.pid, stream.start_tsc)
                 };
                 let at = (stream.start_tsc, self.processes.len());
                 self.processes.insert(at, begin);
@@ -215,10 +218,7 @@ impl<'a> Run<'a> {
         let now_ns = self.clock.since_start_ns(tsc);
         while let Some(entry) = self.processes.first_entry().filter(|e| e.key().0 <= tsc) {
             let process = entry.remove();
-            self.script.shared.lock().now_ns = process.time_ns;
-            for at in indexes(&self.handlers, |w| matches!(w, Wanted::Processes)) {
-                self.tell(at, (process.clone(),));
-            }
+            self.tell_process(process);
         }
         if self.has_intervals {
             self.pass_intervals(now_ns);
@@ -322,12 +322,12 @@ impl<'a> Run<'a> {
         if !wanted.is_empty() {
             let end = call.end_tsc.unwrap_or(call.start_tsc);
             let serial = self.begin_event(stream, end);
-            let first = syscalls::by_number(call.number).and_then(|known| known.parameters);
-            let first = first.and_then(<[_]>::first).map(|p| p.name);
+            let known = calls::by_number(call.number).map(|known| known.of(&call.args).0);
+            let has_fd = known.is_some_and(|types| matches!(types.first(), Some(Type::Fd)));
             let fd = i64::from(call.args[0] as i32);
-            let fd_path = match first {
-                Some("fd" | "fildes" | "epfd") => self.descriptors.name(call.pid, parent, fd),
-                _ => ImmutableString::default(),
+            let fd_path = match has_fd {
+                true => self.descriptors.name(call.pid, parent, fd),
+                false => ImmutableString::default(),
             };
             let (caller, caller_module) = self.names_of(self.caller(stream));
             let thread = stream.and_then(|stream| self.threads.get(&stream));
@@ -359,9 +359,49 @@ impl<'a> Run<'a> {
     }
 
     fn take_ended(&mut self) {
-        let ended = self.calls.as_mut().map(|calls| &mut calls.listener.0);
-        for call in ended.map(std::mem::take).unwrap_or_default() {
+        let ended = self.calls.as_mut().map(|calls| &mut calls.listener);
+        let ended = ended.map(std::mem::take).unwrap_or_default();
+        self.tell_ended(ended);
+    }
+
+    fn tell_ended(&mut self, ended: Ended) {
+        for call in ended.calls {
             self.system_call_ended(call);
+        }
+        for (tsc, pid, status) in ended.processes {
+            // Of threads nothing is told.
+            if self.parents.contains_key(&pid) {
+                self.tell_exit(tsc, pid, status);
+            }
+        }
+    }
+
+    fn tell_exit(&mut self, tsc: u64, pid: u32, status: ExitStatus) {
+        let event = self.process_event("exit", pid, tsc);
+        let status = status_text(status).into();
+        self.tell_process(ProcessEvent { status, ..event });
+    }
+
+    fn tell_process(&mut self, process: ProcessEvent) {
+        // An end may be known twice: from its own call, and from the recording.
+        if process.kind == "exit" && !self.exited.insert(process.pid) {
+            return;
+        }
+        self.script.shared.lock().now_ns = process.time_ns;
+        for at in indexes(&self.handlers, |w| matches!(w, Wanted::Processes)) {
+            self.tell(at, (process.clone(),));
+        }
+    }
+
+    fn process_event(&self, kind: &'static str, pid: u32, tsc: u64) -> ProcessEvent {
+        ProcessEvent {
+            kind,
+            pid,
+            ppid: self.parents.get(&pid).copied().unwrap_or(0),
+            time_ns: self.clock.since_start_ns(tsc),
+            path: ImmutableString::default(),
+            thread: ImmutableString::default(),
+            status: ImmutableString::default(),
         }
     }
 
@@ -371,9 +411,8 @@ impl<'a> Run<'a> {
     /// Those of the output.
     pub fn finish(mut self) -> std::io::Result<Vec<Trouble>> {
         if let Some(calls) = self.calls.take() {
-            for call in calls.finish().0 {
-                self.system_call_ended(call);
-            }
+            let ended = calls.finish();
+            self.tell_ended(ended);
         }
         let end = self.processes.last_key_value().map(|(at, _)| at.0);
         if let Some(end) = end {
@@ -422,24 +461,17 @@ impl Visitor for Run<'_> {
         if let Some(calls) = &mut self.calls {
             calls.note(note);
         }
-        let (kind, path, status) = match note {
-            Note::Exec { path, .. } => ("exec", path.as_str().into(), ImmutableString::default()),
-            Note::ProcessExit { status, .. } => (
-                "exit",
-                ImmutableString::default(),
-                status_text(*status).into(),
-            ),
-            _ => return,
-        };
         let (pid, tsc) = (note.pid(), note.tsc());
-        let event = ProcessEvent {
-            kind,
-            pid,
-            ppid: self.parents.get(&pid).copied().unwrap_or(0),
-            time_ns: self.clock.since_start_ns(tsc),
-            path,
-            thread: ImmutableString::default(),
-            status,
+        let event = match note {
+            Note::Exec { path, .. } => ProcessEvent {
+                path: path.as_str().into(),
+                ..self.process_event("exec", pid, tsc)
+            },
+            Note::ProcessExit { status, .. } => ProcessEvent {
+                status: status_text(*status).into(),
+                ..self.process_event("exit", pid, tsc)
+            },
+            _ => return,
         };
         self.processes.insert((tsc, self.processes.len()), event);
     }

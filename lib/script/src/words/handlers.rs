@@ -58,7 +58,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
         ),
         (
             "on_end(|| ...)",
-            "once, after all; without a print in it, what was collected prints itself",
+            "once, after all; sheets that were not shown then print themselves",
             Wanted::End,
         ),
     ];

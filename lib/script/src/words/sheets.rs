@@ -175,8 +175,9 @@ fn add_methods(all: &mut Vocabulary<'_>) {
     );
     let shared = all.shared.clone();
     all.function(
-        "sheet.print()",
-        "print it now; what no script prints is printed at the end, if it holds something",
+        "sheet.show()",
+        "print it now; a sheet that is not shown by the script is printed at the end, if it holds \
+         something",
         move |sheet: &mut Printable| print(&shared, sheet),
     );
 }

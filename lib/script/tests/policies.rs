@@ -1,0 +1,118 @@
+//! What scripts ask for.
+
+use sptrace_script::ready::SCRIPTS;
+use sptrace_script::{Checks, Decision, FunctionFacts, Script, reference};
+use sptrace_types::calls::Selection;
+
+fn checks() -> Checks {
+    Checks {
+        event: |_| Ok(()),
+        rule: |_| Ok(()),
+        system_calls: |text| {
+            let matches = |_: &str, _: &str| Ok(true);
+            Selection::parse(text, &matches).map_err(|e| e.cause)
+        },
+    }
+}
+
+fn load(source: &str) -> Script {
+    Script::load("test", source, &[], checks()).unwrap_or_else(|e| panic!("{e}: {source}"))
+}
+
+#[test]
+fn activation_and_filters_become_a_policy() {
+    let policy = load(
+        "start(called(\"parse*\").every(3)); stop(any([time(200.ms), \"ctl:end\"]));
+         ring(16.mb); dump(slow(\"handle\", 1.5.ms)); times(4);
+         between(\"draw\", \"start\", returned(\"main\"));
+         module(\"libfoo*\"); only(\"f\"); leave_out(\"g\"); depth(5);
+         record_syscalls(\"%file\"); string_limit(64);",
+    )
+    .policy;
+    assert_eq!(policy.start, ["call:parse*#3"]);
+    assert_eq!(policy.stop, ["time:200000000ns", "ctl:end"]);
+    assert_eq!(policy.dump, ["slow:handle>1500000ns"]);
+    assert_eq!(policy.between, [["draw", "start", "return:main"]]);
+    assert_eq!((policy.times, policy.ring_bytes), (Some(4), Some(16 << 20)));
+    assert_eq!(
+        (policy.modules, policy.only),
+        (vec!["libfoo*".into()], vec!["f".into()])
+    );
+    assert_eq!((policy.without, policy.depth), (vec!["g".into()], Some(5)));
+    assert_eq!(policy.system_calls.as_deref(), Some("%file"));
+    assert_eq!(policy.string_bytes, Some(64));
+    assert!(!policy.system_calls_only);
+}
+
+fn facts(name: &str, size_bytes: u64) -> FunctionFacts {
+    FunctionFacts {
+        name: name.to_owned(),
+        size_bytes,
+        path: "/usr/lib/libx.so".to_owned(),
+        ..FunctionFacts::default()
+    }
+}
+
+#[test]
+fn propagate_decides_about_each_function() {
+    let script = load(
+        "let least = 16;
+         propagate(|f| {
+             if f.size < least { return skip; }
+             if matches(f.name, \"draw*\") && f.module == \"libx.so\" { leaf } else { record }
+         });",
+    );
+    assert_eq!(script.decide(&facts("a", 4)), Decision::Skip);
+    assert_eq!(script.decide(&facts("draw_all", 40)), Decision::Leaf);
+    assert_eq!(script.decide(&facts("main", 40)), Decision::Record);
+    assert_eq!(script.undecided(), None);
+}
+
+#[test]
+fn a_propagate_that_fails_records_and_is_counted() {
+    let script = load("propagate(|f| if f.size > 8 { f.nothing } else { skip });");
+    assert_eq!(script.decide(&facts("a", 4)), Decision::Skip);
+    assert_eq!(script.decide(&facts("b", 40)), Decision::Record);
+    assert_eq!(script.decide(&facts("c", 4)), Decision::Record);
+    let (error, missed) = script.undecided().expect("an error");
+    assert!(
+        error.reason.contains("nothing") && error.line == 1,
+        "{error}"
+    );
+    assert_eq!(missed, 2);
+    let script = load("propagate(|f| \"maybe\");");
+    assert_eq!(script.decide(&facts("a", 4)), Decision::Record);
+    assert!(
+        script
+            .undecided()
+            .expect("an error")
+            .0
+            .hint
+            .contains("skip")
+    );
+}
+
+#[test]
+fn every_ready_script_loads_and_has_its_header() {
+    for (name, source) in SCRIPTS {
+        let script = Script::load(name, source, &[], checks()).unwrap_or_else(|e| panic!("{e}"));
+        assert!(script.has_handlers(), "{name}");
+        let header = script.header();
+        assert!(header.starts_with(&format!("{name}: ")), "{name}");
+        for part in ["Usage:", "Cost:", "Caveat:", "Sample:"] {
+            assert!(header.contains(part), "{name} has no {part}");
+        }
+    }
+}
+
+#[test]
+fn every_word_is_in_the_manual() {
+    let page = reference::page();
+    let words = reference::words();
+    assert!(words.len() > 70);
+    for word in words {
+        let form = word.form.replace('-', "\\-");
+        assert!(page.contains(&form), "{form}");
+        assert!(!word.name.is_empty() && !word.text.is_empty() && !word.section.is_empty());
+    }
+}

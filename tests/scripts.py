@@ -1,0 +1,375 @@
+#!/usr/bin/env python3
+"""Do the ready scripts answer their questions of a program of which the answers are known, and is a wrong script refused before
+anything is started?
+
+usage: tests/scripts.py [--sptrace PATH] [--only GLOB]...
+
+Each script of scripts/ is run by its name over a small program; what does not change from run to run must be as stated here. The
+rest of the cases: activation, propagation, handlers that fail, and wrong scripts on the command line. Needs gcc.
+"""
+import csv, io, os, re, socket, subprocess, sys, threading
+
+from harness.bench import main
+from harness.case import ROOT, Cases
+
+PROGRAM = r"""
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+F void next_char(int n) { sink += n; }
+F void parse(int n) { for (int i = 0; i < 10; i++) next_char(i + n); sink++; }
+F void reread(void) { struct timespec t = {0, 20000000}; nanosleep(&t, 0); sink++; }
+F void usual(void) { sink++; }
+F void handle(int n) { usual(); if (n % 10 == 9) reread(); sink++; }
+F void load_config(void) {
+    char text[64];
+    int fd = open("app.conf", O_RDONLY);
+    if (read(fd, text, sizeof text) < 0) abort();
+    close(fd);
+    if (open("missing.conf", O_RDONLY) >= 0) abort();
+    sink++;
+}
+F void copy_file(void) {
+    char text[1000];
+    int in = open("in.txt", O_RDONLY), out = open("out.txt", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    long n;
+    while ((n = read(in, text, sizeof text)) > 0) if (write(out, text, n) != n) abort();
+    close(in); close(out);
+    sink++;
+}
+F void talk(int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    char answer[8];
+    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(s, (struct sockaddr *)&to, sizeof to)) abort();
+    if (write(s, "hello", 5) != 5 || read(s, answer, 3) != 3) abort();
+    close(s);
+    sink++;
+}
+F void start_child(void) {
+    int status;
+    if (!fork()) { execl("/bin/sh", "sh", "-c", "exit 7", (char *)0); _exit(1); }
+    wait(&status);
+    sink++;
+}
+F void event_loop(int port) {
+    for (int n = 0; n < 20; n++) handle(n);
+    copy_file();
+    talk(port);
+    start_child();
+    sink++;
+}
+int main(int argc, char **argv) {
+    load_config();
+    for (int n = 0; n < 12; n++) parse(n);
+    event_loop(atoi(argv[1]));
+    return 0;
+}
+"""
+
+case = Cases()
+
+
+class Server:
+    """Answers `yes` to whoever has said hello."""
+
+    def __enter__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+        return self
+
+    def serve(self):
+        while True:
+            try: peer = self.socket.accept()[0]
+            except OSError: return
+            with peer:
+                if peer.recv(5): peer.sendall(b"yes")
+
+    def __exit__(self, *_): self.socket.close()
+
+
+def program(b):
+    """The program, built once for all cases."""
+    folder = os.path.dirname(b.folder)
+    path = os.path.join(folder, "prog")
+    if not os.path.exists(path):
+        with open(path + ".c", "w") as out: out.write(PROGRAM)
+        subprocess.run(["gcc", "-O1", "-g", "-o", path, path + ".c"], check=True)
+    with open(b.path("app.conf"), "w") as out: out.write("x = 1\n")
+    with open(b.path("in.txt"), "w") as out: out.write("0123456789" * 250)
+    return path
+
+
+def run(b, *options):
+    """Runs the program; gives what was said, and the server's port."""
+    with Server() as server:
+        status, out, err = b.run(list(options), [program(b), str(server.port)])
+        assert (status, out) == (0, ""), (status, out, err)
+        return err, server.port
+
+
+def tables(b, *words):
+    """What a script makes of the trace: its tables, each a list of rows."""
+    status, out, err = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", *words)
+    assert (status, err) == (0, ""), (status, err)
+    return [list(csv.DictReader(io.StringIO(part, newline=""))) for part in out.split("\r\n\n")]
+
+
+def of(rows, key, value, *columns):
+    """The cells of the rows in which a column has a value."""
+    return [tuple(row[c] for c in columns) for row in rows if row[key] == value]
+
+
+def same(got, want): assert got == want, f"wanted {want}, got {got}"
+
+
+@case
+def slow_calls(b):
+    err, _ = run(b, "-S", "slow-calls")
+    assert "times of calls" in err and "reread" in err, err
+    [times] = tables(b, "slow-calls", "--", "--top=1000")
+    same(of(times, "function", "parse", "count", "module"), [("12", "prog")])
+    same(of(times, "function", "next_char", "count"), [("120",)])
+    [(count, total, most)] = of(times, "function", "reread", "count", "total_ns", "max_ns")
+    assert count == "2" and int(total) > 40_000_000 and int(most) > 20_000_000, times
+    times, spread = tables(b, "slow-calls", "--", "--min=15ms", "--spread=reread")
+    assert {"reread", "handle", "main"} <= {row["function"] for row in times} and not of(times, "function", "parse", "count")
+    same(sum(int(row["count"]) for row in spread), 2)
+
+
+@case
+def tail_latency(b):
+    run(b, "-S", "tail-latency --of=handle --slow=15ms")
+    kinds, differ, worst = tables(b, "tail-latency", "--", "--of=handle", "--slow=15ms")
+    same([(row["kind"], row["count"]) for row in kinds], [("slow", "2"), ("usual", "18")])
+    same(differ[0]["callee"], "reread")
+    assert int(differ[0]["slow_ns"]) > 20_000_000 and differ[0]["usual_ns"] == "0", differ
+    same(len(worst), 10)
+
+
+@case
+def file_io(b):
+    err, _ = run(b, "-S", "file-io")
+    assert "2.5 kB" in err, err
+    files = tables(b, "file-io", "--", "--top=1000")[0]
+    same(of(files, "path", "in.txt", "count", "read_bytes", "written_bytes", "errors"), [("4", "2500", "0", "0")])
+    same(of(files, "path", "out.txt", "count", "read_bytes", "written_bytes", "errors"), [("3", "0", "2500", "0")])
+    same(of(files, "path", "app.conf", "read_bytes"), [("6",)])
+
+
+@case
+def network(b):
+    _, port = run(b, "-S", "network")
+    peers, connects = tables(b, "network")
+    same([tuple(row[c] for c in ("peer", "count", "sent_bytes", "received_bytes", "errors")) for row in peers], [(f"127.0.0.1:{port}", "3", "5", "3", "0")])
+    same([(row["call"], row["peer"], row["result"]) for row in connects], [("connect", f"127.0.0.1:{port}", "ok")])
+
+
+@case
+def exec_tree(b):
+    run(b, "-S", "exec-tree")
+    [rows] = tables(b, "exec-tree")
+    same([(row["process"].startswith("  "), os.path.basename(row["program"]), row["status"]) for row in rows], [(False, "prog", "0"), (True, "sh", "7")])
+
+
+@case
+def errors(b):
+    run(b, "-S", "errors")
+    [failed] = tables(b, "errors", "--", "--errno=ENOENT")
+    same(of(failed, "path", "missing.conf", "call", "errno", "count"), [("openat", "ENOENT", "1")])
+
+
+@case
+def off_cpu(b):
+    run(b, "-S", "off-cpu --min=1ms")
+    [waits] = tables(b, "off-cpu", "--", "--min=1ms")
+    [(count, total)] = of(waits, "call", "clock_nanosleep", "count", "total_ns")
+    assert count == "2" and int(total) > 40_000_000, waits
+    [waits] = tables(b, "off-cpu", "--", "--min=15ms", "--stacks")
+    [(stack,)] = of(waits, "call", "clock_nanosleep", "stack")
+    assert "main > event_loop > handle > reread" in stack, stack
+
+
+@case
+def who_calls(b):
+    run(b, "-S", "who-calls --of=usual")
+    [stacks] = tables(b, "who-calls", "--", "--of=next_char", "--depth=2")
+    same([(row["stack"], row["count"]) for row in stacks], [("main > parse > next_char", "120")])
+
+
+@case
+def coverage(b):
+    run(b, "-S", "coverage --module=prog")
+    [called] = tables(b, "coverage", "--", "--module=prog")
+    own = {row["function"]: row["count"] for row in called if row["function"] in PROGRAM}
+    same({name: own.get(name) for name in ("main", "parse", "handle", "usual", "talk")}, {"main": "1", "parse": "12", "handle": "20", "usual": "20", "talk": "1"})
+
+
+@case
+def startup(b):
+    run(b, "-S", "startup --until=event_loop")
+    functions, files, phases = tables(b, "startup", "--", "--until=event_loop", "--top=1000")
+    same(of(functions, "function", "parse", "count"), [("12",)])
+    same([(f["path"], f["result"]) for f in files if f["path"].endswith(".conf")], [("app.conf", "ok"), ("missing.conf", "ENOENT")])
+    same([p["function"] for p in phases][:13], ["load_config"] + ["parse"] * 12)
+
+
+@case
+def config_files(b):
+    run(b, "-S", "config-files")
+    [paths] = tables(b, "config-files")
+    same(of(paths, "path", "app.conf", "result", "opened"), [("found", "1")])
+    same(of(paths, "path", "missing.conf", "result", "opened"), [("ENOENT", "1")])
+
+
+@case
+def hot_functions(b):
+    run(b, "-S", "hot-functions")
+    [hot] = tables(b, "hot-functions", "--", "--rate=1")
+    same(of(hot, "function", "next_char", "calls", "is_leaf"), [("120", "yes")])
+    same(of(hot, "function", "parse", "calls", "is_leaf"), [("12", "no")])
+    status, out, _ = b.sptrace_says("report", "script", "hot-functions", "-i", "t.data", "--", "--rate=1", "--options")
+    assert status == 0 and re.search(r"^sptrace run .*-N 'next_char'", out, re.M), out
+
+
+@case
+def depth_limit(b):
+    run(b, "-S", "who-calls")
+    whole = tables(b, "depth-limit")[0]
+    run(b, "-S", "depth-limit --depth=4")
+    [levels] = tables(b, "depth-limit")
+    count = lambda rows: sum(int(row["count"]) for row in rows)
+    assert count(levels) < count(whole) and len(levels) <= len(whole), (levels, whole)
+    names = b.report("functions")
+    assert "parse" in names and "reread" not in names, names
+
+
+@case
+def module_range(b):
+    path = program(b)
+    symbols = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+    at = {line.split()[2]: int(line.split()[0], 16) for line in symbols.splitlines() if len(line.split()) == 3}
+    # main's module, and of it only what parse itself calls.
+    err, _ = run(b, "-S", f"module-range --module=prog --from={at['parse']:#x} --to={at['reread']:#x}")
+    assert "propagate left 0 functions out" in err, err
+    [called] = tables(b, "module-range")
+    names = {row["function"] for row in called}
+    assert "main" in names or not names, names
+    run(b, "-S", "module-range --module=prog")
+    same(of(tables(b, "module-range")[0], "function", "next_char", "count"), [("120",)])
+
+
+@case
+def through_path(b):
+    run(b, "-S", "through-path --through=handle")
+    [paths] = tables(b, "through-path")
+    own = {row["path"]: row["count"] for row in paths}
+    same((own.get("handle"), own.get("handle > usual"), own.get("handle > reread")), ("20", "20", "2"))
+    assert not any("parse" in path for path in own), own
+
+
+@case
+def propagate_skips_and_makes_leaves(b):
+    err, _ = run(b, "--eval", 'propagate(|f| if f.name == "usual" { skip } else if f.name == "parse" { leaf } else { record })')
+    assert re.search(r"propagate left [12] functions out, and what 1 others call", err), err
+    stats = list(csv.DictReader(io.StringIO(b.report("functions", "t.data", "--format", "csv"))))
+    own = {row["function"]: row["calls"] for row in stats}
+    same([own.get(name) for name in ("parse", "next_char", "usual", "handle")], ["12", None, None, "20"])
+
+
+@case
+def propagate_that_fails_is_told_and_all_is_recorded(b):
+    err, _ = run(b, "--eval", "propagate(|f| f.nothing)")
+    assert "there is no property 'nothing'" in err and re.search(r"propagate failed: \d+ functions", err), err
+    assert "next_char" in b.report("functions")
+
+
+@case
+def activation_by_a_script(b):
+    err, _ = run(b, "--eval", 'start(called("handle").every(5)); stop(called("talk")); let n = count("n", ["f"]); at("prog!*").later(|e| n.add(e.name))')
+    names = b.report("functions")
+    assert "handle" in names and "parse" not in names and "start_child" not in names, names
+    assert re.search(r"handle +16", err), err
+
+
+@case
+def intervals_and_a_handler_that_fails(b):
+    script = 'on_interval(10.ms, || print("tick")); at("parse").later(|e| if e.start > 0 { e.nothing })'
+    err, _ = run(b, "--eval", script)
+    assert err.count("tick") >= 4, err
+    assert "there is no property 'nothing'" in err and "it has missed 12 events" in err, err
+    status, _, err = b.sptrace_says("report", "script", "-i", "t.data", "--eval", script)
+    assert status == 1 and "missed 12" in err, (status, err)
+
+
+@case
+def a_table_of_too_many_keys_is_bounded(b):
+    run(b)
+    script = 'let t = count("t", ["n"]); on_end(|| for n in 0..150000 { t.add(n); })'
+    status, out, err = b.sptrace_says("report", "script", "-i", "t.data", "--eval", script)
+    assert status == 0 and "50000 additions left out: more than 100000 keys" in out, (status, out[-300:], err)
+
+
+@case
+def other_forms(b):
+    import json
+    run(b)
+    script = 'print("x"); let t = table("a, \\"b\\"", ["k", "v_ns"]); t.add(["one,\\"two\\"", 1500]); t.add(["e", ()])'
+    said = lambda form: b.sptrace_says("report", "script", "-i", "t.data", "--eval", script, "--format", form)
+    same(said("csv"), (0, 'k,v_ns\r\n"one,""two""",1500\r\ne,\r\n', ""))
+    status, out, _ = said("json")
+    same(json.loads(out), {"title": 'a, "b"', "rows": [{"k": 'one,"two"', "v_ns": 1500}, {"k": "e", "v_ns": None}], "remarks": []})
+    same(said("text")[1], 'a, "b"\n  k                v\n  one,"two"  1.500 us\n  e                ?\n')
+
+
+@case
+def wrong_scripts_start_nothing(b):
+    with open(b.path("big.rhai"), "w") as out: out.write("// big\n" + "let a = 1;\n" * 100_000)
+    with open(b.path("wrong.rhai"), "w") as out: out.write("// wrong\nlet n = 1;\n  depht(3);\n")
+    for words, says in [
+        (["-S", "wrong.rhai"], ["wrong.rhai:3:3: there is no function 'depht'; did you mean depth(N)?", "    3 |   depht(3);", "      |   ^"]),
+        (["-S", "big.rhai"], ["big.rhai: it has 1100007 bytes, more than 262144"]),
+        (["-S", "no-such-script"], ["no-such-script: there is no such script"]),
+        (["-S", "file-oi"], ["did you mean file-io?"]),
+        (["-S", "slow-calls --tpo=1"], ["it has no option --tpo; those are --min, --top, --spread"]),
+        (["--eval", "loop {}"], ["this takes too many operations; does a loop or a recursion never end?"]),
+        (["--eval", "fn f() { f() } f()"], ["functions call each other too deeply"]),
+        (["--eval", 'at("malloc").on_enter(|c| c)'], ["does not compile payloads yet", ".later(|e| ...)"]),
+        (["--eval", 'start("soon")'], ["unknown event 'soon'"]),
+        (["--eval", 'dump(called("f"))'], ["dump(...) needs ring(SIZE)"]),
+        (["--eval", 'only("f"); record_only_syscalls("all")'], ["records no functions"]),
+    ]:
+        started = b.path("started")
+        status, out, err = b.run(words, ["touch", started])
+        assert status == 2 and not os.path.exists(started) and not b.has("t.data"), (words, status, err)
+        for text in says: assert text in err, (words, text, err)
+        assert all(line.startswith("sptrace: ") for line in err.splitlines()), err
+
+
+@case
+def check_explain_list_and_help(b):
+    names = sorted(f[:-5] for f in os.listdir(os.path.join(ROOT, "scripts")) if f.endswith(".rhai"))
+    status, out, _ = b.sptrace_says("script", "list")
+    same((status, [line.split()[0] for line in out.splitlines()]), (0, names))
+    for name in names:
+        same(b.sptrace_says("script", "check", name), (0, f"{name}: right\n", ""))
+        status, out, _ = b.sptrace_says("script", "explain", name)
+        assert status == 0 and "Handlers, on the host" in out and "Inside of the traced program: nothing" in out, out
+    status, out, _ = b.run(["-S", "file-io --help"], ["touch", b.path("started")])
+    assert status == 0 and "--top=20" in out and not b.has("started"), out
+    with open(b.path("mine.rhai"), "w") as script: script.write("// mine: does nothing\ndepth(3);\n")
+    assert "mine " in b.sptrace_says("script", "list")[1]
+    same(b.sptrace_says("script", "check", "mine"), (0, "mine: right\n", ""))
+
+
+if __name__ == "__main__":
+    sys.exit(main(case, __doc__))
