@@ -51,6 +51,8 @@ pub struct Draft {
     pub untaken: BTreeMap<String, String>,
     pub form: Form,
     pub out: Option<Box<dyn Write + Send>>,
+    /// What was printed before there was anywhere to print to.
+    pub early: String,
     pub out_error: Option<std::io::Error>,
     /// Nanoseconds of the trace that have passed.
     pub now_ns: u64,
@@ -61,6 +63,9 @@ pub struct Draft {
     /// Which event is being told; what belongs to it alone can be asked only then.
     pub serial: u64,
 }
+
+/// Text that is printed before there is anywhere to print to, at most.
+const MOST_EARLY_BYTES: usize = 1 << 20;
 
 /// Shared.
 #[derive(Clone, Default)]
@@ -75,8 +80,14 @@ impl Shared {
     /// Prints a line where the script prints to.
     pub fn print(&self, text: &str) {
         let mut draft = self.lock();
-        draft.has_printed = true;
-        draft.write(text);
+        match draft.out.is_some() {
+            true => {
+                draft.has_printed = true;
+                draft.write(text);
+            }
+            false if draft.early.len() < MOST_EARLY_BYTES => draft.early.push_str(text),
+            false => {}
+        }
     }
 }
 
@@ -87,9 +98,12 @@ impl Draft {
             return;
         }
         if let Some(out) = &mut self.out {
-            // Text from the traced program must not steer a terminal.
-            let plain = |c: char| c.is_control() && c != '\n' && c != '\t';
-            let text = text.replace(plain, "\u{fffd}");
+            // Text from the traced program must not steer a terminal; data stay as they are.
+            let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+            let text = match self.form {
+                Form::Text => text.replace(steers, "\u{fffd}"),
+                Form::Csv | Form::Json => text.to_owned(),
+            };
             if let Err(e) = out.write_all(text.as_bytes()) {
                 self.out_error = Some(e);
             }

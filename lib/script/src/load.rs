@@ -108,6 +108,11 @@ impl Script {
         !self.handlers.is_empty()
     }
 
+    /// What its top level has printed; else the first run over a trace prints it.
+    pub fn take_early(&self) -> String {
+        std::mem::take(&mut self.shared.lock().early)
+    }
+
     /// Does a handler want system calls and no functions?
     pub fn wants_system_calls(&self) -> bool {
         let mut wanted = self.handlers.iter().map(|handler| &handler.wanted);

@@ -108,6 +108,11 @@ impl<'a> Run<'a> {
             let mut draft = script.shared.lock();
             draft.form = form;
             draft.out = Some(out);
+            let early = std::mem::take(&mut draft.early);
+            if form.has_lines() && !early.is_empty() {
+                draft.has_printed = true;
+                draft.write(&early);
+            }
         }
         let live = |handler: &crate::draft::Handler| Live {
             function: handler.function.clone(),
@@ -484,7 +489,10 @@ impl Visitor for Run<'_> {
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         self.come_to(frame.end_tsc);
         self.stacks.entry(stream).or_default().pop();
-        self.function_ended(stream, frame);
+        // What ran already, or in the parent of a fork, is no call of this recording.
+        if !frame.flags.begin_unseen {
+            self.function_ended(stream, frame);
+        }
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {

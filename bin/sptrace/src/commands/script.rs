@@ -268,6 +268,7 @@ pub fn follow(
         Ok(None) => return Ok(None),
         Err(Refused) => return Err(wrong),
     };
+    script.take_early().lines().for_each(say);
     let events = record.follow(&script).map_err(|why| {
         say(&why);
         wrong

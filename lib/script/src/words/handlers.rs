@@ -47,7 +47,8 @@ pub fn add(all: &mut Vocabulary<'_>) {
     let simple: [(&str, &str, Wanted); 4] = [
         (
             "on_event(|e| ...)",
-            "at the end of every call of a function, and of every system call",
+            "at the end of every call of a function, and of every system call; what ran already when the \
+             recording began, or was going on in the parent of a fork, is no call of it",
             Wanted::All,
         ),
         ("later(|e| ...)", "the same", Wanted::All),
