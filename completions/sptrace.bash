@@ -40,6 +40,9 @@ _sptrace() {
             sptrace,run)
                 cmd="sptrace__subcmd__run"
                 ;;
+            sptrace,script)
+                cmd="sptrace__subcmd__script"
+                ;;
             sptrace__subcmd__help,analyze)
                 cmd="sptrace__subcmd__help__subcmd__analyze"
                 ;;
@@ -64,6 +67,9 @@ _sptrace() {
             sptrace__subcmd__help,run)
                 cmd="sptrace__subcmd__help__subcmd__run"
                 ;;
+            sptrace__subcmd__help,script)
+                cmd="sptrace__subcmd__help__subcmd__script"
+                ;;
             *)
                 ;;
         esac
@@ -71,7 +77,7 @@ _sptrace() {
 
     case "${cmd}" in
         sptrace)
-            opts="-h -V --help --version run attach analyze ktrace ctl doctor report help"
+            opts="-h -V --help --version run attach analyze ktrace ctl doctor report script help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -103,7 +109,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__attach)
-            opts="-p -F -N -l -D -s -o -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --for --help"
+            opts="-p -F -N -l -D -s -o -S -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,6 +211,18 @@ _sptrace() {
                     COMPREPLY=($(compgen -W "block drop" -- "${cur}"))
                     return 0
                     ;;
+                --script)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -S)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --eval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -253,7 +271,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__help)
-            opts="run attach analyze ktrace ctl doctor report help"
+            opts="run attach analyze ktrace ctl doctor report script help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -378,6 +396,20 @@ _sptrace() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sptrace__subcmd__help__subcmd__script)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sptrace__subcmd__ktrace)
             opts="-o -q -p -a -F -N -D -h --output --quiet --pid --all --for --level --root --filter --notrace --depth --buffer --check --cleanup --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -449,7 +481,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls"
+            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls script"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -472,7 +504,7 @@ _sptrace() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "text csv" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "text csv json" -- "${cur}"))
                     return 0
                     ;;
                 --filter)
@@ -539,6 +571,10 @@ _sptrace() {
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
+                --eval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --trace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -571,7 +607,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-F -N -l -D -s -o -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
+            opts="-F -N -l -D -s -o -S -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -665,10 +701,36 @@ _sptrace() {
                     COMPREPLY=($(compgen -W "block drop" -- "${cur}"))
                     return 0
                     ;;
+                --script)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -S)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --eval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --start-on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sptrace__subcmd__script)
+            opts="-h --help check explain list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

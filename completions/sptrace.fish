@@ -33,6 +33,7 @@ complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ktrace" -d 'Record 
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "script" -d 'Check, explain and list scripts: policies of recordings, and what is made of traces'
 complete -c sptrace -n "__fish_sptrace_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s F -l filter -d 'Record only functions matching GLOB and what they call, on the thread that does so; nothing else is patched before the first of them is entered (repeatable; raw or demangled name)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s N -l notrace -d 'Leave out functions matching GLOB: they are not patched, nor what only they call (repeatable)' -r
@@ -51,6 +52,8 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
@@ -76,6 +79,8 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -110,8 +115,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Pr
 complete -c sptrace -n "__fish_sptrace_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage` and `diff`' -r -f -a "text\t''
-csv\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage`, `diff` and `script`, json for `script`' -r -f -a "text\t''
+csv\t''
+json\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s l -l module -d 'Show only functions of modules whose file name or path matches GLOB, whoever calls them' -r
@@ -134,6 +140,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Sho
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l eval -d 'Of `script`: the script itself, in place of its name' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Show results in this column' -r
@@ -149,11 +156,13 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s z -d 'Show on
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s Z -d 'Show only calls that failed'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s n -d 'Show the numbers of calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "attach" -d 'Record running processes, and let them go as they were'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
-complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sptrace -n "__fish_sptrace_using_subcommand script" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "run" -d 'Start a command under trace and write sptrace.data'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "attach" -d 'Record running processes, and let them go as they were'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "analyze" -d 'Show what sptrace knows of a program or library: functions, call sites, refusals'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "ktrace" -d 'Record what the kernel does for a command, for processes, or for the whole machine'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "ctl" -d 'Say a word to a running recording, or list those that wait for words'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "doctor" -d 'Say what can be recorded on this machine, and what would allow more'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "report" -d 'Show views of a trace: summary, functions, tree, coverage, folded stacks'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "script" -d 'Check, explain and list scripts: policies of recordings, and what is made of traces'
+complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

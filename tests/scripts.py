@@ -331,7 +331,7 @@ def other_forms(b):
     same(said("csv"), (0, 'k,v_ns\n"one,""two""",1500\ne,\n', ""))
     status, out, _ = said("json")
     same(json.loads(out), {"title": 'a, "b"', "rows": [{"k": 'one,"two"', "v_ns": 1500}, {"k": "e", "v_ns": None}], "remarks": []})
-    same(said("text")[1], 'a, "b"\n  k                v\n  one,"two"  1.500 us\n  e                ?\n')
+    same(said("text")[1], 'x\n\na, "b"\n  k                 v\n  one,"two"  1.500 us\n  e                 ?\n')
 
 
 @case

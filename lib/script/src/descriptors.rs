@@ -1,7 +1,7 @@
 //! What the descriptors of processes lead to, as far as their recorded system calls tell.
 //!
-//! Given calls that have ended, in the order of time; gives a path, a peer, or a kind. What was open
-//! before the recording, or came by a message, is not known. Must not know scripts.
+//! Given calls that have ended, in the order of time; gives a path, a peer, or a kind. What was
+//! open before the recording, or came by a message, is not known. Must not know scripts.
 
 use std::collections::HashMap;
 

@@ -134,7 +134,10 @@ pub(crate) fn of_evaluation(
             "does a recursion never end?".to_owned(),
         ),
         E::ErrorDataTooLarge(what, _) => (
-            format!("{} grows too large", what.to_lowercase().trim_start_matches("length of ")),
+            format!(
+                "{} grows too large",
+                what.to_lowercase().trim_start_matches("length of ")
+            ),
             "keep less: sums and counts by key instead of all values".to_owned(),
         ),
         E::ErrorDotExpr(what, _) | E::ErrorPropertyNotFound(what, _) => (

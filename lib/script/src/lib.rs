@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`find`], [`ready`] | where a script comes from |
 //! | [`load`], `engine`, [`error`] | from text to a script, or to what is wrong with it |
-//! | `words`, [`reference`](mod@reference) | the language: each word with its text, and the manual made of them |
+//! | `words`, [`mod@reference`] | the language: each word with its text, and the manual |
 //! | [`policy`], `draft` | what a script asks for |
 //! | `sheets` | counts, sums, histograms, tables, and how they print |
 //! | [`run`], `event`, `descriptors` | handlers over a trace |

@@ -13,7 +13,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 
 use crate::commands::record::{self, RecordArgs, Subject};
-use crate::commands::script;
+use crate::commands::{report, script};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -100,7 +100,7 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     };
     match record(request, pids, &until, quiet) {
         Ok(()) => {
-            script::tell(script.as_deref(), &output);
+            report::tell_script(script.as_deref(), &output);
             ExitCode::SUCCESS
         }
         Err(message) => {

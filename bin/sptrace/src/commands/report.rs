@@ -16,6 +16,7 @@ use calls::CallArgs;
 pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
+pub use script::tell as tell_script;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
     SortKey, Style, SummaryView, Tree, TreeOptions, Way, dropped_text, select_functions,
@@ -69,8 +70,8 @@ pub struct ReportArgs {
     #[arg(value_name = "FORMAT|FUNC|OLD|SCRIPT")]
     subject: Option<String>,
 
-    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new. Of
-    /// `script`, after --: its options
+    /// Of `diff`: more old traces, if any, whose differences are chance; the last one is the new.
+    /// Of `script`, after --: its options
     #[arg(value_name = "NEW|OPTION")]
     others: Vec<PathBuf>,
 
@@ -292,7 +293,7 @@ fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
 }
 
 /// Opens a trace and surveys it; says if it is not whole.
-pub(crate) fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
+fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
     if let Ending::Early { offset } = survey.ending {
@@ -572,7 +573,7 @@ fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bo
 }
 
 /// A sentence about a trace that cannot be read, with a hint where there is one.
-pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+fn explain(path: &Path, error: TraceError) -> anyhow::Error {
     let path = path.display();
     match error {
         TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {

@@ -106,7 +106,7 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
             if prints_counts && let Err(e) = report::print_call_counts(&output) {
                 say(&format!("{e:#}"));
             }
-            script::tell(script.as_deref(), &output);
+            report::tell_script(script.as_deref(), &output);
             match kept {
                 Some(_) => ExitCode::SUCCESS,
                 None => end_as(finished.status),

@@ -15,11 +15,10 @@ use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
 use sptrace_script::find::{self, Found};
 use sptrace_script::load::header;
-use sptrace_script::{Checks, Form, Policy, Run, Script, ScriptError};
-use sptrace_trace::{Order, SYSTEM_CALLS, Wanted, replay};
+use sptrace_script::{Checks, Policy, Run, Script, ScriptError};
+use sptrace_trace::SYSTEM_CALLS;
 
 use super::record::RecordArgs;
-use super::report::{explain, open_trace};
 use crate::commands::selection;
 use crate::exit_code::WRONG_USAGE;
 use crate::talk::say;
@@ -285,50 +284,6 @@ pub fn follow(
         None => {}
     }
     Ok(Some(script))
-}
-
-/// Tells the script's handlers of a recording that has ended.
-pub fn tell(script: Option<&Script>, output: &Path) {
-    if let Some(script) = script
-        && let Err(e) = run_handlers(script, output)
-    {
-        say(&format!("{e:#}"));
-    }
-}
-
-/// Runs the handlers over a recording that has just ended; their output goes to stderr, where the
-/// command's own is not.
-///
-/// # Errors
-/// The trace cannot be read.
-fn run_handlers(script: &Script, path: &Path) -> anyhow::Result<()> {
-    if let Some((error, missed)) = script.undecided() {
-        complain(&error);
-        say(&format!(
-            "propagate failed: {missed} functions were recorded as without it"
-        ));
-    }
-    if !script.has_handlers() {
-        return Ok(());
-    }
-    if !path.is_file() {
-        bail!("the script's handlers were told of nothing: no trace was written");
-    }
-    let (mut reader, survey) = open_trace(path)?;
-    let wanted = Wanted {
-        order: Order::Time,
-        ..Wanted::default()
-    };
-    let out = Box::new(std::io::stderr());
-    let view = Run::new(
-        script,
-        &survey.dictionary,
-        reader.clock(),
-        (Form::Text, out),
-    );
-    let run = replay(&mut reader, &survey, &wanted, view).map_err(|e| explain(path, e))?;
-    finish(run)?;
-    Ok(())
 }
 
 /// Ends a run; false: a handler failed.

@@ -66,6 +66,12 @@ pub fn add(all: &mut Vocabulary<'_>) {
                 .collect())
         },
     );
+    add_times(all);
+    add_system_calls(all);
+    add_processes(all);
+}
+
+fn add_times(all: &mut Vocabulary<'_>) {
     all.property(
         "e.depth",
         "how many functions are open below it",
@@ -91,8 +97,6 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.property("e.thread", "the name of the thread", |e: &mut Event| {
         e.0.thread.clone()
     });
-    add_system_calls(all);
-    add_processes(all);
 }
 
 fn add_system_calls(all: &mut Vocabulary<'_>) {
@@ -121,6 +125,10 @@ fn add_system_calls(all: &mut Vocabulary<'_>) {
             known.map_or("", |(_, text)| text).to_owned()
         },
     );
+    add_arguments(all);
+}
+
+fn add_arguments(all: &mut Vocabulary<'_>) {
     all.function(
         "e.arg(NAME)",
         "an argument by the name it has in the kernel's source (\"filename\", \"count\"), or a \

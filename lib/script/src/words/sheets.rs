@@ -99,6 +99,12 @@ pub fn add(all: &mut Vocabulary<'_>) {
             keep(&shared, title, Body::Groups(groups))
         });
     }
+    add_rows(all);
+    add_methods(all);
+    add_showing(all);
+}
+
+fn add_rows(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.function(
         "slowest(TITLE, N, [measure, column, ...])",
@@ -117,7 +123,6 @@ pub fn add(all: &mut Vocabulary<'_>) {
             keep(&shared, title, Body::Table(Table::new(names(columns)?)))
         },
     );
-    add_methods(all);
 }
 
 fn add_methods(all: &mut Vocabulary<'_>) {
@@ -141,6 +146,9 @@ fn add_methods(all: &mut Vocabulary<'_>) {
             Body::Table(_) => refuse("a table takes one list", "as t.add([a, b])"),
         },
     );
+}
+
+fn add_showing(all: &mut Vocabulary<'_>) {
     all.function(
         "sheet.limit(N)",
         "show so many rows only; the rest is counted",

@@ -1,14 +1,18 @@
-//! `report script`: what a script's handlers make of a trace.
+//! What a script's handlers make of a trace: of `report script`, and at the end of a recording.
 //!
 //! Given the options; gives the exit status. Must not know the language.
 
-use sptrace_render::Style;
-use sptrace_script::{Form, Run};
-use sptrace_trace::{Names, Order};
+use std::path::Path;
 
-use super::{Format, ReportArgs, Session, check, open_trace, output, selection};
-use crate::commands::script::{Refused, check_trace, finish, load, load_named};
+use anyhow::bail;
+use sptrace_render::Style;
+use sptrace_script::{Form, Run, Script};
+use sptrace_trace::{Names, Order, Wanted, replay};
+
+use super::{Format, ReportArgs, Session, check, explain, open_trace, output, selection};
+use crate::commands::script::{Refused, check_trace, complain, finish, load, load_named};
 use crate::exit_code::FAILURE;
+use crate::talk::say;
 
 /// Shows it.
 pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
@@ -44,4 +48,48 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     let run = Run::new(&script, &survey.dictionary, session.clock, (form, out));
     let run = session.replay(reader, args.min_time, Order::Time, run)?;
     Ok(if finish(run)? { 0 } else { FAILURE })
+}
+
+/// Tells the script's handlers of a recording that has ended.
+pub fn tell(script: Option<&Script>, output: &Path) {
+    if let Some(script) = script
+        && let Err(e) = run_handlers(script, output)
+    {
+        say(&format!("{e:#}"));
+    }
+}
+
+/// Runs the handlers over a recording that has just ended; their output goes to stderr, where the
+/// command's own is not.
+///
+/// # Errors
+/// The trace cannot be read.
+fn run_handlers(script: &Script, path: &Path) -> anyhow::Result<()> {
+    if let Some((error, missed)) = script.undecided() {
+        complain(&error);
+        say(&format!(
+            "propagate failed: {missed} functions were recorded as without it"
+        ));
+    }
+    if !script.has_handlers() {
+        return Ok(());
+    }
+    if !path.is_file() {
+        bail!("the script's handlers were told of nothing: no trace was written");
+    }
+    let (mut reader, survey) = open_trace(path)?;
+    let wanted = Wanted {
+        order: Order::Time,
+        ..Wanted::default()
+    };
+    let out = Box::new(std::io::stderr());
+    let view = Run::new(
+        script,
+        &survey.dictionary,
+        reader.clock(),
+        (Form::Text, out),
+    );
+    let run = replay(&mut reader, &survey, &wanted, view).map_err(|e| explain(path, e))?;
+    finish(run)?;
+    Ok(())
 }
