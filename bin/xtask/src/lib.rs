@@ -1,7 +1,8 @@
 //! The files that are made from sptrace's command line: man pages and shell completions.
 //!
-//! Given nothing but the types of `sptrace::cli` and the words of scripts; gives names and contents,
-//! the same on every machine. Every man page ends in a section that names the others ([`see_also`]).
+//! Given nothing but the types of `sptrace::cli` and the words of scripts; gives names and
+//! contents, the same on every machine. Every man page ends in a section that names the others
+//! ([`see_also`]).
 #![forbid(unsafe_code)]
 
 pub mod constants;

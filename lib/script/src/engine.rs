@@ -4,9 +4,10 @@
 
 use rhai::{Dynamic, Engine, Token};
 
+use crate::checks::Checks;
 use crate::draft::Shared;
-use crate::load::Checks;
-use crate::words::{Vocabulary, Word};
+use crate::word::Word;
+use crate::words::Vocabulary;
 
 /// Operations of the top level, and of each call of a handler: some seconds at most.
 const MOST_OPERATIONS: u64 = 10_000_000;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use rhai::{EvalAltResult, ParseError, Position};
 
-use crate::words::Word;
+use crate::word::Word;
 
 /// A script that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::checks::MOST_BYTES;
 use crate::error::ScriptError;
-use crate::load::MOST_BYTES;
 use crate::ready;
 
 /// How a script's file ends.

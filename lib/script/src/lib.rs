@@ -7,8 +7,8 @@
 //! | files | what for |
 //! |---|---|
 //! | [`find`], [`ready`] | where a script comes from |
-//! | [`load`], `engine`, [`error`] | from text to a script, or to what is wrong with it |
-//! | `words`, [`mod@reference`] | the language: each word with its text, and the manual |
+//! | [`load`], [`checks`], `engine`, [`error`] | from text to a script, or what is wrong |
+//! | `word`, `words`, [`mod@reference`] | the language: each word with its text, and the manual |
 //! | [`policy`], `draft` | what a script asks for |
 //! | `sheets` | counts, sums, histograms, tables, and how they print |
 //! | [`run`], `event`, `descriptors` | handlers over a trace |
@@ -16,6 +16,7 @@
 //! Must not know: how a recording is made, the command line, processes.
 #![forbid(unsafe_code)]
 
+pub mod checks;
 mod descriptors;
 mod draft;
 mod engine;
@@ -28,10 +29,12 @@ pub mod ready;
 pub mod reference;
 pub mod run;
 mod sheets;
+mod word;
 mod words;
 
+pub use checks::Checks;
 pub use error::ScriptError;
-pub use load::{Checks, Script};
+pub use load::Script;
 pub use policy::{Decision, FunctionFacts, Policy};
 pub use run::{Run, Trouble};
 pub use sheets::Form;

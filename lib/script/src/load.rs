@@ -7,27 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use rhai::{AST, Engine, Scope};
-use sptrace_types::calls::Selection;
 
+use crate::checks::{Checks, MOST_BYTES};
 use crate::draft::{Handler, Shared, Wanted};
 use crate::engine::{LEAF, RECORD, SKIP, engine};
 use crate::error::{ScriptError, of_evaluation, of_syntax};
 use crate::policy::{Decision, FunctionFacts, Policy};
-use crate::words::Word;
-
-/// Bytes of a script, at most.
-pub const MOST_BYTES: usize = 256 << 10;
-
-/// How the host reads what it understands better than a script; errors are sentences.
-#[derive(Clone, Copy)]
-pub struct Checks {
-    /// An event.
-    pub event: fn(&str) -> Result<(), String>,
-    /// Functions, and the events that begin and end the recording of their calls.
-    pub rule: fn(&[String; 3]) -> Result<(), String>,
-    /// A set of system calls.
-    pub system_calls: fn(&str) -> Result<Selection, String>,
-}
+use crate::word::Word;
 
 /// A script that has been evaluated.
 pub struct Script {

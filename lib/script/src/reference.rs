@@ -4,11 +4,12 @@
 
 use std::fmt::Write;
 
+use crate::checks::Checks;
 use crate::draft::Shared;
 use crate::engine::engine;
-use crate::load::{Checks, header};
+use crate::load::header;
 use crate::ready;
-use crate::words::Word;
+use crate::word::Word;
 
 const BEFORE: &str = include_str!("reference/before.roff");
 const AFTER: &str = include_str!("reference/after.roff");

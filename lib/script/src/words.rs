@@ -13,21 +13,9 @@ pub mod units;
 
 use rhai::{Engine, RhaiNativeFunc, Variant};
 
+use crate::checks::Checks;
 use crate::draft::Shared;
-use crate::load::Checks;
-
-/// A word of the language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// As it is called.
-    pub name: &'static str,
-    /// As it is written.
-    pub form: &'static str,
-    /// What it does.
-    pub text: &'static str,
-    /// Where it stands in the manual.
-    pub section: &'static str,
-}
+use crate::word::Word;
 
 /// The language while it is put together.
 pub struct Vocabulary<'a> {
