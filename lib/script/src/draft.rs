@@ -19,6 +19,8 @@ pub enum Wanted {
     All,
     /// Calls of functions that fit the glob; of those whose module fits the first, if there is one.
     Calls(Option<String>, String),
+    /// The beginnings of such calls.
+    Begins(Option<String>, String),
     /// These system calls.
     SystemCalls(Selection),
     /// Processes that begin, execute a program, and end.
@@ -58,8 +60,10 @@ pub struct Draft {
     pub now_ns: u64,
     /// The top level is over: policy and handlers are fixed.
     pub is_settled: bool,
-    /// Called around functions: names of who is open, outermost first.
-    pub stack: Vec<rhai::ImmutableString>,
+    /// Who is open around the event that is told, outermost first, by index into `names`.
+    pub stack: Vec<usize>,
+    /// Of the functions of the trace; none for those that stand for system calls.
+    pub names: Vec<Option<rhai::ImmutableString>>,
     /// Which event is being told; what belongs to it alone can be asked only then.
     pub serial: u64,
 }

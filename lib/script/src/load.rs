@@ -111,6 +111,10 @@ impl Script {
             Wanted::All => "every call and system call".to_owned(),
             Wanted::Calls(None, glob) => format!("calls of {glob}"),
             Wanted::Calls(Some(module), glob) => format!("calls of {glob} in {module}"),
+            Wanted::Begins(None, glob) => format!("beginnings of calls of {glob}"),
+            Wanted::Begins(Some(module), glob) => {
+                format!("beginnings of calls of {glob} in {module}")
+            }
             Wanted::SystemCalls(_) => "some system calls".to_owned(),
             Wanted::Processes => "processes".to_owned(),
             Wanted::Interval(ns) => format!("every {ns} ns"),

@@ -19,8 +19,8 @@ pub const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../../../scripts/hot-functions.rhai"),
     ),
     (
-        "module-range",
-        include_str!("../../../scripts/module-range.rhai"),
+        "one-module",
+        include_str!("../../../scripts/one-module.rhai"),
     ),
     ("network", include_str!("../../../scripts/network.rhai")),
     ("off-cpu", include_str!("../../../scripts/off-cpu.rhai")),

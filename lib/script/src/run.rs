@@ -45,6 +45,9 @@ struct Live {
     next_ns: u64,
 }
 
+/// The globs of modules and functions of which a handler wants something.
+type Pick = fn(&Wanted) -> Option<(&Option<String>, &str)>;
+
 /// Calls and processes that have ended.
 #[derive(Default)]
 struct Ended {
@@ -80,6 +83,8 @@ pub struct Run<'a> {
     handlers: Vec<Live>,
     /// By function: the handlers that want its calls.
     of_function: Vec<Vec<usize>>,
+    /// And those that want their beginnings.
+    of_beginning: Vec<Vec<usize>>,
     /// Those that want system calls.
     of_system_calls: Vec<usize>,
     has_intervals: bool,
@@ -134,6 +139,7 @@ impl<'a> Run<'a> {
             dictionary,
             book: Book::of(dictionary),
             of_function: Vec::new(),
+            of_beginning: Vec::new(),
             of_system_calls: indexes(&handlers, |wanted| {
                 matches!(wanted, Wanted::All | Wanted::SystemCalls(_))
             }),
@@ -159,26 +165,38 @@ impl<'a> Run<'a> {
     }
 
     fn choose_functions(&mut self) {
-        let names = self.book.names.iter().zip(&self.dictionary.functions);
-        let all = names.zip(&self.is_system_call);
-        let chosen = all.map(|(((name, module), function), is_system_call)| {
-            let fits = |wanted: &Wanted| match wanted {
-                Wanted::All => true,
-                Wanted::Calls(of, glob) => {
-                    let is_of = of.as_ref().is_none_or(|of| glob_matches(of, module));
-                    is_of
-                        && (glob_matches(glob, name)
-                            || glob_matches(glob, without_parameters(name))
-                            || glob_matches(glob, &function.symbol))
+        let of = |pick: Pick| -> Vec<Vec<usize>> {
+            let names = self.book.names.iter().zip(&self.dictionary.functions);
+            let all = names.zip(&self.is_system_call);
+            let chosen = all.map(|(((name, module), function), is_system_call)| {
+                let fits = |wanted: &Wanted| {
+                    pick(wanted).is_some_and(|(of, glob)| {
+                        of.as_ref().is_none_or(|of| glob_matches(of, module))
+                            && (glob_matches(glob, name)
+                                || glob_matches(glob, without_parameters(name))
+                                || glob_matches(glob, &function.symbol))
+                    })
+                };
+                match is_system_call {
+                    true => Vec::new(),
+                    false => indexes(&self.handlers, fits),
                 }
-                _ => false,
-            };
-            match is_system_call {
-                true => Vec::new(),
-                false => indexes(&self.handlers, fits),
-            }
+            });
+            chosen.collect()
+        };
+        let ends = of(|wanted| match wanted {
+            Wanted::All => Some((&None, "*")),
+            Wanted::Calls(module, glob) => Some((module, glob)),
+            _ => None,
         });
-        self.of_function = chosen.collect();
+        let begins = of(|wanted| match wanted {
+            Wanted::Begins(module, glob) => Some((module, glob)),
+            _ => None,
+        });
+        (self.of_function, self.of_beginning) = (ends, begins);
+        let names = self.book.names.iter().zip(&self.is_system_call);
+        let names = names.map(|((name, _), is_call)| (!is_call).then(|| name.clone()));
+        self.script.shared.lock().names = names.collect();
     }
 
     fn read_streams(&mut self) {
@@ -263,9 +281,7 @@ impl<'a> Run<'a> {
         draft.serial = self.serial;
         draft.now_ns = self.clock.since_start_ns(now_tsc);
         draft.stack.clear();
-        let functions = open.iter().filter(|id| !self.is_system_call(**id));
-        let names = functions.filter_map(|id| self.book.names.get(id.0 as usize));
-        draft.stack.extend(names.map(|(name, _)| name.clone()));
+        draft.stack.extend(open.iter().map(|id| id.0 as usize));
         self.serial
     }
 
@@ -281,11 +297,17 @@ impl<'a> Run<'a> {
             .find(|id| !self.is_system_call(*id))
     }
 
-    fn function_ended(&mut self, stream: StreamId, frame: &Frame) {
-        let wanted = self.of_function.get(frame.function.0 as usize);
+    /// A call begins or has ended; the stack is that of its caller.
+    fn tell_function(&mut self, stream: StreamId, frame: &Frame, has_ended: bool) {
+        let wanted = match has_ended {
+            true => &self.of_function,
+            false => &self.of_beginning,
+        };
+        let wanted = wanted.get(frame.function.0 as usize);
         let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()).cloned() else {
             return;
         };
+        // Until it has ended, its end is its start.
         let serial = self.begin_event(Some(stream), frame.end_tsc);
         let (name, module) = self.names_of(Some(frame.function));
         let (caller, caller_module) = self.names_of(self.caller(Some(stream)));
@@ -302,8 +324,14 @@ impl<'a> Run<'a> {
             tid: thread.map_or(0, |t| t.tid),
             depth: frame.depth,
             start_ns: self.clock.since_start_ns(frame.start_tsc),
-            elapsed_ns: frame.total_ticks.map(|ticks| self.clock.ns(ticks)),
-            self_ns: frame.self_ticks.map(|ticks| self.clock.ns(ticks)),
+            elapsed_ns: frame
+                .total_ticks
+                .filter(|_| has_ended)
+                .map(|ticks| self.clock.ns(ticks)),
+            self_ns: frame
+                .self_ticks
+                .filter(|_| has_ended)
+                .map(|ticks| self.clock.ns(ticks)),
             fd_path: ImmutableString::default(),
             serial,
         }));
@@ -483,6 +511,9 @@ impl Visitor for Run<'_> {
 
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         self.come_to(frame.start_tsc);
+        if !frame.flags.begin_unseen {
+            self.tell_function(stream, frame, false);
+        }
         self.stacks.entry(stream).or_default().push(frame.function);
     }
 
@@ -491,7 +522,7 @@ impl Visitor for Run<'_> {
         self.stacks.entry(stream).or_default().pop();
         // What ran already, or in the parent of a fork, is no call of this recording.
         if !frame.flags.begin_unseen {
-            self.function_ended(stream, frame);
+            self.tell_function(stream, frame, true);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Must not know how it was found out.
 
-use rhai::{Array, Dynamic, EvalAltResult, Map};
+use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map};
 
 use super::Vocabulary;
 use crate::error::refuse;
@@ -20,12 +20,13 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.type_name::<Event>("event of a trace");
     all.type_name::<ProcessEvent>("event of a process");
     all.section("An event, in later(|e| ...)");
-    all.property("e.kind", "\"call\" or \"syscall\"", |e: &mut Event| {
+    let kinds: [ImmutableString; 2] = ["call".into(), "syscall".into()];
+    all.property("e.kind", "\"call\" or \"syscall\"", move |e: &mut Event| {
+        let [call, system_call] = &kinds;
         match e.0.call() {
-            None => "call",
-            Some(_) => "syscall",
+            None => call.clone(),
+            Some(_) => system_call.clone(),
         }
-        .to_owned()
     });
     all.property(
         "e.name",
@@ -59,11 +60,9 @@ pub fn add(all: &mut Vocabulary<'_>) {
                     "keep e.stack, not e",
                 );
             }
-            Ok(draft
-                .stack
-                .iter()
-                .map(|n| Dynamic::from(n.clone()))
-                .collect())
+            let open = draft.stack.iter();
+            let names = open.filter_map(|at| draft.names.get(*at)?.clone());
+            Ok(names.map(Dynamic::from).collect())
         },
     );
     add_times(all);

@@ -124,6 +124,20 @@ fn add_places(all: &mut Vocabulary<'_>) {
     all.also(move |place: &mut CallPlace, function: FnPtr| {
         handle(&shared, Wanted::SystemCalls(place.0.clone()), function)
     });
+    let shared = all.shared.clone();
+    all.function(
+        "place.begins(|e| ...)",
+        "at the beginning of each call of these functions: elapsed and self_time are () then",
+        move |place: &mut Place, function: FnPtr| {
+            let wanted = Wanted::Begins(place.module.clone(), place.glob.clone());
+            handle(&shared, wanted, function)
+        },
+    );
+    add_payloads(all);
+}
+
+/// What later versions compile.
+fn add_payloads(all: &mut Vocabulary<'_>) {
     let payload = |what: &'static str| {
         refuse::<Dynamic>(
             &format!(

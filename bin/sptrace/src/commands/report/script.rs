@@ -50,11 +50,32 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     Ok(if finish(run)? { 0 } else { FAILURE })
 }
 
+/// The recording had signals blocked that end it. It has ended; handlers may take long, and the
+/// user may end them: the trace stays.
+fn heed_signals() {
+    // SAFETY: a set of our own, what is pending of it, and the mask of this thread.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        // What has come already was meant for the recording.
+        let now = std::mem::zeroed::<libc::timespec>();
+        while libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const now) > 0 {}
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// Tells the script's handlers of a recording that has ended.
 pub fn tell(script: Option<&Script>, output: &Path) {
-    if let Some(script) = script
-        && let Err(e) = run_handlers(script, output)
-    {
+    let Some(script) = script else {
+        return;
+    };
+    if script.has_handlers() {
+        heed_signals();
+    }
+    if let Err(e) = run_handlers(script, output) {
         say(&format!("{e:#}"));
     }
 }
