@@ -87,6 +87,10 @@ def program_cases(programs, seconds, full):
         for mode in ("busy", "throws", "timer") if full or variant == "O2" else ():
             cases.append(Case(f"attachee/{mode}.{variant} -F", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
                               seconds=seconds, must_record=mode == "busy" and variant != "static", options=("-F", "tree*", "-F", "calculate*", "-F", "over*")))
+        # What the instructions that call the kernel need in the text goes as well.
+        for mode in MODES if full else ("throws", "children") if variant == "static" else ():
+            cases.append(Case(f"attachee/{mode}.{variant} --syscalls", [os.path.join(programs, name), mode, seconds], expected=f"{mode}: ok\n",
+                              seconds=seconds, options=("--syscalls",)))
     return cases
 
 
@@ -132,6 +136,7 @@ def real_cases(folder, seconds):
     cases = []
     python = shutil.which("python3")
     cases.append(Case("python3", [python, "-c", PYTHON % seconds], expected="ok\n", seconds=seconds))
+    cases.append(Case("python3 --syscalls", [python, "-c", PYTHON % seconds], expected="ok\n", seconds=seconds, options=("--syscalls",)))
     cases.append(Case("python3.children", [python, "-c", CHILDREN % seconds], expected="ok\n", seconds=seconds, must_see=("deflate",)))
     if shutil.which("perl"): cases.append(Case("perl", [shutil.which("perl"), "-e", PERL % seconds], expected="ok\n", seconds=seconds))
     if shutil.which("node"): cases.append(Case("node", [shutil.which("node"), "-e", NODE % (seconds * 1000)], expected="ok\n", seconds=seconds, must_record=False))

@@ -66,12 +66,13 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
     let exit = f.id + SYSTEM_CALL_EXIT;
     // SAFETY: called by the slow path: the thread's own block.
     unsafe {
+        // Also where the call is not recorded.
+        prepare(hot, number, args);
         let captures = Captures::of(number).filter(|_| (*hot).muted == 0);
         let Some(captures) = captures else {
             f.id = exit + SYSTEM_CALL_UNSEEN;
             return;
         };
-        prepare(hot, number, args);
         let flags = match number {
             CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
             _ => args[0],

@@ -29,6 +29,7 @@ use crate::signals::{context, sigframe};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
+use sptrace_wire::values::PIECES_BYTES;
 
 /// Nothing is recorded from here on; text and stacks stay as they are.
 pub unsafe fn silence() -> u32 {
@@ -273,6 +274,9 @@ pub unsafe fn process_memory(add: &mut dyn FnMut(u64, u64)) {
         let mut hot = (*p).blocks;
         while !hot.is_null() {
             add(hot as u64 - HOT as u64, BLOCK_BYTES as u64);
+            if (*hot).pieces != 0 {
+                add((*hot).pieces, PIECES_BYTES as u64);
+            }
             for [start, bytes] in (*hot).grown {
                 add(start, bytes);
             }
