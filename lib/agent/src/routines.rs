@@ -8,4 +8,5 @@ pub mod common;
 pub mod door;
 pub mod image;
 pub mod marks;
+pub mod quick;
 pub mod silent;

@@ -220,6 +220,13 @@ impl<'a> CaptureView<'a> {
         others.find(is_selected).or_else(|| arm(0))
     }
 
+    /// All of a call's arms.
+    pub fn arms(self, call: &CallCaptures) -> impl Iterator<Item = Arm> + use<'a> {
+        let first = call.arms_at as usize;
+        let arm = move |i| Arm::read(self.bytes.get(first + usize::from(i) * Arm::BYTES..)?);
+        (0..call.arms).filter_map(arm)
+    }
+
     /// A load of an arm.
     pub fn load(&self, arm: &Arm, i: u32) -> Option<Load> {
         let at = arm.loads_at as usize + i as usize * Load::BYTES;

@@ -18,9 +18,10 @@ use crate::memory::sys;
 use crate::reach::thread;
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
+use crate::routines::quick;
 use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
-use sptrace_wire::values::UNKNOWN_NUMBER;
+use sptrace_wire::values::{UNKNOWN_NUMBER, When};
 
 /// Below the stack pointer of the instruction the routine's return address lies (System V ABI for
 /// x86-64, section 3.2.2: the red zone).
@@ -66,6 +67,9 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
     let exit = f.id + SYSTEM_CALL_EXIT;
     // SAFETY: called by the slow path: the thread's own block.
     unsafe {
+        if (*hot).quick == 0 {
+            (*hot).quick = quick::fill(rule);
+        }
         // Also where the call is not recorded.
         prepare(hot, number, args);
         let captures = Captures::of(number).filter(|_| (*hot).muted == 0);
@@ -95,6 +99,26 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
             thread::let_go();
         }
     }
+}
+
+/// What of a call the common routines may do.
+fn rule(number: u32) -> u8 {
+    if is_prepared(number) || way(number, CLONE_VM) != Way::Nested {
+        return 0;
+    }
+    let Some(captures) = Captures::of(number) else {
+        return quick::UNWANTED;
+    };
+    let one = |bit, moments| if captures.reads(moments) { 0 } else { bit };
+    one(quick::ENTERS, &[When::Before])
+        | one(quick::LEAVES, &[When::After, When::AfterAll])
+        | one(quick::LEAVES_FAILED, &[When::AfterAll])
+}
+
+/// True if the agent has something to do before the call.
+fn is_prepared(number: u32) -> bool {
+    let is_exec = || Exec::by_number(number.into(), [0; 6]).is_some();
+    matches!(number, SET_TID_ADDRESS | RT_SIGACTION) || is_exec()
 }
 
 /// What the agent must do before some calls, whoever makes them.
@@ -236,6 +260,15 @@ mod tests {
         for number in [RT_SIGRETURN, EXIT, EXIT_GROUP] {
             assert_eq!(way(number, 0), Way::Never);
         }
+    }
+
+    #[test]
+    fn what_the_agent_must_see_is_left_to_the_slow_path() {
+        for number in [RT_SIGACTION, SET_TID_ADDRESS, VFORK, CLONE, CLONE3, EXIT] {
+            assert_eq!(rule(number), 0);
+        }
+        // execve and execveat.
+        assert!(is_prepared(59) && is_prepared(322) && !is_prepared(0));
     }
 
     #[test]

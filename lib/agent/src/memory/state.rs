@@ -108,6 +108,8 @@ pub struct Hot {
     pub asked_exec: u32,
     /// Number of the last call of the kernel that was told without its end; 0: none.
     pub alone: u32,
+    /// One byte for each call of the kernel, see [`crate::routines::quick`]; 0: not known yet.
+    pub quick: u64,
 }
 
 /// One frame of the shadow stack.

@@ -155,3 +155,46 @@ unsafe fn of_site(
         system_call: None,
     })
 }
+
+/// A part of the slot of an instruction that calls the kernel.
+pub struct Part {
+    /// The instruction has been executed.
+    pub is_over: bool,
+    /// The stack pointer stands below the red zone.
+    pub is_below: bool,
+    /// The call has a shadow frame.
+    pub has_frame: bool,
+}
+
+/// In which part of such a slot `rip` stands, behind the moved instructions.
+pub fn part_of(rip: u64, moved_end: u64, place: &Place) -> Part {
+    let (alone, unseen) = (
+        place.exit + SYSTEM_CALL_ALONE,
+        place.exit + SYSTEM_CALL_UNSEEN,
+    );
+    let (start, at) = match rip {
+        _ if rip >= unseen => (unseen, unseen + SYSTEM_CALL_AT),
+        _ if rip >= alone => (alone, alone + SYSTEM_CALL_AT),
+        _ => (moved_end, place.entry + SYSTEM_CALL_AT),
+    };
+    let is_nested = rip < alone;
+    let second_exit = place.exit + SYSTEM_CALL_ALONE_ID;
+    let lies_below = if is_nested {
+        // From behind the first instruction to the last of each half.
+        rip > start && rip <= place.entry || rip + 5 == place.exit || rip == place.exit
+    } else {
+        rip == start || rip + 5 == second_exit || rip == second_exit
+    };
+    Part {
+        is_over: rip > at,
+        is_below: lies_below,
+        has_frame: is_nested && rip >= place.entry && rip < place.exit,
+    }
+}
+
+/// True if a routine that was called at this place has this return address, or has put it there.
+pub fn is_id(place: &Place, id: u64) -> bool {
+    let ways = [SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_ALONE, SYSTEM_CALL_UNSEEN];
+    let is_way = || ways.iter().any(|way| id == place.exit + way);
+    id == place.entry || id == place.exit || place.system_call.is_some() && is_way()
+}

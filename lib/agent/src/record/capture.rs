@@ -32,6 +32,15 @@ impl Captures {
         (call.is_wanted != 0).then_some(Self { view, call })
     }
 
+    /// True if something is to be read at one of these moments, whatever the arguments are.
+    pub fn reads(&self, moments: &[When]) -> bool {
+        let reads = |arm: Arm| {
+            let mut loads = (0..arm.loads).filter_map(|i| self.view.load(&arm, i));
+            loads.any(|load| load.most > 0 && moments.contains(&load.when))
+        };
+        self.view.arms(&self.call).any(reads)
+    }
+
     /// The pieces: before the call without a result, or after it.
     ///
     /// # Safety
@@ -97,6 +106,7 @@ fn is_due(load: &Load, args: &[u64; 6], result: Option<i64>) -> bool {
     };
     let has = argument(args, load.condition_of) & load.bits != 0;
     is_time
+        && load.most > 0
         && match load.condition {
             0 => true,
             1 => has,

@@ -29,8 +29,17 @@
 //! any more), [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
 
 use crate::memory::state;
-use crate::routines::{door, marks, silent};
+use crate::memory::state::{END_BYTES, HOT, Hot};
+use crate::routines::{door, marks, quick, silent};
 use core::arch::global_asm;
+use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
+use sptrace_wire::values::{CALL_BYTES, ERRORS, RETURN_BYTES};
+
+/// Behind a record's values.
+const END_MARK_BYTES: usize = size_of_val(&sptrace_wire::values::END);
+/// `sptrace_system_return` compares these bits of a frame's id, and that it is not over.
+const _: () = assert!((FRAME_OPEN | FRAME_SYSTEM) >> 61 == 5);
 
 global_asm!(
     r#"
@@ -348,14 +357,141 @@ sptrace_hook_exit:
     SAVE
     SLOW 11
 
-    /* Around an instruction that calls the kernel: its slot has left the red zone. */
-    .p2align 4
+    /* Around an instruction that calls the kernel: its slot has left the red zone, so that the stack
+       pointer at the instruction lies 128 bytes above the routine's. What is done here is what the
+       table of the thread's block allows for the call's number: see `quick`. */
+    .macro CALL_RULE slow
+    mov rcx, gs:[{quick}]
+    test rcx, rcx
+    jz \slow
+    cmp eax, {quick_calls}
+    jae \slow
+    movzx ecx, byte ptr [rcx+rax]
+    .endm
+    .macro CHECK_RECORDS slow
+    cmp qword ptr gs:[MUTED], 0
+    jne \slow
+    cmp dword ptr gs:[{lends}], 0
+    jne \slow
+    .endm
+    /* A record of `bytes` after its head of 16. */
+    .macro RESERVE_VALUES bytes, slow
+    mov ecx, \bytes + 16
+    xadd gs:[CUR], rcx
+    lea rax, [rcx + \bytes + 16 - {end_bytes}]
+    cmp rax, gs:[END]
+    ja \slow
+    MARK RESERVED_VALUES, 32
+    .endm
+    /* First its length, then its stamp and id at once: what is not finished can be passed over. */
+    .macro STAMP_VALUES id, bytes, slow
+    rdtsc
+    cmp edx, gs:[HI]
+    jne \slow
+    mov dword ptr [rcx+12], \bytes
+    mov edx, \id
+    shl rdx, 32
+    or rax, rdx
+    mov [rcx], rax
+    .endm
+    .macro VOID_VALUES id, bytes
+    MARK RESERVED_VALUES, 32
+    mov dword ptr [rcx+12], \bytes
+    mov eax, \id
+    shl rax, 32
+    inc rax
+    mov [rcx], rax
+    .endm
+
+    .p2align 6
 sptrace_system_call:
     SAVE
+    CHECK_THREAD sptrace_slow_12
+    mov eax, [rsp+24]
+    CALL_RULE sptrace_slow_12
+    test cl, {unwanted}
+    jnz sptrace_system_call_unseen
+    test cl, {enters}
+    jz sptrace_slow_12
+    CHECK_RECORDS sptrace_slow_12
+    CHECK_PUSH 168, sptrace_slow_12
+    RESERVE_VALUES {call_bytes}, sptrace_slow_12
+    STAMP_VALUES {system_call}, {call_bytes}, sptrace_void_12
+    mov eax, [rsp+24]
+    mov [rcx+8], eax
+    mov qword ptr [rcx+16], 0
+    mov [rcx+24], rdi
+    mov [rcx+32], rsi
+    mov rdx, [rsp]
+    mov [rcx+40], rdx
+    mov [rcx+48], r10
+    mov [rcx+56], r8
+    mov [rcx+64], r9
+    mov dword ptr [rcx+72], {values_end}
+    MARK COMMITTED, 32
+    mov rdx, gs:[TOPFRAME]
+    mov [rdx+40], rax
+    lea rcx, [rsp+168]
+    mov rax, [rsp+32]
+    bts rax, 63
+    bts rax, 61
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    mov ecx, [rsp+24]
+    mov [rdx+40], rcx
+    RESTORE
+    ret
+sptrace_system_call_unseen:
+    MARK CHECKING, 32
+    add qword ptr [rsp+32], {unseen_way}
+    RESTORE
+    ret
+sptrace_void_12:
+    VOID_VALUES {system_call}, {call_bytes}
+sptrace_slow_12:
     SLOW 12
-    .p2align 4
+
+    .p2align 6
 sptrace_system_return:
     SAVE
+    CHECK_THREAD sptrace_slow_13
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+168]
+    cmp rcx, [rdx]
+    jne sptrace_slow_13
+    mov rax, [rdx+8]
+    shr rax, 61
+    cmp eax, 5
+    jne sptrace_slow_13
+    mov eax, [rdx+16]
+    CALL_RULE sptrace_slow_13
+    test cl, {leaves}
+    jnz 74f
+    test cl, {leaves_failed}
+    jz sptrace_slow_13
+    cmp qword ptr [rsp+24], {first_error}
+    jb sptrace_slow_13
+74: CHECK_RECORDS sptrace_slow_13
+    RESERVE_VALUES {return_bytes}, sptrace_slow_13
+    STAMP_VALUES {system_return}, {return_bytes}, sptrace_void_13
+    mov rdx, gs:[TOPFRAME]
+    mov dword ptr [rcx+8], {returned}
+    mov eax, [rdx+16]
+    mov [rcx+16], rax
+    mov rax, [rsp+24]
+    mov [rcx+24], rax
+    mov dword ptr [rcx+32], {values_end}
+    MARK COMMITTED, 32
+    sub qword ptr gs:[TOPFRAME], 24
+    RESTORE
+    ret
+sptrace_void_13:
+    VOID_VALUES {system_return}, {return_bytes}
+sptrace_slow_13:
     SLOW 13
 
     SILENT_HOOK_EXIT
@@ -398,6 +534,22 @@ sptrace_common_offsets:
     originals_shift = const state::SHIFT,
     probes = const state::PROBES,
     not_asked = const !(state::ASKED as i64),
+    quick = const HOT + core::mem::offset_of!(Hot, quick),
+    lends = const HOT + core::mem::offset_of!(Hot, lends),
+    quick_calls = const quick::CALLS,
+    unwanted = const quick::UNWANTED,
+    enters = const quick::ENTERS,
+    leaves = const quick::LEAVES,
+    leaves_failed = const quick::LEAVES_FAILED,
+    first_error = const ERRORS.start,
+    unseen_way = const SYSTEM_CALL_EXIT + SYSTEM_CALL_UNSEEN,
+    system_call = const sptrace_wire::record::SYSTEM_CALL,
+    system_return = const sptrace_wire::record::SYSTEM_RETURN,
+    returned = const sptrace_wire::record::RETURNED,
+    call_bytes = const CALL_BYTES + END_MARK_BYTES,
+    return_bytes = const RETURN_BYTES + END_MARK_BYTES,
+    values_end = const sptrace_wire::values::END,
+    end_bytes = const END_BYTES,
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );

@@ -37,6 +37,7 @@ sptrace_marks:
     .set DOOR_INSIDE, 10
     .set DOOR_AFTER, 11
     .set DOOR_KEPT, 12
+    .set RESERVED_VALUES, 13
 "#
     };
 }
@@ -86,6 +87,14 @@ pub enum Phase {
     DoorAfter = 11,
     /// As `DoorBefore`, and the vector registers, which may be the agent's, are saved, too.
     DoorKept = 12,
+    /// As `Reserved`, around a call of the kernel: the record has values.
+    ReservedValues = 13,
+}
+
+impl Phase {
+    fn is_of_door(self) -> bool {
+        (Self::DoorSaving as u32..=Self::DoorKept as u32).contains(&(self as u32))
+    }
 }
 
 #[repr(C)]
@@ -119,7 +128,7 @@ pub fn interrupted(rip: u64, area: u64) -> Option<(Phase, u64)> {
     while mark < end {
         // SAFETY: an immutable table of the image.
         let m = unsafe { &*mark };
-        let of_door = m.phase as u32 >= Phase::DoorSaving as u32;
+        let of_door = m.phase.is_of_door();
         if of_door == (area == 0) && m.offset as u64 <= offset && m.offset >= best {
             best = m.offset;
             found = Some((m.phase, m.depth as u64));

@@ -187,6 +187,8 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (ENTRY_ONLY, RET),
         (ENTRY_ONLY_FIRST, RET),
         (HOOK, RET),
+        (SYSTEM_CALL, RET),
+        (SYSTEM_RETURN, RET),
         (INDIRECT, jump(INDIRECT, indirect)),
         (TAIL_INDIRECT, RET_8),
     ];

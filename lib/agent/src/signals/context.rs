@@ -25,10 +25,8 @@ use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
 use crate::signals::{interrupted, moved, sigframe};
-use sptrace_wire::plan::{
-    SLOTS_START, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_AT, SYSTEM_CALL_UNSEEN,
-};
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::plan::SLOTS_START;
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
@@ -99,42 +97,6 @@ pub unsafe fn move_thread(hot: *mut Hot, registers: &mut [u64; FLAGS - R8 + 1]) 
         registers.copy_from_slice(&context[R8..=FLAGS]);
     }
     is_out
-}
-
-/// A part of the slot of an instruction that calls the kernel.
-struct Part {
-    /// The instruction has been executed.
-    is_over: bool,
-    /// The stack pointer stands below the red zone.
-    is_below: bool,
-    /// The call has a shadow frame.
-    has_frame: bool,
-}
-
-/// In which part of such a slot `rip` stands, behind the moved instructions.
-fn part_of(rip: u64, moved_end: u64, place: &Place) -> Part {
-    let (alone, unseen) = (
-        place.exit + SYSTEM_CALL_ALONE,
-        place.exit + SYSTEM_CALL_UNSEEN,
-    );
-    let (start, at) = match rip {
-        _ if rip >= unseen => (unseen, unseen + SYSTEM_CALL_AT),
-        _ if rip >= alone => (alone, alone + SYSTEM_CALL_AT),
-        _ => (moved_end, place.entry + SYSTEM_CALL_AT),
-    };
-    let is_nested = rip < alone;
-    let second_exit = place.exit + SYSTEM_CALL_ALONE_ID;
-    let lies_below = if is_nested {
-        // From behind the first instruction to the last of each half.
-        rip > start && rip <= place.entry || rip + 5 == place.exit || rip == place.exit
-    } else {
-        rip == start || rip + 5 == second_exit || rip == second_exit
-    };
-    Part {
-        is_over: rip > at,
-        is_below: lies_below,
-        has_frame: is_nested && rip >= place.entry && rip < place.exit,
-    }
 }
 
 /// The registers, and the block of the thread whose chunk may hold a reservation.
@@ -239,7 +201,7 @@ impl Context<'_> {
             if rip < moved_end {
                 return self.execute_moved(hot, place);
             }
-            let part = part_of(rip, moved_end, place);
+            let part = place::part_of(rip, moved_end, place);
             if !part.is_over && call.at == 0 {
                 return false;
             }
@@ -356,11 +318,7 @@ impl Context<'_> {
             let Some(place) = place::place(m, id) else {
                 return false;
             };
-            let second_exit = match place.system_call {
-                Some(_) => place.exit + SYSTEM_CALL_ALONE_ID,
-                None => place.exit,
-            };
-            if id != place.entry && id != place.exit && id != second_exit {
+            if !place::is_id(&place, id) {
                 return false;
             }
             let (word, below) = (self.0[RCX], self.0[RDX]);
@@ -372,8 +330,14 @@ impl Context<'_> {
             if matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done) {
                 self.after_event(hot, phase, &around, &place, below, handler)
             } else {
-                if phase == Phase::Reserved {
-                    interrupted::abandon(self.1, word, place.operand && id == place.entry);
+                match phase {
+                    Phase::Reserved => {
+                        interrupted::abandon(self.1, word, place.operand && id == place.entry);
+                    }
+                    Phase::ReservedValues => {
+                        interrupted::abandon_values(self.1, word, id == place.entry);
+                    }
+                    _ => {}
                 }
                 self.before_event(hot, &place, id)
             }
@@ -438,6 +402,12 @@ impl Context<'_> {
         below: u64,
         handler: &core::ops::Range<u64>,
     ) -> bool {
+        if let Some(call) = place.system_call {
+            // SAFETY: as in out_of_routine.
+            return unsafe {
+                self.after_call_of_routine(hot, phase, around, (place, call), below, handler)
+            };
+        }
         let id = around.at(0);
         let above = around.base + 8;
         let has_word = place.operand || place.keep_call;
@@ -458,6 +428,36 @@ impl Context<'_> {
             let is_entry = place.operand && id == place.entry;
             self.0[RSP] += if is_entry { 8 } else { 0 };
             self.forward(place, id)
+        }
+    }
+
+    /// The same around a call of the kernel: as if the routine had returned.
+    unsafe fn after_call_of_routine(
+        &mut self,
+        hot: *mut Hot,
+        phase: Phase,
+        around: &Around,
+        (place, call): (&Place, SystemCall),
+        below: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        let id = around.at(0);
+        let frame = ShadowFrame {
+            rsp: around.base + 8 + RED_ZONE_BYTES,
+            id: id | FRAME_OPEN | FRAME_SYSTEM,
+            callee: u64::from(around.at(-8) as u32),
+        };
+        // SAFETY: as in out_of_routine.
+        unsafe {
+            match phase {
+                Phase::Committed if hot.is_null() => {}
+                Phase::Committed if id == place.exit => interrupted::take_out(hot, frame.rsp),
+                Phase::Committed => interrupted::put_in(hot, frame, handler),
+                Phase::Pushed if !hot.is_null() => interrupted::repair(hot, below, frame),
+                _ => {}
+            }
+            self.0[RIP] = id;
+            self.out_of_system_call(hot, place, call)
         }
     }
 

@@ -10,6 +10,8 @@ use crate::memory::state::{END_BYTES, FRAME_BYTES, Hot, ShadowFrame};
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::values;
+use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES};
 
 /// The call at `rsp` has returned past its exit.
 pub unsafe fn is_done(hot: *mut Hot, rsp: u64) {
@@ -25,16 +27,44 @@ pub unsafe fn is_done(hot: *mut Hot, rsp: u64) {
     }
 }
 
+/// True if a record of `bytes` at `word` lies in the chunk that the thread holds.
+unsafe fn is_in_chunk(hot: *mut Hot, word: u64, bytes: u64) -> bool {
+    // SAFETY: the thread's own block.
+    unsafe {
+        if hot.is_null() || (*hot).real_end == 0 {
+            return false;
+        }
+        let limit = (*hot).real_end;
+        let end = limit + END_BYTES;
+        word < limit && word + bytes <= end && word >= end - CHUNK_BYTES
+    }
+}
+
+/// The reserved record with values at `word` will not be completed: that of a call of the kernel,
+/// or of its return. It gets its length, and no mark at its end.
+pub unsafe fn abandon_values(hot: *mut Hot, word: u64, is_call: bool) {
+    let (id, bytes) = match is_call {
+        true => (record::SYSTEM_CALL, CALL_BYTES),
+        false => (record::SYSTEM_RETURN, RETURN_BYTES),
+    };
+    let bytes = (bytes + size_of_val(&values::END)) as u32;
+    // SAFETY: only inside the chunk that this thread holds.
+    unsafe {
+        if is_in_chunk(hot, word, 16 + u64::from(bytes)) {
+            let word = word as *mut u32;
+            word.add(3).write_volatile(bytes);
+            word.write_volatile(1);
+            word.add(1).write_volatile(id);
+        }
+    }
+}
+
 /// The reserved record at `word` will not be completed. `narrow`: it is the entry of a call through
 /// a pointer, so 12 bytes.
 pub unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
     // SAFETY: only inside the chunk that this thread holds.
     unsafe {
-        if hot.is_null() || (*hot).real_end == 0 {
-            return;
-        }
-        let end = (*hot).real_end;
-        if word >= end || word < end + END_BYTES - CHUNK_BYTES {
+        if !is_in_chunk(hot, word, 12) {
             return;
         }
         let id = if narrow {
@@ -240,5 +270,23 @@ mod tests {
         assert_eq!(chunk[..2], [1, record::NOTHING]);
         assert_eq!(chunk[4..6], [1, record::NOTHING_NARROW]);
         assert_eq!(chunk.iter().filter(|word| **word != 0).count(), 4);
+    }
+
+    #[test]
+    fn a_reserved_record_with_values_gets_its_length_and_no_end() {
+        let mut chunk = vec![0u32; CHUNK_BYTES as usize / 4];
+        let mut hot = thread(2);
+        let first = chunk.as_mut_ptr() as u64;
+        hot.real_end = first + CHUNK_BYTES - END_BYTES;
+        // SAFETY: the block and the chunk are this test's.
+        unsafe {
+            abandon_values(&mut *hot, first, true);
+            abandon_values(&mut *hot, first + 76, false);
+            let end = hot.real_end;
+            abandon_values(&mut *hot, end - 8, false);
+        }
+        assert_eq!(chunk[..4], [1, record::SYSTEM_CALL, 0, 60]);
+        assert_eq!(chunk[19..23], [1, record::SYSTEM_RETURN, 0, 20]);
+        assert_eq!(chunk.iter().filter(|word| **word != 0).count(), 6);
     }
 }
