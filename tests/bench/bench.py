@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start|inactive]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start|inactive|syscalls]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -15,6 +15,7 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   start     from a start event (`run --start-on`, a signal stamped by its sender) to the first record, and to the first call after it
   inactive  a program that waits for the call of a function and a time (`run --start-on`, none comes), and one whose recording has
             ended (`--stop-on`), over native: the difference of two input sizes, between the smallest and largest of neighbouring rounds
+  syscalls  `dd bs=1`: ns of the program's own CPU time a system call above native, and over native, without and with strings
   analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
@@ -258,6 +259,28 @@ class Bench:
         memory = [m for name, m in self.result.get("memory", {}).items() if name != "loop"]
         if memory and statistics.mean(memory) > 10: self.failures.append(f"disk: {statistics.mean(memory):.2f} bytes an event in memory on average, not 10")
 
+    # ------------------------------------------------------------ system calls
+
+    def syscalls(self):
+        """Two system calls a byte, one of which reads memory before it and one after."""
+        n = 2000 if self.args.check else 1000000
+        def dd(n): return [self.path("timed"), self.path("ns"), "/usr/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={n}", "status=none"]
+        def only(*words): return lambda command: [self.sptrace, "run", "-q", "-o", self.trace, "--syscalls-only", *words, "--", *command]
+        tools = {"native": lambda c: c}
+        if self.sptrace: tools |= {"-s 0": only("-s", "0"), "-s 32": only(), "-s 32, calls": lambda c: only()(c)[:5] + ["--syscalls", "--", *c]}
+        if shutil.which("strace"): tools["strace"] = lambda c: ["strace", "-f", "-o", "/dev/null", *c]
+        samples = {tool: [] for tool in tools}
+        for _ in range(self.rounds):
+            for tool, command in tools.items():
+                count = n // 50 if tool == "strace" else n
+                try: self.run(command(dd(count)))
+                except RuntimeError as error: self.failures.append(f"syscalls {tool}: {error}"); continue
+                with open(self.path("ns")) as f: samples[tool].append(float(f.read()) / (2 * count))
+        native = statistics.median(samples["native"])
+        self.result["syscalls"] = {tool: statistics.median(v) / native for tool, v in samples.items() if v}
+        print(f"\nA system call of dd bs=1, {native:.0f} ns native; ns above, and over native: "
+              + ", ".join(f"{tool} {statistics.median(v) - native:.0f} ({statistics.median(v) / native:.2f})" for tool, v in samples.items() if v and tool != "native"), flush=True)
+
     # ------------------------------------------------------------ analysis
 
     def analysis(self):
@@ -419,7 +442,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -430,7 +453,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

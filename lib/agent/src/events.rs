@@ -10,5 +10,6 @@ pub mod hook;
 pub mod process;
 pub mod slow;
 pub mod system_call;
+pub mod system_call_unblocked;
 pub mod unblocked;
 pub mod unwind;

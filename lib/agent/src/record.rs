@@ -7,6 +7,7 @@ pub mod capture;
 pub mod chunk;
 pub mod deep;
 pub mod end;
+pub mod in_place;
 pub mod originals;
 pub mod question;
 pub mod restore;

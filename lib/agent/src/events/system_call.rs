@@ -14,18 +14,19 @@ use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
-use crate::memory::sys;
+use crate::memory::{sandbox, state, sys};
 use crate::reach::thread;
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
 use crate::routines::quick;
+use core::sync::atomic::Ordering;
 use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
 use sptrace_wire::values::{UNKNOWN_NUMBER, When};
 
 /// Below the stack pointer of the instruction the routine's return address lies (System V ABI for
 /// x86-64, section 3.2.2: the red zone).
-const RED_ZONE_BYTES: u64 = 128;
+pub(super) const RED_ZONE_BYTES: u64 = 128;
 
 const RT_SIGACTION: u32 = 13;
 const RT_SIGRETURN: u32 = 15;
@@ -41,7 +42,7 @@ const CLONE_VFORK: u64 = 0x4000;
 
 /// By which way of the slot the instruction is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+pub(super) enum Way {
     /// It comes back to the routine.
     Nested,
     /// A child may come out of it, on another stack or on ours.
@@ -51,7 +52,7 @@ enum Way {
 }
 
 /// What a call does to the thread; `flags`: of those that make one.
-fn way(number: u32, flags: u64) -> Way {
+pub(super) fn way(number: u32, flags: u64) -> Way {
     match number {
         RT_SIGRETURN | EXIT | EXIT_GROUP => Way::Never,
         VFORK => Way::Alone,
@@ -70,6 +71,7 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
         if (*hot).quick == 0 {
             (*hot).quick = quick::fill(rule);
         }
+        learn_sharing();
         // Also where the call is not recorded.
         prepare(hot, number, args);
         let captures = Captures::of(number).filter(|_| (*hot).muted == 0);
@@ -95,9 +97,28 @@ pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
         }
         if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
             (*hot).lends = 1;
-        } else if way == Way::Alone && thread::shares_block(flags) {
-            thread::let_go();
+        } else if way == Way::Alone {
+            let sharing = &(*state::process()).sharing;
+            sharing.store(state::SHARED, Ordering::Relaxed);
+            if thread::shares_block(flags) {
+                thread::let_go();
+            }
         }
+    }
+}
+
+/// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
+fn learn_sharing() {
+    // SAFETY: the process block is there for good.
+    let sharing = unsafe { &(*state::process()).sharing };
+    if sharing.load(Ordering::Relaxed) == state::SHARING_UNKNOWN {
+        let is_alone = !sandbox::is_sandboxed() && sys::alone();
+        let found = if is_alone {
+            state::SHARING_NONE
+        } else {
+            state::SHARED
+        };
+        sharing.store(found, Ordering::Relaxed);
     }
 }
 
@@ -110,7 +131,8 @@ fn rule(number: u32) -> u8 {
         return quick::UNWANTED;
     };
     let one = |bit, moments| if captures.reads(moments) { 0 } else { bit };
-    one(quick::ENTERS, &[When::Before])
+    quick::PLAIN
+        | one(quick::ENTERS, &[When::Before])
         | one(quick::LEAVES, &[When::After, When::AfterAll])
         | one(quick::LEAVES_FAILED, &[When::AfterAll])
 }
@@ -235,7 +257,7 @@ unsafe fn told_alone(hot: *mut Hot) -> u32 {
 }
 
 /// The six arguments (System V ABI for x86-64, section A.2.1).
-fn arguments(f: &Frame) -> [u64; 6] {
+pub(super) fn arguments(f: &Frame) -> [u64; 6] {
     let [_, r10, r9] = f.r11_r10_r9;
     [f.rdi, f.rsi, f.rdx, r10, f.r8, r9]
 }

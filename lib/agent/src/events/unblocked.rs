@@ -1,6 +1,7 @@
-//! The two events around a walk of the stack, with signals let in: a walker's entry, and the first
-//! event above it. Blocking signals takes four system calls, a third of the two microseconds that a
-//! throw costs.
+//! Events with signals let in: the two around a walk of the stack, which are a walker's entry and
+//! the first event above it, and the two around a call of the kernel
+//! ([`system_call_unblocked`]). Blocking signals takes four system calls, a third of the two
+//! microseconds that a throw costs.
 //!
 //! Runs on the program's stack, before the door blocks signals. A handler may interrupt it at any
 //! point: whatever is done can be done again from the start, shared words are changed by one
@@ -8,6 +9,7 @@
 //! the event. A handler that walks, throws or jumps away finds a shadow stack that is whole. Every
 //! case that is not plain is left to the slow path.
 
+use crate::events::system_call_unblocked;
 use crate::frames::shadow::SAME_STACK_BYTES;
 use crate::frames::{handlers, shadow};
 use crate::memory::frame::Frame;
@@ -45,6 +47,8 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
         }
         let (rsp, inclusive) = match f.routine as i32 {
             common::SPECIAL => return give_back(hot, f.id, above),
+            common::SYSTEM_CALL => return system_call_unblocked::enter(hot, frame).into(),
+            common::SYSTEM_RETURN => return system_call_unblocked::leave(hot, frame).into(),
             common::ENTRY => (above, true),
             common::ENTRY_ONLY | common::INDIRECT => (above + 8, true),
             common::EXIT => (above, false),

@@ -110,6 +110,9 @@ pub struct Hot {
     pub alone: u32,
     /// One byte for each call of the kernel, see [`crate::routines::quick`]; 0: not known yet.
     pub quick: u64,
+    /// A record with values that is being written with signals let in: where the door keeps rbp,
+    /// and where the mark at its end will be. See [`crate::events::system_call_unblocked`].
+    pub writing: [u64; 2],
 }
 
 /// One frame of the shadow stack.
@@ -177,6 +180,12 @@ pub const DORMANT: u32 = 1;
 pub const TEXT_BACK: u32 = 2;
 /// [`Process::dormant`]: nor does gs point at a block of ours.
 pub const GS_TAKEN: u32 = 4;
+/// [`Process::sharing`]: nobody has asked.
+pub const SHARING_UNKNOWN: u32 = 0;
+/// [`Process::sharing`]: there is one thread, and no other process has its memory.
+pub const SHARING_NONE: u32 = 1;
+/// [`Process::sharing`]: there may be others.
+pub const SHARED: u32 = 2;
 /// At most this many modules in a process.
 pub const MODULES: usize = 512;
 /// log2 of the entries of the table of instrumented functions.
@@ -205,6 +214,8 @@ pub struct Process {
     pub sandboxed: AtomicU32,
     /// Page that a fork wipes: see [`ForkPage`].
     pub fork_page: *mut ForkPage,
+    /// Whether others may change what is mapped: [`SHARING_UNKNOWN`] and so on.
+    pub sharing: AtomicU32,
     /// All thread blocks.
     pub blocks: *mut Hot,
     /// Block of no thread: see [`crate::reach::thread::let_go`]; 0: not made yet.
@@ -286,6 +297,7 @@ pub(crate) static mut PROCESS: Process = Process {
     dormant: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),
     fork_page: core::ptr::null_mut(),
+    sharing: AtomicU32::new(SHARING_UNKNOWN),
     blocks: core::ptr::null_mut(),
     nobody: 0,
     gs_wanted: 0,

@@ -351,6 +351,23 @@ pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
     if failed(r) { 0 } else { r as usize }
 }
 
+/// True if the kernel can read what `at` points to. `None`: it does not say. It is given as a set
+/// of signals, with no valid wish what to do with it (kernel/signal.c, `sigprocmask`).
+pub fn is_readable(at: u64) -> Option<bool> {
+    const NOTHING: usize = usize::MAX;
+    const SET_BYTES: usize = 8;
+    const EFAULT: isize = -14;
+    const EINVAL: isize = -22;
+    // All eight bytes lie in one page.
+    let set = (at & !7) as usize;
+    // SAFETY: the kernel does nothing but read.
+    match unsafe { call(SIGPROCMASK, [NOTHING, set, 0, SET_BYTES, 0, 0]) } {
+        EINVAL => Some(true),
+        EFAULT => Some(false),
+        _ => None,
+    }
+}
+
 /// The word at `at`, if it can be read.
 pub fn read_word(at: u64) -> Option<u64> {
     let mut word = 0u64;

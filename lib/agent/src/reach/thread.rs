@@ -151,6 +151,10 @@ unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
             first if first != pid => first,
             _ => 0,
         };
+        if !(*state::process()).blocks.is_null() {
+            let sharing = &(*state::process()).sharing;
+            sharing.store(state::SHARED, Ordering::Relaxed);
+        }
         let locked = lock::lock(tid);
         let mut hot = if locked {
             reuse()
@@ -386,6 +390,8 @@ unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
         if gs == (*p).nobody {
             (*p).nobody = 0;
         }
+        (*p).sharing
+            .store(state::SHARING_UNKNOWN, Ordering::Relaxed);
         (*(*p).fork_page).mark = 1;
         (*(*p).fork_page).lock.store(0, Ordering::Relaxed);
         let mut other = (*p).blocks;

@@ -41,6 +41,18 @@ impl Captures {
         self.view.arms(&self.call).any(reads)
     }
 
+    /// The loads that are due before the call without a result, or after it, by their numbers.
+    pub fn due<'a>(
+        &'a self,
+        args: &'a [u64; 6],
+        result: Option<i64>,
+    ) -> impl Iterator<Item = (u32, Load)> + 'a {
+        let arm = self.view.arm(&self.call, args).unwrap_or_default();
+        let load = move |i| Some((i, self.view.load(&arm, i)?));
+        let loads = (0..arm.loads).filter_map(load);
+        loads.filter(move |(_, load)| is_due(load, args, result))
+    }
+
     /// The pieces: before the call without a result, or after it.
     ///
     /// # Safety
@@ -54,9 +66,7 @@ impl Captures {
         let Some(arm) = self.view.arm(&self.call, args) else {
             return &[];
         };
-        let is_due = |load: &Load| is_due(load, args, result);
-        let loads = || (0..arm.loads).filter_map(|i| self.view.load(&arm, i));
-        if !loads().any(|load| is_due(&load)) {
+        if self.due(args, result).next().is_none() {
             return &[];
         }
         // SAFETY: the buffer is this thread's, and as long as said.
@@ -114,8 +124,30 @@ fn is_due(load: &Load, args: &[u64; 6], result: Option<i64>) -> bool {
         }
 }
 
-fn argument(args: &[u64; 6], i: u8) -> u64 {
+/// An argument by its place.
+pub fn argument(args: &[u64; 6], i: u8) -> u64 {
     args.get(i as usize).copied().unwrap_or(0)
+}
+
+/// How many bytes a load wants. `None`: memory says that.
+pub fn wanted_by_arguments(load: &Load, args: &[u64; 6], result: Option<i64>) -> Option<u64> {
+    let arg = |i: u8| argument(args, i);
+    let returned = u64::try_from(result.unwrap_or(0)).unwrap_or(0);
+    let count = match load.count_kind {
+        _ if load.until != Until::Count => return Some(load.most.into()),
+        Count::Constant => load.count.into(),
+        Count::Argument => arg(load.count_from) & 0xffff_ffff,
+        Count::Product => arg(load.count_from).saturating_mul(arg(load.count as u8)),
+        Count::Result => returned,
+        Count::Lesser => returned.min(arg(load.count_from)),
+        Count::Field | Count::Behind => return None,
+    };
+    Some(bytes_of(load, count))
+}
+
+fn bytes_of(load: &Load, count: u64) -> u64 {
+    let bytes = count.saturating_mul(load.each.into());
+    bytes.min(u64::from(load.most))
 }
 
 /// A little-endian number of `width` bytes.
@@ -181,23 +213,19 @@ impl Reading<'_> {
 
     /// How many bytes; `element_at`: where the element that holds the pointer is in the buffer.
     fn wanted(&self, load: &Load, element_at: usize) -> u64 {
-        let arg = |i: u8| argument(&self.args, i);
-        let returned = u64::try_from(self.result.unwrap_or(0)).unwrap_or(0);
-        let count = match load.count_kind {
-            _ if load.until != Until::Count => return load.most.into(),
-            Count::Constant => load.count.into(),
-            Count::Argument => arg(load.count_from) & 0xffff_ffff,
-            Count::Product => arg(load.count_from).saturating_mul(arg(load.count as u8)),
-            Count::Result => returned,
-            Count::Lesser => returned.min(arg(load.count_from)),
-            Count::Field => self.number(element_at + load.count as usize, load.count_from.into()),
-            Count::Behind => {
-                sys::read_word(arg(load.count_from)).map_or(0, |word| word & 0xffff_ffff)
-            }
-        };
-        count
-            .saturating_mul(load.each.into())
-            .min(u64::from(load.most))
+        let known = wanted_by_arguments(load, &self.args, self.result);
+        known.unwrap_or_else(|| {
+            let count = match load.count_kind {
+                Count::Field => {
+                    self.number(element_at + load.count as usize, load.count_from.into())
+                }
+                _ => {
+                    let word = sys::read_word(argument(&self.args, load.count_from));
+                    word.map_or(0, |word| word & 0xffff_ffff)
+                }
+            };
+            bytes_of(load, count)
+        })
     }
 
     /// One piece.

@@ -536,6 +536,7 @@ sptrace_common_offsets:
     not_asked = const !(state::ASKED as i64),
     quick = const HOT + core::mem::offset_of!(Hot, quick),
     lends = const HOT + core::mem::offset_of!(Hot, lends),
+    writing = const HOT + core::mem::offset_of!(Hot, writing),
     quick_calls = const quick::CALLS,
     unwanted = const quick::UNWANTED,
     enters = const quick::ENTERS,

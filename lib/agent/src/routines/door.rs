@@ -2,9 +2,9 @@
 //!
 //! Given a routine's number on the stack, above what the macro SAVE has pushed; saves the rest of
 //! the program's registers, blocks signals, changes to the agent's own stack, and calls
-//! [`crate::events::slow::slow`]. Afterwards it does all of that backwards. Two events are handed
-//! to [`crate::events::unblocked`] before, with signals let in and on the program's stack. The door
-//! lies once in the agent's image, not in each patch area.
+//! [`crate::events::slow::slow`]. Afterwards it does all of that backwards. Some events are
+//! handed to [`crate::events::unblocked`] before, with signals let in and on the program's stack.
+//! The door lies once in the agent's image, not in each patch area.
 
 /// For [`crate::routines::common`], whose macros it uses.
 macro_rules! door {
@@ -75,6 +75,8 @@ sptrace_slow_door:
     jne 86f
     cmp dword ptr [rbp+64], 7
     je 87f
+    cmp dword ptr [rbp+64], 12
+    jae 87f
     cmp qword ptr gs:[REARM], 0
     je 86f
     /* Rust code keeps r12 to r15, but a context in the middle of it needs them, too. */
@@ -103,6 +105,7 @@ sptrace_slow_door:
     lea rax, [rax+rax*4]
     sub [rbp+104], rax
     MARK DOOR_AFTER, 128, sptrace_slow_door
+    mov qword ptr gs:[{writing}], 0
     jmp 85f
     MARK DOOR_BEFORE, 128, sptrace_slow_door
 86: mov eax, 14

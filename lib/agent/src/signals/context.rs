@@ -321,26 +321,24 @@ impl Context<'_> {
             if !place::is_id(&place, id) {
                 return false;
             }
-            let (word, below) = (self.0[RCX], self.0[RDX]);
+            let (word, below, door) = (self.0[RCX], self.0[RDX], self.0[RBP]);
             if phase == Phase::DoorKept {
-                self.restore_kept(hot, self.0[RBP]);
+                self.restore_kept(hot, door);
             }
+            let is_door = matches!(phase, Phase::DoorKept | Phase::DoorBefore);
+            let is_written = is_door && interrupted::is_written(self.1, door);
             self.restore(&around, phase);
             self.0[RSP] = base + 8;
-            if matches!(phase, Phase::Committed | Phase::Pushed | Phase::Done) {
-                self.after_event(hot, phase, &around, &place, below, handler)
-            } else {
-                match phase {
-                    Phase::Reserved => {
-                        interrupted::abandon(self.1, word, place.operand && id == place.entry);
-                    }
-                    Phase::ReservedValues => {
-                        interrupted::abandon_values(self.1, word, id == place.entry);
-                    }
-                    _ => {}
+            let is_entry = id == place.entry;
+            match if is_written { Phase::Committed } else { phase } {
+                reached @ (Phase::Committed | Phase::Pushed | Phase::Done) => {
+                    return self.after_event(hot, reached, &around, &place, below, handler);
                 }
-                self.before_event(hot, &place, id)
+                Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
+                Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
+                _ => {}
             }
+            self.before_event(hot, &place, id)
         }
     }
 
@@ -452,7 +450,7 @@ impl Context<'_> {
             match phase {
                 Phase::Committed if hot.is_null() => {}
                 Phase::Committed if id == place.exit => interrupted::take_out(hot, frame.rsp),
-                Phase::Committed => interrupted::put_in(hot, frame, handler),
+                Phase::Committed => interrupted::put_in_once(hot, frame, handler),
                 Phase::Pushed if !hot.is_null() => interrupted::repair(hot, below, frame),
                 _ => {}
             }

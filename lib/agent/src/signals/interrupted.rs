@@ -95,6 +95,29 @@ unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
     }
 }
 
+/// True if the record with values that was being written at this door is complete: see
+/// [`crate::memory::state::Hot::writing`].
+pub unsafe fn is_written(hot: *mut Hot, door: u64) -> bool {
+    // SAFETY: the thread's own block, and its chunk.
+    unsafe {
+        if hot.is_null() || (*hot).writing[0] != door {
+            return false;
+        }
+        let mark = (*hot).writing[1];
+        is_in_chunk(hot, mark, 4) && (mark as *const u32).read_volatile() == values::END
+    }
+}
+
+/// As [`put_in`], unless the frame is there already.
+pub unsafe fn put_in_once(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
+    // SAFETY: as there.
+    unsafe {
+        if find_frame(hot, frame.rsp).is_null() {
+            put_in(hot, frame, handler);
+        }
+    }
+}
+
 /// Pushes the interrupted call's frame below those of the handler.
 pub unsafe fn put_in(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
     // SAFETY: two frames of room are kept above the limit.

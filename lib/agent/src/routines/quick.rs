@@ -1,0 +1,36 @@
+//! Which calls of the kernel the common routines record by themselves.
+//!
+//! Given the host's table of what is read for a call ([`crate::record::capture`] shows its use);
+//! gives one byte for each number. A call whose memory must be read, or at which the agent has
+//! something else to do, is left to the slow path. Must not know how a call is recorded.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Numbers that have a byte (asm/unistd_64.h has fewer).
+pub const CALLS: usize = 512;
+/// The call is not recorded.
+pub const UNWANTED: u8 = 1;
+/// Nothing is read before the call.
+pub const ENTERS: u8 = 2;
+/// Nothing is read after it.
+pub const LEAVES: u8 = 4;
+/// Nothing is read after it if it has failed.
+pub const LEAVES_FAILED: u8 = 8;
+/// The agent has nothing to do at the call but to record it.
+pub const PLAIN: u8 = 16;
+
+static RULES: [AtomicU8; CALLS] = [const { AtomicU8::new(0) }; CALLS];
+
+/// True if the call is recorded, and the agent has nothing else to do at it.
+pub fn is_recorded(number: u32) -> bool {
+    let rule = RULES.get(number as usize);
+    rule.is_some_and(|rule| rule.load(Ordering::Relaxed) & (UNWANTED | PLAIN) == PLAIN)
+}
+
+/// Fills the table by `rule`, which may be called for any number, and gives its address.
+pub fn fill(rule: impl Fn(u32) -> u8) -> u64 {
+    for (number, byte) in (0..).zip(&RULES) {
+        byte.store(rule(number), Ordering::Relaxed);
+    }
+    RULES.as_ptr() as u64
+}
