@@ -356,6 +356,8 @@ sptrace_hook_exit:
     nop dword ptr [rax]
     SAVE
     SLOW 11
+    /* Within reach of the short jump that leads there once the area is retired. */
+    SILENT_HOOK_EXIT
 
     /* Around an instruction that calls the kernel: its slot has left the red zone, so that the stack
        pointer at the instruction lies 128 bytes above the routine's. What is done here is what the
@@ -494,7 +496,6 @@ sptrace_void_13:
 sptrace_slow_13:
     SLOW 13
 
-    SILENT_HOOK_EXIT
     SILENT_DOOR
 sptrace_common_end:
     "#,

@@ -248,7 +248,9 @@ unsafe fn replace_first(area_rw: *mut u8, routines: &[(i32, (u64, u64))]) {
 
 /// The bytes that replace the 3-byte first instruction of `routine` by a short jump to `to`.
 fn jump(routine: i32, to: u32) -> (u64, u64) {
-    let displacement = to.wrapping_sub(image::offset(routine) + 2) as u8;
+    let displacement = to.wrapping_sub(image::offset(routine) + 2);
+    debug_assert!(i8::try_from(displacement as i32).is_ok(), "a short jump");
+    let displacement = displacement as u8;
     (0xff_ffff, 0xeb | u64::from(displacement) << 8)
 }
 
