@@ -34,6 +34,11 @@ VIEWS = {
     "export.dot": ["export", "dot", "--limit", "5"],
     "flame.svg": ["flame", "--by", "calls", "--icicle"],
     "callers.txt": ["callers", "malloc"],
+    "graph.txt": ["graph"],
+    "graph.focus.txt": ["graph", "--focus", "malloc", "--limit", "6"],
+    "graph.modules.csv": ["graph", "--per", "module", "--format", "csv"],
+    "graph.modules.dot": ["graph", "--per", "module", "--format", "dot"],
+    "graph.svg": ["graph", "--format", "svg"],
     "callees.csv": ["callees", "*", "--format", "csv"],
 }
 
