@@ -9,6 +9,7 @@ pub mod compare;
 mod decoder;
 mod encoder;
 mod error;
+pub mod find;
 pub mod format;
 pub mod graph;
 pub mod graph_names;
@@ -38,8 +39,8 @@ pub use model::{
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
-    CallTree, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Recast, Selection,
-    StreamTotals, Visitor, Wanted, replay,
+    CallId, CallTree, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick, Recast,
+    Selection, StreamTotals, Visitor, Wanted, replay,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};

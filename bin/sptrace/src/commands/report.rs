@@ -9,6 +9,7 @@ mod export;
 mod graph;
 mod output;
 mod script;
+mod tree;
 mod wanted;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
@@ -22,9 +23,9 @@ use graph::GraphArgs;
 pub use script::tell as tell_script;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    SortKey, Style, SummaryView, Tree, TreeOptions, Way, dropped_text, select_functions,
-    select_relatives, write_coverage, write_coverage_csv, write_functions, write_functions_csv,
-    write_relatives, write_relatives_csv, write_summary,
+    FunctionColumn, SortKey, Style, SummaryView, Way, dropped_text, select_functions,
+    select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
+    write_functions_csv, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
     Clock, Ending, Focus, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError,
@@ -32,6 +33,7 @@ use sptrace_trace::{
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use tree::TreeArgs;
 use wanted::{choose, parse_time_ns, selection};
 
 const EXAMPLES: &str = "\
@@ -41,6 +43,9 @@ Examples:
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
   sptrace report tree --user                    own functions, and what they call directly
+  sptrace report tree --slowest 3 handle_request --fold
+  sptrace report tree --around 'parse#7' --columns time,duration,self
+  sptrace report functions --sort self --columns self,calls,p50,p99,function
   sptrace report callers malloc
   sptrace report graph --focus parse -D 8       what leads to parse, and what it calls
   sptrace report graph --per module -o graph.svg
@@ -157,6 +162,9 @@ pub struct ReportArgs {
     /// Of `script`: the script itself, in place of its name
     #[arg(long, value_name = "TEXT")]
     eval: Option<String>,
+
+    #[command(flatten)]
+    tree: TreeArgs,
 
     #[command(flatten)]
     graph: GraphArgs,
@@ -378,6 +386,8 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     }
     check_format(args)?;
     graph::check(args)?;
+    tree::check(args)?;
+    args.calls.check(args)?;
     if args.eval.is_some() && (args.view != View::Script || args.subject.is_some()) {
         bail!("--eval is for `report script`, in place of a name");
     }
@@ -418,19 +428,10 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn show(&self, reader: Reader, mut out: impl Write) -> anyhow::Result<()> {
-        let (names, clock, style) = (self.names, self.clock, self.style);
         match self.args.view {
             View::Summary => self.show_summary(reader, &mut out)?,
-            View::Functions => {
-                let stats = self.add_up(reader, Stats::new())?;
-                let (key, limit) = (self.args.sort.key(), self.args.limit);
-                let rows = select_functions(&stats, names, key, limit);
-                match self.args.format() {
-                    Format::Text => write_functions(&mut out, &rows, names, clock, style)?,
-                    _ => write_functions_csv(&mut out, &rows, names, clock)?,
-                }
-            }
-            View::Tree => return self.show_tree(reader, out),
+            View::Functions => self.show_functions(reader, &mut out)?,
+            View::Tree => return tree::show(self, reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
@@ -466,6 +467,28 @@ impl Session<'_> {
         Ok(write_summary(out, &view, self.style)?)
     }
 
+    fn show_functions(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
+        let (names, clock, style) = (self.names, self.clock, self.style);
+        let known: Vec<_> = FunctionColumn::ALL
+            .iter()
+            .map(|(_, name, _)| *name)
+            .collect();
+        let columns = self.args.calls.columns(FunctionColumn::of_name, &known)?;
+        let stats = self.add_up(reader, Stats::new())?;
+        let (key, limit) = (self.args.sort.key(), self.args.limit);
+        let rows = select_functions(&stats, names, key, limit);
+        let is_csv = self.args.format() == Format::Csv;
+        match columns {
+            Some(columns) => {
+                let (names, form) = ((names, clock), (is_csv, style));
+                write_function_columns(out, &rows, &columns, names, form)?;
+            }
+            None if is_csv => write_functions_csv(out, &rows, names, clock)?,
+            None => write_functions(out, &rows, names, clock, style)?,
+        }
+        Ok(())
+    }
+
     fn show_relatives(&self, reader: Reader, out: &mut impl Write, way: Way) -> anyhow::Result<()> {
         let glob = self.args.subject.clone().unwrap_or_default();
         let chosen = choose("FUNC", &[glob], self.names)?;
@@ -492,18 +515,6 @@ impl Session<'_> {
             _ => write_coverage_csv(out, summary)?,
         }
         Ok(())
-    }
-
-    fn show_tree(&self, reader: Reader, out: impl Write) -> anyhow::Result<()> {
-        let options = TreeOptions {
-            min_ns: self.args.min_time,
-            max_lines: self.args.limit.map(|limit| limit as u64),
-            style: self.style,
-        };
-        let tree = Tree::new(out, self.names, self.clock, options);
-        // The tree hides short calls itself: it shows what was lost inside of them.
-        let tree = self.replay(reader, 0, Order::Time, tree)?;
-        Ok(tree.finish()?)
     }
 
     fn add_up<V: Visitor>(&self, reader: Reader, view: V) -> anyhow::Result<V> {

@@ -3,8 +3,8 @@
 //! Given the nodes' widths and who points to whom; gives a place for each node, and for each arrow
 //! the points that it passes. Sugiyama's way: arrows that close a circle are turned, each node
 //! stands below all that point to it, long arrows get places in the layers between, layers are put
-//! in an order with few crossings, and each place is drawn towards those that it is joined to. Knows
-//! nothing of what is drawn.
+//! in an order with few crossings, and each place is drawn towards those that it is joined to.
+//! Knows nothing of what is drawn.
 
 /// Between two nodes of a layer.
 const GAP_PX: f64 = 24.0;
