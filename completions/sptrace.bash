@@ -481,7 +481,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --fold --around --slowest --focus --per --loader --trace --string-limit --columns --help summary functions tree coverage folded export callers callees graph flame diff timeline lines syscalls libcalls script"
+            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --range --tid --sort --partition --diff --icicle --by --limit --color --index --eval --fold --around --slowest --follow --focus --per --loader --trace --string-limit --columns --help summary functions tree coverage folded export callers callees graph flame diff timeline lines syscalls libcalls script"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -551,12 +551,20 @@ _sptrace() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --range)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --tid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --sort)
                     COMPREPLY=($(compgen -W "total self calls min mean max p99 name" -- "${cur}"))
+                    return 0
+                    ;;
+                --diff)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --by)
@@ -568,6 +576,10 @@ _sptrace() {
                     return 0
                     ;;
                 --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --index)
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;

@@ -127,6 +127,7 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s D -l depth -d
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l min-time -d 'Hide calls shorter than TIME (as 5us, 1.5ms, 2s; a bare number is nanoseconds) or of unknown length' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l from -d 'Show what runs after TIME since the start of the trace' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l to -d 'Show what begins before TIME since the start of the trace' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l range -d 'The same as --from and --to in one; either time may be left out' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l tid -d 'Show only this thread; may be repeated' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l sort -d 'Order of `functions`' -r -f -a "total\t''
 self\t''
@@ -136,12 +137,16 @@ mean\t''
 max\t''
 p99\t''
 name\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l diff -d 'Of `flame`: colour what has become more or less than in the trace OLD' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l by -d 'What stacks are measured by, of `folded` and `flame`' -r -f -a "time\t'Nanoseconds of their own'
 calls\t'Calls'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l limit -d 'Show at most N functions, lines of the tree, or calls of an export (there 0 for all), or of `timeline` one by one' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Colours' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l index -d 'Keep the sums of `summary` and `functions` beside the trace, as FILE.index, and use them when they are there: for traces of more than some ten million events, always, or never' -r -f -a "auto\t'For large ones'
+always\t'For all'
+never\t'For none'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l eval -d 'Of `script`: the script itself, in place of its name' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l around -d 'Show what is open at a moment, and the calls that begin shortly before and after it: 40, or as --limit says. A time since the start of the trace, or a function (name or glob; #N for its Nth call)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l slowest -d 'Show only the N slowest calls of FUNC (name or glob), and what they call' -r
@@ -152,8 +157,10 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50, p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid, pid, thread' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l partition -d 'Of `export parquet`: a file for each process, in the folder OUT, as host=NAME/pid=N/START-1.parquet'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l fold -d 'Show once what repeats: a call with all below it, or a sequence of up to eight, that is the same in all but time. `x 1000` says how often; durations are of all together'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l follow -d 'Read a trace that is being written, and show what is added until the recording ends: the lines of a thread at least every 0.1 s, those of several threads as they are written. Of what chooses, --min-time and --limit only'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l loader -d 'Show the dynamic loader\'s own work too (symbols bound at the first call, dlopen)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s r -d 'Show the time since the line before'
