@@ -4,11 +4,10 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{dormant, hook, process, system_call};
-use crate::frames::shadow;
+use crate::events::{dormant, hook, special, system_call};
 use crate::memory::frame::{Frame, RET, RET_8};
 use crate::memory::state;
-use crate::memory::state::Hot;
+use crate::memory::thread::Hot;
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
@@ -25,23 +24,23 @@ use sptrace_wire::plan::common;
 /// `frame` is what the door pushed.
 pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64 {
     // SAFETY: the frame is ours until we return.
-    unsafe {
-        if blocked == 0 || (*state::process()).dormant.load(Ordering::Relaxed) != 0 {
-            return when_dormant(&mut *frame, mask);
-        }
-        let id = (*frame).id;
-        let mut how = dispatch(&mut *frame, mask);
-        if (*state::process()).dormant.load(Ordering::Relaxed) != 0 {
-            dormant::put_text_back();
-            if (*frame).id == id {
-                how = dormant::begin_again(&mut *frame).unwrap_or(how);
-            }
-        }
-        if (*frame).routine as i32 == common::HOOK_EXIT {
-            originals::fill_return(&raw mut (*frame).above as u64);
-        }
-        how
+    let f = unsafe { &mut *frame };
+    let is_dormant = || state::process().dormant.load(Ordering::Relaxed) != 0;
+    if blocked == 0 || is_dormant() {
+        return when_dormant(f, mask);
     }
+    let id = f.id;
+    let mut how = dispatch(f, mask);
+    if is_dormant() {
+        dormant::put_text_back();
+        if f.id == id {
+            how = dormant::begin_again(f).unwrap_or(how);
+        }
+    }
+    if f.routine as i32 == common::HOOK_EXIT {
+        originals::fill_return(f.word_above(0));
+    }
+    how
 }
 
 fn normal_return(routine: u64) -> u64 {
@@ -53,116 +52,102 @@ fn normal_return(routine: u64) -> u64 {
 
 /// Nothing is recorded any more; only a walker of the stack must still be served. No system call
 /// but for that, with signals blocked: the process may be in a sandbox.
-unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
+fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
     if f.routine as i32 == common::SPECIAL {
-        // SAFETY: as in slow.
-        unsafe { dormant::special(f, &raw const f.above as u64, mask) };
+        special::enter_dormant(f, mask);
     }
     if f.routine as i32 == common::HOOK_EXIT {
-        // SAFETY: the word was made by the hook's return.
-        unsafe { originals::fill_return(&raw const f.above as u64) };
+        originals::fill_return(f.word_above(0));
     }
     dormant::begin_again(f).unwrap_or(normal_return(f.routine))
 }
 
-unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
+fn dispatch(f: &mut Frame, mask: u64) -> u64 {
     let routine = f.routine as i32;
     let normal = normal_return(f.routine);
-    let above = &raw const f.above as u64;
-    // SAFETY: signals are blocked, the frame is valid, all table entries are checked.
-    unsafe {
-        let hot = thread::ensure();
-        if hot.is_null() {
-            state::count_hole(hole::TABLE_FULL);
-            if routine == common::SPECIAL {
-                dormant::special(f, above, mask);
-            }
-            return normal;
+    let above = f.above_at();
+    let Some(hot) = thread::ensure() else {
+        state::count_hole(hole::TABLE_FULL);
+        if routine == common::SPECIAL {
+            special::enter_dormant(f, mask);
         }
-        (*hot).stack_top = (*hot).stack_top.max(above + 16);
-        (*hot).mask = mask;
-        match routine {
-            common::ENTRY => settle::enter(hot, above, f.id, None, false),
-            common::FIRST => {
-                first(hot, f.id, common::ENTRY);
-                settle::enter(hot, above, f.id, None, false);
-            }
-            common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
-            common::ENTRY_ONLY_FIRST => {
-                first(hot, f.id, common::ENTRY_ONLY);
-                settle::enter(hot, above + 8, f.id, None, true);
-            }
-            common::EXIT => settle::leave(hot, above, f.id),
-            common::INDIRECT => return indirect(hot, f, above),
-            common::TAIL => settle::tail(hot, above + 8, f.id, None),
-            common::TAIL_FIRST => {
-                if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
-                    settle::give_back_one(hot, above);
-                }
-                settle::tail(hot, above + 8, f.id, None);
-            }
-            common::TAIL_INDIRECT => {
-                let target = f.above[0];
-                if modules::is_resolver_site(f.id) && (*shadow::top(hot)).rsp != above + 16 {
-                    // The lazy resolver working for code that is not traced.
-                    propagate::know(hot, target);
-                    return normal;
-                }
-                match propagate::reach(hot, target) {
-                    Reach::Ready => modules::remember(target),
-                    Reach::ReturnAddress => settle::give_back_one(hot, above + 8),
-                    Reach::Later => {}
-                }
-                settle::tail(hot, above + 16, f.id, Some(target));
-            }
-            common::SPECIAL => process::special(hot, f, above, mask),
-            common::HOOK => hook::enter(hot, above, f.id),
-            common::HOOK_EXIT => settle::leave(hot, above + 8, f.id),
-            common::SYSTEM_CALL => system_call::enter(hot, f, above),
-            common::SYSTEM_RETURN => system_call::leave(hot, f, above),
-            _ => {}
+        return normal;
+    };
+    hot.stack_top.raise(above + 16);
+    hot.mask.set(mask);
+    match routine {
+        common::ENTRY => settle::enter(hot, above, f.id, None, false),
+        common::FIRST => {
+            first(hot, f.id, common::ENTRY);
+            settle::enter(hot, above, f.id, None, false);
         }
-        normal
+        common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
+        common::ENTRY_ONLY_FIRST => {
+            first(hot, f.id, common::ENTRY_ONLY);
+            settle::enter(hot, above + 8, f.id, None, true);
+        }
+        common::EXIT => settle::leave(hot, above, f.id),
+        common::INDIRECT => return indirect(hot, f, above),
+        common::TAIL => settle::tail(hot, above + 8, f.id, None),
+        common::TAIL_FIRST => {
+            if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
+                settle::give_back_one(hot, f.word_above(0));
+            }
+            settle::tail(hot, above + 8, f.id, None);
+        }
+        common::TAIL_INDIRECT => {
+            let target = f.above[0];
+            if modules::is_resolver_site(f.id) && hot.top().rsp() != above + 16 {
+                // The lazy resolver working for code that is not traced.
+                propagate::know(hot, target);
+                return normal;
+            }
+            match propagate::reach(hot, target) {
+                Reach::Ready => modules::remember(target),
+                Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
+                Reach::Later => {}
+            }
+            settle::tail(hot, above + 16, f.id, Some(target));
+        }
+        common::SPECIAL => special::enter(hot, f, mask),
+        common::HOOK => hook::enter(hot, f),
+        common::HOOK_EXIT => settle::leave(hot, above + 8, f.id),
+        common::SYSTEM_CALL => system_call::enter(hot, f, above),
+        common::SYSTEM_RETURN => system_call::leave(hot, f, above),
+        _ => {}
     }
+    normal
 }
 
 /// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that
 /// it does not come here again. `id` points at the `call`/`jmp` to the callee.
-unsafe fn first(hot: *mut Hot, id: u64, then: i32) -> Reach {
-    // SAFETY: `id` is a return address in a slot, followed by E8 or E9 rel32.
-    unsafe {
-        let rel = (id as *const u8).add(1).cast::<i32>().read_unaligned();
-        let callee = (id + 5).wrapping_add(rel as i64 as u64);
-        let reach = propagate::reach(hot, callee);
-        if reach == Reach::Ready {
-            text::wire(id, then);
-        }
-        reach
+fn first(hot: &Hot, id: u64, then: i32) -> Reach {
+    let reach = propagate::reach(hot, slot::direct_target(id));
+    if reach == Reach::Ready {
+        text::wire(id, then);
     }
+    reach
 }
 
-unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
+fn indirect(hot: &Hot, f: &mut Frame, above: u64) -> u64 {
     let target = f.above[0];
-    // SAFETY: as in dispatch; the slot's layout is that of an indirect call.
-    unsafe {
-        match propagate::reach(hot, target) {
-            Reach::Ready => modules::remember(target),
-            Reach::Later => {}
-            Reach::ReturnAddress => {
-                // Entry-only: the callee gets the original return address and is jumped to.
-                settle::enter(hot, above + 8, f.id, Some(target), true);
-                let back = slot::original_return(f.id + 4);
-                if back != 0 {
-                    f.above[0] = back;
-                    f.id = target;
-                    return RET;
-                }
-                return RET_8;
+    match propagate::reach(hot, target) {
+        Reach::Ready => modules::remember(target),
+        Reach::Later => {}
+        Reach::ReturnAddress => {
+            // Entry-only: the callee gets the original return address and is jumped to.
+            settle::enter(hot, above + 8, f.id, Some(target), true);
+            let back = slot::original_return(f.id + 4);
+            if back != 0 {
+                f.above[0] = back;
+                f.id = target;
+                return RET;
             }
+            return RET_8;
         }
-        settle::enter(hot, above + 8, f.id, Some(target), false);
-        RET_8
     }
+    settle::enter(hot, above + 8, f.id, Some(target), false);
+    RET_8
 }
 
 #[cfg(test)]
