@@ -3,8 +3,8 @@
 //!
 //! Given the kind of a special function and the program's registers at its entry. The table
 //! ([`deeds_of`]) says for each kind what must be done before the function runs: while the process
-//! is recorded, which [`crate::events::process`] carries out, and when nothing is recorded in it any
-//! more, which [`crate::events::dormant`] does. Must not know how the entry was intercepted.
+//! is recorded, which [`crate::events::process`] carries out, and when nothing is recorded in it
+//! any more, which [`crate::events::dormant`] does. Must not know how the entry was intercepted.
 
 use crate::events::entered::Entered;
 use crate::events::{dormant, process};
