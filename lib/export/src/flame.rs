@@ -3,12 +3,8 @@
 //! A frame's width is what its stack and those above it have of their own, as in folded stacks. The
 //! colour tells the module. Of many stacks the largest are drawn, and the picture says how much is
 //! not. Beside an older trace the colour tells what has become more or less, and the tooltip how
-//! much; widths are those of the newer one. Without scripts it is a picture with tooltips. The script and the style beside this file
-//! know the attributes written here.
-
-mod baseline;
-
-pub use baseline::Baseline;
+//! much; widths are those of the newer one. Without scripts it is a picture with tooltips. The
+//! script and the style beside this file know the attributes written here.
 
 use crate::output::{Output, xml};
 use crate::paths::{Measure, Node, Paths, ROOT};

@@ -5,6 +5,7 @@
 //! terminals.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod callgrind;
 mod chrome;
 mod csv;
@@ -24,8 +25,8 @@ mod sums;
 mod timeline;
 mod words;
 
+pub use baseline::Baseline;
 pub use dot::write_graph_dot;
-pub use flame::Baseline;
 pub use graph::{GraphSource, write_graph_svg};
 pub use paths::Measure;
 

@@ -1,10 +1,10 @@
 //! One row a call, as Parquet: columns for DuckDB, ClickHouse, Spark, DataFusion.
 //!
 //! The columns are those of csv, with null for what is not known. Rows come in the order in which
-//! calls ended, in groups of [`GROUP_ROWS`], so that a range of time is in few groups. Of a file one
-//! group is held. What is said of the trace (command, machine, start) is in the file's metadata.
-//! With a partition each process has a file of its own, named as Hive does; a process that speaks
-//! again after its file was closed for another has a second one.
+//! calls ended, in groups of [`GROUP_ROWS`], so that a range of time is in few groups. Of a file
+//! one group is held. What is said of the trace (command, machine, start) is in its metadata. With
+//! a partition each process has a file of its own, named as Hive does; a process that speaks again
+//! after its file was closed for another has a second one.
 
 mod group;
 

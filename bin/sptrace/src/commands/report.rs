@@ -176,8 +176,8 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
 
-    /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, and use them when
-    /// they are there: for traces of more than some ten million events, always, or never
+    /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, and use them
+    /// when they are there: for traces of more than some ten million events, always, or never
     #[arg(long, value_enum, default_value_t = index::When::Auto, value_name = "WHEN")]
     index: index::When,
 

@@ -3,8 +3,7 @@
 //! Given rows; gives them to the library's writer in the order of the columns that `parquet.rs`
 //! states. Knows nothing of files.
 
-use crate::Context;
-use crate::rows::Row;
+use super::{Context, Row};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;

@@ -34,8 +34,8 @@ pub struct TreeArgs {
     #[arg(long)]
     fold: bool,
     /// Show what is open at a moment, and the calls that begin shortly before and after it: 40, or
-    /// as --limit says. A time since the start of the trace, or a function (name or glob; #N for its
-    /// Nth call)
+    /// as --limit says. A time since the start of the trace, or a function (name or glob; #N for
+    /// its Nth call)
     #[arg(long, value_name = "TIME|CALL")]
     around: Option<String>,
     /// Show only the N slowest calls of FUNC (name or glob), and what they call
@@ -72,7 +72,8 @@ pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
 pub fn follow(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     let path = &args.input;
     let mut follower = Follower::open(path).map_err(|error| explain(path, error))?;
-    let chooses = !(args.within.is_empty() && args.without.is_empty() && args.modules.is_empty())
+    let globs = [&args.within, &args.without, &args.modules];
+    let chooses = globs.iter().any(|globs| !globs.is_empty())
         || !args.tid.is_empty()
         || args.user
         || args.depth.is_some()
