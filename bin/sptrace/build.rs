@@ -48,6 +48,7 @@ fn tell_build() {
     let compiler = compiler.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
     let features: Vec<String> = std::env::vars()
         .filter_map(|(name, _)| Some(name.strip_prefix("CARGO_FEATURE_")?.to_lowercase()))
+        .filter(|name| name != "default")
         .collect();
     let features = match features.is_empty() {
         true => "none".to_owned(),

@@ -19,7 +19,10 @@ pub fn install() {
 fn report(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string);
     let place = place.unwrap_or_else(|| "a place that is not known".to_owned());
-    let what = info.payload_as_str().unwrap_or("no message");
+    let payload = info.payload();
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    let what = payload.downcast_ref::<&str>().copied().or(owned);
+    let what = what.unwrap_or("no message");
     let mut text = String::new();
     // Writing into memory does not fail.
     let _ = writeln!(

@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         cli::Command::Doctor(args) => doctor(&args),
         cli::Command::Script(args) => ended(commands::script::run(&args)),
         cli::Command::Config(args) => {
-            let settings = settings.as_ref().map_err(|e| SettingsError::clone(e));
+            let settings = settings.as_ref().map_err(SettingsError::clone);
             ended(commands::config::run(&args, settings))
         }
         cli::Command::Cache(args) => match commands::cache::run(&args) {

@@ -43,7 +43,8 @@ const DATE: &str = "2026-11-24";
 /// # Errors
 /// None in practice: the output is memory.
 pub fn make_all() -> io::Result<Vec<Made>> {
-    let mut command = sptrace::cli::Cli::command();
+    // What the build is, is nothing of the manual's.
+    let mut command = sptrace::cli::Cli::command().long_version(sptrace::version::SHORT);
     command.build();
     let mut pages = vec![(command.get_name().to_owned(), command.clone())];
     for sub in command
