@@ -4,14 +4,17 @@
 //! Streams through: of each thread only the opening lines are held that are not known to be shown
 //! (a frame below `--min-time` takes its line back), at most one an open frame.
 
+use crate::call_values::{Begun, Descriptions, Told};
 use crate::style::Style;
 use crate::units::{Count, Duration, clean};
+use sptrace_trace::values::Values;
 use sptrace_trace::{
     Clock, Entry, ExitStatus, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor,
 };
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 /// Levels beyond this are not indented further.
 const MAX_INDENT: u32 = 100;
@@ -37,6 +40,7 @@ pub struct Tree<'a, W> {
     clock: Clock,
     options: TreeOptions,
     streams: HashMap<StreamId, Lines>,
+    descriptions: Rc<Descriptions>,
     /// In order of time: a thread's events may come after a note that is later.
     notes: VecDeque<Note>,
     lines: u64,
@@ -58,6 +62,8 @@ struct OpenLine {
     held_at: Option<usize>,
     /// Its opening line was made, because something happened inside it.
     is_opened: bool,
+    /// What it brought with it.
+    values: Option<Begun>,
 }
 
 impl<'a, W: Write> Tree<'a, W> {
@@ -69,6 +75,7 @@ impl<'a, W: Write> Tree<'a, W> {
             clock,
             options,
             streams: HashMap::new(),
+            descriptions: Rc::new(Descriptions::of(names.dictionary())),
             notes: VecDeque::new(),
             lines: 0,
             result: Ok(()),
@@ -175,6 +182,7 @@ impl<'a, W: Write> Tree<'a, W> {
     /// Makes the opening line of the innermost frame, now that something happens inside it.
     fn open_innermost(&mut self, stream: StreamId) {
         let (names, style) = (self.names, self.options.style);
+        let descriptions = Rc::clone(&self.descriptions);
         let lines = self.lines_of(stream);
         let Some(open) = lines.open.last_mut().filter(|open| !open.is_opened) else {
             return;
@@ -182,7 +190,15 @@ impl<'a, W: Write> Tree<'a, W> {
         open.is_opened = true;
         open.held_at = Some(lines.held.len());
         prefix(&mut lines.held, "", lines.tid, open.frame.depth);
-        push_call(&mut lines.held, names.name(open.frame.function));
+        let name = names.name(open.frame.function);
+        match open
+            .values
+            .as_ref()
+            .and_then(|v| descriptions.line(v, name))
+        {
+            Some(line) => lines.held.push_str(&line.call),
+            None => push_call(&mut lines.held, name),
+        }
         lines.held.push_str(" {");
         push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
         lines.held.push('\n');
@@ -263,6 +279,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
             frame: *frame,
             held_at: None,
             is_opened: false,
+            values: None,
         });
     }
 
@@ -272,6 +289,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
             self.show_notes(stream, frame.end_tsc);
         }
         let (names, style) = (self.names, self.options.style);
+        let descriptions = Rc::clone(&self.descriptions);
         let ns = frame.total_ticks.map(|ticks| self.clock.ns(ticks));
         // What is not known to be long enough is shown only around what is.
         let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
@@ -293,20 +311,59 @@ impl<W: Write> Visitor for Tree<'_, W> {
         };
         prefix(&mut lines.held, &duration, lines.tid, frame.depth);
         let name = names.name(frame.function);
+        let line = open
+            .values
+            .as_ref()
+            .and_then(|v| descriptions.line(v, name));
         if open.is_opened {
-            let comment = [&[name], &end_remarks(frame)[..]].concat().join(", ");
+            let call = line.as_ref().map_or(name, |line| line.call.as_str());
+            let comment = [&[call], &end_remarks(frame)[..]].concat().join(", ");
             lines.held.push_str("} ");
+            if let Some(line) = line.filter(|line| !line.result.is_empty()) {
+                lines.held.push_str(&line.result);
+                lines.held.push(' ');
+            }
             lines
                 .held
                 .push_str(&style.aside(&format!("/* {comment} */")));
         } else {
-            push_call(&mut lines.held, name);
+            match line {
+                Some(line) if line.result.is_empty() => lines.held.push_str(&line.call),
+                Some(line) => {
+                    let _ = write!(lines.held, "{} {}", line.call, line.result);
+                }
+                None => push_call(&mut lines.held, name),
+            }
             lines.held.push(';');
             let remarks = [begin_remarks(frame), end_remarks(frame)].concat();
             push_remarks(&mut lines.held, &remarks, style);
         }
         lines.held.push('\n');
         self.release(stream);
+    }
+
+    fn values(&mut self, stream: StreamId, _: u64, bytes: &[u8]) {
+        let Ok(values) = Values::read(bytes) else {
+            return;
+        };
+        let open = &mut self.lines_of(stream).open;
+        match Told::of(&values) {
+            Some(Told::Begun(begun)) => {
+                if let Some(line) = open.last_mut() {
+                    line.values = Some(begun);
+                }
+            }
+            Some(Told::Ended(ended)) => {
+                let mut begun = open
+                    .iter_mut()
+                    .rev()
+                    .filter_map(|line| line.values.as_mut());
+                if let Some(begun) = begun.find(|begun| begun.awaits(&ended)) {
+                    begun.end(ended);
+                }
+            }
+            None => {}
+        }
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {

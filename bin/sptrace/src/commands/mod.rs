@@ -10,3 +10,4 @@ pub mod report;
 pub mod run;
 pub mod script;
 mod selection;
+mod values;

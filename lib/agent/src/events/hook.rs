@@ -108,7 +108,7 @@ unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
 unsafe fn is_its_call(hot: *mut Hot, above: u64) -> bool {
     // SAFETY: the top frame is at least the sentinel.
     unsafe {
-        let frame = &*shadow::top(hot);
+        let frame = &*shadow::call(hot);
         if frame.rsp != above + 8 || frame.id & FRAME_DONE != 0 {
             return false;
         }

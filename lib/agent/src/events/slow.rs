@@ -4,9 +4,9 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{dormant, hook, process, system_call};
+use crate::events::{call_values, dormant, hook, process, system_call};
 use crate::frames::shadow;
-use crate::memory::frame::{Frame, RET, RET_8};
+use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::state;
 use crate::memory::state::Hot;
 use crate::patch::text;
@@ -19,18 +19,23 @@ use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
 
 /// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
-/// unless `blocked` is zero: nothing is recorded any more then.
+/// unless `blocked` is zero: nothing is recorded any more then. `vectors`: xmm0 to xmm15.
 ///
 /// # Safety
-/// `frame` is what the door pushed.
-pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64 {
+/// `frame` is what the door pushed, and `vectors` what it has saved.
+pub unsafe extern "C" fn slow(
+    frame: *mut Frame,
+    mask: u64,
+    blocked: u64,
+    vectors: *const Vectors,
+) -> u64 {
     // SAFETY: the frame is ours until we return.
     unsafe {
         if blocked == 0 || (*state::process()).dormant.load(Ordering::Relaxed) != 0 {
             return when_dormant(&mut *frame, mask);
         }
         let id = (*frame).id;
-        let mut how = dispatch(&mut *frame, mask);
+        let mut how = dispatch(&mut *frame, mask, &*vectors);
         if (*state::process()).dormant.load(Ordering::Relaxed) != 0 {
             dormant::put_text_back();
             if (*frame).id == id {
@@ -65,7 +70,7 @@ unsafe fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
     dormant::begin_again(f).unwrap_or(normal_return(f.routine))
 }
 
-unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
+unsafe fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     let routine = f.routine as i32;
     let normal = normal_return(f.routine);
     let above = &raw const f.above as u64;
@@ -86,24 +91,30 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
             common::FIRST => {
                 first(hot, f.id, common::ENTRY);
                 settle::enter(hot, above, f.id, None, false);
+                call_values::enter(hot, f, vectors, slot::direct_target(f.id), above);
             }
             common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
             common::ENTRY_ONLY_FIRST => {
                 first(hot, f.id, common::ENTRY_ONLY);
                 settle::enter(hot, above + 8, f.id, None, true);
+                call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
             }
-            common::EXIT => settle::leave(hot, above, f.id),
-            common::INDIRECT => return indirect(hot, f, above),
+            common::EXIT => {
+                call_values::leave(hot, f, vectors, above);
+                settle::leave(hot, above, f.id);
+            }
+            common::INDIRECT => return indirect(hot, f, vectors, above),
             common::TAIL => settle::tail(hot, above + 8, f.id, None),
             common::TAIL_FIRST => {
                 if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                     settle::give_back_one(hot, above);
                 }
                 settle::tail(hot, above + 8, f.id, None);
+                call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
             }
             common::TAIL_INDIRECT => {
                 let target = f.above[0];
-                if modules::is_resolver_site(f.id) && (*shadow::top(hot)).rsp != above + 16 {
+                if modules::is_resolver_site(f.id) && (*shadow::call(hot)).rsp != above + 16 {
                     // The lazy resolver working for code that is not traced.
                     propagate::know(hot, target);
                     return normal;
@@ -114,10 +125,17 @@ unsafe fn dispatch(f: &mut Frame, mask: u64) -> u64 {
                     Reach::Later => {}
                 }
                 settle::tail(hot, above + 16, f.id, Some(target));
+                call_values::enter(hot, f, vectors, target, above + 16);
             }
             common::SPECIAL => process::special(hot, f, above, mask),
-            common::HOOK => hook::enter(hot, above, f.id),
-            common::HOOK_EXIT => settle::leave(hot, above + 8, f.id),
+            common::HOOK => {
+                hook::enter(hot, above, f.id);
+                call_values::enter_hooked(hot, f, vectors, above + 8);
+            }
+            common::HOOK_EXIT => {
+                call_values::leave(hot, f, vectors, above + 8);
+                settle::leave(hot, above + 8, f.id);
+            }
             common::SYSTEM_CALL => system_call::enter(hot, f, above),
             common::SYSTEM_RETURN => system_call::leave(hot, f, above),
             _ => {}
@@ -141,7 +159,7 @@ unsafe fn first(hot: *mut Hot, id: u64, then: i32) -> Reach {
     }
 }
 
-unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
+unsafe fn indirect(hot: *mut Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
     let target = f.above[0];
     // SAFETY: as in dispatch; the slot's layout is that of an indirect call.
     unsafe {
@@ -151,6 +169,7 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
             Reach::ReturnAddress => {
                 // Entry-only: the callee gets the original return address and is jumped to.
                 settle::enter(hot, above + 8, f.id, Some(target), true);
+                call_values::enter(hot, f, vectors, target, above + 8);
                 let back = slot::original_return(f.id + 4);
                 if back != 0 {
                     f.above[0] = back;
@@ -161,6 +180,7 @@ unsafe fn indirect(hot: *mut Hot, f: &mut Frame, above: u64) -> u64 {
             }
         }
         settle::enter(hot, above + 8, f.id, Some(target), false);
+        call_values::enter(hot, f, vectors, target, above + 8);
         RET_8
     }
 }

@@ -3,8 +3,9 @@
 //! Given a thread's block; gives the innermost frame, pushes one, counts them. Frames are ordered
 //! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
 
+use crate::memory::state;
 use crate::memory::state::{FRAME_BYTES, HOT, Hot, ShadowFrame};
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
 /// next event tells its end.
@@ -17,6 +18,18 @@ pub const SAME_STACK_BYTES: u64 = 64 << 20;
 pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
     // SAFETY: the thread's own block.
     unsafe { (*hot).ssp as *mut ShadowFrame }
+}
+
+/// The innermost frame that is a call, or a barrier: below what it keeps of its values.
+pub unsafe fn call(hot: *mut Hot) -> *mut ShadowFrame {
+    // SAFETY: the sentinel ends the search.
+    unsafe {
+        let mut frame = top(hot);
+        while !is_barrier(frame) && (*frame).id & FRAME_VALUES != 0 {
+            frame = frame.sub(1);
+        }
+        frame
+    }
 }
 
 /// Remembers where a frame without an exit was.
@@ -53,7 +66,16 @@ pub unsafe fn depth(hot: *mut Hot) -> u32 {
     // SAFETY: the thread's own block.
     unsafe {
         let frames = ((*hot).ssp - shadow_bottom(hot)) / FRAME_BYTES as u64;
-        frames as u32 - (*hot).barriers
+        let mut others = (*hot).barriers;
+        if (*state::process()).has_values != 0 {
+            let mut frame = top(hot);
+            while frame > bottom(hot) {
+                let is_kept = !is_barrier(frame) && (*frame).id & FRAME_VALUES != 0;
+                others += u32::from(is_kept);
+                frame = frame.sub(1);
+            }
+        }
+        frames as u32 - others
     }
 }
 

@@ -246,6 +246,8 @@ pub struct Process {
     pub heartbeat: AtomicU32,
     /// TSC of the last change of the heartbeat.
     pub heartbeat_tsc: AtomicU64,
+    /// 1: values of some calls are recorded.
+    pub has_values: u32,
     /// Modules are made known, and nothing is patched yet.
     pub preparing: u32,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
@@ -313,6 +315,7 @@ pub(crate) static mut PROCESS: Process = Process {
     table_used: 0,
     heartbeat: AtomicU32::new(0),
     heartbeat_tsc: AtomicU64::new(0),
+    has_values: 0,
     preparing: 0,
     pcs: core::ptr::null(),
     pc_count: 0,

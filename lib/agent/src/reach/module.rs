@@ -153,6 +153,7 @@ unsafe fn take_in(m: *mut Module, answer: &PlannedModule) -> Asked {
             ..NO_MODULE
         };
         h.used = 0;
+        (*p).has_values |= u32::from(header.values_bytes > 0);
         make_known();
         if (*p).preparing == 0 {
             if answer.is_left {

@@ -13,7 +13,7 @@ use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
 use sptrace_wire::control::hole;
 use sptrace_wire::record;
-use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 
 /// After frames have left the shadow stack: outside the root nothing is recorded.
 pub unsafe fn frames_ended(hot: *mut Hot) {
@@ -70,6 +70,10 @@ pub unsafe fn settle(hot: *mut Hot, rsp: u64, inclusive: bool) {
                     }
                 }
             }
+            if (*frame).id & FRAME_VALUES != 0 {
+                (*hot).ssp -= FRAME_BYTES as u64;
+                continue;
+            }
             let given_back = was_given_back(hot, at);
             if (*frame).id & FRAME_SYSTEM != 0 {
                 tell_ended(hot, &mut unwound, &mut closed);
@@ -118,7 +122,8 @@ unsafe fn left_system_call(hot: *mut Hot, number: u64) {
     unsafe { chunk::put_values(hot, record::SYSTEM_RETURN, record::LEFT, &head, &[]) };
 }
 
-/// In a fork child: what the parent has asked of the kernel does not come back here.
+/// In a fork child: what the parent has asked of the kernel does not come back here, nor do calls
+/// with values, of which this process has not recorded the beginning.
 pub unsafe fn forget_system_calls(hot: *mut Hot) {
     // SAFETY: the thread's own block, from the sentinel to the top.
     unsafe {
@@ -126,8 +131,9 @@ pub unsafe fn forget_system_calls(hot: *mut Hot) {
         let mut to = shadow::bottom(hot);
         let mut from = to;
         while from <= top {
-            let is_call = !shadow::is_barrier(from) && (*from).id & FRAME_SYSTEM != 0;
-            if !is_call {
+            let is_other =
+                !shadow::is_barrier(from) && (*from).id & (FRAME_SYSTEM | FRAME_VALUES) != 0;
+            if !is_other {
                 *to = *from;
                 to = to.add(1);
             }
@@ -220,6 +226,10 @@ pub(crate) unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
         unsafe {
             let id = (*shadow::top(hot)).id;
             let open = id & FRAME_OPEN != 0;
+            if id & FRAME_VALUES != 0 {
+                (*hot).ssp -= FRAME_BYTES as u64;
+                continue;
+            }
             if id & FRAME_SYSTEM != 0 {
                 left_system_call(hot, (*shadow::top(hot)).callee);
                 (*hot).ssp -= FRAME_BYTES as u64;
@@ -252,8 +262,9 @@ pub(crate) unsafe fn drop_frames(hot: *mut Hot, frames: u64) {
 pub(crate) unsafe fn tail(hot: *mut Hot, rsp: u64, id: u64, callee: Option<u64>) {
     // SAFETY: the thread's own block.
     unsafe {
-        settle(hot, rsp, false);
-        let entered_unseen = (*shadow::top(hot)).rsp != rsp;
+        // What the frame keeps of its values lies just below it, and stays.
+        settle(hot, rsp - 1, false);
+        let entered_unseen = (*shadow::call(hot)).rsp != rsp;
         if entered_unseen && !deep::has_room(hot, rsp) {
             return;
         }

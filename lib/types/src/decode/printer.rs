@@ -84,6 +84,19 @@ impl Printer<'_> {
         true
     }
 
+    /// A string whose pointer and length are in memory.
+    pub(super) fn owned(&mut self, address: u64, pointer: u16, length: u16) -> bool {
+        let Some(fields) = self.exactly(address, usize::from(pointer.max(length)) + 8) else {
+            return false;
+        };
+        let (at, bytes) = (number(&fields, pointer, 8), number(&fields, length, 8));
+        if bytes == 0 {
+            self.out.push_str("\"\"");
+            return true;
+        }
+        self.bytes(at, bytes)
+    }
+
     pub(super) fn bytes(&mut self, address: u64, bytes: u64) -> bool {
         let limit = self.options.string_limit as u64;
         let wanted = usize::try_from(bytes.min(limit)).unwrap_or(0);
