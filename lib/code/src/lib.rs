@@ -31,7 +31,7 @@ mod tables;
 pub use analyze::analyze;
 pub use bytes::Bytes;
 pub use cache::{Cached, load_or_build};
-pub use debug_file::names;
+pub use debug_file::{names, path as debug_file_path};
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};

@@ -93,8 +93,15 @@ impl Values {
         let view = PlanView::new(plan)?;
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
-        let debug = |_: Svma| None;
-        let rows = self.rows(asked, cached, view, takes_muted, &debug);
+        let prototypes = prototypes_of(bytes.clone(), object.build_id);
+        let debug = |svma: Svma| prototypes.of(svma);
+        let rows = self.rows(
+            asked,
+            cached,
+            view,
+            takes_muted,
+            (&debug, is_described(file)),
+        );
         if rows.is_empty() {
             return None;
         }
@@ -112,7 +119,7 @@ impl Values {
         cached: &Cached,
         view: PlanView<'_>,
         takes_muted: bool,
-        debug: &Debug<'_>,
+        debug: (&Debug<'_>, bool),
     ) -> Vec<Row> {
         use sptrace_wire::plan::FN_MUTED;
         let h = *view.header();
@@ -122,7 +129,9 @@ impl Values {
         for function in functions.filter(|f| takes_muted || !f.is_any(FN_MUTED)) {
             let svma = Svma(h.base_svma + u64::from(function.entry));
             let symbol = cached.named_at(svma).map_or("", |n| n.1);
-            if symbol.ends_with("@plt") || symbol.ends_with(".cold") {
+            // Of a part or a copy that the compiler has made nobody says what it takes.
+            let is_part = [".part.", ".constprop.", ".isra.", ".cold"];
+            if symbol.ends_with("@plt") || is_part.iter().any(|part| symbol.contains(part)) {
                 continue;
             }
             let name = match symbol {
@@ -149,7 +158,7 @@ impl Values {
         asked: &Asked,
         (symbol, name): (&str, &str),
         svma: Svma,
-        debug: &Debug<'_>,
+        debug: (&Debug<'_>, bool),
     ) -> Option<Wanted> {
         let short = without_parameters(name);
         let names = [name, symbol, short];
@@ -193,16 +202,20 @@ impl Values {
         asked: &Asked,
         symbol: &str,
         svma: Svma,
-        debug: &Debug<'_>,
+        (debug, is_described): (&Debug<'_>, bool),
     ) -> Option<Prototype> {
         let plain = symbol.split('@').next().unwrap_or(symbol);
         if let Some(users) = asked.prototypes.get(plain) {
             return Some(users.clone());
         }
         let read = |text: &str| prototype(text, &Defined::new()).ok();
-        let of_debug = debug(svma).and_then(|text| read(&text));
-        // What is known of a function says more than C's types do.
-        known::by_symbol(symbol).or(of_debug)
+        let of_debug = || debug(svma).and_then(|text| read(&text));
+        let of_table = || known::by_symbol(symbol);
+        match is_described {
+            // What is known of a function says more than C's types do.
+            true => of_table().or_else(of_debug),
+            false => of_debug().or_else(of_table),
+        }
     }
 
     /// What the user should know of specs without effect.
@@ -228,6 +241,34 @@ impl Values {
         remarks.extend(found.missing.iter().map(|what| format!("-A: {what}")));
         remarks
     }
+}
+
+/// Debug information of an image: its own, or that of its debug file.
+fn prototypes_of(image: Vec<u8>, build_id: &[u8]) -> sptrace_dwarf::Prototypes {
+    let file = match sptrace_dwarf::Prototypes::are_in(&image) {
+        true => Some(image),
+        false => sptrace_code::debug_file_path(build_id).and_then(|path| std::fs::read(path).ok()),
+    };
+    sptrace_dwarf::Prototypes::new(file)
+}
+
+/// True of a library whose functions the table of known ones describes.
+fn is_described(file: &Path) -> bool {
+    const LIBRARIES: [&str; 9] = [
+        "libc.so",
+        "libc-",
+        "libm.",
+        "libpthread",
+        "ld-",
+        "libz.",
+        "libssl.",
+        "libcrypto.",
+        "libstdc++.",
+    ];
+    let name = file
+        .file_name()
+        .map_or("".into(), |name| name.to_string_lossy());
+    LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
 /// The arguments of one, and the result of another.

@@ -300,6 +300,16 @@ impl Maker {
                 }
             }
             Type::Boxed(inner) => self.inside(inner, load, stride, offset, phase),
+            Type::Owned(pointer, length) => {
+                let from = From::Pointers {
+                    load,
+                    stride,
+                    offset: offset + pointer,
+                };
+                let (count, each, most) =
+                    (Len::Field(offset + length, 8), 1, self.extent.string_bytes);
+                self.load(phase, from, Length::Counted { count, each, most });
+            }
             _ => {}
         }
     }

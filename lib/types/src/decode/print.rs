@@ -191,6 +191,10 @@ impl Printer<'_> {
                 );
             }
             Type::Shown(special) => special::bytes(self, *special, bytes),
+            Type::Owned(pointer, length) => {
+                let (at, count) = (number(bytes, *pointer, 8), number(bytes, *length, 8));
+                self.owned_at(at, count);
+            }
             _ => {
                 let width = ty.size().unwrap_or(8).min(8) as u8;
                 let value = number(bytes, 0, width);

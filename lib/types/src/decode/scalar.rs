@@ -93,6 +93,14 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             other => write!(out, "{other}"),
         },
         Type::Float(4) => write!(out, "{:?}", f32::from_bits(value as u32)),
+        // Two of them in a word.
+        Type::Float(2) => {
+            let (low, high) = (
+                f32::from_bits(value as u32),
+                f32::from_bits((value >> 32) as u32),
+            );
+            write!(out, "{{{low:?}, {high:?}}}")
+        }
         Type::Float(_) => write!(out, "{:?}", f64::from_bits(value)),
         Type::Unknown => match value as i64 {
             small @ -0x10000..=0x10000 => write!(out, "{small}"),

@@ -78,7 +78,7 @@ pub enum Type {
     Char,
     /// `true` or `false`.
     Bool,
-    /// A number with a point, of 4 or 8 bytes.
+    /// A number with a point, of 4 or 8 bytes; 2: two of 4 bytes.
     Float(u8),
     /// A number of which nothing is known: decimal if it is small, else hexadecimal.
     Unknown,
@@ -298,9 +298,11 @@ impl Type {
             Self::Signed(width) | Self::Unsigned(width) | Self::Hex(width) => u32::from(*width),
             Self::Named(_, width) | Self::Mode(width) | Self::Device(width) => u32::from(*width),
             Self::Octal | Self::Fd | Self::DirFd | Self::Id | Self::Signal => 4,
+            Self::Float(2) => 8,
             Self::Float(width) => u32::from(*width),
             Self::Char | Self::Bool => 1,
             Self::Unknown => 8,
+            Self::Owned(pointer, length) => u32::from(*pointer.max(length)) + 8,
             Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit | Self::Date => 8,
             Self::Boxed(inner) | Self::Was(inner) => inner.size()?,
             Self::Struct(description) => u32::from(description.size),

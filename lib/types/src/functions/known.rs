@@ -35,7 +35,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn line(symbol: &str) -> Option<&'static str> {
     let name = symbol.split('@').next().unwrap_or(symbol);
     let known = |name: &str| LINES.get(name).copied();
-    let bare = name.trim_start_matches('_');
+    // Bodies for one kind of processor: __strlen_evex, __memcpy_avx_unaligned_erms.
+    const KINDS: [&str; 6] = ["_avx", "_sse", "_evex", "_erms", "_ssse", "_unaligned"];
+    let first = KINDS.iter().filter_map(|kind| name.find(kind)).min();
+    let bare = name.get(..first.unwrap_or(name.len())).unwrap_or(name);
+    let bare = bare.trim_start_matches('_');
     let without = |prefix| bare.strip_prefix(prefix);
     known(name)
         .or_else(|| known(bare))
@@ -71,7 +75,13 @@ mod tests {
 
     #[test]
     fn other_names_of_a_function_are_known() {
-        for symbol in ["open", "__open", "open@@GLIBC_2.2.5", "__libc_open"] {
+        for symbol in [
+            "open",
+            "__open",
+            "open@@GLIBC_2.2.5",
+            "__libc_open",
+            "__open_avx2",
+        ] {
             assert_eq!(
                 by_symbol(symbol).map(|one| one.name),
                 Some("open".to_owned())

@@ -8,11 +8,13 @@
 //!           | hide(parameter)
 //! source    = "r0".."r5" | "x0".."x7" | "s0".. "s15"    registers, vector registers, the stack
 //! type      = basic {"*"}
-//! basic     = void int uint long ulong short ushort char uchar llong ullong bool float double addr
+//! basic     = void int uint long ulong short ushort char uchar llong ullong bool float floats double addr
 //!             octal file hex(type) fd mode signal date | string["[" length "]"] | format | scanf
 //!           | i8 .. i64, u8 .. u64, x8 .. x64 | text(pointer, length) | slice | unknown
 //!           | array(type, length) | struct["[" bytes "]"](name[@offset]: type, ...)
 //!           | enum["[" type "]"](NAME=VALUE, ...) | flags[...](...) | names(table)
+//!           | changed(type)                             behind a pointer, before and after the call
+//!           | chars(N)                                  in a structure
 //!           | sysarg(name, N)                           a parameter of a call of the kernel
 //! length    = number | argN | retval | zero(N)
 //! ```
@@ -52,8 +54,8 @@ impl Wrong {
 pub type Defined = HashMap<String, Type>;
 
 /// The text behind a pointer whose length is this word.
-pub(super) fn text_of(word: u8) -> Type {
-    Type::At(Phase::Entry, keep(Type::Bytes(Len::Arg(word))))
+pub(super) fn text_of(word: u8, phase: Phase) -> Type {
+    Type::At(phase, keep(Type::Bytes(Len::Arg(word))))
 }
 
 /// A prototype.
@@ -266,6 +268,7 @@ impl<'a> Parser<'a> {
         }
         let given = result.filter(|read| !read.is_void).map(|read| Given {
             ty: read.ty,
+            is_pair: read.is_pair,
             place: match read.ty {
                 Type::Float(_) => ResultIn::Vector,
                 _ => ResultIn::Register,
@@ -363,7 +366,9 @@ impl<'a> Parser<'a> {
             let inner = match read.ty {
                 _ if read.is_void => None,
                 Type::Address => Some(Type::Boxed(&Type::Address)),
-                Type::Array(..) | Type::Struct(_) | Type::Owned(..) => Some(read.ty),
+                Type::Array(..) | Type::Struct(_) | Type::Owned(..) | Type::Bytes(_) => {
+                    Some(read.ty)
+                }
                 ty => Some(Type::Boxed(keep(ty))),
             };
             read = match inner {
@@ -372,7 +377,7 @@ impl<'a> Parser<'a> {
             };
         }
         // What has no bytes of its own is always behind a pointer.
-        if let Type::Owned(..) | Type::Array(..) = read.ty {
+        if let Type::Owned(..) | Type::Array(..) | Type::Bytes(_) = read.ty {
             read = Type::At(phase, keep(read.ty)).into();
         }
         self.nested -= 1;
@@ -418,6 +423,16 @@ impl<'a> Parser<'a> {
             "format" => Type::Format(false, 0).into(),
             "scanf" => Type::Format(true, 0).into(),
             "text" => self.owned()?.into(),
+            "chars" => {
+                self.needs("(")?;
+                let length = self.length()?;
+                self.needs(")")?;
+                Type::Bytes(length).into()
+            }
+            "changed" => {
+                let inner = self.in_parentheses()?;
+                Type::At(Phase::Entry, keep(Type::Changed(keep(inner)))).into()
+            }
             "array" => self.array()?.into(),
             "struct" => self.structure()?.into(),
             "enum" => self.constants(false)?.into(),
@@ -561,7 +576,7 @@ impl<'a> Parser<'a> {
         let ty = match self.pointed(false)?.ty {
             // Inside of a structure an array is not behind a pointer.
             Type::At(_, inner @ Type::Array(_, Len::Const(_))) => *inner,
-            Type::At(_, inner @ Type::Owned(..)) => *inner,
+            Type::At(_, inner @ (Type::Owned(..) | Type::Bytes(Len::Const(_)))) => *inner,
             ty => ty,
         };
         let align = (ty.size().unwrap_or(8).clamp(1, 8) as u16).next_power_of_two();
@@ -652,6 +667,7 @@ fn plain(word: &str) -> Option<Type> {
         "x32" => Type::Hex(4),
         "x64" => Type::Hex(8),
         "float" => Type::Float(4),
+        "floats" => Type::Float(2),
         "double" => Type::Float(8),
         "addr" | "file" => Type::Address,
         "octal" => Type::Octal,

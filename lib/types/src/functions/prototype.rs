@@ -5,7 +5,7 @@
 //! functions that a recording names.
 
 use crate::decode::fields::parameter_names;
-use crate::decode::types::{Call, Returns, Type};
+use crate::decode::types::{Call, Phase, Returns, Type};
 
 /// The most words of a call.
 pub const MOST_WORDS: usize = 16;
@@ -39,6 +39,8 @@ pub struct Given {
     pub ty: Type,
     /// Where.
     pub place: ResultIn,
+    /// Its length is the second word of the result.
+    pub is_pair: bool,
 }
 
 /// Which result says that a call has failed and set errno.
@@ -144,7 +146,7 @@ impl Prototype {
     pub(super) fn new(
         (name, text, result_text): (&str, &str, &str),
         mut parameters: Vec<Parameter>,
-        result: Option<Given>,
+        mut result: Option<Given>,
         failure: Failure,
         (mut is_cut, hides): (bool, bool),
     ) -> Self {
@@ -170,6 +172,9 @@ impl Prototype {
             *ty = HIDDEN;
         }
         types.resize(sources.len(), Type::Hex(8));
+        if let Some(given) = result.as_mut().filter(|given| given.is_pair) {
+            given.ty = super::parse::text_of(sources.len() as u8 + 1, Phase::Exit);
+        }
         types.extend(result.map(|given| given.ty));
         Self {
             name: name.to_owned(),
@@ -290,7 +295,7 @@ fn in_order(parameters: &[Parameter], types: &mut [Type], hides: bool) -> Vec<So
         if parameter.is_pair && parameters.len() + seconds.len() < MOST_WORDS {
             let length = (parameters.len() + seconds.len()) as u8;
             seconds.push(order.register());
-            *ty = super::parse::text_of(length);
+            *ty = super::parse::text_of(length, Phase::Entry);
         }
     }
     sources.extend(seconds);

@@ -1,0 +1,21 @@
+//! Prototypes of functions from debug information (DWARF 2 to 5).
+//!
+//! Given the bytes of an image, or of its separate debug file; gives for a function's address a
+//! line that says what it takes and gives, in the language of the crate `types`. Read when the
+//! first is asked for. The files are hostile until proven otherwise: what is wrong or too deep has
+//! no prototype.
+//!
+//! | file | what for |
+//! |---|---|
+//! | `sections.rs` | the sections, inflated |
+//! | `functions.rs` | which entry describes the function at an address, and its parameters |
+//! | `types.rs` | a type as text |
+//!
+//! Must not know processes, names of files, and what becomes of a line.
+#![forbid(unsafe_code)]
+
+mod functions;
+mod sections;
+mod types;
+
+pub use functions::Prototypes;
