@@ -481,7 +481,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls script"
+            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --fold --around --slowest --focus --per --loader --trace --string-limit --columns --help summary functions tree coverage folded export callers callees graph flame diff timeline lines syscalls libcalls script"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -504,7 +504,7 @@ _sptrace() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "text csv json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "text csv json dot svg" -- "${cur}"))
                     return 0
                     ;;
                 --filter)
@@ -573,6 +573,22 @@ _sptrace() {
                     ;;
                 --eval)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --around)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --slowest)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --focus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --per)
+                    COMPREPLY=($(compgen -W "function module" -- "${cur}"))
                     return 0
                     ;;
                 --trace)

@@ -115,9 +115,11 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Pr
 complete -c sptrace -n "__fish_sptrace_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage`, `diff` and `script`, json for `script`' -r -f -a "text\t''
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff` and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the ending of OUT says]' -r -f -a "text\t''
 csv\t''
-json\t''"
+json\t''
+dot\t''
+svg\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s l -l module -d 'Show only functions of modules whose file name or path matches GLOB, whoever calls them' -r
@@ -141,11 +143,18 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Col
 always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l eval -d 'Of `script`: the script itself, in place of its name' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l around -d 'Show what is open at a moment, and the calls that begin shortly before and after it: 40, or as --limit says. A time since the start of the trace, or a function (name or glob; #N for its Nth call)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l slowest -d 'Show only the N slowest calls of FUNC (name or glob), and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l focus -d 'Of `graph`, `functions`, `callers` and `callees`: count only what leads to functions matching FUNC (name or glob) and what they call; may be repeated' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l per -d 'What the nodes are' -r -f -a "function\t''
+module\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Show results in this column' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50, p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid, pid, thread' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l fold -d 'Show once what repeats: a call with all below it, or a sequence of up to eight, that is the same in all but time. `x 1000` says how often; durations are of all together'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l loader -d 'Show the dynamic loader\'s own work too (symbols bound at the first call, dlopen)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s r -d 'Show the time since the line before'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s T -d 'Show how long each call took'

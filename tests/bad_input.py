@@ -269,6 +269,16 @@ def set_of_system_calls_has_a_wrong_expression(b): return b.fails(USAGE, "run", 
 @case
 def system_calls_with_and_without_functions(b): return b.fails(USAGE, "run", "--syscalls", "--syscalls-only", "--", "true", says="cannot be used with")
 @case
+def spec_of_values_has_a_wrong_format(b): return b.fails(USAGE, "run", "-A", "f@arg1/q", "--", "true", says="       ^ formats are")
+@case
+def spec_of_values_has_a_wrong_type(b): return b.fails(USAGE, "run", "-A", "f@arg1/{itn}", "--", "true", says="there is no type")
+@case
+def spec_of_results_names_an_argument(b): return b.fails(USAGE, "run", "-R", "f@arg1", "--", "true", says="use -A")
+@case
+def file_of_prototypes_has_a_wrong_line(b): return b.fails(USAGE, "run", "-A", "f", "--prototypes", b.put("conf", b"int f(int);\nint g(itn);\n"), "--", "true", says=":2:")
+@case
+def file_of_prototypes_without_values(b): return b.fails(USAGE, "run", "--prototypes", "/dev/null", "--", "true", says="of use with -A or -R")
+@case
 def trace_is_cut_in_its_header(b): return b.fails(REPORT, "report", "-i", b.put("trace", b.trace()[:30]))
 
 
@@ -353,6 +363,17 @@ def view_is_a_trace_file(b):
     return b.fails(USAGE, "report", "good", says="named by -i FILE")
 @case
 def time_is_no_time(b): return b.fails(USAGE, "report", "--min-time", "5 parsecs", says="parsecs")
+@case
+def options_of_one_view_are_refused_for_others(b):
+    b.trace("/bin/true")
+    wrong = (("functions", "--fold"), ("summary", "--around", "1ms"), ("flame", "--slowest", "1", "main"), ("summary", "--columns", "calls"),
+             ("flame", "--focus", "main"), ("functions", "--loader"), ("tree", "--format", "svg"))
+    return [said for view in wrong for said in b.fails(1, "report", "-i", "good", *view, says=" for ")]
+@case
+def columns_and_slowest_are_wrong(b):
+    b.trace("/bin/true")
+    return (b.fails(1, "report", "functions", "-i", "good", "--columns", "calls,size", says="there is no column 'size'")
+            + b.fails(1, "report", "tree", "-i", "good", "--slowest", "0", "main", says="is not how many calls"))
 @case
 def time_is_negative(b): return b.fails(USAGE, "report", "--min-time=-1s", says="--min-time")
 

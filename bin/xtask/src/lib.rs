@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod constants;
+pub mod prototypes;
 pub mod syscalls;
 
 use clap::CommandFactory;
@@ -16,7 +17,7 @@ use std::io;
 pub type Made = (String, Vec<u8>);
 
 /// Files in the same folders that are written by hand: nothing here may overwrite or miss them.
-pub const WRITTEN_BY_HAND: [&str; 1] = ["man/sptrace-limits.7"];
+pub const WRITTEN_BY_HAND: [&str; 2] = ["man/sptrace-limits.7", "man/sptrace-values.7"];
 
 /// All files.
 ///
@@ -68,7 +69,7 @@ fn see_also(name: &str, names: &[String]) -> String {
     for other in others {
         text += &format!("\\fB{}\\fR(1),\n", other.replace('-', "\\-"));
     }
-    text + "\\fBsptrace\\-limits\\fR(7),\n\\fBsptrace\\-script\\fR(7)\n"
+    text + "\\fBsptrace\\-limits\\fR(7),\n\\fBsptrace\\-script\\fR(7),\n\\fBsptrace\\-values\\fR(7)\n"
 }
 
 fn man_page(command: clap::Command) -> io::Result<Vec<u8>> {

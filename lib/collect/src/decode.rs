@@ -12,7 +12,8 @@
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
-//! | `system_call.rs`, `call_values.rs` | what calls of the kernel, and of functions, brought along |
+//! | `system_call.rs` | what calls of the kernel brought with them |
+//! | `call_values.rs` | what calls of functions brought with them |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
 
 pub mod book;

@@ -8,12 +8,14 @@
 //! | file | what for |
 //! |---|---|
 //! | `sections.rs` | the sections, inflated |
+//! | `entries.rs` | entries, and what they refer to |
 //! | `functions.rs` | which entry describes the function at an address, and its parameters |
 //! | `types.rs` | a type as text |
 //!
 //! Must not know processes, names of files, and what becomes of a line.
 #![forbid(unsafe_code)]
 
+mod entries;
 mod functions;
 mod sections;
 mod types;

@@ -7,7 +7,7 @@
 use gimli::constants as dw;
 use gimli::{AttributeValue, UnitOffset};
 
-use crate::functions::{Entry, Place};
+use crate::entries::{Entry, Place};
 
 /// Types inside of each other.
 const MOST_NESTED: usize = 12;
@@ -175,7 +175,8 @@ impl<'a> Found<'a> {
             let Some((place, entry, base)) = inside.pop() else {
                 break;
             };
-            for member in place.children_of(entry.offset()) {
+            let members = place.children_of(entry.offset()).into_iter();
+            for member in members.filter(|m| m.tag() == dw::DW_TAG_member) {
                 let Some((offset, name, found)) = member_of(place, &member) else {
                     continue;
                 };

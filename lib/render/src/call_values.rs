@@ -5,7 +5,8 @@
 
 use sptrace_trace::values::{Values, What};
 use sptrace_trace::{Dictionary, without_parameters};
-use sptrace_types::decode::call::{Line, Options};
+pub use sptrace_types::decode::call::Line;
+use sptrace_types::decode::call::Options;
 use sptrace_types::decode::function_line::{Called, line};
 use sptrace_types::decode::memory::Captured;
 use sptrace_types::functions::parse::{Defined, prototype};
@@ -69,6 +70,22 @@ impl Told {
             _ => None,
         }
     }
+
+    /// Puts it where it belongs, given what is kept of the open frames, the innermost first.
+    pub fn put<'a>(self, mut open: impl Iterator<Item = &'a mut Option<Begun>>) {
+        match self {
+            Self::Begun(begun) => {
+                if let Some(kept) = open.next() {
+                    *kept = Some(begun);
+                }
+            }
+            Self::Ended(ended) => {
+                if let Some(begun) = open.flatten().find(|begun| begun.awaits(&ended)) {
+                    begun.end(ended);
+                }
+            }
+        }
+    }
 }
 
 impl Begun {
@@ -95,6 +112,11 @@ impl Descriptions {
         Self {
             all: dictionary.descriptions.iter().map(read).collect(),
         }
+    }
+
+    /// The same, if it has brought values.
+    pub fn line_of(&self, call: Option<&Begun>, name: &str) -> Option<Line> {
+        self.line(call?, name)
     }
 
     /// A call of the function that is shown by this name. `None`: its description is not

@@ -6,7 +6,8 @@
 //!            check = low 24 bits of crc32(kind, length); crc = crc32(payload)
 //! kind 1   header      the first section, exactly once
 //! kind 2   dictionary  entries, each tag u8 + fields: 1 module, 2 function, 3 stream,
-//!                      4 description (a string: what the values of a function mean); numbered from 0 in order of appearance, always before their first use
+//!                      4 description (a string: what the values of a function mean);
+//!                      numbered from 0 in order of appearance, always before their first use
 //! kind 3   block       events of one stream
 //! kind 4   note        one process or module event, or a text
 //! kind 5   end         the summary; the last section of a trace that ended in order

@@ -8,7 +8,7 @@
 //!            what 2, it was left without a return
 //!            what 3, one that was told without its end has returned: result v
 //!            what 4, a call of a function begins: words v, word v * words
-//!            what 5, it has returned: result v * 3 (rax, rdx, xmm0), errno v (0: it has not failed)
+//!            what 5, it has returned: result v * 3 (rax, rdx, xmm0), errno v (0: no failure)
 //!            piece *
 //! For functions the number is that of a description in the dictionary.
 //! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,

@@ -11,3 +11,4 @@ pub mod known;
 pub mod parse;
 pub mod prototype;
 pub mod spec;
+mod words;

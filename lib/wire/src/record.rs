@@ -62,8 +62,8 @@ pub const SYSTEM_CALL: u32 = 13;
 /// high half: bytes that follow.
 pub const SYSTEM_RETURN: u32 = 14;
 
-/// A call whose entry has just been recorded has brought values: low half of the payload: the number
-/// of its description; high half: bytes that follow ([`crate::values`]).
+/// A call whose entry has just been recorded has brought values: low half of the payload: the
+/// number of its description; high half: bytes that follow ([`crate::values`]).
 pub const CALL_VALUES: u32 = 15;
 /// The same of a call whose exit is recorded next.
 pub const RETURN_VALUES: u32 = 16;
@@ -85,8 +85,8 @@ pub const FRAME_OPEN: u64 = 1 << 63;
 /// number.
 pub const FRAME_SYSTEM: u64 = 1 << 61;
 
-/// Flag in a shadow frame, with [`FRAME_OPEN`]: no call, but what the call below it has to keep until
-/// its values are recorded.
+/// Flag in a shadow frame, with [`FRAME_OPEN`]: no call, but what the call below it has to keep
+/// until its values are recorded.
 pub const FRAME_VALUES: u64 = 1 << 60;
 
 /// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only

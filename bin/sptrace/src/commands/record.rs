@@ -90,8 +90,8 @@ pub struct RecordArgs {
     depth: Option<u32>,
     /// Record values of the functions that SPEC names: GLOB@arg1,arg2/s,retval/x32 and so on, or
     /// GLOB alone: as debug information and known prototypes have it ('*': all of those). Formats
-    /// are d, u, x, o, f with 8 to 64 bits, s (string), S (std::string), c, b, p and {TYPE}; arg2!=0
-    /// records those of such calls only (repeatable; see man sptrace-values)
+    /// are d, u, x, o, f with 8 to 64 bits, s (string), S (std::string), c, b, p and {TYPE};
+    /// arg2!=0 records those of such calls only (repeatable; see man sptrace-values)
     #[arg(help_heading = WHAT, short = 'A', long = "argument", value_name = "SPEC")]
     arguments: Vec<String>,
     /// Record what the functions that SPEC names give: GLOB@retval/x32, or GLOB alone (repeatable)

@@ -88,21 +88,10 @@ unsafe fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         (*hot).mask = mask;
         match routine {
             common::ENTRY => settle::enter(hot, above, f.id, None, false),
-            common::FIRST => {
-                first(hot, f.id, common::ENTRY);
-                settle::enter(hot, above, f.id, None, false);
-                call_values::enter(hot, f, vectors, slot::direct_target(f.id), above);
-            }
+            common::FIRST => direct(hot, f, vectors, (above, false)),
             common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
-            common::ENTRY_ONLY_FIRST => {
-                first(hot, f.id, common::ENTRY_ONLY);
-                settle::enter(hot, above + 8, f.id, None, true);
-                call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
-            }
-            common::EXIT => {
-                call_values::leave(hot, f, vectors, above);
-                settle::leave(hot, above, f.id);
-            }
+            common::ENTRY_ONLY_FIRST => direct(hot, f, vectors, (above + 8, true)),
+            common::EXIT => leave(hot, f, vectors, above),
             common::INDIRECT => return indirect(hot, f, vectors, above),
             common::TAIL => settle::tail(hot, above + 8, f.id, None),
             common::TAIL_FIRST => {
@@ -112,30 +101,13 @@ unsafe fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
                 settle::tail(hot, above + 8, f.id, None);
                 call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
             }
-            common::TAIL_INDIRECT => {
-                let target = f.above[0];
-                if modules::is_resolver_site(f.id) && (*shadow::call(hot)).rsp != above + 16 {
-                    // The lazy resolver working for code that is not traced.
-                    propagate::know(hot, target);
-                    return normal;
-                }
-                match propagate::reach(hot, target) {
-                    Reach::Ready => modules::remember(target),
-                    Reach::ReturnAddress => settle::give_back_one(hot, above + 8),
-                    Reach::Later => {}
-                }
-                settle::tail(hot, above + 16, f.id, Some(target));
-                call_values::enter(hot, f, vectors, target, above + 16);
-            }
+            common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
             common::SPECIAL => process::special(hot, f, above, mask),
             common::HOOK => {
                 hook::enter(hot, above, f.id);
                 call_values::enter_hooked(hot, f, vectors, above + 8);
             }
-            common::HOOK_EXIT => {
-                call_values::leave(hot, f, vectors, above + 8);
-                settle::leave(hot, above + 8, f.id);
-            }
+            common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
             common::SYSTEM_CALL => system_call::enter(hot, f, above),
             common::SYSTEM_RETURN => system_call::leave(hot, f, above),
             _ => {}
@@ -156,6 +128,49 @@ unsafe fn first(hot: *mut Hot, id: u64, then: i32) -> Reach {
             text::wire(id, then);
         }
         reach
+    }
+}
+
+/// A direct call, whose callee may not be instrumented yet; `is_open`: its end is not recorded.
+unsafe fn direct(hot: *mut Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) {
+    let then = if is_open {
+        common::ENTRY_ONLY
+    } else {
+        common::ENTRY
+    };
+    // SAFETY: as in dispatch.
+    unsafe {
+        first(hot, f.id, then);
+        settle::enter(hot, rsp, f.id, None, is_open);
+        call_values::enter(hot, f, vectors, slot::direct_target(f.id), rsp);
+    }
+}
+
+/// A call returns.
+unsafe fn leave(hot: *mut Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    // SAFETY: as in dispatch.
+    unsafe {
+        call_values::leave(hot, f, vectors, rsp);
+        settle::leave(hot, rsp, f.id);
+    }
+}
+
+unsafe fn tail_indirect(hot: *mut Hot, f: &Frame, vectors: &Vectors, above: u64) {
+    // SAFETY: as in dispatch.
+    unsafe {
+        let target = f.above[0];
+        if modules::is_resolver_site(f.id) && (*shadow::call(hot)).rsp != above + 16 {
+            // The lazy resolver working for code that is not traced.
+            propagate::know(hot, target);
+            return;
+        }
+        match propagate::reach(hot, target) {
+            Reach::Ready => modules::remember(target),
+            Reach::ReturnAddress => settle::give_back_one(hot, above + 8),
+            Reach::Later => {}
+        }
+        settle::tail(hot, above + 16, f.id, Some(target));
+        call_values::enter(hot, f, vectors, target, above + 16);
     }
 }
 

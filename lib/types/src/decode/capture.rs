@@ -246,22 +246,27 @@ impl Maker {
                 self.pointee(inner, from, phase);
             }
             Type::Shown(special) => self.special(*special, from, phase),
-            Type::Owned(pointer, length) => {
-                let each = u32::from(*pointer.max(length)) + 8;
-                let load = self.load(phase, from, counted(Len::Const(1), each, each));
-                let from = From::Pointers {
-                    load,
-                    stride: each as u16,
-                    offset: *pointer,
-                };
-                self.load(phase, from, counted(Len::Field(*length, 8), 1, limit));
-            }
+            Type::Owned(pointer, length) => self.owned(from, phase, *pointer, *length),
             _ => {
                 let each = ty.size().unwrap_or(8);
                 let load = self.load(phase, from, counted(Len::Const(1), each, each));
                 self.inside(ty, load, each as u16, 0, phase);
             }
         }
+    }
+
+    /// A string whose pointer and length are in memory.
+    fn owned(&mut self, from: From, phase: Phase, pointer: u16, length: u16) {
+        let each = u32::from(pointer.max(length)) + 8;
+        let (count, most) = (Len::Const(1), each);
+        let load = self.load(phase, from, Length::Counted { count, each, most });
+        let from = From::Pointers {
+            load,
+            stride: each as u16,
+            offset: pointer,
+        };
+        let (count, each, most) = (Len::Field(length, 8), 1, self.extent.string_bytes);
+        self.load(phase, from, Length::Counted { count, each, most });
     }
 
     fn special(&mut self, special: Special, from: From, phase: Phase) {

@@ -6,7 +6,7 @@
 use super::call::{Hex, Line, Made, Options};
 use super::memory::Memory;
 use super::printer::Printer;
-use super::types::Phase;
+use super::types::{Phase, Returns, Type};
 use crate::functions::prototype::{Failure, Prototype, ResultIn};
 use crate::names;
 use std::fmt::Write;
@@ -30,24 +30,7 @@ pub fn line(prototype: &Prototype, name: &str, called: &Called<'_>, options: &Op
         words.extend(result);
         prototype.told(result[0], errno)
     });
-    let mut printer = Printer {
-        made: Made {
-            number: 0,
-            args: &words,
-            result: returned,
-            memory: called.memory,
-        },
-        options: Options {
-            hex: Hex::Never,
-            ..*options
-        },
-        out: String::new(),
-        known_before: None,
-        phase: Phase::Entry,
-        left: None,
-        element: Vec::new(),
-        element_at: 0,
-    };
+    let mut printer = printer(&words, returned, called.memory, options);
     printer.out.push_str(name);
     printer.out.push('(');
     let (parameters, returns) = prototype.call.of(&words);
@@ -67,26 +50,63 @@ pub fn line(prototype: &Prototype, name: &str, called: &Called<'_>, options: &Op
     let known_before = printer.known_before.unwrap_or(printer.out.len());
     printer.out.push(')');
     let call = std::mem::take(&mut printer.out);
-    if let Some((result, errno)) = called.result {
-        match &prototype.result {
-            _ if errno != 0 => failed(prototype.failure, errno, &mut printer.out),
-            Some(known) => {
-                let word = match known.place {
-                    ResultIn::Register => result[0],
-                    ResultIn::Vector => result[2],
-                };
-                printer.out.push_str("= ");
-                printer.phase = Phase::Exit;
-                printer.value(&known.ty, word);
-            }
-            None if prototype.is_kernels => printer.result(returns, &parameters),
-            None => {}
-        }
+    if let Some(result) = called.result {
+        answer(&mut printer, prototype, result, (returns, &parameters));
     }
     Line {
         call,
         result: printer.out,
         known_before,
+    }
+}
+
+/// What writes values of these words.
+fn printer<'a>(
+    words: &'a [u64],
+    result: Option<i64>,
+    memory: &'a dyn Memory,
+    options: &Options<'a>,
+) -> Printer<'a> {
+    Printer {
+        made: Made {
+            number: 0,
+            args: words,
+            result,
+            memory,
+        },
+        options: Options {
+            hex: Hex::Never,
+            ..*options
+        },
+        out: String::new(),
+        known_before: None,
+        phase: Phase::Entry,
+        left: None,
+        element: Vec::new(),
+        element_at: 0,
+    }
+}
+
+/// Writes what a call has given.
+fn answer(
+    printer: &mut Printer<'_>,
+    prototype: &Prototype,
+    (words, errno): ([u64; 3], u32),
+    (returns, parameters): (Returns, &[Type]),
+) {
+    match &prototype.result {
+        _ if errno != 0 => failed(prototype.failure, errno, &mut printer.out),
+        Some(known) => {
+            let word = match known.place {
+                ResultIn::Register => words[0],
+                ResultIn::Vector => words[2],
+            };
+            printer.out.push_str("= ");
+            printer.phase = Phase::Exit;
+            printer.value(&known.ty, word);
+        }
+        None if prototype.is_kernels => printer.result(returns, parameters),
+        None => {}
     }
 }
 

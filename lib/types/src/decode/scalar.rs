@@ -83,6 +83,18 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             names.write(cut(value, *width), out);
             Ok(())
         }
+        Type::Parts(mask, choice, flags) => {
+            parts(*mask, choice, flags, value, out);
+            Ok(())
+        }
+        _ => return of_a_function(ty, value, out),
+    };
+    true
+}
+
+/// The same of types that only functions have.
+fn of_a_function(ty: &Type, value: u64, out: &mut String) -> bool {
+    let _ = match ty {
         Type::Char => {
             character(value as u8, out);
             Ok(())
@@ -106,10 +118,6 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             small @ -0x10000..=0x10000 => write!(out, "{small}"),
             large => write!(out, "{large:#x}"),
         },
-        Type::Parts(mask, choice, flags) => {
-            parts(*mask, choice, flags, value, out);
-            Ok(())
-        }
         _ => return false,
     };
     true

@@ -1,19 +1,23 @@
 //! Prototypes from text: the form of ltrace.conf(5), and some more.
 //!
 //! ```text
-//! line      = [type ["!"]] name "(" [parameter {"," parameter}] ")" [";"]   "!": errno after failure
+//! line      = [type ["!"]] name "(" [parameter {"," parameter}] ")" [";"]
+//!             "!": errno after a failure
 //!           | "sys" name "as" name                     the first is a call of the kernel
 //!           | "typedef" name "=" type                  of a file
-//! parameter = ["+"] [type] [name] ["@" source] | "..."  "+": what is behind it is shown afterwards
+//! parameter = ["+"] [type] [name] ["@" source] | "..."
+//!             "+": what is behind it is shown afterwards
 //!           | hide(parameter)
 //! source    = "r0".."r5" | "x0".."x7" | "s0".. "s15"    registers, vector registers, the stack
 //! type      = basic {"*"}
-//! basic     = void int uint long ulong short ushort char uchar llong ullong bool float floats double addr
-//!             octal file hex(type) fd mode signal date | string["[" length "]"] | format | scanf
-//!           | i8 .. i64, u8 .. u64, x8 .. x64 | text(pointer, length) | slice | unknown
+//! basic     = void int uint long ulong short ushort char uchar llong ullong
+//!           | bool float floats double addr octal file hex(type) fd mode signal date
+//!           | string["[" length "]"] | format | scanf
+//!           | i8 .. i64, u8 .. u64, x8 .. x64
+//!           | text(pointer, length) | slice | unknown
 //!           | array(type, length) | struct["[" bytes "]"](name[@offset]: type, ...)
 //!           | enum["[" type "]"](NAME=VALUE, ...) | flags[...](...) | names(table)
-//!           | changed(type)                             behind a pointer, before and after the call
+//!           | changed(type)                             behind a pointer, before and after
 //!           | chars(N)                                  in a structure
 //!           | sysarg(name, N)                           a parameter of a call of the kernel
 //! length    = number | argN | retval | zero(N)
@@ -22,10 +26,11 @@
 //! Given such a text; gives it as [`Prototype`], or where it is wrong. Must not know who wrote it.
 
 use super::prototype::{Failure, Given, Parameter, Prototype, ResultIn, Source, keep, keep_all};
+use super::words::{named, plain};
 use crate::calls;
 use crate::decode::types::{Field, Len, Phase, Show, Struct, Type};
 use crate::names::Names;
-use crate::names::table;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Types inside of each other.
@@ -50,23 +55,43 @@ impl Wrong {
     }
 }
 
-/// Names of types that a file has defined.
-pub type Defined = HashMap<String, Type>;
-
-/// The text behind a pointer whose length is this word.
-pub(super) fn text_of(word: u8, phase: Phase) -> Type {
-    Type::At(phase, keep(Type::Bytes(Len::Arg(word))))
-}
+/// Texts of types that a file has given names.
+pub type Defined = HashMap<String, String>;
 
 /// A prototype.
 ///
 /// # Errors
 /// Where it is wrong.
 pub fn prototype(text: &str, defined: &Defined) -> Result<Prototype, Wrong> {
-    let mut parser = Parser::new(text, defined);
+    let text = expanded(text, defined);
+    let mut parser = Parser::new(&text);
     let found = parser.prototype()?;
     parser.end()?;
     Ok(found)
+}
+
+/// A line with the texts of types in the places of their names: what a trace keeps of it needs
+/// nothing else. A name before a parenthesis is a function's.
+fn expanded<'a>(text: &'a str, defined: &Defined) -> Cow<'a, str> {
+    if defined.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(first) = rest.chars().next() {
+        let end = match is_part(first) {
+            true => rest.find(|c| !is_part(c)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (word, behind) = rest.split_at(end);
+        let is_type = !behind.trim_start().starts_with('(');
+        match defined.get(word).filter(|_| is_type) {
+            Some(ty) => out.push_str(ty),
+            None => out.push_str(word),
+        }
+        rest = behind;
+    }
+    Cow::Owned(out)
 }
 
 /// A type, as a user names one value's.
@@ -74,8 +99,7 @@ pub fn prototype(text: &str, defined: &Defined) -> Result<Prototype, Wrong> {
 /// # Errors
 /// Where it is wrong.
 pub fn one_type(text: &str) -> Result<Type, Wrong> {
-    let defined = Defined::new();
-    let mut parser = Parser::new(text, &defined);
+    let mut parser = Parser::new(text);
     let after = parser.takes("+");
     let ty = parser.pointed(after)?;
     parser.end()?;
@@ -102,16 +126,15 @@ pub fn file(text: &str) -> (Vec<Prototype>, Vec<(usize, Wrong)>) {
 }
 
 fn typedef(line: &str, defined: &mut Defined) -> Result<(), Wrong> {
-    let (name, ty) = {
-        let mut parser = Parser::new(line, defined);
-        parser.word()?;
-        let name = parser.word()?.to_owned();
-        parser.needs("=")?;
-        let ty = parser.pointed(false)?;
-        parser.takes(";");
-        parser.end()?;
-        (name, ty.ty)
-    };
+    let line = expanded(line, defined);
+    let mut parser = Parser::new(&line);
+    parser.word()?;
+    let name = parser.word()?.to_owned();
+    parser.needs("=")?;
+    let start = parser.at;
+    parser.pointed(false)?;
+    let ty = line.get(start..parser.at).unwrap_or("").trim().to_owned();
+    parser.end()?;
     defined.insert(name, ty);
     Ok(())
 }
@@ -137,16 +160,14 @@ impl From<Type> for Read {
 pub(super) struct Parser<'a> {
     text: &'a str,
     at: usize,
-    defined: &'a Defined,
     nested: usize,
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str, defined: &'a Defined) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
             at: 0,
-            defined,
             nested: 0,
         }
     }
@@ -230,6 +251,7 @@ impl<'a> Parser<'a> {
         if self.peek_word() == "sys" {
             return self.kernels();
         }
+        let first = self.at;
         let hides = self.takes("^");
         let start = self.at;
         let result = self.pointed(true);
@@ -251,7 +273,7 @@ impl<'a> Parser<'a> {
                 }
             }
         };
-        let before = self.text.get(start..self.at - name.len());
+        let before = self.text.get(first..self.at - name.len());
         let result_text = before.unwrap_or("").trim();
         self.needs("(")?;
         let mut parameters = Vec::new();
@@ -439,10 +461,7 @@ impl<'a> Parser<'a> {
             "flags" => self.constants(true)?.into(),
             "names" => self.table()?.into(),
             "sysarg" => self.kernels_parameter()?.into(),
-            _ => match self.defined.get(word) {
-                Some(ty) => (*ty).into(),
-                None => return self.wrong(at, format!("there is no type {word:?}")),
-            },
+            _ => return self.wrong(at, format!("there is no type {word:?}")),
         };
         Ok(found)
     }
@@ -650,158 +669,5 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Types that are one word.
-fn plain(word: &str) -> Option<Type> {
-    Some(match word {
-        "int" | "i32" => Type::Signed(4),
-        "uint" | "u32" => Type::Unsigned(4),
-        "long" | "llong" | "i64" => Type::Signed(8),
-        "ulong" | "ullong" | "u64" => Type::Unsigned(8),
-        "short" | "i16" => Type::Signed(2),
-        "ushort" | "u16" => Type::Unsigned(2),
-        "char" => Type::Char,
-        "i8" => Type::Signed(1),
-        "uchar" | "u8" => Type::Unsigned(1),
-        "x8" => Type::Hex(1),
-        "x16" => Type::Hex(2),
-        "x32" => Type::Hex(4),
-        "x64" => Type::Hex(8),
-        "float" => Type::Float(4),
-        "floats" => Type::Float(2),
-        "double" => Type::Float(8),
-        "addr" | "file" => Type::Address,
-        "octal" => Type::Octal,
-        "fd" => Type::Fd,
-        "dirfd" => Type::DirFd,
-        "mode" => Type::Octal,
-        "signal" => Type::Signal,
-        "date" => Type::Date,
-        "unknown" => Type::Unknown,
-        _ => return None,
-    })
-}
-
-/// Constants that have names already.
-fn named(name: &str) -> Option<Type> {
-    Some(match name {
-        "open" => Type::Parts(3, &table::ACCMODE, &table::OPEN),
-        "prot" => Type::Named(&table::PROT, 4),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Prototype {
-        prototype(text, &Defined::new()).unwrap()
-    }
-
-    fn wrong(text: &str) -> (usize, String) {
-        let error = prototype(text, &Defined::new()).unwrap_err();
-        (error.at, error.why)
-    }
-
-    #[test]
-    fn registers_go_by_the_class_of_a_parameter() {
-        let one = read("double f(int, double, string, float, long)");
-        let [a, b, c, d, e] = one.sources[..] else {
-            panic!("{:?}", one.sources);
-        };
-        assert_eq!(
-            (a, c, e),
-            (
-                Source::Register(0),
-                Source::Register(1),
-                Source::Register(2)
-            )
-        );
-        assert_eq!((b, d), (Source::Vector(0), Source::Vector(1)));
-        assert_eq!(one.result.unwrap().place, ResultIn::Vector);
-        let many = read("void f(int, int, int, int, int, int, int, int)");
-        assert_eq!(many.sources[6..], [Source::Stack(0), Source::Stack(1)]);
-        assert!(many.result.is_none());
-    }
-
-    #[test]
-    fn what_a_pair_points_to_is_as_long_as_its_second_word() {
-        let one = read("void f(int, slice, int)");
-        assert_eq!(one.sources, [0, 1, 3, 2].map(Source::Register));
-        assert!(matches!(
-            one.call.parameters[1],
-            Type::At(Phase::Entry, Type::Bytes(Len::Arg(3)))
-        ));
-    }
-
-    #[test]
-    fn lengths_come_from_other_parameters_and_the_result() {
-        let one = read("long! read(fd, +string[retval], ulong)");
-        assert!(matches!(
-            one.call.parameters[1],
-            Type::At(Phase::Exit, Type::Bytes(Len::Result))
-        ));
-        assert_eq!(one.failure, Failure::MinusOne);
-        let other = read("void f(array(int, arg2)*, int)");
-        assert!(matches!(
-            other.call.parameters[0],
-            Type::At(Phase::Entry, Type::Array(Type::Signed(4), Len::Arg(1)))
-        ));
-    }
-
-    #[test]
-    fn structures_and_constants_are_laid_out_as_in_c() {
-        let one = read("int f(struct(a: char, b: int, c: double, d@24: string)*, enum(A, B=5, C))");
-        let Type::At(_, Type::Struct(layout)) = one.call.parameters[0] else {
-            panic!("{:?}", one.call.parameters[0]);
-        };
-        let offsets: Vec<_> = layout.fields.iter().map(|field| field.offset).collect();
-        assert_eq!((offsets, layout.size), (vec![0, 4, 8, 24], 32));
-        let Type::Named(names, 4) = one.call.parameters[1] else {
-            panic!("{:?}", one.call.parameters[1]);
-        };
-        assert_eq!(names.values, [(0, "A"), (5, "B"), (6, "C")]);
-    }
-
-    #[test]
-    fn a_file_has_comments_and_types_of_its_own() {
-        let text = "; comment\ntypedef size = ulong;\nsize strlen(string);\nint f(no_such);\n";
-        let (found, wrong) = file(text);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].name, "strlen");
-        assert_eq!((wrong.len(), wrong[0].0, wrong[0].1.at), (1, 4, 6));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        assert_eq!(wrong("int f(int").0, 9);
-        assert_eq!(
-            wrong("int f(itn)"),
-            (6, "there is no type \"itn\"".to_owned())
-        );
-        assert_eq!(wrong("int f(int) x").0, 11);
-        assert_eq!(wrong("sys opne as open").0, 4);
-        assert_eq!(wrong("int f(string[arg17])").0, 13);
-        let deep = format!("int f({}int{})", "hex(".repeat(40), ")".repeat(40));
-        assert!(wrong(&deep).1.contains("too deeply"));
-        let error = Wrong {
-            at: 4,
-            why: "why".to_owned(),
-        };
-        assert_eq!(error.shown("int x"), "int x\n    ^ why");
-    }
-
-    #[test]
-    fn no_text_makes_it_panic() {
-        let seeds = [
-            "int f(struct(a: int, b: string[arg1])*, enum(A=1))",
-            "+*@!^()[],;: zero",
-        ];
-        for seed in seeds {
-            for (cut, _) in seed.char_indices() {
-                drop(prototype(&seed[..cut], &Defined::new()));
-                drop(prototype(&seed[cut..], &Defined::new()));
-            }
-        }
-    }
-}
+mod tests;

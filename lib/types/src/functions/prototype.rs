@@ -5,7 +5,7 @@
 //! functions that a recording names.
 
 use crate::decode::fields::parameter_names;
-use crate::decode::types::{Call, Phase, Returns, Type};
+use crate::decode::types::{Call, Len, Phase, Returns, Type};
 
 /// The most words of a call.
 pub const MOST_WORDS: usize = 16;
@@ -110,6 +110,11 @@ pub(super) fn keep_all<T>(values: Vec<T>) -> &'static [T] {
     values.leak()
 }
 
+/// The text behind a pointer whose length is this word.
+fn text_of(word: u8, phase: Phase) -> Type {
+    Type::At(phase, keep(Type::Bytes(Len::Arg(word))))
+}
+
 /// Hands out registers.
 #[derive(Default)]
 struct Order {
@@ -173,7 +178,7 @@ impl Prototype {
         }
         types.resize(sources.len(), Type::Hex(8));
         if let Some(given) = result.as_mut().filter(|given| given.is_pair) {
-            given.ty = super::parse::text_of(sources.len() as u8 + 1, Phase::Exit);
+            given.ty = text_of(sources.len() as u8 + 1, Phase::Exit);
         }
         types.extend(result.map(|given| given.ty));
         Self {
@@ -295,7 +300,7 @@ fn in_order(parameters: &[Parameter], types: &mut [Type], hides: bool) -> Vec<So
         if parameter.is_pair && parameters.len() + seconds.len() < MOST_WORDS {
             let length = (parameters.len() + seconds.len()) as u8;
             seconds.push(order.register());
-            *ty = super::parse::text_of(length, Phase::Entry);
+            *ty = text_of(length, Phase::Entry);
         }
     }
     sources.extend(seconds);

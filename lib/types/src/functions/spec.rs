@@ -120,6 +120,23 @@ impl Spec {
                 missing,
             });
         }
+        Some(Wanted {
+            text: self.chosen(name, base, &mut missing),
+            condition,
+            missing,
+        })
+    }
+
+    /// All that a prototype says, or of results alone the result.
+    fn whole(&self, name: &str, base: &Prototype) -> String {
+        match self.result_only {
+            false => base.text.clone(),
+            true => line(name, &base.result_text, &hidden(base)),
+        }
+    }
+
+    /// What the items say.
+    fn chosen(&self, name: &str, base: Option<&Prototype>, missing: &mut Vec<String>) -> String {
         let mut parameters = base.map_or_else(Vec::new, hidden);
         let (mut more, mut result) = (Vec::new(), "");
         let result_of = |base: Option<&Prototype>| match base {
@@ -152,11 +169,12 @@ impl Spec {
             parameters[place] = format!("{ty}{source}");
         }
         parameters.extend(more);
-        Some(Wanted {
-            text: line(name, result, &parameters),
-            condition,
-            missing,
-        })
+        let hides = base.is_some_and(|base| base.result_text.starts_with('^'));
+        let result = match hides && !result.starts_with('^') {
+            true => format!("^{result}"),
+            false => result.to_owned(),
+        };
+        line(name, &result, &parameters)
     }
 }
 

@@ -6,14 +6,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{ArgAction, Args};
 use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls, Time};
 use sptrace_trace::{Order, SYSTEM_CALLS, Wanted, replay};
 use sptrace_types::calls::Selection;
 use sptrace_types::decode::call::{Hex, Options};
 
-use super::{Reader, ReportArgs, Session, Sort, explain, open_trace};
+use super::{Reader, ReportArgs, Session, Sort, View, explain, open_trace};
 use crate::commands::selection;
 
 /// Options of lines, with strace's letters.
@@ -51,14 +51,12 @@ pub struct CallArgs {
     /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
     #[arg(short = 'x', action = ArgAction::Count)]
     hex: u8,
-    /// Show results in this column
-    #[arg(
-        short = 'a',
-        long = "columns",
-        value_name = "COLUMN",
-        default_value_t = 40
-    )]
-    column: usize,
+    /// Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which
+    /// columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50,
+    /// p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid,
+    /// pid, thread
+    #[arg(short = 'a', long = "columns", value_name = "COLUMN|NAMES")]
+    columns: Option<String>,
     /// Show only calls that succeeded
     #[arg(short = 'z', conflicts_with = "failed")]
     succeeded: bool,
@@ -70,7 +68,50 @@ pub struct CallArgs {
     number: bool,
 }
 
+/// Where the results of lines stand.
+const RESULT_COLUMN: usize = 40;
+
 impl CallArgs {
+    /// Refuses --columns for a view that has none to choose, and what is no column.
+    pub fn check(&self, args: &ReportArgs) -> anyhow::Result<()> {
+        match (args.view, &self.columns) {
+            (_, None) | (View::Functions | View::Tree, _) => Ok(()),
+            (View::Lines, Some(_)) => self.column().map(|_| ()),
+            _ => bail!("--columns is for functions, tree and lines"),
+        }
+    }
+
+    fn column(&self) -> anyhow::Result<usize> {
+        let Some(text) = &self.columns else {
+            return Ok(RESULT_COLUMN);
+        };
+        text.parse()
+            .or_else(|_| bail!("-a of lines is a number, not '{text}'"))
+    }
+
+    /// The columns that are named, if any, of those that `of_name` knows.
+    ///
+    /// # Errors
+    /// A sentence with the names of all.
+    pub fn columns<C>(
+        &self,
+        of_name: impl Fn(&str) -> Option<C>,
+        known: &[&str],
+    ) -> anyhow::Result<Option<Vec<C>>> {
+        let Some(text) = &self.columns else {
+            return Ok(None);
+        };
+        let column = |name: &str| {
+            let all = known.join(", ");
+            of_name(name.trim())
+                .ok_or_else(|| anyhow!("there is no column '{name}' (there are: {all})"))
+        };
+        text.split(',')
+            .map(column)
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
     fn wanted(&self) -> anyhow::Result<Option<Selection>> {
         let Some(text) = &self.wanted else {
             return Ok(None);
@@ -178,7 +219,7 @@ fn lines_of<'a>(session: &Session<'_>, wanted: Option<Selection>) -> LinesOption
         },
         is_relative: calls.relative,
         with_duration: calls.duration,
-        column: calls.column,
+        column: calls.column().unwrap_or(RESULT_COLUMN),
         wanted,
         succeeded: match (calls.succeeded, calls.failed) {
             (true, _) => Some(true),
