@@ -109,7 +109,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__attach)
-            opts="-p -F -N -l -D -s -o -S -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --for --help"
+            opts="-p -F -N -l -D -A -R -s -o -S -q -h --pid --filter --notrace --module --depth --argument --retval --prototypes --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -152,6 +152,26 @@ _sptrace() {
                     return 0
                     ;;
                 -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --argument)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -A)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -R)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prototypes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -623,7 +643,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-F -N -l -D -s -o -S -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
+            opts="-F -N -l -D -A -R -s -o -S -q -c -h --filter --notrace --module --depth --argument --retval --prototypes --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -658,6 +678,26 @@ _sptrace() {
                     return 0
                     ;;
                 -D)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --argument)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -A)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -R)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prototypes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -56,14 +56,7 @@ LONG = {"lib/types/src/names/table.rs": "made from header files"}  # path: reaso
 MAX_LINES = 700
 MAX_FUNCTION = 60
 # path: functions of it that are longer, until they are split
-LONG_FUNCTIONS = {
-    "lib/agent/src/life/detach.rs": {"detach"},
-    "lib/agent/src/reach/module.rs": {"take_in"},
-    "lib/agent/src/reach/propagate.rs": {"instrument"},
-    "lib/agent/src/reach/thread.rs": {"fork_child"},
-    "lib/agent/src/record/settle.rs": {"settle"},
-    "lib/agent/src/signals/moved.rs": {"with_modrm"},
-}
+LONG_FUNCTIONS = {}
 EMBEDDED = {"tests/harness/fixtures.py"}  # programs in other languages, as they are
 MAX_COLUMNS = 100  # of comments in Rust: rustfmt keeps the code within that, and leaves them alone
 # Written in pieces, so that this file does not contain them.

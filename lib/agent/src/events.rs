@@ -6,10 +6,12 @@
 pub mod between;
 pub mod call_values;
 pub mod dormant;
+pub mod entered;
 pub mod exec;
 pub mod hook;
 pub mod process;
 pub mod slow;
+pub mod special;
 pub mod system_call;
 pub mod system_call_unblocked;
 pub mod unblocked;

@@ -20,13 +20,13 @@
 //! | [`events`] | the slow path: what a call, a return or an intercepted function means |
 //! | [`life`] | start, attach, detach, gates |
 //!
+//! Blocks that are shared with the hot path, with handlers and with other threads are made of
+//! [`memory::word`]s, and used by references: what keeps books is safe code. `unsafe` is what maps
+//! memory, what touches the program's ([`memory::live`]), and what calls the kernel.
+//!
 //! Rules: signals are blocked while Rust code of the agent runs, but for [`events::unblocked`]; a
 //! failure becomes a counter; nothing here may end or hang the program.
 #![no_std]
-#![allow(
-    clippy::missing_safety_doc,
-    reason = "one duty for all: called from the slow path with signals blocked, see the module header"
-)]
 
 #[cfg(test)]
 extern crate std;

@@ -4,13 +4,19 @@
 //! its threads, system calls, the lock, and what is known of the host, of stopped threads and of
 //! sandboxes. Must not know plans, slots, stacks.
 
+pub mod area;
 pub mod frame;
 pub mod guarded;
 pub mod host;
+pub mod live;
 pub mod lock;
+pub mod mapped;
 pub mod sandbox;
 pub mod state;
 pub mod stopped;
 pub mod sys;
+pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod thread;
+pub mod word;

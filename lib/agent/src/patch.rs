@@ -4,6 +4,7 @@
 //! know when a function is to be patched.
 
 pub mod mappings;
+pub mod pages;
 pub mod site;
 pub mod special;
 pub mod text;

@@ -4,6 +4,7 @@
 //! Given an address that a thread is about to run. Gives a verdict, and patched call sites. Must
 //! not know which event led there.
 
+pub mod areas;
 pub mod check;
 pub mod module;
 pub mod propagate;

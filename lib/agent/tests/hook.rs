@@ -11,11 +11,14 @@
               memory is its own, and the table is made before the threads begin"
 )]
 
-use sptrace_agent::memory::state;
+use sptrace_agent::memory::live::StackWord;
+use sptrace_agent::memory::table::{Mapped, Module};
+use sptrace_agent::memory::{mapped, state};
 use sptrace_agent::plans::slot;
 use sptrace_agent::record::originals;
 use sptrace_agent::routines::image;
-use sptrace_wire::plan::{HOOK_EXIT_ID, common::HOOK_EXIT};
+use sptrace_wire::plan::common::HOOK_EXIT;
+use sptrace_wire::plan::{HOOK_EXIT_ID, PLAN_MAGIC, PLAN_VERSION, PlanHeader, PlanView};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const AREA_BYTES: usize = 1 << 16;
@@ -31,6 +34,15 @@ impl Drop for Over<'_> {
     }
 }
 
+/// A plan that says nothing.
+fn plan() -> PlanView<'static> {
+    let mut header = PlanHeader::read(&[0; PlanHeader::BYTES]).unwrap();
+    header.magic = PLAN_MAGIC;
+    header.version = PLAN_VERSION;
+    header.total_bytes = PlanHeader::BYTES as u32;
+    PlanView::new(header.to_bytes().to_vec().leak()).unwrap()
+}
+
 /// A patch area with one hook's return in it; gives its address.
 fn hook_return() -> u64 {
     let area = vec![0u8; AREA_BYTES].leak();
@@ -40,13 +52,17 @@ fn hook_return() -> u64 {
     let routine = base + u64::from(image::offset(HOOK_EXIT));
     area[at..at + 6].copy_from_slice(&[0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8]);
     area[at + 6..at + 10].copy_from_slice(&(routine.wrapping_sub(after) as u32).to_le_bytes());
-    unsafe {
-        let process = &mut *state::process();
-        process.originals = originals::make_table();
-        process.modules[0].area = base;
-        process.modules[0].area_bytes = AREA_BYTES as u64;
-        process.module_count = 1;
-    }
+    let process = state::process();
+    process.originals.set(mapped::make());
+    let mapped = Mapped {
+        plan: plan(),
+        area: base,
+        area_rw: base,
+        area_bytes: AREA_BYTES as u64,
+        functions: base,
+    };
+    unsafe { process.modules[0].become_other(&Module::none().with(&mapped)) };
+    process.module_count.set(1);
     base + at as u64
 }
 
@@ -81,7 +97,7 @@ fn armed_again_while_another_thread_takes_its_entry() {
                 assert_eq!(slot::original(place), ORIGINAL);
                 // A walker is given it.
                 stack.write_volatile(ORIGINAL);
-                originals::arm_again(place, hooked);
+                originals::arm_again(StackWord::at(place), hooked);
                 if stack.read_volatile() == hooked {
                     assert_eq!(slot::original(place), ORIGINAL, "no way back");
                     armed += 1;

@@ -10,6 +10,7 @@
               pages are its own"
 )]
 
+use sptrace_agent::memory::area::Area;
 use sptrace_agent::memory::state;
 use sptrace_agent::routines::{image, silent};
 use sptrace_wire::plan::{AreaHeader, SLOTS_START, common as routine};
@@ -20,9 +21,9 @@ const SLOT: usize = SLOTS_START as usize;
 /// The program's text, for the test.
 const TEXT: usize = 0x2000;
 
-struct Area(*mut u8);
+struct Pages(*mut u8);
 
-impl Area {
+impl Pages {
     fn new() -> Self {
         unsafe {
             let at = libc::mmap(
@@ -34,9 +35,18 @@ impl Area {
                 0,
             );
             assert_ne!(at, libc::MAP_FAILED);
-            image::install(at.cast());
+            assert!(image::install(std::slice::from_raw_parts_mut(
+                at.cast(),
+                AREA_BYTES
+            )));
             Self(at.cast())
         }
+    }
+
+    /// It is executed where it is written.
+    fn views(&self) -> Area {
+        let at = self.0 as u64;
+        unsafe { Area::new(at, at, AREA_BYTES as u64) }
     }
 
     fn put(&self, at: usize, bytes: &[u8]) -> usize {
@@ -79,7 +89,7 @@ fn call(at: u64, rdi: u64) -> u64 {
 
 /// `call ENTRY; call CALLEE; call EXIT; jmp back` behind three bytes of filling. Gives where its
 /// exit begins.
-fn put_direct_slot(area: &Area, callee: usize, back: usize) -> usize {
+fn put_direct_slot(area: &Pages, callee: usize, back: usize) -> usize {
     let at = area.put_call_of(SLOT + 3, routine::ENTRY);
     let exit = area.put_jump(at, 0xe8, callee);
     let at = area.put_call_of(exit, routine::EXIT);
@@ -89,39 +99,39 @@ fn put_direct_slot(area: &Area, callee: usize, back: usize) -> usize {
 
 #[test]
 fn a_call_leaves_the_programs_own_return_address() {
-    let area = Area::new();
+    let area = Pages::new();
     // The site: jmp slot; stc; ret. The callee gives its return address.
     let callee = TEXT + 0x100;
     let back = area.put_jump(TEXT, 0xe9, SLOT + 3);
     area.put(back, &[0xf9, 0xc3]);
     area.put(callee, &[0x48, 0x8b, 0x04, 0x24, 0xc3]);
     put_direct_slot(&area, callee, back);
-    unsafe { silent::retire(area.0, area.0 as u64) };
+    silent::retire(area.views());
     assert_eq!(call(area.address(TEXT), 0), area.address(back));
 }
 
 #[test]
 fn an_old_return_address_leads_through_the_slot_to_the_program() {
-    let area = Area::new();
+    let area = Pages::new();
     let back = TEXT + 0x80;
     area.put(back, &[0xc3]);
     let exit = put_direct_slot(&area, TEXT + 0x100, back);
     // push rdi; mov eax, 7; stc; ret
     area.put(TEXT, &[0x57, 0xb8, 7, 0, 0, 0, 0xf9, 0xc3]);
-    unsafe { silent::retire(area.0, area.0 as u64) };
+    silent::retire(area.views());
     assert_eq!(call(area.address(TEXT), area.address(exit)), 7);
 }
 
 #[test]
 fn a_hooked_function_returns_by_the_table() {
-    let area = Area::new();
+    let area = Pages::new();
     let mut table = vec![[0u64; 2]; state::ORIGINALS];
     // lea rsp, [rsp-8]; call HOOK_EXIT; ret
     let at = area.put(SLOT, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
     let at = area.put_call_of(at, routine::HOOK_EXIT);
     area.put(at, &[0xc3]);
     unsafe {
-        silent::retire(area.0, area.0 as u64);
+        silent::retire(area.views());
         (*area.0.cast::<AreaHeader>()).originals = table.as_mut_ptr() as u64;
     }
     // Where its return address lies is known by running it once: mov rax, rsp; stc; ret
@@ -155,20 +165,20 @@ fn a_hooked_function_returns_by_the_table() {
 
 #[test]
 fn an_area_that_is_woken_is_as_it_was() {
-    let area = Area::new();
+    let area = Pages::new();
     let bytes =
-        |area: &Area| unsafe { std::slice::from_raw_parts(area.0, image::bytes()).to_vec() };
+        |area: &Pages| unsafe { std::slice::from_raw_parts(area.0, image::bytes()).to_vec() };
     let before = bytes(&area);
-    unsafe { silent::retire(area.0, area.0 as u64) };
+    silent::retire(area.views());
     assert_ne!(bytes(&area), before);
-    unsafe { silent::wake(area.0) };
+    silent::wake(area.views());
     assert_eq!(bytes(&area), before);
 }
 
 #[test]
 fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
     for number in [routine::SPECIAL, routine::TAIL_FIRST] {
-        let area = Area::new();
+        let area = Pages::new();
         // stc; jmp slot. The slot: call SPECIAL; mov eax, 7; ret
         let at = area.put(TEXT, &[0xf9]);
         area.put_jump(at, 0xe9, SLOT);
@@ -179,7 +189,7 @@ fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
         let at = area.put(TEXT + 0x200, &[0xff, 0x05, 0xfa, 0, 0, 0]);
         area.put(at, &[0x48, 0x8d, 0x64, 0x24, 0x28, 0xf9, 0xc3]);
         unsafe {
-            silent::retire(area.0, area.0 as u64);
+            silent::retire(area.views());
             (*area.0.cast::<AreaHeader>()).agent_door = area.address(TEXT + 0x200);
         }
         let count = || unsafe { area.0.add(TEXT + 0x300).cast::<u32>().read() };

@@ -184,7 +184,11 @@ fn find_functions(
         let address = match entry.attr_value(dw::DW_AT_low_pc) {
             Some(AttributeValue::Addr(address)) => Some(address),
             Some(AttributeValue::DebugAddrIndex(index)) => dwarf.address(unit, index).ok(),
-            _ => None,
+            // In parts, of which the first is where it begins.
+            _ => dwarf.die_ranges(unit, entry).ok().and_then(|mut ranges| {
+                let first = ranges.next().ok()??;
+                (first.begin != 0).then_some(first.begin)
+            }),
         };
         if let Some(address) = address {
             functions.entry(address).or_insert((number, entry.offset()));

@@ -1,4 +1,4 @@
-/* Strings, references, methods and large results of C++. Each f_* prints itself as `sptrace report tree` has it. */
+// Strings, references, methods and large results of C++. Each f_* prints itself as `sptrace report tree` has it.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-/* Calls of the C library with known values: prints those lines that a report must have. */
+// Calls of the C library with known values: prints those lines that a report must have.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Strings and numbers of Rust. Each f_* prints itself as `sptrace report tree` has it.
+//! Strings and numbers of Rust. Each f_* prints itself as `sptrace report tree` has it.
 use std::hint::black_box;
 
 #[inline(never)]

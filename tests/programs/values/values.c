@@ -1,5 +1,5 @@
-/* Calls with arguments and results of every kind: directly, through pointers, as tail calls, as callbacks, recursively, in
-   threads and in a signal handler. Each f_* prints itself as a line of `sptrace report tree` has it, when it returns. */
+// Calls with arguments and results of every kind: directly, through pointers, as tail calls, as callbacks, recursively, in
+// threads and in a signal handler. Each f_* prints itself as a line of `sptrace report tree` has it, when it returns.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

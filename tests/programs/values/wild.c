@@ -1,5 +1,5 @@
-/* Calls with pointers that lead nowhere: random ones, strings that end with their page, and memory that another thread maps and
-   unmaps all the time. Prints how many calls there were. */
+// Calls with pointers that lead nowhere: random ones, strings that end with their page, and memory that another thread maps and
+// unmaps all the time. Prints how many calls there were.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -11,7 +11,7 @@
 
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
-use crate::memory::state::{FRAME_BYTES, Hot};
+use crate::memory::thread::Hot;
 use crate::memory::{state, sys};
 use crate::plans::{modules, plan};
 use crate::record::capture::Captures;
@@ -40,28 +40,21 @@ struct Asked {
 impl Asked {
     /// Of the function at this address. `None`: nothing.
     fn of(callee: u64) -> Option<Self> {
-        // SAFETY: a plan and the table of modules live as long as the process.
-        unsafe {
-            if (*state::process()).has_values == 0 {
-                return None;
-            }
-            let m = modules::known(callee);
-            if m.is_null() {
-                return None;
-            }
-            let plan = (*m).plan?;
-            let i = plan::function_at(m, callee)?;
-            let function = plan.function(i)?;
-            if !function.is_any(FN_VALUES) {
-                return None;
-            }
-            let view = ValuesView::new(plan.values())?;
-            Some(Self {
-                view,
-                values: view.of(function.entry)?,
-                base: (*m).base,
-            })
+        if !state::process().has_values.get() {
+            return None;
         }
+        let m = modules::known(callee)?;
+        let plan = m.plan()?;
+        let function = plan.function(plan::function_at(m, callee)?)?;
+        if !function.is_any(FN_VALUES) {
+            return None;
+        }
+        let view = ValuesView::new(plan.values())?;
+        Some(Self {
+            view,
+            values: view.of(function.entry)?,
+            base: m.base.get(),
+        })
     }
 
     fn captures(&self) -> Captures {
@@ -120,113 +113,96 @@ fn word(f: &Frame, vectors: &Vectors, source: u8, rsp: u64) -> u64 {
 }
 
 /// The call of `callee` from the stack pointer `rsp` has been recorded, if anything was.
-pub unsafe fn enter(hot: *mut Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
+pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     let Some(asked) = Asked::of(callee) else {
         return;
     };
-    // SAFETY: called by the slow path: the thread's own block.
-    unsafe {
-        let frame = shadow::call(hot);
-        if (*hot).muted != 0 || (*frame).rsp != rsp || (*hot).overflow != 0 {
-            return;
-        }
-        let mut words = [0; MOST_WORDS];
-        let count = asked.words();
-        for (i, place) in words.iter_mut().enumerate().take(count) {
-            *place = word(f, vectors, asked.values.source(i), rsp);
-        }
-        let words = words.get(..count).unwrap_or(&[]);
-        if !asked.is_wanted(words) {
-            return;
-        }
-        let pieces = asked.captures().read(hot, words, None);
-        let number = asked.values.number;
-        chunk::put_values(hot, record::CALL_VALUES, number, words, pieces);
-        if asked.values.returns != 0 && (*frame).id & FRAME_OPEN == 0 {
-            keep(hot, &asked, words, callee, rsp);
-        }
+    let frame = shadow::call(hot).get();
+    if hot.muted.get() != 0 || frame.rsp != rsp || hot.overflow.get() != 0 {
+        return;
+    }
+    let mut words = [0; MOST_WORDS];
+    let count = asked.words();
+    for (i, place) in words.iter_mut().enumerate().take(count) {
+        *place = word(f, vectors, asked.values.source(i), rsp);
+    }
+    let words = words.get(..count).unwrap_or(&[]);
+    if !asked.is_wanted(words) {
+        return;
+    }
+    let pieces = asked.captures().read(hot, words, None);
+    let number = asked.values.number;
+    chunk::put_values(hot, record::CALL_VALUES, number, words, pieces);
+    if asked.values.returns != 0 && frame.id & FRAME_OPEN == 0 {
+        keep(hot, &asked, words, callee, rsp);
     }
 }
 
 /// The same at the entry of a hooked function whose call was not seen at its site: its frame was
 /// pushed just now.
-pub unsafe fn enter_hooked(hot: *mut Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
-    // SAFETY: as in enter.
-    unsafe {
-        let frame = shadow::top(hot);
-        if (*frame).rsp == rsp
-            && (*frame).id & !FRAME_OPEN == f.id
-            && let Some(hooked) = modules::special_of(f.id)
-        {
-            enter(hot, f, vectors, hooked.entry, rsp);
-        }
+pub fn enter_hooked(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    let frame = hot.top().get();
+    if frame.rsp == rsp
+        && frame.id & !FRAME_OPEN == f.id
+        && let Some(hooked) = modules::special_of(f.id)
+    {
+        enter(hot, f, vectors, hooked.entry, rsp);
     }
 }
 
 /// Keeps what the return needs. Where there is no room, the result is not recorded.
-unsafe fn keep(hot: *mut Hot, asked: &Asked, words: &[u64], callee: u64, rsp: u64) {
+fn keep(hot: &Hot, asked: &Asked, words: &[u64], callee: u64, rsp: u64) {
     const KIND: u64 = FRAME_OPEN | FRAME_VALUES;
-    // SAFETY: as in enter.
-    unsafe {
-        for (i, word) in (0u32..).zip(words) {
-            if asked.values.keep & 1 << i == 0 {
-                continue;
-            }
-            if !deep::has_room(hot, rsp) {
-                return;
-            }
-            let id = KIND | KEPT | u64::from(i) << WORD_SHIFT;
-            shadow::push(hot, rsp - 1, id, *word);
+    for (i, word) in (0u32..).zip(words) {
+        if asked.values.keep & 1 << i == 0 {
+            continue;
         }
-        if deep::has_room(hot, rsp) {
-            shadow::push(hot, rsp - 1, KIND, callee);
+        if !deep::has_room(hot, rsp) {
+            return;
         }
+        let id = KIND | KEPT | u64::from(i) << WORD_SHIFT;
+        shadow::push(hot, rsp - 1, id, *word);
+    }
+    if deep::has_room(hot, rsp) {
+        shadow::push(hot, rsp - 1, KIND, callee);
     }
 }
 
 /// A call at `rsp` is about to be recorded as returned: what was kept for it, and for what it has
 /// jumped to, is used.
-pub unsafe fn leave(hot: *mut Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
-    // SAFETY: as in enter; the sentinel has no such flag.
-    unsafe {
-        if (*state::process()).has_values == 0 || (*hot).overflow != 0 {
-            return;
+pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    if !state::process().has_values.get() || hot.overflow.get() != 0 {
+        return;
+    }
+    settle::settle(hot, rsp - 1, false);
+    while hot.top().rsp() == rsp - 1 {
+        let head = hot.top().get();
+        hot.pop();
+        let mut words = [0; ALL_WORDS];
+        while hot.top().rsp() == rsp - 1 && hot.top().id() & KEPT != 0 {
+            let kept = hot.top().get();
+            let i = (kept.id >> WORD_SHIFT) as u8;
+            if let Some(place) = words.get_mut(usize::from(i)) {
+                *place = kept.callee;
+            }
+            hot.pop();
         }
-        settle::settle(hot, rsp - 1, false);
-        while (*shadow::top(hot)).rsp == rsp - 1 {
-            let head = *shadow::top(hot);
-            (*hot).ssp -= FRAME_BYTES as u64;
-            let mut words = [0; ALL_WORDS];
-            while (*shadow::top(hot)).rsp == rsp - 1 && (*shadow::top(hot)).id & KEPT != 0 {
-                let kept = *shadow::top(hot);
-                let i = (kept.id >> WORD_SHIFT) as u8;
-                if let Some(place) = words.get_mut(usize::from(i)) {
-                    *place = kept.callee;
-                }
-                (*hot).ssp -= FRAME_BYTES as u64;
-            }
-            // A word that was kept without its head: there was no room.
-            if head.id & KEPT == 0
-                && let Some(asked) = Asked::of(head.callee)
-            {
-                returned(hot, &asked, &mut words, f, vectors);
-            }
+        // A word that was kept without its head: there was no room.
+        if head.id & KEPT == 0
+            && let Some(asked) = Asked::of(head.callee)
+        {
+            returned(hot, &asked, &mut words, f, vectors);
         }
     }
 }
 
 /// Records a result.
-unsafe fn returned(
-    hot: *mut Hot,
-    asked: &Asked,
-    words: &mut [u64; ALL_WORDS],
-    f: &Frame,
-    vectors: &Vectors,
-) {
+fn returned(hot: &Hot, asked: &Asked, words: &mut [u64; ALL_WORDS], f: &Frame, vectors: &Vectors) {
     let values = &asked.values;
     let vector = vectors.0.first().map_or(0, |vector| vector[0]);
     let count = asked.words();
-    for (place, word) in words.iter_mut().skip(count).zip([f.rax, f.rdx, vector]) {
+    let results = [f.rax, f.rdx, vector];
+    for (place, word) in words.iter_mut().skip(count).zip(results) {
         *place = word;
     }
     let result = with_sign(f.rax, values.result_bytes);
@@ -243,10 +219,7 @@ unsafe fn returned(
         false => result,
     };
     let all = words.get(..count + RESULT_WORDS).unwrap_or(&[]);
-    // SAFETY: as in enter.
-    unsafe {
-        let pieces = asked.captures().read(hot, all, Some(told));
-        let head = [f.rax, f.rdx, vector, errno];
-        chunk::put_values(hot, record::RETURN_VALUES, values.number, &head, pieces);
-    }
+    let pieces = asked.captures().read(hot, all, Some(told));
+    let head = [f.rax, f.rdx, vector, errno];
+    chunk::put_values(hot, record::RETURN_VALUES, values.number, &head, pieces);
 }

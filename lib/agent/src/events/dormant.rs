@@ -11,13 +11,14 @@
 //!
 //! No system call is made for anything else, and none at all in a sandbox.
 
-use crate::frames::{handlers, shadow, stacks};
+use crate::events::entered::Entered;
+use crate::frames::{handlers, stacks};
 use crate::memory::frame::Frame;
+use crate::memory::live::StackWord;
 use crate::memory::state::{DORMANT, TEXT_BACK};
-use crate::memory::{frame, guarded, sandbox, state, sys};
+use crate::memory::{frame, guarded, sandbox, state, sys, thread};
 use crate::patch::unpatch;
 use crate::plans::modules;
-use crate::plans::modules::Special;
 use crate::record::restore;
 use crate::routines::silent;
 use crate::signals::context;
@@ -32,15 +33,12 @@ const UNKNOWN_STACK_BYTES: u64 = 16 << 20;
 /// Once, after the event at which the end came: the locks that it held are free again.
 #[inline(never)] // the slow path often runs on a small stack of the program
 pub fn put_text_back() {
-    // SAFETY: called by the slow path.
-    unsafe {
-        let silent = &(*state::process()).dormant;
-        let is_first = silent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |bits| {
-            (bits & (DORMANT | TEXT_BACK) == DORMANT).then_some(bits | TEXT_BACK)
-        });
-        if is_first.is_ok() {
-            unpatch::all();
-        }
+    let silent = &state::process().dormant;
+    let is_first = silent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |bits| {
+        (bits & (DORMANT | TEXT_BACK) == DORMANT).then_some(bits | TEXT_BACK)
+    });
+    if is_first.is_ok() {
+        unpatch::all();
     }
 }
 
@@ -53,63 +51,81 @@ pub fn begin_again(f: &mut Frame) -> Option<u64> {
     ) {
         return None;
     }
-    // SAFETY: the id stands behind the call of the routine (5 bytes).
-    unsafe {
-        let m = modules::of_area(f.id);
-        if m.is_null() || (*m).area_rw == 0 {
-            return None;
-        }
-        let area = (*m).area_rw as *mut u8;
-        if !silent::is_silent(area) {
-            silent::silence(area);
-        }
-        f.id -= 5;
+    let area = modules::area(f.id)?;
+    if !silent::is_silent(area) {
+        silent::silence(area);
     }
+    // The id stands behind the call of the routine (5 bytes).
+    f.id -= 5;
     Some(frame::RET)
 }
 
-/// The special function of `f.id` is about to run; its return address lies at `above`. `mask`: the
-/// thread's own signal mask; unless the process may be in a sandbox, signals are blocked: a handler
-/// that walked meanwhile would find no way through the agent.
-#[inline(never)]
-pub unsafe fn special(f: &mut Frame, above: u64, mask: u64) {
-    // SAFETY: called by the slow path.
-    unsafe {
-        let Some(Special { kind, .. }) = modules::special_of(f.id) else {
-            return;
-        };
-        match kind {
-            SpecialKind::Unwind | SpecialKind::Walk if sandbox::may_be_sandboxed() => {
-                scan_mapped(above & !7)
-            }
-            SpecialKind::Unwind | SpecialKind::Walk => {
-                let interrupted = context::move_contexts(core::ptr::null_mut(), above, mask);
-                for start in core::iter::once(above).chain(interrupted) {
-                    if start != 0 {
-                        restore::scan(start & !7, end_of_stack(start));
-                    }
-                }
-            }
-            SpecialKind::Return | SpecialKind::Unload => {
-                restore::restore(above, (above as *const u64).read_volatile())
-            }
-            SpecialKind::Sigaction | SpecialKind::Cancel => handlers::registered(),
-            SpecialKind::Protect => {
-                guarded::protect(f.rdi, f.rsi, f.rdx, above..(*state::process()).stack_top);
-            }
-            _ if sandbox::enters_sandbox(kind, f) => sandbox::set_sandboxed(),
-            _ if sandbox::sets_gs(kind, f) => sandbox::set_gs_taken(),
-            SpecialKind::Madvise | SpecialKind::Syscall => sandbox::keep_text(kind, f),
-            _ => {}
+/// Nothing must be done.
+pub(super) fn nothing(_: &mut Entered) {}
+
+/// A walker is about to run.
+pub(super) fn walk(entered: &mut Entered) {
+    let above = entered.f.above_at();
+    if sandbox::may_be_sandboxed() {
+        scan_mapped(above & !7);
+        return;
+    }
+    let interrupted = context::move_contexts(None, above, entered.mask);
+    for start in core::iter::once(above).chain(interrupted) {
+        if start != 0 {
+            restore::scan(start & !7, end_of_stack(start));
         }
     }
+}
+
+/// It reads its return address.
+pub(super) fn give_back_one(entered: &mut Entered) {
+    let word = entered.f.word_above(0);
+    restore::restore(word.address(), word.get());
+}
+
+/// There may be new handlers.
+pub(super) fn handlers_change(_: &mut Entered) {
+    handlers::registered();
+}
+
+/// mprotect(2) is about to run.
+pub(super) fn protect(entered: &mut Entered) {
+    let f = &*entered.f;
+    let stack = f.above_at()..state::process().stack_top.get();
+    guarded::protect(f.rdi, f.rsi, f.rdx, stack);
+}
+
+/// madvise(2) is about to run.
+pub(super) fn madvise(entered: &mut Entered) {
+    sandbox::keep_text(entered.special.kind, entered.f);
+}
+
+/// A sandbox may be entered.
+pub(super) fn sandbox(entered: &mut Entered) {
+    if sandbox::enters_sandbox(entered.special.kind, entered.f) {
+        sandbox::set_sandboxed();
+    }
+}
+
+/// The gs base may be set.
+pub(super) fn gs(entered: &mut Entered) {
+    if sandbox::sets_gs(entered.special.kind, entered.f) {
+        sandbox::set_gs_taken();
+    }
+}
+
+/// syscall(2) is about to run, which may be any of these.
+pub(super) fn syscall(entered: &mut Entered) {
+    sandbox(entered);
+    gs(entered);
+    madvise(entered);
 }
 
 /// The end of the stack that `at` lies in, or a bound for it. A thread's control block lies at the
 /// end of its stack.
 fn end_of_stack(at: u64) -> u64 {
-    // SAFETY: plain queries.
-    let (alternate, first) = unsafe { (sys::alternate_stack(), (*state::process()).stack_top) };
+    let (alternate, first) = (sys::alternate_stack(), state::process().stack_top.get());
     match alternate {
         Some((low, high)) if at > low && at <= high => return high,
         _ => {}
@@ -121,26 +137,27 @@ fn end_of_stack(at: u64) -> u64 {
     known.unwrap_or(at + UNKNOWN_STACK_BYTES)
 }
 
-/// The same without a system call: only what is surely mapped.
-unsafe fn scan_mapped(mut at: u64) {
-    // SAFETY: other threads' stacks are mapped up to the highest stack pointer that was seen.
-    unsafe {
-        let first = (*state::process()).stack_top;
-        let end = if stacks::is_first(at) {
-            first
-        } else {
-            let gs = sys::gs_base();
-            if gs == 0 || (gs as *const u64).read() != sys::fs_base() {
-                return;
-            }
-            (*shadow::hot_of(gs)).stack_top
-        };
-        if end > at + UNKNOWN_STACK_BYTES && end != first {
+/// The same without a system call: only what is surely mapped, up to the highest stack pointer that
+/// was seen.
+fn scan_mapped(mut at: u64) {
+    let first = state::process().stack_top.get();
+    let end = if stacks::is_first(at) {
+        first
+    } else {
+        // SAFETY: gs holds zero or one of our blocks until the program sets it, which is noticed.
+        let own = unsafe { thread::of_gs() };
+        let Some(own) = own.filter(|hot| hot.key().get() == sys::fs_base()) else {
             return;
-        }
-        while at < end && !guarded::holds(at) {
-            restore::restore(at, (at as *const u64).read_volatile());
-            at += 8;
-        }
+        };
+        own.stack_top.get()
+    };
+    if end > at + UNKNOWN_STACK_BYTES && end != first {
+        return;
+    }
+    while at < end && !guarded::holds(at) {
+        // SAFETY: see above.
+        let word = unsafe { StackWord::at(at) };
+        restore::restore(at, word.get());
+        at += 8;
     }
 }

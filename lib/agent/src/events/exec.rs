@@ -4,7 +4,7 @@
 //! Given the function and its arguments. Must not know what the host does with the new program.
 
 use crate::memory::frame::Frame;
-use crate::memory::state::Hot;
+use crate::memory::thread::Hot;
 use crate::memory::{state, sys};
 use crate::reach::thread;
 use crate::record::capture::Captures;
@@ -72,55 +72,43 @@ impl Exec {
     }
 
     /// The host takes hold of us, and we do the call ourselves. If it fails, the host lets go and
-    /// the program's own function runs (and fails the same way). `mask`: the program's signal mask;
-    /// `hot` may be null.
-    ///
-    /// # Safety
-    /// Called by the slow path: signals are blocked. The arguments are the program's.
-    pub unsafe fn run(&self, hot: *mut Hot, mask: u64) {
-        // SAFETY: as above; the new image inherits the signal mask, so it must be the program's.
-        unsafe {
-            let program = self.program;
-            match question::question(ASK_EXEC, program.as_ptr() as u64) {
-                Some([1, ..]) => {
-                    // If it fails, the program's own call is made, and recorded.
-                    let [a, b, c, d, e] = self.arguments;
-                    let told = tell(hot, self.number as u32, [a, b, c, d, e, 0]);
-                    sys::restore_signals(mask);
-                    let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
-                    sys::call(self.number as usize, arguments);
-                    sys::block_signals();
-                    if let Some(told) = told {
-                        chunk::take_back(hot, told);
-                    }
-                    question::question(ASK_EXEC_FAILED, 0);
+    /// the program's own function runs (and fails the same way). `mask`: the program's signal mask.
+    pub fn run(&self, hot: &Hot, mask: u64) {
+        let program = self.program;
+        match question::question(ASK_EXEC, program.as_ptr() as u64) {
+            Some([1, ..]) => {
+                // If it fails, the program's own call is made, and recorded.
+                let [a, b, c, d, e] = self.arguments;
+                let told = tell(hot, self.number as u32, [a, b, c, d, e, 0]);
+                sys::restore_signals(mask);
+                let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
+                // SAFETY: the call that the program is about to make, with its arguments.
+                unsafe { sys::call(self.number as usize, arguments) };
+                sys::block_signals();
+                if let Some(told) = told {
+                    chunk::take_back(hot, told);
                 }
-                // The host has counted it.
-                Some(_) => {}
-                None => state::count_hole(hole::EXEC_UNSEEN),
+                question::question(ASK_EXEC_FAILED, 0);
             }
+            // The host has counted it.
+            Some(_) => {}
+            None => state::count_hole(hole::EXEC_UNSEEN),
         }
     }
 }
 
 /// Records that the agent executes a program in the place of this one, for a function that would,
 /// if system calls are recorded. Gives where the chunk has it.
-unsafe fn tell(hot: *mut Hot, number: u32, args: [u64; 6]) -> Option<(u64, u64)> {
-    if hot.is_null() {
-        return None;
-    }
-    // SAFETY: the thread's own block.
-    unsafe {
-        let captures = Captures::of(number).filter(|_| (*hot).muted == 0)?;
-        let thread = thread::borrower(hot);
-        let pieces = captures.read(hot, &args, None);
-        let [a, b, c, d, e, f] = args;
-        let head = [u64::from(thread), a, b, c, d, e, f];
-        let (chunk, before) = ((*hot).chunk, (*hot).cur);
-        let alone = record::CALL_ALONE;
-        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
-        ((*hot).chunk == chunk).then_some((before, (*hot).cur))
-    }
+fn tell(hot: &Hot, number: u32, args: [u64; 6]) -> Option<(u64, u64)> {
+    let captures = Captures::of(number).filter(|_| hot.muted.get() == 0)?;
+    let thread = thread::borrower(hot);
+    let pieces = captures.read(hot, &args, None);
+    let [a, b, c, d, e, f] = args;
+    let head = [u64::from(thread), a, b, c, d, e, f];
+    let (chunk, before) = (hot.chunk.get(), hot.cur.get());
+    let alone = record::CALL_ALONE;
+    chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
+    (hot.chunk.get() == chunk).then_some((before, hot.cur.get()))
 }
 
 #[cfg(test)]
@@ -161,8 +149,7 @@ mod tests {
             (SYS_EXECVEAT, 5, 1, 2, AT_EMPTY_PATH)
         );
         assert_eq!(program, [5, name]);
-        // SAFETY: the empty name is a constant.
-        assert_eq!(unsafe { *(name as *const u8) }, 0);
+        assert_eq!(sys::read(name), Some([0u8]));
     }
 
     #[test]

@@ -22,7 +22,10 @@
 use crate::events::between;
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
-use crate::memory::state::{Hot, MODULES};
+use crate::memory::frame::Frame;
+use crate::memory::live::StackWord;
+use crate::memory::table::MODULES;
+use crate::memory::thread::Hot;
 use crate::memory::{lock, state, sys};
 use crate::plans::modules::Special;
 use crate::plans::ready::Reach;
@@ -34,143 +37,129 @@ use sptrace_wire::plan::*;
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
 
-/// A hooked function is about to run; its return address lies at `above`.
-pub unsafe fn enter(hot: *mut Hot, above: u64, id: u64) {
-    // SAFETY: called by the slow path.
-    unsafe {
-        let Some(hooked) = modules::special_of(id) else {
-            return;
-        };
-        match hooked.kind {
-            SpecialKind::Mapped => look_for_modules(hot),
-            SpecialKind::Root | SpecialKind::RootOpen => {
-                between::called(hooked.rules);
-                enter_root(hot, above, id, &hooked);
-            }
-            _ => {}
+/// A hooked function is about to run.
+pub fn enter(hot: &Hot, f: &Frame) {
+    let Some(hooked) = modules::special_of(f.id) else {
+        return;
+    };
+    match hooked.kind {
+        SpecialKind::Mapped => look_for_modules(hot),
+        SpecialKind::Root | SpecialKind::RootOpen => {
+            between::called(hooked.rules);
+            enter_root(hot, f.word_above(0), f.id, &hooked);
         }
+        _ => {}
     }
 }
 
-unsafe fn enter_root(hot: *mut Hot, above: u64, id: u64, hooked: &Special) {
+/// Its return address is at `word`.
+fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
     let may_replace = hooked.kind == SpecialKind::Root;
     let entry = hooked.entry;
-    let rsp = above + 8;
-    // SAFETY: `above` is the function's return address; the shadow stack is ours.
-    unsafe {
-        settle::settle(hot, rsp, false);
-        let is_called = is_its_call(hot, above);
-        if !is_called {
-            settle::settle(hot, rsp, true);
+    let rsp = word.address() + 8;
+    // What its call keeps of its values lies just below it, and stays.
+    settle::settle(hot, rsp - 1, false);
+    let is_called = is_its_call(hot, word);
+    if !is_called {
+        settle::settle(hot, rsp, true);
+    }
+    let is_root = state::control().roots_only != 0 && hot.root.get() == 0;
+    if is_root && !between::is_open(hooked.rules) {
+        return;
+    }
+    let reach = propagate::reach(hot, entry);
+    if is_called && !is_root {
+        return;
+    }
+    if !deep::has_room(hot, rsp) {
+        chunk::cut_off(hot);
+        return;
+    }
+    let address = word.get();
+    let mut replaced = may_replace && reach != Reach::ReturnAddress && is_return_address(address);
+    if replaced {
+        // In this order: an entry whose place holds no address of ours may be taken.
+        word.set(id - HOOK_ENTRY_ID);
+        if !originals::remember(word.address(), address) {
+            word.set(address);
+            replaced = false;
         }
-        let is_root = state::control().roots_only != 0 && (*hot).root == 0;
-        if is_root && !between::is_open(hooked.rules) {
-            return;
-        }
-        let reach = propagate::reach(hot, entry);
-        if is_called && !is_root {
-            return;
-        }
-        if !deep::has_room(hot, rsp) {
-            chunk::cut_off(hot);
-            return;
-        }
-        let word = above as *mut u64;
-        let address = word.read_volatile();
-        let mut replaced =
-            may_replace && reach != Reach::ReturnAddress && is_return_address(address);
-        if replaced {
-            // In this order: an entry whose place holds no address of ours may be taken.
-            word.write_volatile(id - HOOK_ENTRY_ID);
-            if !originals::remember(above, address) {
-                word.write_volatile(address);
-                replaced = false;
-            }
-        }
-        if is_root {
-            chunk::unmute(hot);
-        }
-        if replaced {
-            chunk::put_event(hot, id as u32, None);
-            shadow::push(hot, rsp, id, 0);
-        } else {
-            chunk::put(hot, record::ENTERED, entry);
-            shadow::push(hot, rsp, id | FRAME_OPEN, entry);
-        }
-        if is_root {
-            (*hot).root = (*hot).ssp;
-        }
+    }
+    if is_root {
+        chunk::unmute(hot);
+    }
+    if replaced {
+        chunk::put_event(hot, id as u32, None);
+        shadow::push(hot, rsp, id, 0);
+    } else {
+        chunk::put(hot, record::ENTERED, entry);
+        shadow::push(hot, rsp, id | FRAME_OPEN, entry);
+    }
+    if is_root {
+        hot.root.set(hot.ssp.get());
     }
 }
 
 /// True if the top frame is the call (or a tail jump in it) that leads to the function whose return
-/// address lies at `above`: it was seen at its site.
-unsafe fn is_its_call(hot: *mut Hot, above: u64) -> bool {
-    // SAFETY: the top frame is at least the sentinel.
-    unsafe {
-        let frame = &*shadow::call(hot);
-        if frame.rsp != above + 8 || frame.id & FRAME_DONE != 0 {
-            return false;
-        }
-        let hooked = slot::return_of(frame.id);
-        if frame.id & FRAME_OPEN != 0 {
-            // A site's own entry-only frame was pushed just now; a hook's has ended.
-            return hooked == 0 && frame.id != FRAME_OPEN;
-        }
-        let exit = match hooked {
-            0 => slot::exit_of(frame.id),
-            hooked => hooked,
-        };
-        (above as *const u64).read_volatile() == exit
+/// address is at `word`: it was seen at its site.
+fn is_its_call(hot: &Hot, word: StackWord) -> bool {
+    let frame = shadow::call(hot).get();
+    if frame.rsp != word.address() + 8 || frame.id & FRAME_DONE != 0 {
+        return false;
     }
+    let hooked = slot::return_of(frame.id);
+    if frame.id & FRAME_OPEN != 0 {
+        // A site's own entry-only frame was pushed just now; a hook's has ended.
+        return hooked == 0 && frame.id != FRAME_OPEN;
+    }
+    let exit = match hooked {
+        0 => slot::exit_of(frame.id),
+        hooked => hooked,
+    };
+    word.get() == exit
 }
 
 /// False if somebody else than a call may need to find this address on the stack: it does not
 /// follow a call (a signal handler's leads to the restorer), or lies in a runtime that walks its
 /// own frames (marked functions, and code that belongs to no module).
-unsafe fn is_return_address(address: u64) -> bool {
-    // SAFETY: bytes before an address inside a module's text are readable.
-    unsafe {
-        if slot::original_return(address) != 0 {
-            return true;
-        }
-        let m = modules::known(address);
-        if m.is_null() || (*m).plan.is_none() || address < (*m).start + 8 {
-            return false;
-        }
-        let caller = plan::function_around(m, address - 1);
-        if caller.is_some_and(|(_, f)| f.is_any(FN_RUNTIME)) {
-            return false;
-        }
-        let byte = |back: u64| *((address - back) as *const u8);
-        byte(5) == 0xe8 || (2..=7).any(|back| byte(back) == 0xff && byte(back - 1) >> 3 & 7 == 2)
+fn is_return_address(address: u64) -> bool {
+    if slot::original_return(address) != 0 {
+        return true;
     }
+    let Some(m) = modules::known(address).filter(|m| m.has_plan()) else {
+        return false;
+    };
+    let caller = plan::function_around(m, address - 1);
+    if caller.is_some_and(|(_, f)| f.is_any(FN_RUNTIME)) {
+        return false;
+    }
+    let Some(before) = m.text::<8>(address - 8) else {
+        return false;
+    };
+    let byte = |back: usize| before[8 - back];
+    byte(5) == 0xe8 || (2..=7).any(|back| byte(back) == 0xff && byte(back - 1) >> 3 & 7 == 2)
 }
 
 /// Asks the host for what ld.so has mapped: new modules get their hooks before they run.
-pub(crate) unsafe fn look_for_modules(hot: *mut Hot) {
-    // SAFETY: the lock is held meanwhile.
-    unsafe {
-        let since = sys::tsc();
-        if !lock::lock((*hot).tid) {
-            state::count_hole(hole::LOCK_BUSY);
-            return;
-        }
-        for _ in 0..MODULES {
-            let address = match question::question(ASK_MAPPED, 0) {
-                Some([address, ..]) if address != 0 => address,
-                _ => break,
-            };
-            let m = module::find(address);
-            if !m.is_null() && (*m).doubtful != 0 {
-                // Closed and mapped again at the same place, or another one there.
-                check::check_module(m);
-                if (*m).gone != 0 {
-                    module::find(address);
-                }
+pub(crate) fn look_for_modules(hot: &Hot) {
+    let since = sys::tsc();
+    if !lock::lock(hot.tid.get()) {
+        state::count_hole(hole::LOCK_BUSY);
+        return;
+    }
+    for _ in 0..MODULES {
+        let address = match question::question(ASK_MAPPED, 0) {
+            Some([address, ..]) if address != 0 => address,
+            _ => break,
+        };
+        if let Some(m) = module::find(address).filter(|m| m.doubtful.get()) {
+            // Closed and mapped again at the same place, or another one there.
+            check::check_module(m);
+            if m.gone.get() {
+                module::find(address);
             }
         }
-        lock::unlock();
-        propagate::waited(hot, since);
     }
+    lock::unlock();
+    propagate::waited(hot, since);
 }

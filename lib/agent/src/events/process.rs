@@ -1,24 +1,21 @@
-//! Special functions: functions whose entry is intercepted, whoever calls them, because something
-//! happens to the process as a whole there.
+//! What is done at special functions while the process is recorded: a program is handed over to an
+//! exec, a stack walker gets the original return addresses, modules are forgotten at a dlclose, a
+//! signal handler's callees are patched when it is registered, the recording ends before a sandbox.
 //!
-//! Given the kind of a special function and the program's registers at its entry; does what must be
-//! done before the function runs: hands a program over to an exec, gives a stack walker the
-//! original return addresses, forgets modules at a dlclose, patches a signal handler's callees when
-//! it is registered, ends the recording before a sandbox. What must happen when nothing is recorded
-//! any more stands in [`crate::events::dormant`].
-//!
-//! Must not know how the entry was intercepted.
+//! Given a special function that is about to run ([`crate::events::special`] says which leads to
+//! what); does what must be done before it. Must not know how the entry was intercepted.
 
+use crate::events::entered::Entered;
 use crate::events::exec::Exec;
 use crate::events::unwind;
 use crate::frames::handlers;
 use crate::memory::frame::Frame;
 use crate::memory::sandbox::{SYS_MADVISE, SYS_PRCTL, SYS_SECCOMP};
-use crate::memory::state::Hot;
+use crate::memory::table::Module;
+use crate::memory::thread::Hot;
 use crate::memory::{guarded, lock, sandbox, state, sys};
 use crate::patch::unpatch;
 use crate::plans::modules;
-use crate::plans::modules::Special;
 use crate::reach::{propagate, thread};
 use crate::record::{end, question, settle};
 use sptrace_wire::control::*;
@@ -50,8 +47,7 @@ fn installed_filter(kind: SpecialKind, f: &Frame) -> Option<u64> {
 fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
     if kind == SpecialKind::Sandbox {
         // libseccomp makes its system call by a function of libc's that is looked at in its turn.
-        // SAFETY: a field of the process block.
-        return unsafe { (*state::process()).sees_syscall } != 0;
+        return state::process().sees_syscall.get();
     }
     let Some(filter) = installed_filter(kind, f) else {
         return false;
@@ -62,103 +58,130 @@ fn goes_on_within(kind: SpecialKind, f: &Frame) -> bool {
 
 /// mprotect(2) is about to run. Who makes code writable may write a part of an instruction of it:
 /// what is patched there must not be.
-unsafe fn text_is_written(start: u64, bytes: u64, protection: u64) {
+fn text_is_written(start: u64, bytes: u64, protection: u64) {
     const WRITE: u64 = 2;
     let end = start.saturating_add(bytes);
-    // SAFETY: called by the slow path; the table is complete up to its count.
-    unsafe {
-        let p = state::process();
-        let is_text = |i: usize| {
-            let m = &raw const (*p).modules[i];
-            (*m).plan.is_some() && start < (*m).end && (*m).start < end
-        };
-        if protection & WRITE != 0 && (0..(*p).module_count as usize).any(is_text) {
-            unpatch::range(start, end);
-        }
+    let is_text = |m: &Module| m.has_plan() && start < m.end.get() && m.start.get() < end;
+    if protection & WRITE != 0 && modules::modules().any(is_text) {
+        unpatch::range(start, end);
     }
 }
 
-/// mprotect(2) is about to run.
-unsafe fn protect(hot: *mut Hot, above: u64, [start, bytes, protection]: [u64; 3]) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        text_is_written(start, bytes, protection);
-        guarded::protect(start, bytes, protection, above..(*hot).stack_top);
+/// Nothing must be done.
+pub(super) fn nothing(_: &Hot, _: &mut Entered) {}
+
+/// Another program is about to be executed.
+pub(super) fn exec(hot: &Hot, entered: &mut Entered) {
+    let Some(exec) = Exec::of(entered.special.kind, entered.f) else {
+        return;
+    };
+    if entered.special.kind != SpecialKind::Syscall {
+        settle::enter_unseen(hot, entered.f.above_at() + 8, entered.special.entry);
     }
+    hot.asked_exec.set(true);
+    exec.run(hot, entered.mask);
 }
 
-/// A special function is about to run; its return address lies at `above`.
-pub unsafe fn special(hot: *mut Hot, f: &mut Frame, above: u64, mask: u64) {
-    // SAFETY: called by the slow path.
-    unsafe {
-        let Some(Special { kind, entry, .. }) = modules::special_of(f.id) else {
-            return;
-        };
-        if let Some(exec) = Exec::of(kind, f) {
-            if kind != SpecialKind::Syscall {
-                settle::enter_unseen(hot, above + 8, entry);
-            }
-            (*hot).asked_exec = 1;
-            exec.run(hot, mask);
-            return;
-        }
-        match kind {
-            SpecialKind::Unwind | SpecialKind::Walk => {
-                unwind::give_back(hot, above, mask);
-                (*hot).looked = u64::from(kind == SpecialKind::Walk);
-            }
-            SpecialKind::Unload => {
-                settle::give_back_one(hot, above);
-                unload();
-            }
-            SpecialKind::Return => settle::give_back_one(hot, above),
-            _ if sandbox::enters_sandbox(kind, f) && goes_on_within(kind, f) => {}
-            _ if sandbox::enters_sandbox(kind, f) => end::enter_sandbox(hot),
-            _ if sandbox::sets_gs(kind, f) => end::gs_is_taken(hot),
-            SpecialKind::Clone if thread::shares_block(f.rdx) => thread::let_go(),
-            SpecialKind::Syscall if f.rdi == SYS_CLONE && thread::shares_block(f.rsi) => {
-                thread::let_go();
-            }
-            SpecialKind::Madvise => sandbox::keep_text(kind, f),
-            SpecialKind::Syscall if f.rdi == SYS_MADVISE => sandbox::keep_text(kind, f),
-            SpecialKind::Cancel => handlers::registered(),
-            SpecialKind::Protect => protect(hot, above, [f.rdi, f.rsi, f.rdx]),
-            SpecialKind::Syscall if f.rdi == SYS_MPROTECT => {
-                protect(hot, above, [f.rsi, f.rdx, f.rcx]);
-            }
-            SpecialKind::Sigaction => {
-                let action = f.rsi;
-                let mut handler = 0u64;
-                handlers::registered();
-                if action != 0
-                    && sys::read_own(action as usize, (&raw mut handler).cast(), 8) == 8
-                    && handler > 4096
-                {
-                    propagate::reach(hot, handler);
-                }
-            }
-            _ => {}
-        }
-    }
+/// A walker is about to run that takes frames away.
+pub(super) fn unwind(hot: &Hot, entered: &mut Entered) {
+    unwind::give_back(hot, entered.f.above_at(), entered.mask);
+    hot.looked.set(0);
+}
+
+/// A walker is about to run that only looks.
+pub(super) fn walk(hot: &Hot, entered: &mut Entered) {
+    unwind::give_back(hot, entered.f.above_at(), entered.mask);
+    hot.looked.set(1);
+}
+
+/// It reads its return address.
+pub(super) fn give_back_one(hot: &Hot, entered: &mut Entered) {
+    settle::give_back_one(hot, entered.f.word_above(0));
 }
 
 /// dlclose: any module but the first may go away. Calls through pointers must ask again, and a
-/// module is looked at before its plan is used.
-unsafe fn unload() {
-    // SAFETY: the table is changed under the lock; a busy lock leaves everything as it is, and the
-    // comparison of bytes still protects every write.
-    unsafe {
-        let p = state::process();
-        if !lock::lock(sys::tid()) {
-            state::count_hole(hole::LOCK_BUSY);
-            return;
+/// module is looked at before its plan is used. A busy lock leaves everything as it is, and the
+/// comparison of bytes still protects every write.
+pub(super) fn unload(hot: &Hot, entered: &mut Entered) {
+    give_back_one(hot, entered);
+    if !lock::lock(sys::tid()) {
+        state::count_hole(hole::LOCK_BUSY);
+        return;
+    }
+    for m in modules::modules().skip(1) {
+        m.doubtful.set(true);
+        modules::forget(m.start.get(), m.end.get());
+    }
+    lock::unlock();
+}
+
+/// There may be new handlers.
+pub(super) fn handlers_change(_: &Hot, _: &mut Entered) {
+    handlers::registered();
+}
+
+/// sigaction(2): the handler is a function to follow.
+pub(super) fn sigaction(hot: &Hot, entered: &mut Entered) {
+    handlers::registered();
+    let handler = match entered.f.rsi {
+        0 => None,
+        action => sys::read_word(action),
+    };
+    if let Some(handler) = handler.filter(|handler| *handler > 4096) {
+        propagate::reach(hot, handler);
+    }
+}
+
+fn protect_range(hot: &Hot, f: &Frame, [start, bytes, protection]: [u64; 3]) {
+    text_is_written(start, bytes, protection);
+    guarded::protect(start, bytes, protection, f.above_at()..hot.stack_top.get());
+}
+
+/// mprotect(2) is about to run.
+pub(super) fn protect(hot: &Hot, entered: &mut Entered) {
+    let f = &*entered.f;
+    protect_range(hot, f, [f.rdi, f.rsi, f.rdx]);
+}
+
+/// madvise(2) is about to run.
+pub(super) fn madvise(_: &Hot, entered: &mut Entered) {
+    sandbox::keep_text(entered.special.kind, entered.f);
+}
+
+/// clone(2) is about to run.
+pub(super) fn clone(_: &Hot, entered: &mut Entered) {
+    if thread::shares_block(entered.f.rdx) {
+        thread::let_go();
+    }
+}
+
+/// A sandbox may be entered.
+pub(super) fn sandbox(hot: &Hot, entered: &mut Entered) {
+    let kind = entered.special.kind;
+    if sandbox::enters_sandbox(kind, entered.f) && !goes_on_within(kind, entered.f) {
+        end::enter_sandbox(hot);
+    }
+}
+
+/// The gs base may be set.
+pub(super) fn gs(hot: &Hot, entered: &mut Entered) {
+    if sandbox::sets_gs(entered.special.kind, entered.f) {
+        end::gs_is_taken(hot);
+    }
+}
+
+/// syscall(2) is about to run: whatever its number says.
+pub(super) fn syscall(hot: &Hot, entered: &mut Entered) {
+    let f = &*entered.f;
+    match f.rdi {
+        SYS_MPROTECT => protect_range(hot, f, [f.rsi, f.rdx, f.rcx]),
+        SYS_CLONE if thread::shares_block(f.rsi) => thread::let_go(),
+        SYS_MADVISE => madvise(hot, entered),
+        _ => {
+            exec(hot, entered);
+            sandbox(hot, entered);
+            gs(hot, entered);
         }
-        for i in 1..(*p).module_count as usize {
-            let m = &raw mut (*p).modules[i];
-            (*m).doubtful = 1;
-            modules::forget((*m).start, (*m).end);
-        }
-        lock::unlock();
     }
 }
 

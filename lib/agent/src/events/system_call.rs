@@ -13,7 +13,7 @@ use crate::events::hook;
 use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
-use crate::memory::state::{FRAME_BYTES, Hot, ShadowFrame};
+use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{sandbox, state, sys};
 use crate::reach::thread;
 use crate::record::capture::Captures;
@@ -63,54 +63,50 @@ pub(super) fn way(number: u32, flags: u64) -> Way {
 
 /// An instruction that calls the kernel is about to be executed; `above`: behind the routine's
 /// return address.
-pub unsafe fn enter(hot: *mut Hot, f: &mut Frame, above: u64) {
+pub fn enter(hot: &Hot, f: &mut Frame, above: u64) {
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
-    // SAFETY: called by the slow path: the thread's own block.
-    unsafe {
-        if (*hot).quick == 0 {
-            (*hot).quick = quick::fill(rule);
-        }
-        learn_sharing();
-        // Also where the call is not recorded.
-        prepare(hot, number, args);
-        let captures = Captures::of(number).filter(|_| (*hot).muted == 0);
-        let Some(captures) = captures else {
-            f.id = exit + SYSTEM_CALL_UNSEEN;
-            return;
-        };
-        let flags = match number {
-            CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
-            _ => args[0],
-        };
-        let way = way(number, flags);
-        match record(
-            hot,
-            f.id,
-            above + RED_ZONE_BYTES,
-            (number, &args),
-            (way, &captures),
-        ) {
-            Way::Nested => {}
-            Way::Alone => f.id = exit + SYSTEM_CALL_ALONE,
-            Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
-        }
-        if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
-            (*hot).lends = 1;
-        } else if way == Way::Alone {
-            let sharing = &(*state::process()).sharing;
-            sharing.store(state::SHARED, Ordering::Relaxed);
-            if thread::shares_block(flags) {
-                thread::let_go();
-            }
+    if hot.quick.get() == 0 {
+        hot.quick.set(quick::fill(rule));
+    }
+    learn_sharing();
+    // Also where the call is not recorded.
+    prepare(hot, number, args);
+    let captures = Captures::of(number).filter(|_| hot.muted.get() == 0);
+    let Some(captures) = captures else {
+        f.id = exit + SYSTEM_CALL_UNSEEN;
+        return;
+    };
+    let flags = match number {
+        CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
+        _ => args[0],
+    };
+    let way = way(number, flags);
+    match record(
+        hot,
+        f.id,
+        above + RED_ZONE_BYTES,
+        (number, &args),
+        (way, &captures),
+    ) {
+        Way::Nested => {}
+        Way::Alone => f.id = exit + SYSTEM_CALL_ALONE,
+        Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
+    }
+    if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
+        hot.lends.set(true);
+    } else if way == Way::Alone {
+        let sharing = &state::process().sharing;
+        sharing.store(state::SHARED, Ordering::Relaxed);
+        if thread::shares_block(flags) {
+            thread::let_go();
         }
     }
 }
 
 /// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
 fn learn_sharing() {
-    // SAFETY: the process block is there for good.
-    let sharing = unsafe { &(*state::process()).sharing };
+    let sharing = &state::process().sharing;
     if sharing.load(Ordering::Relaxed) == state::SHARING_UNKNOWN {
         let is_alone = !sandbox::is_sandboxed() && sys::alone();
         let found = if is_alone {
@@ -144,113 +140,100 @@ fn is_prepared(number: u32) -> bool {
 }
 
 /// What the agent must do before some calls, whoever makes them.
-unsafe fn prepare(hot: *mut Hot, number: u32, args: [u64; 6]) {
-    // SAFETY: as in enter.
-    unsafe {
-        if number == SET_TID_ADDRESS {
-            // ld.so has mapped the program's libraries, and nothing of them has run.
-            hook::look_for_modules(hot);
-        }
-        if number == RT_SIGACTION {
-            handlers::registered();
-        }
-        if let Some(exec) = Exec::by_number(number.into(), args)
-            && core::mem::take(&mut (*hot).asked_exec) == 0
-        {
-            // As its function would do: the program that comes is followed.
-            exec.run(hot, (*hot).mask);
-        }
+fn prepare(hot: &Hot, number: u32, args: [u64; 6]) {
+    if number == SET_TID_ADDRESS {
+        // ld.so has mapped the program's libraries, and nothing of them has run.
+        hook::look_for_modules(hot);
+    }
+    if number == RT_SIGACTION {
+        handlers::registered();
+    }
+    if let Some(exec) = Exec::by_number(number.into(), args)
+        && !hot.asked_exec.take()
+    {
+        // As its function would do: the program that comes is followed.
+        exec.run(hot, hot.mask.get());
     }
 }
 
 /// Records that a call begins, at `id` in its slot; gives the way that it goes: `way`, unless the
 /// shadow stack has no room.
-unsafe fn record(
-    hot: *mut Hot,
+fn record(
+    hot: &Hot,
     id: u64,
     rsp: u64,
     (number, args): (u32, &[u64; 6]),
     (way, captures): (Way, &Captures),
 ) -> Way {
-    // SAFETY: as in enter.
-    unsafe {
-        settle::settle(hot, rsp, false);
-        leave_same(hot, rsp);
-        let way = match way {
-            Way::Nested if !deep::has_room(hot, rsp) => Way::Alone,
-            way => way,
-        };
-        let alone = match way {
-            Way::Nested => 0,
-            _ => record::CALL_ALONE,
-        };
-        let [a, b, c, d, e, f] = *args;
-        let head = [u64::from(thread::borrower(hot)), a, b, c, d, e, f];
-        let pieces = captures.read(hot, args, None);
-        chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
-        if way == Way::Alone {
-            (*hot).alone = number;
-        }
-        if way == Way::Nested {
-            shadow::push(hot, rsp, id | FRAME_OPEN | FRAME_SYSTEM, number.into());
-        }
-        way
+    settle::settle(hot, rsp, false);
+    leave_same(hot, rsp);
+    let way = match way {
+        Way::Nested if !deep::has_room(hot, rsp) => Way::Alone,
+        way => way,
+    };
+    let alone = match way {
+        Way::Nested => 0,
+        _ => record::CALL_ALONE,
+    };
+    let [a, b, c, d, e, f] = *args;
+    let head = [u64::from(thread::borrower(hot)), a, b, c, d, e, f];
+    let pieces = captures.read(hot, args, None);
+    chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
+    if way == Way::Alone {
+        hot.alone.set(number);
     }
+    if way == Way::Nested {
+        shadow::push(hot, rsp, id | FRAME_OPEN | FRAME_SYSTEM, number.into());
+    }
+    way
 }
 
 /// It has been executed.
-pub unsafe fn leave(hot: *mut Hot, f: &Frame, above: u64) {
+pub fn leave(hot: &Hot, f: &Frame, above: u64) {
     let rsp = above + RED_ZONE_BYTES;
     let result = f.rax as i64;
-    // SAFETY: called by the slow path: the thread's own block, whose sentinel ends the search.
-    unsafe {
-        settle::settle(hot, rsp, false);
-        let thread = thread::borrower(hot);
-        let mut below = shadow::top(hot);
-        let mut frames = 0u64;
-        let is_other = |frame: *const ShadowFrame| {
-            (*frame).rsp != rsp || (*frame).id & (FRAME_SYSTEM | FRAME_DONE) != FRAME_SYSTEM
-        };
-        while !shadow::is_barrier(below) && is_other(below) && frames < 4096 {
-            below = below.sub(1);
-            frames += 1;
-        }
-        let is_known = !shadow::is_barrier(below) && !is_other(below);
-        let (number, how) = match is_known {
-            true => ((*below).callee as u32, record::RETURNED),
-            false => (told_alone(hot), record::RETURNED_LATE),
-        };
-        if is_known {
-            settle::drop_frames(hot, frames);
-            (*hot).ssp -= FRAME_BYTES as u64;
-        } else if (*hot).muted != 0 {
-            return;
-        }
-        let args = arguments(f);
-        let pieces = match Captures::of(number) {
-            Some(captures) => captures.read(hot, &args, Some(result)),
-            None => &[],
-        };
-        let head = [u64::from(number) | u64::from(thread) << 32, result as u64];
-        chunk::put_values(hot, record::SYSTEM_RETURN, how, &head, pieces);
-        settle::frames_ended(hot);
+    settle::settle(hot, rsp, false);
+    let thread = thread::borrower(hot);
+    let mut below = hot.top();
+    let mut frames = 0u64;
+    let is_other = |frame: FrameAt| {
+        frame.rsp() != rsp || frame.id() & (FRAME_SYSTEM | FRAME_DONE) != FRAME_SYSTEM
+    };
+    while !shadow::is_barrier(below) && is_other(below) && frames < 4096 {
+        below = below.below();
+        frames += 1;
     }
+    let is_known = !shadow::is_barrier(below) && !is_other(below);
+    let (number, how) = match is_known {
+        true => (below.callee() as u32, record::RETURNED),
+        false => (told_alone(hot), record::RETURNED_LATE),
+    };
+    if is_known {
+        settle::drop_frames(hot, frames);
+        hot.pop();
+    } else if hot.muted.get() != 0 {
+        return;
+    }
+    let args = arguments(f);
+    let pieces = match Captures::of(number) {
+        Some(captures) => captures.read(hot, &args, Some(result)),
+        None => &[],
+    };
+    let head = [u64::from(number) | u64::from(thread) << 32, result as u64];
+    chunk::put_values(hot, record::SYSTEM_RETURN, how, &head, pieces);
+    settle::frames_ended(hot);
 }
 
 /// Calls that were made from the same place on the stack and have not been seen to return.
-unsafe fn leave_same(hot: *mut Hot, rsp: u64) {
-    // SAFETY: the thread's own block; the sentinel is no such frame.
-    unsafe {
-        while (*shadow::top(hot)).rsp == rsp && (*shadow::top(hot)).id & FRAME_SYSTEM != 0 {
-            settle::drop_frames(hot, 1);
-        }
+fn leave_same(hot: &Hot, rsp: u64) {
+    while hot.top().rsp() == rsp && hot.top().id() & FRAME_SYSTEM != 0 {
+        settle::drop_frames(hot, 1);
     }
 }
 
 /// The last call that was told without its end.
-unsafe fn told_alone(hot: *mut Hot) -> u32 {
-    // SAFETY: the thread's own block. No such call has the number 0.
-    match unsafe { core::mem::take(&mut (*hot).alone) } {
+fn told_alone(hot: &Hot) -> u32 {
+    match hot.alone.take() {
         0 => UNKNOWN_NUMBER,
         number => number,
     }

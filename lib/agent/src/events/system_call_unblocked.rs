@@ -10,10 +10,11 @@
 use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, way};
 use crate::frames::shadow;
 use crate::memory::frame::Frame;
-use crate::memory::state::{END_BYTES, FRAME_BYTES, Hot, SHARING_NONE, ShadowFrame};
+use crate::memory::state::SHARING_NONE;
+use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::{state, sys};
 use crate::record::capture::Captures;
-use crate::record::chunk;
+use crate::record::chunk::Reserved;
 use crate::record::in_place::Pieces;
 use crate::routines::quick;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -23,132 +24,112 @@ use sptrace_wire::values;
 /// Before a record's values.
 const HEAD_BYTES: u64 = 16;
 
-/// An instruction that calls the kernel is about to be executed.
-///
-/// # Safety
-/// `frame` is what the door pushed, `hot` this thread's block.
-pub unsafe fn enter(hot: *mut Hot, frame: *mut Frame) -> bool {
-    // SAFETY: the caller's; the place above the top is this thread's.
-    unsafe {
-        let f = &*frame;
-        let number = f.rax as u32;
-        let rsp = &raw const f.above as u64 + RED_ZONE_BYTES;
-        let top = shadow::top(hot);
-        let is_plain = is_plain(hot)
-            && quick::is_recorded(number)
-            && way(number, u64::MAX) == Way::Nested
-            && rsp < (*top).rsp
-            && (*hot).ssp < (*hot).ssp_end;
-        let args = arguments(f);
-        let captures = Captures::of(number).filter(|_| is_plain);
-        let Some(pieces) = captures.and_then(|c| Pieces::measure(&c, &args, None)) else {
-            return false;
-        };
-        let [a, b, c, d, e, g] = args;
-        let head = [0, a, b, c, d, e, g];
-        let record = (record::SYSTEM_CALL, number);
-        if !write(hot, frame as u64, record, &head, &pieces) {
-            return false;
-        }
-        let new = ShadowFrame {
-            rsp,
-            id: f.id | FRAME_OPEN | FRAME_SYSTEM,
-            callee: number.into(),
-        };
-        // As the common routines do it: a handler in between has used the same place.
-        top.add(1).write_volatile(new);
-        sys::add_in_one(&raw mut (*hot).ssp, FRAME_BYTES as u64);
-        compiler_fence(Ordering::SeqCst);
-        top.add(1).write_volatile(new);
-        true
+/// An instruction that calls the kernel is about to be executed. `door`: where the door keeps rbp.
+/// False: it is not plain.
+pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
+    let number = f.rax as u32;
+    let rsp = f.above_at() + RED_ZONE_BYTES;
+    let top = hot.top();
+    let is_plain = is_plain(hot)
+        && quick::is_recorded(number)
+        && way(number, u64::MAX) == Way::Nested
+        && rsp < top.rsp()
+        && hot.ssp.get() < hot.ssp_end.get();
+    let args = arguments(f);
+    let pieces = match is_plain {
+        true => measure(number, &args, None),
+        false => None,
+    };
+    let Some(pieces) = pieces else {
+        return false;
+    };
+    let [a, b, c, d, e, g] = args;
+    let head = [0, a, b, c, d, e, g];
+    let record = (record::SYSTEM_CALL, number);
+    if write(hot, door, record, &head, &pieces).is_none() {
+        return false;
     }
+    let new = ShadowFrame {
+        rsp,
+        id: f.id | FRAME_OPEN | FRAME_SYSTEM,
+        callee: number.into(),
+    };
+    // As the common routines do it: a handler in between has used the same place.
+    top.above().set(new);
+    hot.ssp.add_in_one(FRAME_BYTES as u64);
+    compiler_fence(Ordering::SeqCst);
+    top.above().set(new);
+    true
 }
 
-/// It has been executed.
-///
-/// # Safety
-/// As for `enter`.
-pub unsafe fn leave(hot: *mut Hot, frame: *mut Frame) -> bool {
-    // SAFETY: the caller's.
-    unsafe {
-        let f = &*frame;
-        let rsp = &raw const f.above as u64 + RED_ZONE_BYTES;
-        let top = shadow::top(hot);
-        let flags = FRAME_OPEN | FRAME_SYSTEM | shadow::FRAME_DONE;
-        let is_ours = (*top).rsp == rsp && (*top).id & flags == FRAME_OPEN | FRAME_SYSTEM;
-        if !is_ours || !is_plain(hot) {
-            return false;
-        }
-        let (number, result, args) = ((*top).callee as u32, f.rax as i64, arguments(f));
-        let pieces = Captures::of(number).and_then(|c| Pieces::measure(&c, &args, Some(result)));
-        let Some(pieces) = pieces else {
-            return false;
-        };
-        let record = (record::SYSTEM_RETURN, record::RETURNED);
-        let head = [number.into(), result as u64];
-        if !write(hot, frame as u64, record, &head, &pieces) {
-            return false;
-        }
-        sys::add_in_one(&raw mut (*hot).ssp, (FRAME_BYTES as u64).wrapping_neg());
-        true
+/// It has been executed; as `enter`.
+pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
+    let rsp = f.above_at() + RED_ZONE_BYTES;
+    let top = hot.top().get();
+    let flags = FRAME_OPEN | FRAME_SYSTEM | shadow::FRAME_DONE;
+    let is_ours = top.rsp == rsp && top.id & flags == FRAME_OPEN | FRAME_SYSTEM;
+    if !is_ours || !is_plain(hot) {
+        return false;
     }
+    let (number, result, args) = (top.callee as u32, f.rax as i64, arguments(f));
+    let Some(pieces) = measure(number, &args, Some(result)) else {
+        return false;
+    };
+    let record = (record::SYSTEM_RETURN, record::RETURNED);
+    let head = [number.into(), result as u64];
+    if write(hot, door, record, &head, &pieces).is_none() {
+        return false;
+    }
+    hot.ssp.add_in_one((FRAME_BYTES as u64).wrapping_neg());
+    true
+}
+
+/// The memory that shows a call, where `is_plain` has said so. `None`: this is not the way to read
+/// it.
+fn measure(number: u32, args: &[u64; 6], result: Option<i64>) -> Option<Pieces> {
+    let captures = Captures::of(number)?;
+    // SAFETY: nobody else can change what is mapped.
+    unsafe { Pieces::measure(&captures, args, result) }
 }
 
 /// Nothing but this call is to be told, and memory stays as it is.
-unsafe fn is_plain(hot: *mut Hot) -> bool {
-    // SAFETY: the thread's own block.
-    unsafe {
-        (*state::process()).sharing.load(Ordering::Relaxed) == SHARING_NONE
-            && (*hot).quick != 0
-            && (*hot).muted == 0
-            && (*hot).lends == 0
-            && (*hot).rearm_above == 0
-            && (*hot).overflow == 0
-            && (*hot).lost == 0
-            && (*hot).end != 0
-    }
+fn is_plain(hot: &Hot) -> bool {
+    state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE
+        && hot.quick.get() != 0
+        && hot.muted.get() == 0
+        && !hot.lends.get()
+        && hot.rearm_above.get() == 0
+        && hot.overflow.get() == 0
+        && hot.lost.get() == 0
+        && hot.end.get() != 0
 }
 
-/// Writes a record, all of it or none. `door`: where the door keeps rbp; `id` and `low`: see
-/// [`record`].
-unsafe fn write(
-    hot: *mut Hot,
-    door: u64,
-    (id, low): (u32, u32),
-    head: &[u64],
-    pieces: &Pieces,
-) -> bool {
+/// Writes a record, all of it or none. `id` and `low`: see [`record`]. `None`: it was not written.
+fn write(hot: &Hot, door: u64, (id, low): (u32, u32), head: &[u64], pieces: &Pieces) -> Option<()> {
     let head_bytes = size_of_val(head);
     let bytes = (head_bytes + pieces.bytes + size_of_val(&values::END)) as u64;
-    // SAFETY: the reservation is checked against the chunk's end, as in the hot path; the chunk is
-    // this thread's.
-    unsafe {
-        let at = sys::add_in_one(&raw mut (*hot).cur, HEAD_BYTES + bytes);
-        let end = (&raw const (*hot).end).read_volatile();
-        if at + HEAD_BYTES + bytes > end + END_BYTES {
-            return false;
-        }
-        let now = sys::tsc();
-        let is_usual = now >> 32 == (*hot).hi;
-        // First the length: what is not finished can be passed over.
-        let stamp = if is_usual { now as u32 } else { 1 };
-        (at as *mut u32).add(3).write_volatile(bytes as u32);
-        (at as *mut u32).add(2).write_volatile(low);
-        chunk::fill_once(at, record::word(id, stamp));
-        if !is_usual {
-            return false;
-        }
-        let mut to = at + HEAD_BYTES;
-        for word in head {
-            chunk::fill(to, *word);
-            to += 8;
-        }
-        pieces.write(to as *mut u8);
-        let mark = (to + pieces.bytes as u64) as *mut u32;
-        (*hot).writing = [door, mark as u64];
-        compiler_fence(Ordering::SeqCst);
-        mark.write_volatile(values::END);
-        compiler_fence(Ordering::SeqCst);
-        true
+    // Checked against the chunk's end, as in the hot path.
+    let mut to = Reserved::take(hot, HEAD_BYTES + bytes, |hot| hot.end.get())?;
+    let now = sys::tsc();
+    let is_usual = now >> 32 == hot.hi.get();
+    // First the length: what is not finished can be passed over.
+    let stamp = if is_usual { now as u32 } else { 1 };
+    to.fill_half(12, bytes as u32);
+    to.fill_half(8, low);
+    to.fill_once(0, record::word(id, stamp));
+    if !is_usual {
+        return None;
     }
+    for (offset, word) in (HEAD_BYTES..).step_by(8).zip(head) {
+        to.fill(offset, *word);
+    }
+    let values_at = HEAD_BYTES + head_bytes as u64;
+    // SAFETY: they were measured just now, and is_plain.
+    unsafe { pieces.write(to.bytes(values_at, pieces.bytes)) };
+    let mark = values_at + pieces.bytes as u64;
+    hot.writing.set([door, to.address(mark)]);
+    compiler_fence(Ordering::SeqCst);
+    to.fill_half(mark, values::END);
+    compiler_fence(Ordering::SeqCst);
+    Some(())
 }

@@ -6,7 +6,7 @@
 //! ([`crate::record::settle`]); frames that an exception removed are recorded as unwound.
 
 use crate::frames::{shadow, stacks};
-use crate::memory::state::Hot;
+use crate::memory::thread::Hot;
 use crate::record::{restore, settle};
 use crate::signals::context;
 
@@ -15,42 +15,38 @@ const SCAN_BYTES: u64 = 16 << 20;
 
 /// Before a walker runs whose own return address lies at `above`: every foreign return address
 /// becomes the original one.
-pub unsafe fn give_back(hot: *mut Hot, above: u64, mask: u64) {
-    // SAFETY: shadow frames name live words of this thread's stack.
-    unsafe {
-        if (*shadow::top(hot)).rsp < above {
-            stacks::switched(hot, above);
-        }
-        context::move_contexts(hot, above, mask);
-        let mut frame = shadow::top(hot);
-        let mut interrupted = false;
-        while frame > shadow::bottom(hot) {
-            if shadow::is_barrier(frame) {
-                // What follows lies on the stack that a handler interrupted.
-                interrupted |= shadow::holds(frame, above);
-                frame = frame.sub(1);
-                continue;
-            }
-            let word = ((*frame).rsp - 8) as *mut u64;
-            if word as u64 >= above || interrupted {
-                settle::give_back_frame(frame);
-            }
-            frame = frame.sub(1);
-        }
-        let innermost = (*shadow::top(hot)).rsp;
-        if (*hot).overflow > 0 && innermost != u64::MAX && above < innermost {
-            // Calls for which there was no room lie below all frames.
-            restore::scan(above & !7, innermost);
-        }
-        let [low, high] = (*hot).dropped;
-        if high > above {
-            if high - low < SCAN_BYTES {
-                restore::scan(low.max(above) & !7, high);
-            }
-            (*hot).dropped = [0; 2];
-        }
-        // A handler may walk while a walker is at work: arm again above the outer one.
-        (*hot).rearm_above = (*hot).rearm_above.max(above);
-        (*hot).end = 0;
+pub fn give_back(hot: &Hot, above: u64, mask: u64) {
+    if hot.top().rsp() < above {
+        stacks::switched(hot, above);
     }
+    context::move_contexts(Some(hot), above, mask);
+    let mut frame = hot.top();
+    let mut interrupted = false;
+    while frame > hot.bottom() {
+        if shadow::is_barrier(frame) {
+            // What follows lies on the stack that a handler interrupted.
+            interrupted |= shadow::holds(frame, above);
+            frame = frame.below();
+            continue;
+        }
+        if frame.rsp() - 8 >= above || interrupted {
+            settle::give_back_frame(frame);
+        }
+        frame = frame.below();
+    }
+    let innermost = hot.top().rsp();
+    if hot.overflow.get() > 0 && innermost != u64::MAX && above < innermost {
+        // Calls for which there was no room lie below all frames.
+        restore::scan(above & !7, innermost);
+    }
+    let [low, high] = hot.dropped.get();
+    if high > above {
+        if high - low < SCAN_BYTES {
+            restore::scan(low.max(above) & !7, high);
+        }
+        hot.dropped.set([0; 2]);
+    }
+    // A handler may walk while a walker is at work: arm again above the outer one.
+    hot.rearm_above.raise(above);
+    hot.end.set(0);
 }

@@ -3,8 +3,9 @@
 //! Given a thread's block; gives the innermost frame, pushes one, counts them. Frames are ordered
 //! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
 
+use crate::memory::live::StackWord;
 use crate::memory::state;
-use crate::memory::state::{FRAME_BYTES, HOT, Hot, ShadowFrame};
+use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
@@ -13,111 +14,81 @@ pub const FRAME_DONE: u64 = 1 << 62;
 /// Frames further away than this from the stack pointer lie on another stack.
 pub const SAME_STACK_BYTES: u64 = 64 << 20;
 
-/// The innermost shadow frame.
-#[inline]
-pub unsafe fn top(hot: *mut Hot) -> *mut ShadowFrame {
-    // SAFETY: the thread's own block.
-    unsafe { (*hot).ssp as *mut ShadowFrame }
-}
-
 /// The innermost frame that is a call, or a barrier: below what it keeps of its values.
-pub unsafe fn call(hot: *mut Hot) -> *mut ShadowFrame {
-    // SAFETY: the sentinel ends the search.
-    unsafe {
-        let mut frame = top(hot);
-        while !is_barrier(frame) && (*frame).id & FRAME_VALUES != 0 {
-            frame = frame.sub(1);
-        }
-        frame
+pub fn call(hot: &Hot) -> FrameAt {
+    let mut frame = hot.top();
+    while !is_barrier(frame) && frame.id() & FRAME_VALUES != 0 {
+        frame = frame.below();
     }
+    frame
 }
 
 /// Remembers where a frame without an exit was.
-pub(crate) unsafe fn drop_range(hot: *mut Hot, at: u64) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        let d = &mut (*hot).dropped;
-        *d = if d[1] == 0 {
-            [at - 8, at]
-        } else {
-            [d[0].min(at - 8), d[1].max(at)]
-        };
-    }
+pub(crate) fn drop_range(hot: &Hot, at: u64) {
+    hot.dropped.set(match hot.dropped.get() {
+        [_, 0] => [at - 8, at],
+        [low, high] => [low.min(at - 8), high.max(at)],
+    });
 }
 
 /// Pushes a shadow frame. There must be room.
-pub unsafe fn push(hot: *mut Hot, rsp: u64, id: u64, callee: u64) {
+pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
     let frame = ShadowFrame { rsp, id, callee };
-    // SAFETY: below `ssp_end` there is room for two more.
-    unsafe {
-        (*hot).ssp += FRAME_BYTES as u64;
-        *top(hot) = frame;
-        if id & FRAME_OPEN != 0 {
-            // A handler may end without an event behind this one. If it has interrupted a push,
-            // that one takes this place and moves the top above it, where a frame of the handler
-            // then stands.
-            *top(hot).add(1) = frame;
-        }
+    let place = hot.top().above();
+    hot.ssp.set(place.address());
+    place.set(frame);
+    if id & FRAME_OPEN != 0 {
+        // A handler may end without an event behind this one. If it has interrupted a push,
+        // that one takes this place and moves the top above it, where a frame of the handler
+        // then stands.
+        place.above().set(frame);
     }
 }
 
 /// Number of open frames of a thread.
-pub unsafe fn depth(hot: *mut Hot) -> u32 {
-    // SAFETY: the thread's own block.
-    unsafe {
-        let frames = ((*hot).ssp - shadow_bottom(hot)) / FRAME_BYTES as u64;
-        let mut others = (*hot).barriers;
-        if (*state::process()).has_values != 0 {
-            let mut frame = top(hot);
-            while frame > bottom(hot) {
-                let is_kept = !is_barrier(frame) && (*frame).id & FRAME_VALUES != 0;
-                others += u32::from(is_kept);
-                frame = frame.sub(1);
-            }
-        }
-        frames as u32 - others
-    }
+pub fn depth(hot: &Hot) -> u32 {
+    let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
+    frames as u32 - hot.barriers.get() - kept(hot)
 }
 
-/// The sentinel of a thread's shadow stack: where a walk through all frames ends.
-pub unsafe fn bottom(hot: *mut Hot) -> *mut ShadowFrame {
-    // SAFETY: the thread's own block.
-    unsafe { shadow_bottom(hot) as *mut ShadowFrame }
+/// Number of frames that keep something of others' values.
+fn kept(hot: &Hot) -> u32 {
+    if !state::process().has_values.get() {
+        return 0;
+    }
+    let (mut frame, mut count) = (hot.top(), 0);
+    while frame > hot.bottom() {
+        count += u32::from(!is_barrier(frame) && frame.id() & FRAME_VALUES != 0);
+        frame = frame.below();
+    }
+    count
 }
 
 /// True if `frame` is a barrier (or the sentinel): it stands for no call.
-pub unsafe fn is_barrier(frame: *const ShadowFrame) -> bool {
-    // SAFETY: a frame of the thread's block.
-    unsafe { (*frame).rsp == u64::MAX }
+pub fn is_barrier(frame: FrameAt) -> bool {
+    frame.rsp() == u64::MAX
 }
 
-/// True if `address` lies in the alternate stack of the barrier `frame`.
-pub unsafe fn holds(frame: *const ShadowFrame, address: u64) -> bool {
-    // SAFETY: a barrier keeps low and high end in its other words; the sentinel has zeros there.
-    unsafe { address > (*frame).id && address <= (*frame).callee }
+/// True if `address` lies in the alternate stack of the barrier `frame`, which keeps its low and
+/// its high end; the sentinel has zeros there.
+pub fn holds(frame: FrameAt, address: u64) -> bool {
+    address > frame.id() && address <= frame.callee()
 }
 
 /// The innermost barrier, or the sentinel.
-pub(crate) unsafe fn innermost(hot: *mut Hot) -> *mut ShadowFrame {
-    // SAFETY: the sentinel ends the search.
-    unsafe {
-        let mut frame = top(hot);
-        while !is_barrier(frame) {
-            frame = frame.sub(1);
-        }
-        frame
+pub(crate) fn innermost(hot: &Hot) -> FrameAt {
+    let mut frame = hot.top();
+    while !is_barrier(frame) {
+        frame = frame.below();
     }
+    frame
 }
 
-/// The hot page of a block.
-pub unsafe fn hot_of(block: u64) -> *mut Hot {
-    (block + HOT as u64) as *mut Hot
-}
-
-/// Address of the sentinel frame at the bottom of a thread's shadow stack.
-pub unsafe fn shadow_bottom(hot: *mut Hot) -> u64 {
-    // SAFETY: the block is this thread's, or its thread is stopped.
-    unsafe { (*hot).shadow }
+/// Where the return address of a frame's call lies.
+#[inline]
+pub fn return_word(frame: FrameAt) -> StackWord {
+    // SAFETY: the shadow stack names calls that have not returned: their stacks are there.
+    unsafe { StackWord::at(frame.rsp() - 8) }
 }
 
 #[cfg(test)]
@@ -127,65 +98,64 @@ mod tests {
 
     #[test]
     fn the_frame_pushed_last_is_the_innermost() {
-        let mut hot = thread(8);
-        // SAFETY: the block is this test's.
-        unsafe {
-            assert!(top(&mut *hot) == bottom(&mut *hot) && is_barrier(top(&mut *hot)));
-            push(&mut *hot, 0x2000, 7, 0);
-            push(&mut *hot, 0x1000, 8, 9);
-            let frame = *top(&mut *hot);
-            assert_eq!((frame.rsp, frame.id, frame.callee), (0x1000, 8, 9));
-            assert_eq!((*top(&mut *hot).sub(1)).rsp, 0x2000);
-            assert_eq!(depth(&mut *hot), 2);
-        }
+        let hot = thread(8);
+        assert!(hot.top() == hot.bottom() && is_barrier(hot.top()));
+        push(&hot, 0x2000, 7, 0);
+        push(&hot, 0x1000, 8, 9);
+        let frame = hot.top().get();
+        assert_eq!((frame.rsp, frame.id, frame.callee), (0x1000, 8, 9));
+        assert_eq!(hot.top().below().rsp(), 0x2000);
+        assert_eq!(depth(&hot), 2);
+    }
+
+    #[test]
+    fn what_a_frame_keeps_of_its_values_is_no_call() {
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        push(&hot, 0x1fff, FRAME_OPEN | FRAME_VALUES, 9);
+        state::process().has_values.set(true);
+        assert_eq!((depth(&hot), call(&hot).rsp()), (1, 0x2000));
+        push(&hot, 0x1ff8, 8, 0);
+        assert_eq!((depth(&hot), call(&hot).rsp()), (2, 0x1ff8));
     }
 
     #[test]
     fn an_open_frame_stands_above_the_top_as_well() {
-        let mut hot = thread(8);
-        // SAFETY: the block is this test's.
-        unsafe {
-            push(&mut *hot, 0x2000, 7, 0);
-            assert_eq!((*top(&mut *hot).add(1)).rsp, 0);
-            push(&mut *hot, 0x1000, 8 | FRAME_OPEN, 9);
-            assert_eq!((*top(&mut *hot).add(1)).rsp, 0x1000);
-            assert_eq!(depth(&mut *hot), 2);
-        }
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        assert_eq!(hot.top().above().rsp(), 0);
+        push(&hot, 0x1000, 8 | FRAME_OPEN, 9);
+        assert_eq!(hot.top().above().rsp(), 0x1000);
+        assert_eq!(depth(&hot), 2);
     }
 
     #[test]
     fn barriers_are_no_calls() {
-        let mut hot = thread(8);
-        // SAFETY: the block is this test's.
-        unsafe {
-            push(&mut *hot, 0x2000, 7, 0);
-            push(&mut *hot, u64::MAX, 0x8000, 0x9000);
-            hot.barriers = 1;
-            push(&mut *hot, 0x8800, 8, 0);
-            assert_eq!(depth(&mut *hot), 2);
-            let barrier = innermost(&mut *hot);
-            assert!(barrier == top(&mut *hot).sub(1));
-            assert!(holds(barrier, 0x9000) && holds(barrier, 0x8001));
-            assert!(!holds(barrier, 0x8000) && !holds(barrier, 0x9001));
-            // The sentinel holds no address.
-            assert!(!holds(bottom(&mut *hot), 1));
-        }
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        push(&hot, u64::MAX, 0x8000, 0x9000);
+        hot.barriers.set(1);
+        push(&hot, 0x8800, 8, 0);
+        assert_eq!(depth(&hot), 2);
+        let barrier = innermost(&hot);
+        assert!(barrier == hot.top().below());
+        assert!(holds(barrier, 0x9000) && holds(barrier, 0x8001));
+        assert!(!holds(barrier, 0x8000) && !holds(barrier, 0x9001));
+        // The sentinel holds no address.
+        assert!(!holds(hot.bottom(), 1));
     }
 
     #[test]
     fn dropped_frames_widen_one_range() {
-        let mut hot = thread(2);
-        // SAFETY: the block is this test's.
-        unsafe {
-            for (at, range) in [
-                (0x2000, [0x1ff8, 0x2000]),
-                (0x1000, [0xff8, 0x2000]),
-                (0x1800, [0xff8, 0x2000]),
-                (0x3000, [0xff8, 0x3000]),
-            ] {
-                drop_range(&mut *hot, at);
-                assert_eq!(hot.dropped, range);
-            }
+        let hot = thread(2);
+        for (at, range) in [
+            (0x2000, [0x1ff8, 0x2000]),
+            (0x1000, [0xff8, 0x2000]),
+            (0x1800, [0xff8, 0x2000]),
+            (0x3000, [0xff8, 0x3000]),
+        ] {
+            drop_range(&hot, at);
+            assert_eq!(hot.dropped.get(), range);
         }
     }
 }

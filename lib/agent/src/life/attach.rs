@@ -14,16 +14,17 @@
 
 use crate::frames::shadow;
 use crate::life::{detach, gate};
-use crate::memory::state::{ForkPage, HOT, INSTRUMENTED, Module, TABLE_BITS};
+use crate::memory::state::Arena;
+use crate::memory::table::{INSTRUMENTED, Module};
 use crate::memory::{lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
-use crate::reach::{module, propagate, thread};
+use crate::reach::{areas, module, propagate, thread};
 use crate::record::{chunk, deep};
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
-use sptrace_wire::control::{Control, IMAGE_BEFORE_BYTES, hole};
+use sptrace_wire::control::{IMAGE_BEFORE_BYTES, hole};
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
 
@@ -33,88 +34,62 @@ use sptrace_wire::record::FRAME_OPEN;
 /// The arena is mapped as `sptrace-wire` says; signals are blocked; one command at a time.
 pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
     // SAFETY: the host wrote the block and waits.
-    unsafe {
-        let b = &*block;
-        let result = match b.command.load(Ordering::Relaxed) {
-            COMMAND_PREPARE => prepare(arena, b),
-            COMMAND_ADOPT => with_all_stopped(b, adopt),
-            COMMAND_ACTIVATE => with_all_stopped(b, activate),
-            COMMAND_SILENCE => detach::silence(),
-            COMMAND_GATE => gate::make(b),
-            COMMAND_CLOSE => gate::close(b),
-            COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
-            _ => RESULT_FAILED,
-        };
-        b.result.store(result, Ordering::Relaxed);
-        b.done.store(1, Ordering::Release);
-        sys::futex_wake(b.done.as_ptr(), 1);
-    }
+    let b = unsafe { &*block };
+    let result = match b.command.load(Ordering::Relaxed) {
+        // SAFETY: the caller's.
+        COMMAND_PREPARE => prepare(unsafe { Arena::at(arena) }, b),
+        COMMAND_ADOPT => with_all_stopped(b, adopt),
+        COMMAND_ACTIVATE => with_all_stopped(b, activate),
+        COMMAND_SILENCE => detach::silence(),
+        COMMAND_GATE => gate::make(b),
+        COMMAND_CLOSE => gate::close(b),
+        COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
+        _ => RESULT_FAILED,
+    };
+    b.result.store(result, Ordering::Relaxed);
+    b.done.store(1, Ordering::Release);
+    sys::futex_wake(&b.done, 1);
 }
 
-unsafe fn prepare(arena: *mut u8, b: &AttachBlock) -> u32 {
-    // SAFETY: nobody else uses the agent yet.
-    unsafe {
-        let c = &*(arena as *const Control);
-        if c.magic != sptrace_wire::MAGIC || c.version != sptrace_wire::VERSION {
-            return RESULT_FAILED;
-        }
-        if !sys::may_write_text() {
-            return RESULT_NOT_WRITABLE;
-        }
-        let p = state::process();
-        if (*p).fork_page.is_null() && !make_tables(arena, b) {
-            return RESULT_FAILED;
-        }
-        forget_gone(b);
-        (*p).preparing = 1;
-        let addresses: *const u64 = stopped::table(b, b.modules_at);
-        for i in 0..b.modules as usize {
-            module::find(addresses.add(i).read());
-        }
-        (*p).preparing = 0;
-        // Looked at while the process stands still: it shall not wait for these pages then.
-        for m in modules::modules().filter(|m| modules::is_planned(*m)) {
-            specials_in_flight(m);
-        }
-        inherit(false);
-        for m in modules::modules() {
-            modules::keep_private(m);
-        }
-        RESULT_DONE
+fn prepare(arena: Option<Arena>, b: &AttachBlock) -> u32 {
+    let Some(arena) = arena else {
+        return RESULT_FAILED;
+    };
+    if !sys::may_write_text() {
+        return RESULT_NOT_WRITABLE;
     }
-}
-
-/// What is made once in a process. False: no memory.
-unsafe fn make_tables(arena: *mut u8, b: &AttachBlock) -> bool {
-    // SAFETY: nobody else uses the agent yet.
-    unsafe {
-        let p = state::process();
-        (*p).arena = arena;
-        (*p).pid = sys::pid();
+    let p = state::process();
+    if p.fork_page.get().is_none() {
+        p.begin_with(&arena);
+        p.pid.set(sys::pid());
         thread::number();
-        (*p).stack_top = b.stack_top;
-        let fork_page = sys::map_private(4096) as *mut ForkPage;
-        let entries = sys::map_private(((1usize << TABLE_BITS) + 512) * 8) as *mut u64;
-        if fork_page.is_null() || entries.is_null() || !sys::wipe_on_fork(fork_page.cast(), 4096) {
-            return false;
+        p.stack_top.set(b.stack_top);
+        if !p.make_tables() {
+            return RESULT_FAILED;
         }
-        (*fork_page).mark = 1;
-        (*p).fork_page = fork_page;
-        (*p).table = entries;
-        true
     }
+    forget_gone(b);
+    p.preparing.set(true);
+    for address in stopped::addresses(b, b.modules_at, b.modules.into()) {
+        module::find(*address);
+    }
+    p.preparing.set(false);
+    // Looked at while the process stands still: it shall not wait for these pages then.
+    for m in modules::modules().filter(|m| m.is_planned()) {
+        specials_in_flight(m);
+    }
+    inherit(false);
+    for m in modules::modules() {
+        modules::keep_private(m);
+    }
+    RESULT_DONE
 }
 
 /// Modules that the host has found unmapped are not touched any more.
-unsafe fn forget_gone(b: &AttachBlock) {
-    // SAFETY: the host wrote so many.
-    unsafe {
-        let gone: *const u64 = stopped::table(b, b.gone_at);
-        for i in 0..b.gone as usize {
-            let m = modules::known(gone.add(i).read());
-            if !m.is_null() {
-                (*m).gone = 1;
-            }
+fn forget_gone(b: &AttachBlock) {
+    for address in stopped::addresses(b, b.gone_at, b.gone) {
+        if let Some(m) = modules::known(*address) {
+            m.gone.set(true);
         }
     }
 }
@@ -122,188 +97,149 @@ unsafe fn forget_gone(b: &AttachBlock) {
 /// Says whether children inherit arena, image, and what was mapped for the agent, but for what
 /// belongs to a module. Without it they run as children of an untraced process: there is nothing of
 /// ours in what they execute.
-unsafe fn inherit(shall: bool) {
-    // SAFETY: memory of ours; where nothing is mapped the kernel passes over.
-    unsafe {
-        let arena = (*state::process()).arena;
-        let arena_bytes = (*(arena as *const Control)).arena_bytes;
-        sys::inherit(
-            arena as usize - IMAGE_BEFORE_BYTES as usize,
-            (IMAGE_BEFORE_BYTES + arena_bytes) as usize,
-            shall,
-        );
-        detach::process_memory(&mut |start, bytes| {
-            sys::inherit(start as usize, bytes as usize, shall)
-        });
-    }
+fn inherit(shall: bool) {
+    let arena = state::process().arena();
+    let arena_bytes = state::control().arena_bytes;
+    sys::inherit(
+        arena as usize - IMAGE_BEFORE_BYTES as usize,
+        (IMAGE_BEFORE_BYTES + arena_bytes) as usize,
+        shall,
+    );
+    detach::process_memory(&mut |start, bytes| sys::inherit(start as usize, bytes as usize, shall));
 }
 
 /// Runs a command that must know where the threads stand.
-unsafe fn with_all_stopped(b: &AttachBlock, run: unsafe fn(&AttachBlock) -> u32) -> u32 {
-    // SAFETY: all other threads are stopped, outside of the agent.
-    unsafe {
-        let p = state::process();
-        forget_gone(b);
-        (*p).pcs = stopped::table(b, b.pcs_at);
-        (*p).pc_count = b.pcs;
-        let result = run(b);
-        (*p).pcs = core::ptr::null();
-        (*p).pc_count = 0;
-        result
-    }
+fn with_all_stopped(b: &AttachBlock, run: fn(&AttachBlock) -> u32) -> u32 {
+    forget_gone(b);
+    let pcs = stopped::addresses(b, b.pcs_at, b.pcs.into());
+    state::process().with_pcs(pcs, || run(b))
 }
 
-unsafe fn adopt(b: &AttachBlock) -> u32 {
-    // SAFETY: as in with_all_stopped.
-    unsafe {
-        if modules::modules().any(|m| modules::is_planned(m) && specials_in_flight(m)) {
-            return RESULT_AGAIN;
-        }
-        if !sys::may_write_text() {
-            return RESULT_NOT_WRITABLE;
-        }
-        let threads: *mut AttachThread = stopped::table(b, b.threads_at);
-        for i in 0..b.threads as usize {
-            if !begin_thread(b, &mut *threads.add(i)) {
-                return RESULT_FAILED;
-            }
-        }
-        RESULT_DONE
+fn adopt(b: &AttachBlock) -> u32 {
+    if modules::modules().any(|m| m.is_planned() && specials_in_flight(m)) {
+        return RESULT_AGAIN;
     }
+    if !sys::may_write_text() {
+        return RESULT_NOT_WRITABLE;
+    }
+    for i in 0..b.threads {
+        let Some(mut t) = stopped::thread(b, i) else {
+            break;
+        };
+        let begun = begin_thread(b, &mut t);
+        stopped::set_thread(b, i, t);
+        if !begun {
+            return RESULT_FAILED;
+        }
+    }
+    RESULT_DONE
 }
 
-unsafe fn activate(b: &AttachBlock) -> u32 {
-    // SAFETY: as in with_all_stopped.
-    unsafe {
-        let p = state::process();
-        // The host may end at any moment, and then the other threads run: none may put the process
-        // to rest before this is done. Nobody holds the lock where all are outside of the agent,
-        // but one that died.
-        if !lock::lock(sys::tid()) {
-            return RESULT_FAILED;
-        }
-        // Before anything leads into an area: should the host end, a child needs it, too.
-        inherit(true);
-        let all = || modules::modules().filter(|m| (**m).plan.is_some());
-        // A view of what children do not inherit would not be inherited either.
-        all()
-            .filter(|m| (**m).is_left != 0)
-            .for_each(|m| modules::share(m));
-        if !all().all(|m| module::move_in(m)) {
-            lock::unlock();
-            return RESULT_FAILED;
-        }
-        for m in all() {
-            let rw = (*m).area_rw as *mut u8;
-            if silent::is_silent(rw) {
-                silent::wake(rw);
-            }
-        }
-        for m in modules::modules().filter(|m| modules::is_planned(*m)) {
-            special::install_specials(m);
-            if (*m).base == b.loader {
-                (*p).loader = b.loader;
-                propagate::instrument_resolvers(m);
-            }
-        }
-        if state::control().roots_only == 0 {
-            let pcs: *const u64 = stopped::table(b, b.pcs_at);
-            for i in 0..b.pcs as usize {
-                instrument_around(pcs.add(i).read());
-            }
-        }
-        if stopped::is_deserted() {
-            lock::unlock();
-            return RESULT_FAILED;
-        }
-        (*p).may_propagate = 1;
-        (*p).was_active = 1;
+fn activate(b: &AttachBlock) -> u32 {
+    let p = state::process();
+    // The host may end at any moment, and then the other threads run: none may put the process
+    // to rest before this is done. Nobody holds the lock where all are outside of the agent,
+    // but one that died.
+    if !lock::lock(sys::tid()) {
+        return RESULT_FAILED;
+    }
+    // Before anything leads into an area: should the host end, a child needs it, too.
+    inherit(true);
+    let all = || modules::modules().filter(|m| m.has_plan());
+    // A view of what children do not inherit would not be inherited either.
+    all().filter(|m| m.is_left.get()).for_each(modules::share);
+    if !all().all(areas::move_in) {
         lock::unlock();
-        RESULT_DONE
+        return RESULT_FAILED;
     }
+    for area in all().map(Module::area) {
+        if silent::is_silent(area) {
+            silent::wake(area);
+        }
+    }
+    for m in modules::modules().filter(|m| m.is_planned()) {
+        special::install_specials(m);
+        if m.base.get() == b.loader {
+            p.loader.set(b.loader);
+            propagate::instrument_resolvers(m);
+        }
+    }
+    if state::control().roots_only == 0 {
+        for pc in p.pcs().unwrap_or(&[]) {
+            instrument_around(*pc);
+        }
+    }
+    if stopped::is_deserted() {
+        lock::unlock();
+        return RESULT_FAILED;
+    }
+    p.may_propagate.set(true);
+    p.was_active.set(true);
+    lock::unlock();
+    RESULT_DONE
 }
 
 /// A walker or another special function must not go unseen because somebody stands at its very
 /// entry.
-unsafe fn specials_in_flight(m: *const Module) -> bool {
-    // SAFETY: reads the plan.
-    unsafe {
-        let mut specials =
-            plan::specials(m).filter(|s| !s.kind.is_hook() && !s.kind.is_system_call());
-        specials.any(|s| {
-            let at = (*m).base + s.start as u64;
-            stopped::is_in_flight(at, at + s.span as u64)
-        })
-    }
+fn specials_in_flight(m: &Module) -> bool {
+    let mut specials = plan::specials(m).filter(|s| !s.kind.is_hook() && !s.kind.is_system_call());
+    specials.any(|s| {
+        let at = m.base.get() + s.start as u64;
+        stopped::is_in_flight(at, at + s.span as u64)
+    })
 }
 
 /// A stopped thread gets its block, with the calls that are open on its stack. False: that is
 /// impossible.
-unsafe fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
-    // SAFETY: as in with_all_stopped.
-    unsafe {
-        t.gs_base = 0;
-        let hot = thread::adopt(t.fs_base, (*state::process()).pid, t.tid);
-        if hot.is_null() {
-            state::count_hole(hole::TABLE_FULL);
-            return false;
-        }
-        t.gs_base = hot as u64 - HOT as u64;
-        if t.tid == sys::tid() {
-            // The carrier; the host sets the others'.
-            sys::set_gs_base(t.gs_base);
-        }
-        (*hot).stack_top = t.rsp;
-        if state::control().roots_only != 0 {
-            return true;
-        }
-        let frames: *const AttachFrame = stopped::table(b, b.frames_at);
-        let first = t.first_frame.min(b.frames);
-        let end = t.first_frame.saturating_add(t.frames).min(b.frames);
-        for i in first..end {
-            let frame = frames.add(i as usize).read();
-            // Those of a handler on a stack above: its next event raises a barrier.
-            if frame.rsp >= (*shadow::top(hot)).rsp || !deep::has_room_stopped(hot) {
-                break;
-            }
-            let callee = match entry_around(frame.pc) {
-                0 => frame.pc,
-                entry => entry,
-            };
-            (*hot).stack_top = (*hot).stack_top.max(frame.rsp);
-            chunk::put(hot, record::INHERITED, FRAME_OPEN);
-            chunk::put(hot, record::INHERITED, callee);
-            shadow::push(hot, frame.rsp, FRAME_OPEN, callee);
-        }
-        true
+fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
+    t.gs_base = 0;
+    let Some(hot) = thread::adopt(t.fs_base, state::process().pid.get(), t.tid) else {
+        state::count_hole(hole::TABLE_FULL);
+        return false;
+    };
+    t.gs_base = hot.block();
+    if t.tid == sys::tid() {
+        // The carrier; the host sets the others'.
+        hot.make_current();
     }
+    hot.stack_top.set(t.rsp);
+    if state::control().roots_only != 0 {
+        return true;
+    }
+    let first = t.first_frame.min(b.frames);
+    let end = t.first_frame.saturating_add(t.frames).min(b.frames);
+    for frame in (first..end).map_while(|i| stopped::frame(b, i)) {
+        // Those of a handler on a stack above: its next event raises a barrier.
+        if frame.rsp >= hot.top().rsp() || !deep::has_room_stopped(hot) {
+            break;
+        }
+        let callee = match entry_around(frame.pc) {
+            0 => frame.pc,
+            entry => entry,
+        };
+        hot.stack_top.raise(frame.rsp);
+        chunk::put(hot, record::INHERITED, FRAME_OPEN);
+        chunk::put(hot, record::INHERITED, callee);
+        shadow::push(hot, frame.rsp, FRAME_OPEN, callee);
+    }
+    true
 }
 
 /// The entry of the function around `address`, 0 if that is unknown.
-unsafe fn entry_around(address: u64) -> u64 {
-    // SAFETY: the module table is complete up to its count.
-    unsafe {
-        let m = modules::known(address);
-        if m.is_null() {
-            return 0;
-        }
-        let found = plan::function_around(m, address);
-        found.map_or(0, |(_, f)| (*m).base + f.entry as u64)
-    }
+fn entry_around(address: u64) -> u64 {
+    let entry = |m: &Module| {
+        let (_, f) = plan::function_around(m, address)?;
+        Some(m.base.get() + f.entry as u64)
+    };
+    modules::known(address).and_then(entry).unwrap_or(0)
 }
 
 /// Patches the function around `address`, in which a stopped thread is.
-unsafe fn instrument_around(address: u64) {
-    // SAFETY: all other threads are stopped.
-    unsafe {
-        let m = modules::known(address);
-        if m.is_null() {
-            return;
-        }
-        if let Some((i, _)) = plan::function_around(m, address)
-            && *(*m).functions.add(i as usize) != INSTRUMENTED
-        {
-            propagate::instrument(m, i, INSTRUMENTED);
-        }
+fn instrument_around(address: u64) {
+    if let Some(m) = modules::known(address)
+        && let Some((i, _)) = plan::function_around(m, address)
+        && m.function(i) != INSTRUMENTED
+    {
+        propagate::instrument(m, i, INSTRUMENTED);
     }
 }

@@ -9,57 +9,53 @@
 //!
 //! Must not know which functions lead here.
 
+use crate::memory::mapped::Fresh;
 use crate::memory::{stopped, sys};
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 
-/// Of a page.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Carries out [`COMMAND_GATE`]. On failure nothing is left of it.
-pub unsafe fn make(b: &AttachBlock) -> u32 {
-    // SAFETY: all other threads are stopped; the host wrote so many addresses.
-    unsafe {
-        let addresses: *const u64 = stopped::table(b, b.modules_at);
-        let at = |i: usize| addresses.add(i).read() as usize;
-        let count = b.modules as usize;
-        let mapped = (0..count).take_while(|i| map_code(at(*i))).count();
-        let bytes = b.gate_pages as usize * PAGE;
-        let all_bytes = bytes + PAGE;
-        let gates = sys::map_private(all_bytes);
-        if mapped == count
-            && !gates.is_null()
-            && let Some(descriptor) = sys::watch_faults(gates as usize, bytes)
-        {
-            b.gates_at.store(gates as u64, Ordering::Relaxed);
-            b.descriptor.store(descriptor as u64, Ordering::Relaxed);
-            return RESULT_DONE;
-        }
-        (0..mapped).for_each(|i| sys::unmap(at(i), PAGE));
-        if !gates.is_null() {
-            sys::unmap(gates as usize, all_bytes);
-        }
-        RESULT_FAILED
+pub fn make(b: &AttachBlock) -> u32 {
+    let addresses = stopped::addresses(b, b.modules_at, b.modules.into());
+    let mapped = addresses
+        .iter()
+        .take_while(|at| map_code(**at as usize))
+        .count();
+    let bytes = b.gate_pages as usize * PAGE_BYTES;
+    let gates = Fresh::private(bytes + PAGE_BYTES);
+    let watched = gates.as_ref().and_then(|gates| watch(gates, bytes));
+    if mapped == addresses.len()
+        && let Some(descriptor) = watched
+        && let Some(gates) = gates
+    {
+        b.gates_at.store(gates.keep(), Ordering::Relaxed);
+        b.descriptor.store(descriptor as u64, Ordering::Relaxed);
+        return RESULT_DONE;
     }
+    watched.into_iter().for_each(sys::close);
+    for at in addresses.iter().take(mapped) {
+        // SAFETY: mapped just now, and nobody knows of it.
+        unsafe { Fresh::again(*at, PAGE_BYTES as u64) }.give_back();
+    }
+    gates.into_iter().for_each(Fresh::give_back);
+    RESULT_FAILED
 }
 
-unsafe fn map_code(at: usize) -> bool {
-    // SAFETY: nothing is there, or it fails.
-    unsafe {
-        if !sys::reserve_exactly(at, PAGE) {
-            return false;
-        }
-        let may_run = sys::protect(at, PAGE, sys::PROT_RX);
-        if !may_run {
-            sys::unmap(at, PAGE);
-        }
-        may_run
-    }
+fn watch(gates: &Fresh, bytes: usize) -> Option<usize> {
+    // SAFETY: fresh memory, which is unused.
+    unsafe { sys::watch_faults(gates.at() as usize, bytes) }
+}
+
+/// A page for code. False: something is there, or it is impossible.
+fn map_code(at: usize) -> bool {
+    let page = Fresh::place(at, PAGE_BYTES).and_then(|page| page.may_run(PAGE_BYTES));
+    page.map(Fresh::keep).is_some()
 }
 
 /// Carries out [`COMMAND_CLOSE`].
-pub unsafe fn close(b: &AttachBlock) -> u32 {
-    // SAFETY: it is the one that was opened by `make`, a moment ago.
-    unsafe { sys::close(b.descriptor.load(Ordering::Relaxed) as usize) };
+pub fn close(b: &AttachBlock) -> u32 {
+    sys::close(b.descriptor.load(Ordering::Relaxed) as usize);
     RESULT_DONE
 }

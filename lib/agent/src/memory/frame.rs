@@ -3,6 +3,8 @@
 //! Laid out by the assembly of [`crate::routines::door`], lowest address first; the slow path reads
 //! and changes the program's registers in it. Must not know what they mean.
 
+use crate::memory::live::StackWord;
+
 /// What the slow path's door pushed, lowest address first.
 #[repr(C)]
 pub struct Frame {
@@ -32,6 +34,21 @@ pub struct Frame {
     pub id: u64,
     /// What stands above it: see `common`.
     pub above: [u64; 3],
+}
+
+impl Frame {
+    /// Where the word above the id lies, on the program's stack.
+    #[inline]
+    pub fn above_at(&self) -> u64 {
+        self.above.as_ptr() as u64
+    }
+
+    /// Word `k` above the id.
+    #[inline]
+    pub fn word_above(&self, k: u64) -> StackWord {
+        // SAFETY: the program's stack goes on there.
+        unsafe { StackWord::at(self.above_at() + 8 * k) }
+    }
 }
 
 /// xmm0 to xmm15, as the door keeps them.

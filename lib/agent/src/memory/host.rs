@@ -4,7 +4,7 @@
 //! know what anybody wants of the host.
 
 use crate::memory::{state, sys};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use sptrace_wire::control::*;
 
 /// A host whose heartbeat stands still this long is stopped: do not wait for it.
@@ -14,8 +14,7 @@ pub(crate) const STOPPED_HOST_TICKS: u64 = 2_500_000_000;
 pub fn ring() {
     let bell = &state::control().doorbell;
     bell.fetch_add(1, Ordering::Release);
-    // SAFETY: a word of the arena.
-    unsafe { sys::futex_wake(bell.as_ptr(), 8) };
+    sys::futex_wake(bell, 8);
 }
 
 /// The host's drain thread is dead, or it has stopped recording.
@@ -31,13 +30,8 @@ pub(crate) fn host_is_detaching() -> bool {
 
 /// The host has not shown life for a second: it is stopped or starved.
 pub fn host_is_stopped() -> bool {
-    // SAFETY: atomics of the process block.
-    let (seen, when): (&AtomicU32, &AtomicU64) = unsafe {
-        (
-            &(*state::process()).heartbeat,
-            &(*state::process()).heartbeat_tsc,
-        )
-    };
+    let p = state::process();
+    let (seen, when) = (&p.heartbeat, &p.heartbeat_tsc);
     let beat = state::control().heartbeat.load(Ordering::Relaxed);
     let now = sys::tsc();
     if beat != seen.load(Ordering::Relaxed) || when.load(Ordering::Relaxed) == 0 {

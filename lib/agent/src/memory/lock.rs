@@ -16,33 +16,30 @@ const LOCK_SLICES: u32 = 6000;
 /// owner lives, and after that (a task that shares the memory was killed) nobody patches any more.
 /// False then, and if the owner is this thread.
 pub fn lock(tid: u32) -> bool {
-    // SAFETY: the fork page is mapped before anything can come here, and for life.
-    unsafe {
-        let word = &(*(*state::process()).fork_page).lock;
-        for _ in 0..LOCK_SLICES {
-            let Err(owner) = word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed)
-            else {
-                return true;
-            };
-            if owner == tid {
-                return false;
-            }
-            sys::futex_wait(word.as_ptr(), owner, LOCK_SLICE_MS);
-            if word.load(Ordering::Relaxed) == owner && !sys::is_alive(owner) {
-                break;
-            }
+    let Some(page) = state::process().fork_page.get() else {
+        return false;
+    };
+    let word = &page.lock;
+    for _ in 0..LOCK_SLICES {
+        let Err(owner) = word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed) else {
+            return true;
+        };
+        if owner == tid {
+            return false;
         }
-        (*state::process()).may_propagate = 0;
-        false
+        sys::futex_wait(word, owner, LOCK_SLICE_MS);
+        if word.load(Ordering::Relaxed) == owner && !sys::is_alive(owner) {
+            break;
+        }
     }
+    state::process().may_propagate.set(false);
+    false
 }
 
 /// Gives it back.
 pub fn unlock() {
-    // SAFETY: as above.
-    unsafe {
-        let word = &(*(*state::process()).fork_page).lock;
-        word.store(0, Ordering::Release);
-        sys::futex_wake(word.as_ptr(), 1);
+    if let Some(page) = state::process().fork_page.get() {
+        page.lock.store(0, Ordering::Release);
+        sys::futex_wake(&page.lock, 1);
     }
 }

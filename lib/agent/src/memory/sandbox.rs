@@ -48,16 +48,11 @@ pub fn sets_gs(kind: SpecialKind, f: &Frame) -> bool {
 /// to those of a file.
 fn drops_text(start: u64, bytes: u64, advice: u64) -> bool {
     const DONTNEED: u64 = 4;
-    // SAFETY: the table is complete up to its count.
-    unsafe {
-        let p = state::process();
-        advice == DONTNEED
-            && (0..(*p).module_count as usize).any(|i| {
-                let m = &raw const (*p).modules[i];
-                start >= (*m).start & !4095
-                    && start.saturating_add(bytes) <= ((*m).end + 4095) & !4095
-            })
-    }
+    advice == DONTNEED
+        && state::process().known_modules().iter().any(|m| {
+            start >= m.start.get() & !4095
+                && start.saturating_add(bytes) <= (m.end.get() + 4095) & !4095
+        })
 }
 
 /// madvise(2) is about to run: patched text stays. MADV_NORMAL takes the place of the advice.
@@ -73,31 +68,25 @@ pub fn keep_text(kind: SpecialKind, f: &mut Frame) {
 
 /// True if no system call may be made any more.
 pub fn is_sandboxed() -> bool {
-    // SAFETY: an atomic of the process block.
-    unsafe { (*state::process()).sandboxed.load(Ordering::Relaxed) != 0 }
+    state::process().sandboxed.load(Ordering::Relaxed) != 0
 }
 
 /// The same if nothing is recorded any more: modules that were not known before (the C library,
 /// after an early end) may have entered a sandbox unseen.
 pub fn may_be_sandboxed() -> bool {
-    // SAFETY: a field of the process block.
-    is_sandboxed() || unsafe { (*state::process()).sees_sandbox } == 0
+    is_sandboxed() || !state::process().sees_sandbox.get()
 }
 
 /// From here on no system call is made.
 pub fn set_sandboxed() {
-    // SAFETY: an atomic of the process block.
-    unsafe { (*state::process()).sandboxed.store(1, Ordering::Relaxed) };
+    state::process().sandboxed.store(1, Ordering::Relaxed);
 }
 
 /// From here on gs is the program's.
 pub fn set_gs_taken() {
-    // SAFETY: an atomic of the process block.
-    unsafe {
-        (*state::process())
-            .dormant
-            .fetch_or(GS_TAKEN, Ordering::AcqRel)
-    };
+    state::process()
+        .dormant
+        .fetch_or(GS_TAKEN, Ordering::AcqRel);
 }
 
 #[cfg(test)]

@@ -8,38 +8,62 @@ use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::FUTEX_OWNER_DIED;
 
-/// A table of the block.
-pub unsafe fn table<T>(b: &AttachBlock, at: u64) -> *mut T {
-    (b as *const AttachBlock as u64 + at) as *mut T
+/// Number `i` of a table of the block.
+fn entry<T>(b: &AttachBlock, table_at: u64, i: usize) -> *mut T {
+    let first = (&raw const *b as u64 + table_at) as *mut T;
+    first.wrapping_add(i)
+}
+
+/// The addresses in a table of the block.
+pub fn addresses(b: &AttachBlock, table_at: u64, count: u64) -> &[u64] {
+    // SAFETY: the host has written so many, and waits.
+    unsafe { core::slice::from_raw_parts(entry(b, table_at, 0), count as usize) }
+}
+
+/// Stopped thread `i`. `None`: there are not so many.
+pub fn thread(b: &AttachBlock, i: u32) -> Option<AttachThread> {
+    // SAFETY: as in addresses.
+    (i < b.threads).then(|| unsafe { entry::<AttachThread>(b, b.threads_at, i as usize).read() })
+}
+
+/// Says something else of stopped thread `i`.
+pub fn set_thread(b: &AttachBlock, i: u32, to: AttachThread) {
+    if i < b.threads {
+        // SAFETY: as in addresses.
+        unsafe { entry::<AttachThread>(b, b.threads_at, i as usize).write(to) };
+    }
+}
+
+/// Open call `i`. `None`: there are not so many.
+pub fn frame(b: &AttachBlock, i: u32) -> Option<AttachFrame> {
+    // SAFETY: as in addresses.
+    (i < b.frames).then(|| unsafe { entry::<AttachFrame>(b, b.frames_at, i as usize).read() })
+}
+
+/// Writes pair `i` of the ranges; what there is no room for is left out.
+pub fn set_range(b: &AttachBlock, i: u32, range: [u64; 2]) {
+    if i < b.ranges {
+        // SAFETY: the host has made room for so many, and waits.
+        unsafe { entry::<[u64; 2]>(b, b.ranges_at, i as usize).write(range) };
+    }
 }
 
 /// True if a command that knows where the threads stand finds that the host has died, so that they
 /// run again.
 pub fn is_deserted() -> bool {
-    // SAFETY: reads the process block and the arena.
-    unsafe {
-        (*state::process()).pc_count != 0
-            && state::control().tracer_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
-    }
+    state::process().pcs().is_some_and(|pcs| !pcs.is_empty())
+        && state::control().tracer_alive.load(Ordering::Relaxed) & FUTEX_OWNER_DIED != 0
 }
 
 /// True in a command that finds the other threads stopped.
 pub fn is_standing() -> bool {
-    // SAFETY: reads the process block.
-    unsafe { !(*state::process()).pcs.is_null() }
+    state::process().pcs().is_some()
 }
 
 /// True if a stopped thread stands, or will return to, between the two: bytes from `start` on must
 /// not change.
 pub fn is_in_flight(start: u64, end: u64) -> bool {
-    // SAFETY: the host wrote so many.
-    unsafe {
-        let p = state::process();
-        if (*p).pc_count == 0 {
-            return false;
-        }
-        let pcs = core::slice::from_raw_parts((*p).pcs, (*p).pc_count as usize);
-        let next = pcs.partition_point(|pc| *pc <= start);
-        pcs.get(next).is_some_and(|pc| *pc < end)
-    }
+    let pcs = state::process().pcs().unwrap_or(&[]);
+    let next = pcs.partition_point(|pc| *pc <= start);
+    pcs.get(next).is_some_and(|pc| *pc < end)
 }

@@ -3,6 +3,7 @@
 //! Numbers and argument order: Linux x86-64 ABI (syscalls(2)). Results below zero are `-errno`.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU32;
 
 /// One system call.
 ///
@@ -18,6 +19,13 @@ pub unsafe fn call(n: usize, a: [usize; 6]) -> isize {
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     r
+}
+
+/// A call that harms no memory of anybody's, whatever else it is given by the functions here: it
+/// reads nothing but numbers, or makes a mapping where there is none.
+fn ask(n: usize, a: [usize; 6]) -> isize {
+    // SAFETY: see above.
+    unsafe { call(n, a) }
 }
 
 const MMAP: usize = 9;
@@ -57,13 +65,9 @@ pub fn failed(r: isize) -> bool {
 
 /// New private zeroed memory, or null.
 pub fn map_private(bytes: usize) -> *mut u8 {
-    // SAFETY: a fresh mapping at an address that the kernel picks.
-    let r = unsafe {
-        call(
-            MMAP,
-            [0, bytes, PROT_RW, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0],
-        )
-    };
+    // A fresh mapping at an address that the kernel picks.
+    let flags = MAP_PRIVATE_ANON_NORESERVE;
+    let r = ask(MMAP, [0, bytes, PROT_RW, flags, usize::MAX, 0]);
     if failed(r) {
         core::ptr::null_mut()
     } else {
@@ -73,8 +77,7 @@ pub fn map_private(bytes: usize) -> *mut u8 {
 
 /// New shared zeroed memory, or null.
 pub fn map_shared(bytes: usize) -> *mut u8 {
-    // SAFETY: as above.
-    let r = unsafe { call(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]) };
+    let r = ask(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]);
     if failed(r) {
         core::ptr::null_mut()
     } else {
@@ -84,20 +87,9 @@ pub fn map_shared(bytes: usize) -> *mut u8 {
 
 /// Reserves exactly `[at, at + bytes)` without access; false if something is there.
 pub fn reserve_exactly(at: usize, bytes: usize) -> bool {
-    // SAFETY: NOREPLACE never touches an existing mapping.
-    let r = unsafe {
-        call(
-            MMAP,
-            [
-                at,
-                bytes,
-                PROT_NONE,
-                MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE,
-                usize::MAX,
-                0,
-            ],
-        )
-    };
+    // NOREPLACE never touches an existing mapping.
+    let flags = MAP_PRIVATE_ANON_NORESERVE | MAP_FIXED_NOREPLACE;
+    let r = ask(MMAP, [at, bytes, PROT_NONE, flags, usize::MAX, 0]);
     if !failed(r) && r as usize != at {
         // A kernel before 4.17 takes the address as a hint.
         // SAFETY: unmaps what was just mapped.
@@ -109,32 +101,44 @@ pub fn reserve_exactly(at: usize, bytes: usize) -> bool {
 
 /// Maps the pages of the shared mapping at `from` a second time at `to` (mremap(2): old size 0),
 /// over whatever is there.
+///
+/// # Safety
+/// The caller owns `to`.
 pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
-    // SAFETY: the caller owns `to`.
+    // SAFETY: the caller's.
     let r = unsafe { call(MREMAP, [from, 0, bytes, 3, to, 0]) };
     r as usize == to
 }
 
 /// The same anywhere; 0 on error.
 pub fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
-    // SAFETY: MREMAP_MAYMOVE: a fresh mapping.
-    let r = unsafe { call(MREMAP, [from, 0, bytes, 1, 0, 0]) };
+    // MREMAP_MAYMOVE: a fresh mapping.
+    let r = ask(MREMAP, [from, 0, bytes, 1, 0, 0]);
     if failed(r) { 0 } else { r as usize }
 }
 
 /// Moves a mapping over another, which it replaces at once (mremap(2), MREMAP_FIXED).
+///
+/// # Safety
+/// The caller owns both.
 pub unsafe fn move_over(from: usize, bytes: usize, to: usize) -> bool {
-    // SAFETY: the caller owns both.
+    // SAFETY: the caller's.
     unsafe { call(MREMAP, [from, bytes, bytes, 3, to, 0]) as usize == to }
 }
 
 /// mprotect(2); false on error.
+///
+/// # Safety
+/// The caller owns the range, or nobody touches it until it is as before.
 pub unsafe fn protect(at: usize, bytes: usize, prot: usize) -> bool {
-    // SAFETY: the caller owns the range or restores it.
+    // SAFETY: the caller's.
     unsafe { call(MPROTECT, [at, bytes, prot, 0, 0, 0]) == 0 }
 }
 
 /// munmap(2).
+///
+/// # Safety
+/// The caller owns the range, and nobody needs it.
 pub unsafe fn unmap(at: usize, bytes: usize) {
     // SAFETY: the caller owns the range.
     unsafe { call(MUNMAP, [at, bytes, 0, 0, 0, 0]) };
@@ -143,6 +147,9 @@ pub unsafe fn unmap(at: usize, bytes: usize) {
 /// A userfaultfd(2) that is told of the first touch of each page of a private mapping, which must
 /// be unused; `None` where the kernel or the process does not permit it (memory that is locked is
 /// never missing).
+///
+/// # Safety
+/// The caller owns the range, and nothing is in it.
 pub unsafe fn watch_faults(at: usize, bytes: usize) -> Option<usize> {
     /// O_CLOEXEC, O_NONBLOCK, UFFD_USER_MODE_ONLY.
     const FLAGS: usize = 0o2_000_000 | 0o4000 | 1;
@@ -171,29 +178,33 @@ pub unsafe fn watch_faults(at: usize, bytes: usize) -> Option<usize> {
     }
 }
 
-/// close(2).
-pub unsafe fn close(fd: usize) {
-    // SAFETY: the caller's own.
-    unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
+/// close(2), of a descriptor of the caller's own.
+pub fn close(fd: usize) {
+    ask(CLOSE, [fd, 0, 0, 0, 0, 0]);
 }
 
 /// MADV_WIPEONFORK: the child of a fork sees zeroes. False where refused.
-pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
-    // SAFETY: the caller owns the range.
-    unsafe { call(MADVISE, [at as usize, bytes, 18, 0, 0, 0]) == 0 }
+///
+/// # Safety
+/// The caller owns the range, and the child may find it so.
+pub unsafe fn wipe_on_fork(at: usize, bytes: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { call(MADVISE, [at, bytes, 18, 0, 0, 0]) == 0 }
 }
 
 /// Gives the memory behind private pages back: they are zero from here on (MADV_DONTNEED).
+///
+/// # Safety
+/// The caller owns the range and needs nothing of it.
 pub unsafe fn discard(at: usize, bytes: usize) {
-    // SAFETY: the caller owns the range and needs nothing of it.
+    // SAFETY: the caller's.
     unsafe { call(MADVISE, [at, bytes, 4, 0, 0, 0]) };
 }
 
 /// Says whether the child of a fork inherits a range (MADV_DOFORK, MADV_DONTFORK).
 pub fn inherit(at: usize, bytes: usize, shall: bool) {
     let advice = if shall { 11 } else { 10 };
-    // SAFETY: the caller owns what is mapped in the range.
-    unsafe { call(MADVISE, [at, bytes, advice, 0, 0, 0]) };
+    ask(MADVISE, [at, bytes, advice, 0, 0, 0]);
 }
 
 /// Blocks all signals; returns the mask before.
@@ -228,29 +239,10 @@ pub fn signal_mask() -> u64 {
     mask
 }
 
-/// Adds to a word that handlers on this thread change, too; gives what it was.
-#[inline]
-pub unsafe fn add_in_one(word: *mut u64, mut value: u64) -> u64 {
-    // SAFETY: one instruction, so a signal comes before or after.
-    unsafe { asm!("xadd [{}], {}", in(reg) word, inout(reg) value, options(nostack)) };
-    value
-}
-
-/// Replaces a word that handlers on this thread change, too; false if it was not `old`.
-#[inline]
-pub unsafe fn replace_in_one(word: *mut u64, old: u64, new: u64) -> bool {
-    let found: u64;
-    // SAFETY: as in add_in_one.
-    unsafe {
-        asm!("cmpxchg [{}], {}", in(reg) word, in(reg) new, inout("rax") old => found, options(nostack));
-    }
-    found == old
-}
-
 /// Sets the signal mask.
 pub fn restore_signals(mask: u64) {
-    // SAFETY: points to eight bytes.
-    unsafe { call(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
+    // The kernel reads eight bytes.
+    ask(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]);
 }
 
 /// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
@@ -269,85 +261,77 @@ pub fn restorer(signal: usize) -> Option<(u64, bool)> {
 /// asked for the opposite (PR_SET_MDWE, Linux 6.3; PR_MDWE_REFUSE_EXEC_GAIN).
 pub fn may_write_text() -> bool {
     const GET_MDWE: usize = 66;
-    // SAFETY: nothing is changed.
-    let r = unsafe { call(PRCTL, [GET_MDWE, 0, 0, 0, 0, 0]) };
+    let r = ask(PRCTL, [GET_MDWE, 0, 0, 0, 0, 0]);
     failed(r) || r & 1 == 0
 }
 
 /// Process id.
 pub fn pid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { call(GETPID, [0; 6]) as u32 }
+    ask(GETPID, [0; 6]) as u32
 }
 
 /// Process id of the parent, 0 if it is in an outer pid namespace.
 pub fn parent_pid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { call(GETPPID, [0; 6]) as u32 }
+    ask(GETPPID, [0; 6]) as u32
 }
 
 /// Thread id.
 pub fn tid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { call(GETTID, [0; 6]) as u32 }
+    ask(GETTID, [0; 6]) as u32
 }
 
 /// True if this thread is the only user of its memory: unshare(CLONE_VM) does nothing then, and is
 /// refused otherwise (kernel/fork.c, `check_unshare_flags`).
 pub fn alone() -> bool {
-    // SAFETY: without other threads the flag changes nothing.
-    unsafe { call(UNSHARE, [0x100, 0, 0, 0, 0, 0]) == 0 }
+    ask(UNSHARE, [0x100, 0, 0, 0, 0, 0]) == 0
 }
 
-/// Waits at most `timeout_ms` while `*word == expected`.
-pub unsafe fn futex_wait(word: *const u32, expected: u32, timeout_ms: u64) {
+/// Waits at most `timeout_ms` while `word` is `expected`: FUTEX_WAIT, across processes.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
     let timeout = [timeout_ms / 1000, timeout_ms % 1000 * 1_000_000];
-    // SAFETY: `word` is mapped; FUTEX_WAIT across processes.
-    unsafe {
-        call(
-            FUTEX,
-            [
-                word as usize,
-                0,
-                expected as usize,
-                timeout.as_ptr() as usize,
-                0,
-                0,
-            ],
-        )
-    };
+    let (word, timeout) = (word.as_ptr() as usize, timeout.as_ptr() as usize);
+    ask(FUTEX, [word, 0, expected as usize, timeout, 0, 0]);
 }
 
 /// Wakes `count` waiters.
-pub unsafe fn futex_wake(word: *const u32, count: u32) {
-    // SAFETY: `word` is mapped.
-    unsafe { call(FUTEX, [word as usize, 1, count as usize, 0, 0, 0]) };
+pub fn futex_wake(word: &AtomicU32, count: u32) {
+    ask(FUTEX, [word.as_ptr() as usize, 1, count as usize, 0, 0, 0]);
 }
 
 /// False if no task has this number any more.
 pub fn is_alive(tid: u32) -> bool {
-    // SAFETY: signal 0 is none.
-    unsafe { call(TKILL, [tid as usize, 0, 0, 0, 0, 0]) != -ESRCH }
+    // Signal 0 is none.
+    ask(TKILL, [tid as usize, 0, 0, 0, 0, 0]) != -ESRCH
 }
 
-/// Copies own memory without faulting; returns bytes copied.
-pub unsafe fn read_own(from: usize, to: *mut u8, bytes: usize) -> usize {
+/// Copies own memory without faulting; gives how many bytes could be copied.
+pub fn read_into(from: u64, to: &mut [u8]) -> usize {
+    // SAFETY: `to` has room.
+    unsafe { read_to(from, to.as_mut_ptr(), to.len()) }
+}
+
+/// As `read_into`, words; gives how many bytes.
+pub fn read_words(from: u64, to: &mut [u64]) -> usize {
+    // SAFETY: `to` has room, and any bytes are words.
+    unsafe { read_to(from, to.as_mut_ptr().cast(), size_of_val(to)) }
+}
+
+/// The bytes at `at`, if they can be read.
+pub fn read<const N: usize>(at: u64) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    (read_into(at, &mut bytes) == N).then_some(bytes)
+}
+
+/// As `read_into`.
+///
+/// # Safety
+/// `to` has room.
+unsafe fn read_to(from: u64, to: *mut u8, bytes: usize) -> usize {
     let local = [to as usize, bytes];
-    let remote = [from, bytes];
-    // SAFETY: `to` has room; a bad `from` gives an error, no fault.
-    let r = unsafe {
-        call(
-            PROCESS_VM_READV,
-            [
-                pid() as usize,
-                local.as_ptr() as usize,
-                1,
-                remote.as_ptr() as usize,
-                1,
-                0,
-            ],
-        )
-    };
+    let remote = [from as usize, bytes];
+    let (to, from) = (local.as_ptr() as usize, remote.as_ptr() as usize);
+    // SAFETY: `to` has room, as the caller says; a bad `from` gives an error, no fault.
+    let r = unsafe { call(PROCESS_VM_READV, [pid() as usize, to, 1, from, 1, 0]) };
     if failed(r) { 0 } else { r as usize }
 }
 
@@ -360,8 +344,8 @@ pub fn is_readable(at: u64) -> Option<bool> {
     const EINVAL: isize = -22;
     // All eight bytes lie in one page.
     let set = (at & !7) as usize;
-    // SAFETY: the kernel does nothing but read.
-    match unsafe { call(SIGPROCMASK, [NOTHING, set, 0, SET_BYTES, 0, 0]) } {
+    // The kernel does nothing but read.
+    match ask(SIGPROCMASK, [NOTHING, set, 0, SET_BYTES, 0, 0]) {
         EINVAL => Some(true),
         EFAULT => Some(false),
         _ => None,
@@ -370,10 +354,7 @@ pub fn is_readable(at: u64) -> Option<bool> {
 
 /// The word at `at`, if it can be read.
 pub fn read_word(at: u64) -> Option<u64> {
-    let mut word = 0u64;
-    // SAFETY: `word` has room.
-    let got = unsafe { read_own(at as usize, (&raw mut word).cast(), 8) };
-    (got == 8).then_some(word)
+    read(at).map(u64::from_le_bytes)
 }
 
 /// The time stamp counter.
@@ -402,9 +383,12 @@ pub fn gs_base() -> u64 {
 }
 
 /// Sets the gs base.
+///
+/// # Safety
+/// The program does not use gs.
 #[inline]
 pub unsafe fn set_gs_base(to: u64) {
-    // SAFETY: the program does not use gs (checked by the caller).
+    // SAFETY: the caller's.
     unsafe { asm!("wrgsbase {}", in(reg) to, options(nomem, nostack, preserves_flags)) };
 }
 
@@ -424,19 +408,6 @@ mod tests {
         assert_eq!(read_word(&raw const word as u64), Some(word));
         assert_eq!(read_word(0), None);
         assert_eq!(read_word(u64::MAX - 7), None);
-    }
-
-    #[test]
-    fn a_word_is_replaced_only_if_it_is_what_was_expected() {
-        let mut word = 5u64;
-        // SAFETY: a word of this test's.
-        unsafe {
-            assert!(!replace_in_one(&raw mut word, 4, 9));
-            assert_eq!(word, 5);
-            assert!(replace_in_one(&raw mut word, 5, 9));
-            assert_eq!(add_in_one(&raw mut word, 16), 9);
-        }
-        assert_eq!(word, 25);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! tested.
 
 use crate::memory::frame::Frame;
-use crate::memory::state::{FRAME_BYTES, Hot};
+use crate::memory::mapped::Fresh;
+use crate::memory::sys;
+use crate::memory::thread::Hot;
 use std::boxed::Box;
 use std::vec;
 
@@ -17,14 +19,26 @@ pub(crate) fn empty_thread() -> Box<Hot> {
 /// A hot page with a shadow stack that has room for `frames`, its sentinel and the two above its
 /// limit included. The stack is never freed.
 pub(crate) fn thread(frames: usize) -> Box<Hot> {
-    let mut hot = empty_thread();
+    let hot = empty_thread();
     let memory = vec![[0u64; 3]; frames].leak();
-    memory[0] = [u64::MAX, 0, 0];
-    hot.shadow = memory.as_ptr() as u64;
-    hot.shadow_bytes = size_of_val(memory) as u64;
-    hot.ssp = hot.shadow;
-    hot.ssp_end = hot.shadow + hot.shadow_bytes - 2 * FRAME_BYTES as u64;
+    // SAFETY: memory of the test's, which is never freed.
+    unsafe { hot.set_shadow(memory.as_mut_ptr() as u64, size_of_val(memory) as u64) };
+    hot.empty_shadow();
     hot
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// The end of a page that can be read, and ends with these bytes; behind it is one that cannot.
+pub(crate) fn page_before_nothing(last: &[u8]) -> u64 {
+    let (mut all, end) = (vec![0; PAGE_BYTES], PAGE_BYTES - last.len());
+    all[end..].copy_from_slice(last);
+    let mut pages = Fresh::private(2 * PAGE_BYTES).unwrap();
+    pages.contents()[..PAGE_BYTES].copy_from_slice(&all);
+    let end = pages.keep() as usize + PAGE_BYTES;
+    // SAFETY: the test's own mapping.
+    assert!(unsafe { sys::protect(end, PAGE_BYTES, sys::PROT_NONE) });
+    end as u64
 }
 
 /// A call with these arguments, in the order of their registers.

@@ -11,8 +11,9 @@
 //! touched. It is not asked while a process stands still; what is patched then is joined with the
 //! rest at the first patch afterwards.
 
-use crate::memory::state::Module;
+use crate::memory::table::Module;
 use crate::memory::{stopped, sys};
+use crate::patch::pages;
 use crate::record::question;
 use sptrace_wire::control::*;
 
@@ -20,45 +21,35 @@ use sptrace_wire::control::*;
 const SEGMENTS: usize = 4;
 
 /// Before the first patch of a module, and then nothing. The lock is held, signals are blocked.
-pub unsafe fn prepare(m: *mut Module) {
-    // SAFETY: the table is changed under the lock.
-    unsafe {
-        if (*m).joined == 0 && !stopped::is_standing() {
-            (*m).joined = 1;
-            if sys::alone() {
-                join(m);
-            }
+pub fn prepare(m: &Module) {
+    if !m.joined.get() && !stopped::is_standing() {
+        m.joined.set(true);
+        if sys::alone() {
+            join(m);
         }
     }
 }
 
 /// Makes the module's text writable and executable again, as far as the host names it.
-unsafe fn join(m: *const Module) {
-    // SAFETY: as in prepare; the table of modules is not changed by a question.
-    unsafe {
-        let mut at = (*m).start;
-        for _ in 0..SEGMENTS {
-            let Some([start, end, ..]) = question::question(ASK_TEXT, at) else {
-                return;
-            };
-            if start >= (*m).end || end <= at || !toggle(start as usize, (end - start) as usize) {
-                return;
-            }
-            at = end;
-            if at >= (*m).end {
-                return;
-            }
+fn join(m: &Module) {
+    let mut at = m.start.get();
+    for _ in 0..SEGMENTS {
+        let Some([start, end, ..]) = question::question(ASK_TEXT, at) else {
+            return;
+        };
+        if start >= m.end.get() || end <= at || !toggle(start as usize, (end - start) as usize) {
+            return;
+        }
+        at = end;
+        if at >= m.end.get() {
+            return;
         }
     }
 }
 
-unsafe fn toggle(start: usize, bytes: usize) -> bool {
-    // SAFETY: nobody executes there, and the first joins all to one mapping: no memory is needed
-    // for the second.
-    unsafe {
-        let charged = sys::protect(start, bytes, sys::PROT_RW);
-        let restored =
-            sys::protect(start, bytes, sys::PROT_RX) || sys::protect(start, bytes, sys::PROT_RX);
-        charged && restored
-    }
+/// Nobody executes there, and the first joins all to one mapping: no memory is needed for the
+/// second.
+fn toggle(start: usize, bytes: usize) -> bool {
+    let charged = pages::make_writable(start, bytes);
+    pages::make_executable(start, bytes) && charged
 }

@@ -3,72 +3,66 @@
 //! Given a module that is new; its plan says where such functions begin. What happens at the entry
 //! is the business of [`crate::events::process`] and [`crate::events::hook`].
 
-use crate::memory::state::Module;
-use crate::memory::{state, stopped, sys};
+use crate::memory::table::Module;
+use crate::memory::{mapped, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Springboard, Stands};
-use crate::plans::{patched, plan};
-use crate::record::originals;
+use crate::plans::plan;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
 
 /// Intercepts the entries of a new module's special functions.
-pub unsafe fn install_specials(m: *mut Module) {
-    // SAFETY: the lock is held.
-    unsafe {
-        let mut batch = text::Batch::of(m);
-        let p = state::process();
-        if has_root(m) && (*p).originals.is_null() {
-            (*p).originals = originals::make_table();
-        }
-        // The slots that hooks lead to, before anything can get there.
-        if first_hook_of(m).is_some()
-            && let Some(plan) = (*m).plan
-        {
-            for s in plan.sites().filter(|s| s.is_any(SITE_IN_HOOK)) {
-                // That its bytes are the plan's is found by the hook, which covers them.
-                site::write_slot(m, &s);
-            }
-        }
-        for s in plan::specials(m) {
-            if s.kind == SpecialKind::SystemCallRefused {
-                state::count_hole(hole::SYSTEM_CALLS);
-                continue;
-            }
-            let Some(p) = Patch::of_special(m, &s) else {
-                continue;
-            };
-            let is_standing = match s.kind.is_system_call() {
-                // A call that is begun again is found where it stands: see
-                // [`crate::plans::place::SystemCall`].
-                true if is_intact(&s) => {
-                    stopped::is_in_flight(p.at, p.at + p.ours.bytes().len() as u64)
-                }
-                true => stopped::is_in_flight(p.at, p.at + s.span as u64 + 1),
-                false => stopped::is_in_flight(p.at, p.at + s.span as u64),
-            };
-            if is_standing {
-                state::count_hole(hole::IN_FLIGHT);
-            } else if patched::stands(p.at, p.original.bytes())
-                && site::template(m, s.argument, s.slot)
-            {
-                match Springboard::of_special(m, &s) {
-                    Some(spring) => {
-                        site::put_springboard(&p, &spring, &mut batch);
-                    }
-                    None => batch.add(&p),
-                }
-                match s.kind {
-                    SpecialKind::Prctl => (*state::process()).sees_sandbox = 1,
-                    SpecialKind::Syscall => (*state::process()).sees_syscall = 1,
-                    _ => {}
-                }
-            } else {
-                state::count_hole(hole::BYTES_DIFFER);
-            }
-        }
-        batch.flush();
+pub fn install_specials(m: &Module) {
+    let mut batch = text::Batch::of(m);
+    let p = state::process();
+    if has_root(m) && p.originals.get().is_none() {
+        p.originals.set(mapped::make());
     }
+    // The slots that hooks lead to, before anything can get there.
+    if first_hook_of(m).is_some()
+        && let Some(plan) = m.plan()
+    {
+        for s in plan.sites().filter(|s| s.is_any(SITE_IN_HOOK)) {
+            // That its bytes are the plan's is found by the hook, which covers them.
+            site::write_slot(m, &s);
+        }
+    }
+    for s in plan::specials(m) {
+        if s.kind == SpecialKind::SystemCallRefused {
+            state::count_hole(hole::SYSTEM_CALLS);
+            continue;
+        }
+        let Some(p) = Patch::of_special(m, &s) else {
+            continue;
+        };
+        let is_standing = match s.kind.is_system_call() {
+            // A call that is begun again is found where it stands: see
+            // [`crate::plans::place::SystemCall`].
+            true if is_intact(&s) => {
+                stopped::is_in_flight(p.at, p.at + p.ours.bytes().len() as u64)
+            }
+            true => stopped::is_in_flight(p.at, p.at + s.span as u64 + 1),
+            false => stopped::is_in_flight(p.at, p.at + s.span as u64),
+        };
+        if is_standing {
+            state::count_hole(hole::IN_FLIGHT);
+        } else if m.stands(p.at, p.original.bytes()) && site::template(m, s.argument, s.slot) {
+            match Springboard::of_special(m, &s) {
+                Some(spring) => {
+                    site::put_springboard(m, &p, &spring, &mut batch);
+                }
+                None => batch.add(&p),
+            }
+            match s.kind {
+                SpecialKind::Prctl => state::process().sees_sandbox.set(true),
+                SpecialKind::Syscall => state::process().sees_syscall.set(true),
+                _ => {}
+            }
+        } else {
+            state::count_hole(hole::BYTES_DIFFER);
+        }
+    }
+    batch.flush();
 }
 
 /// True if the jump leaves the instruction that calls the kernel as it is, or takes its place: a
@@ -79,33 +73,24 @@ pub fn is_intact(s: &PlanSpecial) -> bool {
 
 /// True if there is a function in this module whose return address a hook replaces, or at which
 /// recording begins.
-pub unsafe fn has_root(m: *const Module) -> bool {
+pub fn has_root(m: &Module) -> bool {
     let is_root = |s: PlanSpecial| matches!(s.kind, SpecialKind::Root | SpecialKind::RootOpen);
-    // SAFETY: of the module table, or null.
-    unsafe { !m.is_null() && plan::specials(m).any(is_root) }
+    plan::specials(m).any(is_root)
 }
 
 /// The first special function, if it is a hook: these come before all others.
-unsafe fn first_hook_of(m: *const Module) -> Option<PlanSpecial> {
-    // SAFETY: of the module table.
-    let first = unsafe { (*m).plan }?.special(0)?;
+fn first_hook_of(m: &Module) -> Option<PlanSpecial> {
+    let first = m.plan()?.special(0)?;
     first.kind.is_hook().then_some(first)
 }
 
 /// What stands at the entry of a module's first hooked function, if it has any; the text may be
 /// unmapped.
-pub unsafe fn first_hook(m: *mut Module) -> Option<Stands> {
-    // SAFETY: reads the plan; the text is read through the kernel.
-    unsafe {
-        let p = Patch::of_special(m, &first_hook_of(m)?)?;
-        let mut now = [0u8; JUMP_BYTES];
-        if sys::read_own(p.at as usize, now.as_mut_ptr(), now.len()) != now.len() {
-            return Some(Stands::Foreign);
-        }
-        Some(match &now[..] {
-            now if now == p.ours.bytes() => Stands::Ours,
-            now if now == p.overwritten() => Stands::Original,
-            _ => Stands::Foreign,
-        })
-    }
+pub fn first_hook(m: &Module) -> Option<Stands> {
+    let p = Patch::of_special(m, &first_hook_of(m)?)?;
+    Some(match sys::read::<JUMP_BYTES>(p.at) {
+        Some(now) if now == p.ours.bytes() => Stands::Ours,
+        Some(now) if now == p.overwritten() => Stands::Original,
+        _ => Stands::Foreign,
+    })
 }

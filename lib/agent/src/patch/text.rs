@@ -7,18 +7,21 @@
 //! do not matter), and no page is ever writable and executable at once. The price is a mapping of
 //! its own without the file's name.
 
-use crate::memory::state::Module;
-use crate::memory::{state, stopped, sys};
-use crate::patch::mappings;
+use crate::memory::table::Module;
+use crate::memory::word::Words;
+use crate::memory::{state, sys};
+use crate::patch::pages::{Copied, PAGE};
+use crate::patch::{mappings, pages};
 use crate::plans::modules;
 use crate::plans::patched::Patch;
 use crate::routines::image;
+use core::mem::offset_of;
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::{JUMP_BYTES, NOP};
+use sptrace_wire::plan::{AreaHeader, JUMP_BYTES, NOP};
 
 const BATCH: usize = 128;
-const PAGE: u64 = 4096;
 
+/// Bytes to be written, nops before them.
 #[derive(Clone, Copy)]
 struct Write {
     at: u64,
@@ -27,203 +30,247 @@ struct Write {
     nops: u8,
 }
 
-const EMPTY: Write = Write {
-    at: 0,
-    bytes: [0; JUMP_BYTES],
-    length: 0,
-    nops: 0,
-};
+/// Of each write where it goes, and the rest of it.
+static WRITES: [Words<2>; BATCH] = [const { Words::zero() }; BATCH];
 
-static mut WRITES: [Write; BATCH] = [EMPTY; BATCH];
+impl Write {
+    fn packed(self) -> [u64; 2] {
+        let [a, b, c, d, e] = self.bytes;
+        let rest = [a, b, c, d, e, self.length, self.nops, 0];
+        [self.at, u64::from_le_bytes(rest)]
+    }
 
-/// Writes waiting; one batch at a time, under the propagation lock.
-pub struct Batch {
-    count: usize,
-    module: *mut Module,
+    fn unpacked([at, rest]: [u64; 2]) -> Self {
+        let [a, b, c, d, e, length, nops, _] = rest.to_le_bytes();
+        Self {
+            at,
+            bytes: [a, b, c, d, e],
+            length,
+            nops,
+        }
+    }
+
+    /// Where the first of all its bytes goes.
+    fn start(&self) -> u64 {
+        self.at - u64::from(self.nops)
+    }
+
+    /// Has all its bytes written by `put`.
+    fn by(&self, mut put: impl FnMut(u64, &[u8])) {
+        for back in 1..=u64::from(self.nops) {
+            put(self.at - back, &[NOP]);
+        }
+        put(
+            self.at,
+            self.bytes.get(..self.length as usize).unwrap_or(&[]),
+        );
+    }
 }
 
-impl Batch {
+/// Writes waiting; one batch at a time, under the propagation lock.
+pub struct Batch<'a> {
+    count: usize,
+    module: Option<&'a Module>,
+}
+
+impl<'a> Batch<'a> {
     /// The batch. The lock must be held.
-    pub unsafe fn take() -> Self {
-        let module = core::ptr::null_mut();
-        Self { count: 0, module }
+    pub fn take() -> Self {
+        Self {
+            count: 0,
+            module: None,
+        }
     }
 
     /// The same for the patches of one module.
-    pub unsafe fn of(module: *mut Module) -> Self {
-        Self { count: 0, module }
+    pub fn of(module: &'a Module) -> Self {
+        Self {
+            count: 0,
+            module: Some(module),
+        }
     }
 
     /// Adds a patch.
-    pub unsafe fn add(&mut self, patch: &Patch) {
-        // SAFETY: as in add_bytes.
-        unsafe { self.add_bytes(patch.at, patch.ours.bytes()) };
+    pub fn add(&mut self, patch: &Patch) {
+        self.add_bytes(patch.at, patch.ours.bytes());
     }
 
     /// Adds bytes at `at`: five at most, but for nops that come before them.
-    pub unsafe fn add_bytes(&mut self, at: u64, bytes: &[u8]) {
+    pub fn add_bytes(&mut self, at: u64, bytes: &[u8]) {
         let nops = bytes.len().saturating_sub(JUMP_BYTES);
         let mut last = [0; JUMP_BYTES];
         let rest = bytes.get(nops..).unwrap_or(&[]);
         for (to, byte) in last.iter_mut().zip(rest) {
             *to = *byte;
         }
-        // SAFETY: the lock is held, the index checked.
-        unsafe {
-            if self.count == BATCH {
-                self.flush();
-            }
-            let w = (&raw mut WRITES).cast::<Write>().add(self.count);
-            *w = Write {
-                at: at + nops as u64,
-                bytes: last,
-                length: rest.len() as u8,
-                nops: nops as u8,
-            };
+        if self.count == BATCH {
+            self.flush();
+        }
+        let write = Write {
+            at: at + nops as u64,
+            bytes: last,
+            length: rest.len() as u8,
+            nops: nops as u8,
+        };
+        if let Some(place) = WRITES.get(self.count) {
+            place.set(write.packed());
             self.count += 1;
         }
     }
 
     /// Makes room for `writes` that must not be torn apart by a flush.
-    pub unsafe fn keep_together(&mut self, writes: usize) {
-        // SAFETY: the lock is held.
-        unsafe {
-            if self.count + writes > BATCH {
-                self.flush();
-            }
+    pub fn keep_together(&mut self, writes: usize) {
+        if self.count + writes > BATCH {
+            self.flush();
         }
     }
 
     /// Writes all.
-    pub unsafe fn flush(&mut self) {
-        // SAFETY: the lock is held.
-        unsafe {
-            let writes = (&raw mut WRITES).cast::<Write>();
-            let mut i = 0;
-            let alone = self.count > 0 && sys::alone();
-            if self.count > 0 && !self.module.is_null() {
-                modules::share(self.module);
-                mappings::prepare(self.module);
+    pub fn flush(&mut self) {
+        let mut left = WRITES.get(..self.count).unwrap_or(&[]);
+        self.count = 0;
+        if left.is_empty() {
+            return;
+        }
+        let alone = sys::alone();
+        if let Some(module) = self.module {
+            modules::share(module);
+            mappings::prepare(module);
+        }
+        while let Some((n, start, end)) = together(left) {
+            let (now, later) = left.split_at_checked(n).unwrap_or((left, &[]));
+            let is_done = match alone {
+                true => in_place(now, start as usize, (end - start) as usize),
+                false => swap(now, start, end),
+            };
+            if !is_done {
+                // Later writes may rely on these.
+                left.iter()
+                    .for_each(|_| state::count_hole(hole::NOT_WRITABLE));
+                return;
             }
-            while i < self.count {
-                let start = ((*writes.add(i)).at - (*writes.add(i)).nops as u64) & !(PAGE - 1);
-                let mut n = 1;
-                let mut end = (*writes.add(i)).at + 5;
-                while i + n < self.count {
-                    let at = (*writes.add(i + n)).at;
-                    // Only pages that change: others may not be there, between two segments.
-                    let limit = ((end - 1) | (PAGE - 1)) + PAGE;
-                    if at < start || at + 5 > limit {
-                        break;
-                    }
-                    end = end.max(at + 5);
-                    n += 1;
-                }
-                let end = (end + PAGE - 1) & !(PAGE - 1);
-                if !window(writes.add(i), n, start, end, alone) {
-                    // Later writes may rely on these.
-                    for _ in i..self.count {
-                        state::count_hole(hole::NOT_WRITABLE);
-                    }
-                    break;
-                }
-                i += n;
-            }
-            self.count = 0;
+            left = later;
         }
     }
 }
 
-unsafe fn window(writes: *const Write, n: usize, start: u64, end: u64, alone: bool) -> bool {
-    let bytes = (end - start) as usize;
-    // SAFETY: pages of a module's text, executable before and after.
-    unsafe {
-        if alone {
-            in_place(writes, n, start as usize, bytes)
-        } else {
-            swap(writes, n, start, end)
+/// How many of the writes go to pages that follow each other, and these pages, from the first
+/// one's to the end. `None`: there are no writes.
+fn together(writes: &[Words<2>]) -> Option<(usize, u64, u64)> {
+    let mut writes = unpacked(writes);
+    let first = writes.next()?;
+    let start = first.start() & !(PAGE - 1);
+    let (mut n, mut end) = (1, first.at + JUMP_BYTES as u64);
+    for write in writes {
+        // Only pages that change: others may not be there, between two segments.
+        let limit = ((end - 1) | (PAGE - 1)) + PAGE;
+        let its_end = write.at + JUMP_BYTES as u64;
+        if write.at < start || its_end > limit {
+            break;
         }
+        end = end.max(its_end);
+        n += 1;
     }
+    Some((n, start, (end + PAGE - 1) & !(PAGE - 1)))
+}
+
+fn unpacked(writes: &[Words<2>]) -> impl Iterator<Item = Write> {
+    writes.iter().map(|write| Write::unpacked(write.get()))
 }
 
 /// Writes through the pages themselves, not executable meanwhile: this thread is the only one.
-unsafe fn in_place(writes: *const Write, n: usize, start: usize, bytes: usize) -> bool {
-    // SAFETY: nobody executes there, signals are blocked.
-    unsafe {
-        if !sys::protect(start, bytes, sys::PROT_RW) {
-            // What comes before the page that refused has changed.
-            sys::protect(start, bytes, sys::PROT_RX);
-            return false;
-        }
-        for k in 0..n {
-            let w = &*writes.add(k);
-            for b in 1..=w.nops as u64 {
-                ((w.at - b) as *mut u8).write_volatile(NOP);
-            }
-            for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
-                ((w.at as usize + b) as *mut u8).write_volatile(*byte);
-            }
-        }
-        // Joining the mapping again needs no memory; should it fail all the same, once more.
-        sys::protect(start, bytes, sys::PROT_RX) || sys::protect(start, bytes, sys::PROT_RX)
+fn in_place(writes: &[Words<2>], start: usize, bytes: usize) -> bool {
+    let can_be = pages::make_writable(start, bytes);
+    if can_be {
+        unpacked(writes).for_each(|write| write.by(pages::write));
     }
+    pages::make_executable(start, bytes) && can_be
 }
 
 /// Writes into a copy of the pages and puts the copy in their place.
-unsafe fn swap(writes: *const Write, n: usize, start: u64, end: u64) -> bool {
-    let bytes = (end - start) as usize;
-    // SAFETY: mremap(2) replaces the pages under the kernel's lock: another thread that executes
-    // there faults and waits, and then finds the whole new page.
-    unsafe {
-        let copy = sys::map_private(bytes);
-        if copy.is_null() {
-            return false;
-        }
-        core::ptr::copy_nonoverlapping(start as *const u8, copy, bytes);
-        for k in 0..n {
-            let w = &*writes.add(k);
-            let at = copy.add((w.at - start) as usize);
-            for b in 1..=w.nops as usize {
-                at.sub(b).write(NOP);
-            }
-            for (b, byte) in w.bytes.iter().take(w.length as usize).enumerate() {
-                at.add(b).write(*byte);
-            }
-        }
-        let is_done = put_over(copy, bytes, start);
-        if !is_done {
-            sys::unmap(copy as usize, bytes);
-        }
-        is_done
-    }
-}
-
-/// Puts a changed copy in the place of the text at `start`. False: nothing has changed.
-pub unsafe fn put_over(copy: *mut u8, bytes: usize, start: u64) -> bool {
-    // SAFETY: as in swap. Where the threads were when they were stopped says nothing once they run
-    // again.
-    unsafe {
-        sys::protect(copy as usize, bytes, sys::PROT_RX)
-            && !stopped::is_deserted()
-            && sys::move_over(copy as usize, bytes, start as usize)
-    }
+fn swap(writes: &[Words<2>], start: u64, end: u64) -> bool {
+    let Some(mut copied) = Copied::begin(start, end - start) else {
+        return false;
+    };
+    copied.take_up_to(end);
+    unpacked(writes).for_each(|write| write.by(|at, bytes| copied.write(at, bytes)));
+    copied.put_over()
 }
 
 /// Re-wires the `call` whose return address is `id` to another common routine. Its rel32 lies in
 /// one aligned word (the plan's duty): one store.
-pub unsafe fn wire(id: u64, routine: i32) {
-    // SAFETY: `id` lies in an area; its write view is mapped.
-    unsafe {
-        let m = modules::of_area(id);
-        if m.is_null() || (id - 4) & 7 > 4 {
-            return;
+pub fn wire(id: u64, routine: i32) {
+    let Some(m) = modules::of_area(id).filter(|_| (id - 4) & 7 <= 4) else {
+        return;
+    };
+    let target = m.area_start() + image::offset(routine) as u64;
+    let count = offset_of!(AreaHeader, wirings) as u64;
+    m.wirings.add(1);
+    m.area()
+        .word(count)
+        .into_iter()
+        .for_each(|count| count.add(1));
+    m.area().set_rel32(id, target.wrapping_sub(id) as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn write(at: u64, nops: u8) -> Write {
+        Write {
+            at,
+            bytes: [1, 2, 3, 4, 5],
+            length: 5,
+            nops,
         }
-        let target = (*m).area + image::offset(routine) as u64;
-        let rel = target.wrapping_sub(id) as u32;
-        let count = ((*m).area_rw as *mut u64).add(1);
-        (*m).wirings += 1;
-        count.write_volatile(count.read_volatile() + 1);
-        let at = (*m).area_rw + (id - 4 - (*m).area);
-        (at as *mut u32).write_volatile(rel);
+    }
+
+    fn packed(writes: &[Write]) -> Vec<Words<2>> {
+        let pack = |write: &Write| {
+            let words = Words::zero();
+            words.set(write.packed());
+            words
+        };
+        writes.iter().map(pack).collect()
+    }
+
+    #[test]
+    fn a_write_comes_out_as_it_went_in() {
+        let mut written = Vec::new();
+        let writes = packed(&[write(0x1005, 2)]);
+        unpacked(&writes).for_each(|w| w.by(|at, bytes| written.push((at, bytes.to_vec()))));
+        let expected: [(u64, &[u8]); 3] = [
+            (0x1004, &[NOP]),
+            (0x1003, &[NOP]),
+            (0x1005, &[1, 2, 3, 4, 5]),
+        ];
+        assert!(
+            written
+                .iter()
+                .map(|(at, bytes)| (*at, &bytes[..]))
+                .eq(expected)
+        );
+    }
+
+    #[test]
+    fn writes_are_done_together_as_far_as_their_pages_follow_each_other() {
+        let of = |places: &[u64]| {
+            let writes: Vec<Write> = places.iter().map(|at| write(*at, 0)).collect();
+            together(&packed(&writes))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[0x1010, 0x1020, 0x2ffa]), Some((3, 0x1000, 0x3000)));
+        // One page in between changes nothing; a write that reaches into it does.
+        assert_eq!(of(&[0x1010, 0x3010]), Some((1, 0x1000, 0x2000)));
+        assert_eq!(of(&[0x1ffe, 0x3010]), Some((2, 0x1000, 0x4000)));
+        // Back to an earlier page.
+        assert_eq!(of(&[0x2010, 0x1010]), Some((1, 0x2000, 0x3000)));
+        // Nops before the first.
+        assert_eq!(
+            together(&packed(&[write(0x2001, 2)])),
+            Some((1, 0x1000, 0x3000))
+        );
     }
 }

@@ -12,7 +12,7 @@
 //! bytes that do not look like our jump, and for the entries of special functions, whose callers
 //! must still be served.
 
-use crate::memory::state::{INSTRUMENTED, Module, UNTOUCHED};
+use crate::memory::table::{INSTRUMENTED, Module, UNTOUCHED};
 use crate::memory::{lock, sandbox, state, sys};
 use crate::patch::text;
 use crate::plans::patched::Patch;
@@ -32,16 +32,12 @@ struct Now {
 
 impl Now {
     /// True if `expected` stands at `at`.
-    unsafe fn is(&mut self, at: u64, expected: &[u8]) -> bool {
+    fn is(&mut self, at: u64, expected: &[u8]) -> bool {
         expected.iter().zip(at..).all(|(byte, address)| {
             let start = address & !(PART - 1);
             if start != self.start {
                 self.start = start;
-                let to = self.bytes.as_mut_ptr();
-                // SAFETY: read through the kernel.
-                if unsafe { sys::read_own(start as usize, to, PART as usize) } != PART as usize {
-                    self.bytes.fill(0);
-                }
+                self.bytes = sys::read(start).unwrap_or([0; PART as usize]);
             }
             self.bytes.get((address - start) as usize) == Some(byte)
         })
@@ -49,115 +45,100 @@ impl Now {
 }
 
 /// Puts all modules' bytes back, unless the propagation lock stays busy.
-pub unsafe fn all() {
-    // SAFETY: signals are blocked; the text and the tables are changed under the lock.
-    unsafe {
-        if sandbox::is_sandboxed() || !lock::lock(sys::tid()) {
-            return;
-        }
-        let mut now = Now {
-            start: 1,
-            bytes: [0; PART as usize],
-        };
-        let mut batch = text::Batch::take();
-        for i in 0..(*state::process()).module_count as usize {
-            let m: *const Module = &raw const (*state::process()).modules[i];
-            if (*m).plan.is_none() || (*m).area == 0 || (*m).gone != 0 || (*m).doubtful != 0 {
-                continue;
-            }
-            hooks(m, &mut now, &mut batch);
-            for (i, f) in plan::functions(m) {
-                if *(*m).functions.add(i as usize) != UNTOUCHED {
-                    sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
-                }
-            }
-            // What is written together is one range of pages: nothing of another module's may lie
-            // in it.
-            batch.flush();
-        }
-        lock::unlock();
+pub fn all() {
+    if sandbox::is_sandboxed() || !lock::lock(sys::tid()) {
+        return;
     }
+    let mut now = Now {
+        start: 1,
+        bytes: [0; PART as usize],
+    };
+    let mut batch = text::Batch::take();
+    for m in state::process().known_modules() {
+        if !m.has_plan() || m.area_start() == 0 || m.gone.get() || m.doubtful.get() {
+            continue;
+        }
+        hooks(m, &mut now, &mut batch);
+        for (i, f) in plan::functions(m) {
+            if m.function(i) != UNTOUCHED {
+                sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
+            }
+        }
+        // What is written together is one range of pages: nothing of another module's may lie
+        // in it.
+        batch.flush();
+    }
+    lock::unlock();
 }
 
 /// Puts back the sites that lie in `[start, end)`, and has none patched there again, unless the
 /// propagation lock stays busy.
 #[inline(never)]
-pub unsafe fn range(start: u64, end: u64) {
-    // SAFETY: as in all.
-    unsafe {
-        if !lock::lock(sys::tid()) {
-            state::count_hole(hole::LOCK_BUSY);
-            return;
-        }
-        let mut now = Now {
-            start: 1,
-            bytes: [0; PART as usize],
-        };
-        let mut batch = text::Batch::take();
-        for i in 0..(*state::process()).module_count as usize {
-            let m: *const Module = &raw const (*state::process()).modules[i];
-            let is_hit = start < (*m).end && (*m).start < end;
-            if !is_hit || (*m).plan.is_none() || (*m).area == 0 || (*m).gone != 0 {
-                continue;
-            }
-            for (i, f) in plan::functions(m) {
-                let Some(was_patched) = sites(m, f, &(start..end), &mut now, &mut batch) else {
-                    continue;
-                };
-                let state = (*m).functions.add(i as usize);
-                if was_patched || *state != INSTRUMENTED {
-                    state::count_hole(hole::TEXT_WRITTEN);
-                }
-                *state = INSTRUMENTED;
-            }
-            batch.flush();
-        }
-        lock::unlock();
+pub fn range(start: u64, end: u64) {
+    if !lock::lock(sys::tid()) {
+        state::count_hole(hole::LOCK_BUSY);
+        return;
     }
-}
-
-unsafe fn hooks(m: *const Module, now: &mut Now, batch: &mut text::Batch) {
-    // SAFETY: reads the plan; the text is read through the kernel.
-    unsafe {
-        let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_system_call();
-        for s in plan::specials(m).filter(is_optional) {
-            let Some(p) = Patch::of_special(m, &s) else {
+    let mut now = Now {
+        start: 1,
+        bytes: [0; PART as usize],
+    };
+    let mut batch = text::Batch::take();
+    for m in state::process().known_modules() {
+        let is_hit = start < m.end.get() && m.start.get() < end;
+        if !is_hit || !m.has_plan() || m.area_start() == 0 || m.gone.get() {
+            continue;
+        }
+        for (i, f) in plan::functions(m) {
+            let Some(was_patched) = sites(m, f, &(start..end), &mut now, &mut batch) else {
                 continue;
             };
-            if now.is(p.at, p.ours.bytes()) {
-                batch.add_bytes(p.at, p.overwritten());
+            if was_patched || m.function(i) != INSTRUMENTED {
+                state::count_hole(hole::TEXT_WRITTEN);
             }
+            m.set_function(i, INSTRUMENTED);
+        }
+        batch.flush();
+    }
+    lock::unlock();
+}
+
+fn hooks(m: &Module, now: &mut Now, batch: &mut text::Batch) {
+    let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_system_call();
+    for s in plan::specials(m).filter(is_optional) {
+        let Some(p) = Patch::of_special(m, &s) else {
+            continue;
+        };
+        if now.is(p.at, p.ours.bytes()) {
+            batch.add_bytes(p.at, p.overwritten());
         }
     }
 }
 
 /// The sites of one function that lie in `range`: None if there are none, else whether any was
 /// patched.
-unsafe fn sites(
-    m: *const Module,
+fn sites(
+    m: &Module,
     function: PlanFunction,
     range: &Range<u64>,
     now: &mut Now,
     batch: &mut text::Batch,
 ) -> Option<bool> {
     let mut found = None;
-    // SAFETY: reads the plan; the text is read through the kernel.
-    unsafe {
-        for s in plan::sites_of(m, function) {
-            if !range.contains(&((*m).base + s.start as u64)) {
-                continue;
-            }
-            found = found.or(Some(false));
-            if s.is_any(SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) {
-                continue;
-            }
-            let Some(p) = Patch::of_site(m, &s) else {
-                continue;
-            };
-            if now.is(p.at, p.ours.bytes()) {
-                batch.add_bytes(p.at, p.overwritten());
-                found = Some(true);
-            }
+    for s in plan::sites_of(m, function) {
+        if !range.contains(&(m.base.get() + s.start as u64)) {
+            continue;
+        }
+        found = found.or(Some(false));
+        if s.is_any(SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) {
+            continue;
+        }
+        let Some(p) = Patch::of_site(m, &s) else {
+            continue;
+        };
+        if now.is(p.at, p.ours.bytes()) {
+            batch.add_bytes(p.at, p.overwritten());
+            found = Some(true);
         }
     }
     found

@@ -4,39 +4,21 @@
 //! that calls through pointers consult. Asks nobody: a module that is not known is found by
 //! [`crate::reach::module`].
 
-use crate::memory::state::{Module, TABLE_BITS};
+use crate::memory::area::Area;
+use crate::memory::state::TABLE_BITS;
+use crate::memory::table::Module;
+use crate::memory::word::{Link, Word};
 use crate::memory::{state, sys};
-use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::plan::*;
 
 /// The modules that are known, gone ones included.
-pub(crate) fn modules() -> impl Iterator<Item = *mut Module> {
-    // SAFETY: the module table is complete up to its count.
-    unsafe {
-        let count = (*state::process()).module_count as usize;
-        let first = (&raw mut (*state::process()).modules).cast::<Module>();
-        (0..count).map(move |i| first.add(i))
-    }
-}
-
-pub(crate) unsafe fn is_planned(m: *const Module) -> bool {
-    // SAFETY: of the table.
-    unsafe { (*m).plan.is_some() && (*m).gone == 0 }
+pub(crate) fn modules() -> impl Iterator<Item = &'static Module> {
+    state::process().known_modules().iter()
 }
 
 /// The module that holds `address`, if it is known already.
-pub fn known(address: u64) -> *mut Module {
-    // SAFETY: entries below module_count are complete.
-    unsafe {
-        let p = state::process();
-        for i in 0..(*p).module_count as usize {
-            let m = &raw mut (*p).modules[i];
-            if address >= (*m).start && address < (*m).end && (*m).gone == 0 {
-                return m;
-            }
-        }
-        core::ptr::null_mut()
-    }
+pub fn known(address: u64) -> Option<&'static Module> {
+    modules().find(|m| address >= m.start.get() && address < m.end.get() && !m.gone.get())
 }
 
 /// Bytes of the table that says which functions of a plan are instrumented.
@@ -45,90 +27,73 @@ pub fn function_bytes(plan: &PlanView<'_>) -> u64 {
 }
 
 /// Fork children shall not inherit what was mapped for a module, until something leads there.
-pub unsafe fn keep_private(m: *mut Module) {
-    // SAFETY: of the module table.
-    unsafe {
-        if (*m).plan.is_some() && (*m).gone == 0 && (*m).is_private == 0 {
-            (*m).is_private = 1;
-            inherit(m, false);
-        }
+pub fn keep_private(m: &Module) {
+    if m.has_plan() && !m.gone.get() && !m.is_private.get() {
+        m.is_private.set(true);
+        inherit(m, false);
     }
 }
 
 /// Before the first patch of a module: what it leads to must be there in fork children, too. One
 /// system call a mapping, of which a large program has a thousand: so not for all modules at once,
 /// while it stands still.
-pub unsafe fn share(m: *mut Module) {
-    // SAFETY: of the module table.
-    unsafe {
-        if (*m).is_private != 0 {
-            inherit(m, true);
-            (*m).is_private = 0;
-        }
+pub fn share(m: &Module) {
+    if m.is_private.get() {
+        inherit(m, true);
+        m.is_private.set(false);
     }
 }
 
-unsafe fn inherit(m: *const Module, shall: bool) {
-    // SAFETY: mapped for the module.
-    unsafe {
-        let bytes = (*m).area_bytes as usize;
-        sys::inherit((*m).area_rw as usize, bytes, shall);
-        if let Some(plan) = &(*m).plan {
-            let bytes = function_bytes(plan) as usize;
-            sys::inherit((*m).functions as usize, bytes, shall);
-        }
-        // What a former agent has left is the children's, too.
-        if (*m).is_left == 0 {
-            sys::inherit((*m).area as usize, bytes, shall);
-        }
+fn inherit(m: &Module, shall: bool) {
+    let bytes = m.area_bytes() as usize;
+    sys::inherit(m.area_rw() as usize, bytes, shall);
+    if let Some(plan) = m.plan() {
+        let bytes = function_bytes(&plan) as usize;
+        sys::inherit(m.functions_at() as usize, bytes, shall);
+    }
+    // What a former agent has left is the children's, too.
+    if !m.is_left.get() {
+        sys::inherit(m.area_start() as usize, bytes, shall);
     }
 }
 
-/// Where `address` in an execute view can be written, or 0.
-pub fn write_view(address: u64) -> u64 {
-    // SAFETY: reads the module table.
-    unsafe {
-        let p = state::process();
-        for i in 0..(*p).module_count as usize {
-            let m = &raw const (*p).modules[i];
-            if address.wrapping_sub((*m).area) < (*m).area_bytes {
-                return address - (*m).area + (*m).area_rw;
-            }
-        }
-        0
-    }
-}
+/// Return addresses on a stack come in runs of one module's.
+static LAST_FOUND: Link<Module> = Link::none();
 
 /// The module whose patch area holds `address`.
-pub fn of_area(address: u64) -> *mut Module {
-    // Return addresses on a stack come in runs of one module's.
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: reads the module table.
-    unsafe {
-        let p = state::process();
-        let last = LAST.load(Ordering::Relaxed);
-        for i in core::iter::once(last).chain(0..(*p).module_count) {
-            let m = &raw mut (*p).modules[i as usize];
-            if address.wrapping_sub((*m).area) < (*m).area_bytes {
-                if i != last {
-                    LAST.store(i, Ordering::Relaxed);
-                }
-                return m;
-            }
-        }
-        core::ptr::null_mut()
+#[inline]
+pub fn of_area(address: u64) -> Option<&'static Module> {
+    match LAST_FOUND.get() {
+        Some(m) if m.area_holds(address) => Some(m),
+        _ => look_for_area(address),
     }
+}
+
+#[inline(never)]
+fn look_for_area(address: u64) -> Option<&'static Module> {
+    let found = modules().find(|m| m.area_holds(address));
+    if found.is_some() {
+        LAST_FOUND.set(found);
+    }
+    found
+}
+
+/// The patch area that holds `address`.
+#[inline]
+pub fn area(address: u64) -> Option<Area> {
+    of_area(address).map(Module::area)
+}
+
+/// True if `address` lies in a patch area.
+pub fn is_in_area(address: u64) -> bool {
+    of_area(address).is_some()
 }
 
 /// True if the slot of `id` belongs to ld.so's lazy resolver and the loader's work is not wanted.
 pub fn is_resolver_site(id: u64) -> bool {
-    // SAFETY: reads the module table.
-    unsafe {
-        state::control().loader == 0 && (*state::process()).loader != 0 && {
-            let m = of_area(id);
-            !m.is_null() && (*m).base == (*state::process()).loader
-        }
-    }
+    let loader = state::process().loader.get();
+    let is_loaders = || of_area(id).is_some_and(|m| m.base.get() == loader);
+    state::control().loader == 0 && loader != 0 && is_loaders()
 }
 
 fn hash(address: u64) -> usize {
@@ -137,48 +102,29 @@ fn hash(address: u64) -> usize {
 
 /// True if the host knows from the low half of `address` which one it is.
 pub fn is_narrow(address: u64) -> bool {
-    // SAFETY: entries of the module table are complete.
-    unsafe {
-        let m = known(address);
-        !m.is_null() && (*m).wide == 0
-    }
+    known(address).is_some_and(|m| !m.wide.get())
 }
 
 /// Enters `address` into the table that calls through pointers consult, if its low half is enough.
 /// Lock-free: one word.
 pub fn remember(address: u64) {
-    // SAFETY: the table has a spare entry at its end.
-    unsafe {
-        if !is_narrow(address) {
-            return;
-        }
-        let at = (*state::process()).table.add(hash(address));
-        for k in 0..2 {
-            let entry = at.add(k);
-            let now = entry.read_volatile();
-            if now == address {
-                return;
-            }
-            if now == 0 {
-                entry.write_volatile(address);
-                return;
-            }
-        }
-        // Both taken: replace the second, so that of two hot callees one stays.
-        at.add(1).write_volatile(address);
-    }
+    let Some(table) = state::process().table.get() else {
+        return;
+    };
+    let places = table.get(hash(address)..).and_then(<[Word]>::first_chunk);
+    let Some(places @ [_, second]) = places.filter(|_| is_narrow(address)) else {
+        return;
+    };
+    let free = |entry: &&Word| entry.get() == address || entry.get() == 0;
+    // Both taken: replace the second, so that of two hot callees one stays.
+    places.iter().find(free).unwrap_or(second).set(address);
 }
 
 /// Drops all entries in `[start, end)`.
 pub fn forget(start: u64, end: u64) {
-    // SAFETY: within the table.
-    unsafe {
-        for i in 0..(1usize << TABLE_BITS) + 1 {
-            let entry = (*state::process()).table.add(i);
-            let now = entry.read_volatile();
-            if now >= start && now < end {
-                entry.write_volatile(0);
-            }
+    for entry in state::process().table.get().into_iter().flatten() {
+        if (start..end).contains(&entry.get()) {
+            entry.set(0);
         }
     }
 }
@@ -196,31 +142,25 @@ pub struct Special {
 
 /// The special function whose slot holds `id`.
 pub fn special_of(id: u64) -> Option<Special> {
-    // SAFETY: reads plans.
-    unsafe {
-        let m = of_area(id);
-        if m.is_null() {
-            return None;
+    let m = of_area(id)?;
+    let plan = m.plan()?;
+    let offset = (id - m.area_start()) as u32;
+    // In the order of their slots.
+    let (mut low, mut high) = (0, plan.header().specials);
+    while low < high {
+        let middle = (low + high) / 2;
+        if plan.special(middle)?.slot < offset {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
-        let plan = (*m).plan?;
-        let offset = (id - (*m).area) as u32;
-        // In the order of their slots.
-        let (mut low, mut high) = (0, plan.header().specials);
-        while low < high {
-            let middle = (low + high) / 2;
-            if plan.special(middle)?.slot < offset {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let s = plan.special(low.checked_sub(1)?)?;
-        Some(Special {
-            kind: s.kind,
-            rules: s.hook_rules(),
-            entry: (*m).base + s.entry as u64,
-        })
     }
+    let s = plan.special(low.checked_sub(1)?)?;
+    Some(Special {
+        kind: s.kind,
+        rules: s.hook_rules(),
+        entry: m.base.get() + s.entry as u64,
+    })
 }
 
 #[cfg(test)]

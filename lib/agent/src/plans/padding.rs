@@ -3,39 +3,46 @@
 //! The plan does not tell it, since padding is nobody's code. Given an address; keeps five bytes,
 //! and gives them back for an undo. Filled under the propagation lock.
 
-use crate::memory::state::Padding;
-use crate::memory::{state, sys};
+use crate::memory::{mapped, state};
 
-/// Springboards in padding: one call site in a thousand.
-pub(crate) const PADDINGS: usize = 1 << 16;
-
-/// Keeps the five bytes at `at`, under the propagation lock. False: no room.
-pub unsafe fn keep_padding(at: u64) -> bool {
-    // SAFETY: text of a module; the table is changed under the lock only.
-    unsafe {
-        let p = state::process();
-        if (*p).padding.is_null() {
-            (*p).padding = sys::map_private(PADDINGS * size_of::<Padding>()) as *mut Padding;
-        }
-        let count = (*p).padding_count as usize;
-        if (*p).padding.is_null() || count >= PADDINGS {
-            return false;
-        }
-        let mut bytes = [0; 8];
-        core::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), 5);
-        (*p).padding.add(count).write(Padding { at, bytes });
-        (*p).padding_count += 1;
-        true
+/// Keeps the five bytes that stand at `at`, under the propagation lock. False: no room.
+pub fn keep_padding(at: u64, bytes: [u8; 5]) -> bool {
+    let p = state::process();
+    if p.padding.get().is_none() {
+        p.padding.set(mapped::make());
     }
+    let count = p.padding_count.get();
+    let Some(place) = p.padding.get().and_then(|all| all.get(count as usize)) else {
+        return false;
+    };
+    let [a, b, c, d, e] = bytes;
+    place.set([at, u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])]);
+    p.padding_count.add(1);
+    true
 }
 
-pub(crate) fn padding(at: u64) -> Option<[u8; 8]> {
-    // SAFETY: entries up to the count are complete.
-    unsafe {
-        let p = state::process();
-        (0..(*p).padding_count as usize)
-            .map(|i| (*p).padding.add(i).read())
-            .find(|padding| padding.at == at)
-            .map(|padding| padding.bytes)
+/// The five bytes that stood at `at`.
+pub(crate) fn padding(at: u64) -> Option<[u8; 5]> {
+    let p = state::process();
+    let kept = p.padding.get()?.get(..p.padding_count.get() as usize)?;
+    let [_, bytes] = kept
+        .iter()
+        .map(|place| place.get())
+        .find(|[place, _]| *place == at)?;
+    bytes.to_le_bytes().first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_found_by_its_place() {
+        assert_eq!(padding(0x1000), None);
+        assert!(keep_padding(0x1000, [1, 2, 3, 4, 5]));
+        assert!(keep_padding(0x2000, [0xcc; 5]));
+        assert_eq!(padding(0x1000), Some([1, 2, 3, 4, 5]));
+        assert_eq!(padding(0x2000), Some([0xcc; 5]));
+        assert_eq!(padding(0x1001), None);
     }
 }

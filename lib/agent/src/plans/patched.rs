@@ -5,7 +5,7 @@
 //!
 //! Must not know: when something is written, and what the slot holds.
 
-use crate::memory::state::Module;
+use crate::memory::table::Module;
 use sptrace_wire::plan::*;
 
 /// Text that a patch covers or writes, at most: a run of moved instructions is shorter.
@@ -51,24 +51,14 @@ pub enum Stands {
     Foreign,
 }
 
-/// True if these bytes stand at `at`.
-pub unsafe fn stands(at: u64, bytes: &[u8]) -> bool {
-    // SAFETY: the caller's: text that is mapped.
-    let is = |(k, byte): (usize, &u8)| unsafe { *((at as usize + k) as *const u8) } == *byte;
-    bytes.iter().enumerate().all(is)
-}
-
-/// What stands at `at`, given both possibilities.
-pub unsafe fn standing(at: u64, ours: &[u8], original: &[u8]) -> Stands {
-    // SAFETY: as in stands.
-    unsafe {
-        if stands(at, ours) {
-            Stands::Ours
-        } else if stands(at, original) {
-            Stands::Original
-        } else {
-            Stands::Foreign
-        }
+/// What stands at `at` in the text of a module, given both possibilities.
+pub fn standing(m: &Module, at: u64, ours: &[u8], original: &[u8]) -> Stands {
+    if m.stands(at, ours) {
+        Stands::Ours
+    } else if m.stands(at, original) {
+        Stands::Original
+    } else {
+        Stands::Foreign
     }
 }
 
@@ -93,9 +83,8 @@ impl Patch {
     }
 
     /// The patch of a site. `None`: it has none.
-    pub unsafe fn of_site(m: *const Module, s: &PlanSite) -> Option<Self> {
-        // SAFETY: of the module table.
-        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+    pub fn of_site(m: &Module, s: &PlanSite) -> Option<Self> {
+        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
         let at = base + u64::from(s.start);
         let to = area + u64::from(plan.slot_entry(s)?);
         if s.form == SiteForm::Direct {
@@ -125,9 +114,8 @@ impl Patch {
     }
 
     /// The patch of a special function, or of a hook.
-    pub unsafe fn of_special(m: *const Module, s: &PlanSpecial) -> Option<Self> {
-        // SAFETY: of the module table.
-        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+    pub fn of_special(m: &Module, s: &PlanSpecial) -> Option<Self> {
+        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
         let at = base + u64::from(s.start);
         let entry = if s.kind.is_hook() { HOOK_ENTRY } else { 0 };
         let to = area + u64::from(s.slot) + entry;
@@ -178,12 +166,11 @@ pub struct MadeRoom {
 
 impl Springboard {
     /// That of a special function. `None`: it has none.
-    pub unsafe fn of_special(m: *const Module, s: &PlanSpecial) -> Option<Self> {
+    pub fn of_special(m: &Module, s: &PlanSpecial) -> Option<Self> {
         if s.kind != SpecialKind::SystemCallFar {
             return None;
         }
-        // SAFETY: of the module table.
-        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
         let short_end = base + u64::from(s.start) + 2;
         let distance = plan.template(s.argument)?.head.springboard;
         let at = short_end.wrapping_add_signed(i64::from(distance));
@@ -196,12 +183,11 @@ impl Springboard {
     }
 
     /// That of a site. `None`: it has none.
-    pub unsafe fn of_site(m: *const Module, s: &PlanSite) -> Option<Self> {
+    pub fn of_site(m: &Module, s: &PlanSite) -> Option<Self> {
         if !s.is_any(SITE_SPRINGBOARD) {
             return None;
         }
-        // SAFETY: of the module table.
-        let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
         let t = plan.template_of(s)?;
         let short_end = base + u64::from(s.start) + 2;
         let at = short_end.wrapping_add_signed(i64::from(t.head.springboard));
@@ -240,8 +226,10 @@ mod tests {
     fn what_stands_is_compared_as_a_whole() {
         let text = [0xe9u8, 1, 2, 3, 4, 0x90];
         let at = text.as_ptr() as u64;
-        // SAFETY: bytes of ours.
-        let found = |ours: &[u8], original: &[u8]| unsafe { standing(at, ours, original) };
+        let m = Module::none();
+        m.start.set(at);
+        m.end.set(at + 6);
+        let found = |ours: &[u8], original: &[u8]| standing(&m, at, ours, original);
         assert!(found(&text[..5], &[0xe8]) == Stands::Ours);
         assert!(found(&[0xe9, 1, 2, 3, 5], &text) == Stands::Original);
         assert!(found(&[0xeb], &[0xe9, 2]) == Stands::Foreign);

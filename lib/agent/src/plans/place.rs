@@ -3,7 +3,7 @@
 //! Given an address in an area; gives a [`Place`] from the module's plan. Slow (it looks through
 //! all sites): for contexts that a signal interrupted, not for events.
 
-use crate::memory::state::Module;
+use crate::memory::table::Module;
 use sptrace_wire::plan::*;
 
 /// A slot; all addresses are in the process.
@@ -43,9 +43,8 @@ pub struct SystemCall {
 }
 
 /// The slot that holds `address`, which lies in the area of `m`.
-pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
-    // SAFETY: of the module table.
-    let (plan, base, area) = unsafe { ((*m).plan?, (*m).base, (*m).area) };
+pub fn place(m: &Module, address: u64) -> Option<Place> {
+    let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
     let offset = (address - area) as u32;
     let site = plan
         .sites()
@@ -57,8 +56,7 @@ pub unsafe fn place(m: *const Module, address: u64) -> Option<Place> {
         .max_by_key(|s| s.slot);
     match (site, special) {
         (Some(site), special) if special.is_none_or(|s| s.slot < site.slot) => {
-            // SAFETY: the text of a module that has a plan is mapped.
-            unsafe { of_site(&plan, (base, area), &site, offset) }
+            of_site(m, &plan, &site, offset)
         }
         (_, Some(s)) => {
             let t = inside(&plan, s.argument, offset - s.slot)?;
@@ -113,12 +111,8 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
     }
 }
 
-unsafe fn of_site(
-    plan: &PlanView<'_>,
-    (base, area): (u64, u64),
-    s: &PlanSite,
-    offset: u32,
-) -> Option<Place> {
+fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option<Place> {
+    let (base, area) = (m.base.get(), m.area_start());
     let slot = area + s.slot as u64;
     let moved = match s.form {
         SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
@@ -132,8 +126,7 @@ unsafe fn of_site(
         // The jump to the hook may stand there.
         _ if in_hook => 0,
         // The second byte of a conditional jump.
-        // SAFETY: the caller's: text.
-        SITE_KEEP_OPCODE if unsafe { *((at - 1) as *const u8) } == 0x0f => at - 1,
+        SITE_KEEP_OPCODE if m.text(at - 1) == Some([0x0f]) => at - 1,
         SITE_KEEP_OPCODE => 0,
         _ => at,
     };

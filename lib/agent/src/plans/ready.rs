@@ -3,7 +3,7 @@
 //! Given a module and a function of its plan; gives a verdict from the module's tables. Must not
 //! know how a function comes to be patched.
 
-use crate::memory::state::{INSTRUMENTED, Module};
+use crate::memory::table::{INSTRUMENTED, Module};
 use crate::plans::plan;
 use sptrace_wire::plan::*;
 
@@ -20,23 +20,19 @@ pub enum Reach {
 }
 
 /// Of a function that lacks nothing.
-pub(crate) unsafe fn verdict(m: *const Module, i: u32) -> Reach {
-    // SAFETY: `i` came from function_at.
-    unsafe {
-        let flags = plan::flags_of(m, i);
-        // What is muted keeps its tail jumps as they are.
-        if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
-            Reach::ReturnAddress
-        } else if *(*m).functions.add(i as usize) == INSTRUMENTED && flags & FN_VALUES == 0 {
-            Reach::Ready
-        } else {
-            Reach::Later
-        }
+pub(crate) fn verdict(m: &Module, i: u32) -> Reach {
+    let flags = plan::flags_of(m, i);
+    // What is muted keeps its tail jumps as they are.
+    if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
+        Reach::ReturnAddress
+    } else if m.function(i) == INSTRUMENTED && flags & FN_VALUES == 0 {
+        Reach::Ready
+    } else {
+        Reach::Later
     }
 }
 
 /// True if the function at `callee` is instrumented: a call of it need not ask.
-pub unsafe fn is_ready(m: *const Module, callee: u64) -> bool {
-    // SAFETY: the module's own tables.
-    unsafe { plan::function_at(m, callee).is_some_and(|i| verdict(m, i) == Reach::Ready) }
+pub fn is_ready(m: &Module, callee: u64) -> bool {
+    plan::function_at(m, callee).is_some_and(|i| verdict(m, i) == Reach::Ready)
 }

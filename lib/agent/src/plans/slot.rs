@@ -5,6 +5,7 @@
 //! that hooks have replaced. Changes nothing.
 
 use crate::frames::shadow::FRAME_DONE;
+use crate::memory::area::Area;
 use crate::memory::state;
 use crate::memory::state::{ASKED, ORIGINALS, Original, PROBES, SHIFT};
 use crate::plans::modules;
@@ -18,11 +19,8 @@ const RETURN_CODE: [u8; 6] = [0x48, 0x8d, 0x64, 0x24, 0xf8, 0xe8];
 
 pub(crate) fn candidates(place: u64) -> impl Iterator<Item = &'static Original> {
     let first = ((place >> 3) as u32).wrapping_mul(0x9E37_79B1) as usize >> SHIFT;
-    // SAFETY: the table lives as long as the process; indexes stay in it.
-    (0..PROBES).filter_map(move |k| unsafe {
-        let table = (*state::process()).originals;
-        (!table.is_null()).then(|| &*table.add((first + k) % ORIGINALS))
-    })
+    let table = state::process().originals.get();
+    (0..PROBES).filter_map(move |k| table?.get((first + k) % ORIGINALS))
 }
 
 /// What the return address at `place` was before a hook replaced it, or 0.
@@ -38,32 +36,24 @@ pub fn original(place: u64) -> u64 {
 
 /// Is this where the return address of a hooked function leads to?
 pub fn is_return(address: u64) -> bool {
-    // SAFETY: read only inside an area.
-    unsafe {
-        if (*state::process()).originals.is_null() {
-            return false;
-        }
-        let m = modules::of_area(address);
-        if m.is_null() || address + HOOK_ENTRY_ID > (*m).area + (*m).area_bytes {
-            return false;
-        }
-        let code = address as *const u8;
-        RETURN_CODE
-            .iter()
-            .enumerate()
-            .all(|(k, b)| *code.add(k) == *b)
-            && target(address + HOOK_EXIT_ID)
-                == (*m).area + image::offset(routine::HOOK_EXIT) as u64
-    }
+    let p = state::process();
+    p.originals.get().is_some() && modules::area(address).is_some_and(|a| is_return_in(a, address))
 }
 
-/// Where the `call rel32` before `after` leads to.
-unsafe fn target(after: u64) -> u64 {
-    // SAFETY: four bytes of a slot.
-    unsafe {
-        let rel = ((after - 4) as *const i32).read_unaligned();
-        after.wrapping_add(rel as i64 as u64)
-    }
+fn is_return_in(area: Area, address: u64) -> bool {
+    let Some(code) = area.code::<{ HOOK_ENTRY_ID as usize }>(address) else {
+        return false;
+    };
+    let exit = address + HOOK_EXIT_ID;
+    code.starts_with(&RETURN_CODE)
+        && rel32(area, exit) == Some(area.start() + u64::from(image::offset(routine::HOOK_EXIT)))
+}
+
+/// Where the `call rel32` or `jmp rel32` before `after` leads to.
+#[inline]
+fn rel32(area: Area, after: u64) -> Option<u64> {
+    let rel = i32::from_le_bytes(area.code(after.wrapping_sub(4))?);
+    Some(after.wrapping_add_signed(rel.into()))
 }
 
 /// The return of the hook with this entry id; 0: it is no hook's.
@@ -74,78 +64,88 @@ pub fn return_of(id: u64) -> u64 {
 
 /// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`), or 0 if
 /// that is no slot's exit.
+#[inline]
 pub fn original_return(exit: u64) -> u64 {
-    // SAFETY: read only inside an area.
-    unsafe {
-        let m = modules::of_area(exit);
-        if m.is_null() || exit + 10 > (*m).area + (*m).area_bytes {
-            return 0;
+    modules::area(exit).map_or(0, |area| original_return_in(area, exit))
+}
+
+#[inline]
+fn original_return_in(area: Area, exit: u64) -> u64 {
+    match area.code::<10>(exit) {
+        Some([0xe8, _, _, _, _, 0xe9, a, b, c, d]) => {
+            let rel = i32::from_le_bytes([a, b, c, d]);
+            (exit + 10).wrapping_add_signed(rel.into())
         }
-        let p = exit as *const u8;
-        if *p != 0xe8 || *p.add(5) != 0xe9 {
-            return 0;
-        }
-        let rel = p.add(6).cast::<i32>().read_unaligned();
-        (exit + 10).wrapping_add(rel as i64 as u64)
+        _ => 0,
     }
 }
 
 /// The program's own return address behind what lies at `word`, if that is one of ours, else 0. A
 /// hook's return may lead to the exit of the slot from which the function was called.
-pub fn original_of(mut value: u64, word: u64) -> u64 {
-    // SAFETY: reads areas and the table of originals.
-    unsafe {
-        if (*state::process()).originals.is_null() {
-            return original_return(value);
-        }
-        let mut found = 0;
-        for _ in 0..2 {
-            let original = if is_return(value) {
-                original(word)
-            } else {
-                original_return(value)
-            };
-            if original == 0 {
-                break;
-            }
-            found = original;
-            value = original;
-        }
-        found
+#[inline]
+pub fn original_of(value: u64, word: u64) -> u64 {
+    match state::process().originals.get() {
+        None => original_return(value),
+        Some(_) => original_with_hooks(value, word),
     }
 }
 
-/// The exit in the slot of an entry id: after `call CALLEE` (5 bytes) or `call [rsp-8]` (4).
-pub unsafe fn exit_of(id: u64) -> u64 {
-    // SAFETY: ids point into slots.
-    unsafe {
-        match *(id as *const u8) {
-            0xe8 => id + 5,
-            0xff => id + 4,
-            _ => 0,
+#[inline(never)]
+fn original_with_hooks(mut value: u64, word: u64) -> u64 {
+    let mut found = 0;
+    for _ in 0..2 {
+        let original = if is_return(value) {
+            original(word)
+        } else {
+            original_return(value)
+        };
+        if original == 0 {
+            break;
         }
+        found = original;
+        value = original;
     }
+    found
+}
+
+/// The exit in the slot of an entry id: after `call CALLEE` (5 bytes) or `call [rsp-8]` (4); 0: it
+/// has none.
+pub fn exit_of(id: u64) -> u64 {
+    modules::area(id).map_or(0, |area| exit_in(area, id))
+}
+
+#[inline]
+fn exit_in(area: Area, id: u64) -> u64 {
+    match area.code(id) {
+        Some([0xe8]) => id + 5,
+        Some([0xff]) => id + 4,
+        _ => 0,
+    }
+}
+
+/// The exit in the slot of an entry id, and the program's own return address behind it, where no
+/// hook has replaced one. `None`: it has none.
+#[inline]
+pub fn exit_and_original(id: u64) -> Option<(u64, u64)> {
+    let area = modules::area(id)?;
+    let exit = exit_in(area, id);
+    let original = original_return_in(area, exit);
+    (original != 0).then_some((exit, original))
 }
 
 /// The id of the exit in the slot of an entry id.
-pub unsafe fn exit_id(id: u64) -> u32 {
-    // SAFETY: as in exit_of; flags are cut off.
-    unsafe {
-        match return_of(id) {
-            0 => (exit_of(id << 2 >> 2) + 5) as u32,
-            hooked => (hooked + HOOK_EXIT_ID) as u32,
-        }
+pub fn exit_id(id: u64) -> u32 {
+    match return_of(id) {
+        0 => (exit_of(id << 2 >> 2) + 5) as u32,
+        hooked => (hooked + HOOK_EXIT_ID) as u32,
     }
 }
 
-/// Callee of a direct call or jump that follows the id.
-pub unsafe fn direct_target(id: u64) -> u64 {
-    // SAFETY: ids point into slots.
-    unsafe {
-        let p = id as *const u8;
-        if *p != 0xe8 && *p != 0xe9 {
-            return 0;
-        }
-        (id + 5).wrapping_add(p.add(1).cast::<i32>().read_unaligned() as i64 as u64)
-    }
+/// Callee of a direct call or jump that follows the id; 0: there is none.
+pub fn direct_target(id: u64) -> u64 {
+    let target = |area: Area| match area.code(id)? {
+        [0xe8 | 0xe9] => rel32(area, id + 5),
+        _ => None,
+    };
+    modules::area(id).and_then(target).unwrap_or(0)
 }

@@ -5,7 +5,8 @@
 //! at once and the second must not run ahead unpatched. Must not know how a site is written.
 
 use crate::frames::shadow;
-use crate::memory::state::{Hot, INSTRUMENTED, Module, TAILS};
+use crate::memory::table::{INSTRUMENTED, Module, TAILS};
+use crate::memory::thread::Hot;
 use crate::memory::{lock, state, sys};
 use crate::patch::{site, text};
 use crate::plans::ready::Reach;
@@ -25,235 +26,218 @@ const LONG_WAIT_TICKS: u64 = 1 << 12;
 
 /// Makes sure that the sites of the function at `target` are patched, or those of its tail jumps
 /// that its return address makes necessary, if it is too deep.
-pub unsafe fn reach(hot: *mut Hot, target: u64) -> Reach {
-    // SAFETY: the module table is complete up to its count; the rest happens under the lock.
-    unsafe {
-        let known = modules::known(target);
-        let limit = state::control().depth_limit;
-        let wanted = if limit > 0 && shadow::depth(hot) >= limit {
-            TAILS
-        } else {
-            INSTRUMENTED
-        };
-        if !known.is_null() && (*known).doubtful == 0 {
-            if (*known).plan.is_none() {
-                return Reach::Ready;
-            }
-            if let Some(i) = plan::function_at(known, target)
-                && !lacks(known, i, wanted)
-            {
-                return ready::verdict(known, i);
-            }
+pub fn reach(hot: &Hot, target: u64) -> Reach {
+    let known = modules::known(target);
+    let limit = state::control().depth_limit;
+    let wanted = if limit > 0 && shadow::depth(hot) >= limit {
+        TAILS
+    } else {
+        INSTRUMENTED
+    };
+    if let Some(m) = known.filter(|m| !m.doubtful.get()) {
+        if !m.has_plan() {
+            return Reach::Ready;
         }
-        if (*state::process()).may_propagate == 0 {
-            return match when_not_now(known, target) {
-                Reach::Later => Reach::Ready,
-                as_it_is => as_it_is,
-            };
+        if let Some(i) = plan::function_at(m, target)
+            && !lacks(m, i, wanted)
+        {
+            return ready::verdict(m, i);
         }
-        let since = sys::tsc();
-        if !lock::lock((*hot).tid) {
-            state::count_hole(hole::LOCK_BUSY);
-            return when_not_now(known, target);
-        }
-        let r = reach_locked(target, wanted);
-        let gs_wanted = core::mem::take(&mut (*state::process()).gs_wanted);
-        lock::unlock();
-        if gs_wanted != 0 {
-            end::gs_is_taken(hot);
-        }
-        waited(hot, since);
-        r
     }
+    if !state::process().may_propagate.get() {
+        return match when_not_now(known, target) {
+            Reach::Later => Reach::Ready,
+            as_it_is => as_it_is,
+        };
+    }
+    let since = sys::tsc();
+    if !lock::lock(hot.tid.get()) {
+        state::count_hole(hole::LOCK_BUSY);
+        return when_not_now(known, target);
+    }
+    let r = reach_locked(target, wanted);
+    let gs_wanted = state::process().gs_wanted.take();
+    lock::unlock();
+    if gs_wanted {
+        end::gs_is_taken(hot);
+    }
+    waited(hot, since);
+    r
 }
 
 /// Nothing can be patched. But a callee that reads its return address must not find a foreign one,
 /// nor may one that it jumps to.
-unsafe fn when_not_now(known: *const Module, target: u64) -> Reach {
-    // SAFETY: as in reach; a plan does not change.
-    unsafe {
-        if known.is_null() || (*known).plan.is_none() || (*known).doubtful != 0 {
-            return Reach::Later;
-        }
-        match plan::function_at(known, target) {
-            Some(i) if lacks(known, i, TAILS) => Reach::ReturnAddress,
-            Some(i) => ready::verdict(known, i),
-            None => Reach::Later,
-        }
+fn when_not_now(known: Option<&Module>, target: u64) -> Reach {
+    let Some(m) = known.filter(|m| m.has_plan() && !m.doubtful.get()) else {
+        return Reach::Later;
+    };
+    match plan::function_at(m, target) {
+        Some(i) if lacks(m, i, TAILS) => Reach::ReturnAddress,
+        Some(i) => ready::verdict(m, i),
+        None => Reach::Later,
     }
 }
 
 /// True if function number `i` is not instrumented as far as `wanted`,
-/// [`crate::memory::state::INSTRUMENTED`] or [`crate::memory::state::TAILS`].
-unsafe fn lacks(m: *const Module, i: u32, wanted: u8) -> bool {
-    // SAFETY: `i` came from function_at.
-    unsafe {
-        let flags = plan::flags_of(m, i);
-        let needs_nothing = wanted == TAILS && flags & (FN_TAILS | FN_USES_GS) == 0;
-        match *(*m).functions.add(i as usize) {
-            INSTRUMENTED => false,
-            TAILS => wanted != TAILS,
-            _ => !needs_nothing,
-        }
+/// [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
+fn lacks(m: &Module, i: u32, wanted: u8) -> bool {
+    let flags = plan::flags_of(m, i);
+    let needs_nothing = wanted == TAILS && flags & (FN_TAILS | FN_USES_GS) == 0;
+    match m.function(i) {
+        INSTRUMENTED => false,
+        TAILS => wanted != TAILS,
+        _ => !needs_nothing,
     }
 }
 
 /// Makes the module at `target` known, which intercepts its special functions, and no more: for
 /// calls from code that is not traced. What happens to the process must not go unseen.
-pub unsafe fn know(hot: *mut Hot, target: u64) {
-    // SAFETY: as in reach.
-    unsafe {
-        if !modules::known(target).is_null() || (*state::process()).may_propagate == 0 {
-            return;
-        }
-        let since = sys::tsc();
-        if lock::lock((*hot).tid) {
-            module::find(target);
-            lock::unlock();
-            waited(hot, since);
-        }
+pub fn know(hot: &Hot, target: u64) {
+    if modules::known(target).is_some() || !state::process().may_propagate.get() {
+        return;
+    }
+    let since = sys::tsc();
+    if lock::lock(hot.tid.get()) {
+        module::find(target);
+        lock::unlock();
+        waited(hot, since);
     }
 }
 
 /// Records the time since `since` (TSC) as one that the program waited for sptrace, if it was long.
-pub unsafe fn waited(hot: *mut Hot, since: u64) {
+pub fn waited(hot: &Hot, since: u64) {
     let ticks = sys::tsc().wrapping_sub(since);
     if ticks >= LONG_WAIT_TICKS {
-        // SAFETY: the thread's own block.
-        unsafe { chunk::put(hot, record::BLOCKED, ticks) };
+        chunk::put(hot, record::BLOCKED, ticks);
     }
 }
 
 /// [`reach`] with the lock held: instruments as far as `wanted`,
-/// [`crate::memory::state::INSTRUMENTED`] or [`crate::memory::state::TAILS`].
-pub unsafe fn reach_locked(target: u64, wanted: u8) -> Reach {
-    // SAFETY: the lock is held.
-    unsafe {
-        let m = module::find(target);
-        if m.is_null() {
-            return Reach::Later;
+/// [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
+pub fn reach_locked(target: u64, wanted: u8) -> Reach {
+    let Some(m) = module::find(target) else {
+        return Reach::Later;
+    };
+    let Some(plan) = m.plan() else {
+        return Reach::Ready;
+    };
+    if m.doubtful.get() {
+        check::check_module(m);
+    }
+    let Some(i) = plan::function_at(m, target) else {
+        let offset = target.wrapping_sub(m.base.get());
+        let h = plan.header();
+        if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
+            state::count_hole(hole::UNKNOWN_ENTRY);
         }
-        let Some(plan) = (*m).plan else {
-            return Reach::Ready;
-        };
-        if (*m).doubtful != 0 {
-            check::check_module(m);
+        return Reach::Ready;
+    };
+    if lacks(m, i, wanted) {
+        instrument(m, i, wanted);
+    }
+    ready::verdict(m, i)
+}
+
+/// Functions by their numbers, as many as there is room for.
+struct Numbers {
+    numbers: [u32; LINKED],
+    count: usize,
+}
+
+impl Numbers {
+    fn none() -> Self {
+        Self {
+            numbers: [0; LINKED],
+            count: 0,
         }
-        let Some(i) = plan::function_at(m, target) else {
-            let offset = target.wrapping_sub((*m).base);
-            let h = plan.header();
-            if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
-                state::count_hole(hole::UNKNOWN_ENTRY);
-            }
-            return Reach::Ready;
-        };
-        if lacks(m, i, wanted) {
-            instrument(m, i, wanted);
-        }
-        ready::verdict(m, i)
+    }
+
+    fn all(&self) -> &[u32] {
+        self.numbers.get(..self.count).unwrap_or(&[])
+    }
+
+    /// False: there is no room.
+    fn add(&mut self, i: u32) -> bool {
+        let place = self.numbers.get_mut(self.count);
+        place.is_some_and(|place| {
+            *place = i;
+            self.count += 1;
+            true
+        })
+    }
+
+    fn take_last(&mut self) -> Option<u32> {
+        let last = self.all().last().copied();
+        self.count = self.count.saturating_sub(1);
+        last
     }
 }
 
 /// Patches function number `first` of a module and those linked with it, or only their tail jumps,
-/// as `wanted` says: [`crate::memory::state::INSTRUMENTED`] or [`crate::memory::state::TAILS`].
+/// as `wanted` says: [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
 /// Under the lock.
-pub unsafe fn instrument(m: *mut Module, first: u32, wanted: u8) {
-    let mut waiting = [0u32; LINKED];
-    let mut done = [0u32; LINKED];
-    let (mut count, mut finished) = (1usize, 0usize);
-    waiting[0] = first;
-    // SAFETY: the lock is held; numbers of functions are those of the plan.
-    unsafe {
-        let Some(plan) = (*m).plan else {
-            return;
-        };
-        let mut batch = text::Batch::of(m);
-        while count > 0 {
-            count -= 1;
-            let Some(&i) = waiting.get(count) else { break };
-            let Some(f) = plan.function(i) else { continue };
-            let state = (*m).functions.add(i as usize);
-            let before = *state;
-            if before == INSTRUMENTED
-                || before == wanted
-                || done.iter().take(finished).any(|d| *d == i)
-            {
-                continue;
-            }
-            if f.is_any(FN_USES_GS) {
-                (*state::process()).gs_wanted = 1;
-            }
-            if !f.is_any(FN_MUTED) {
-                patch_sites(m, &f, (before, wanted), &mut batch);
-                for to in plan.links_of(&f) {
-                    let linked = *(*m).functions.add(to as usize);
-                    if linked == INSTRUMENTED || linked == wanted {
-                        continue;
-                    }
-                    match waiting.get_mut(count) {
-                        Some(place) => {
-                            *place = to;
-                            count += 1;
-                        }
-                        None => state::count_hole(hole::TABLE_FULL),
-                    }
-                }
-            }
-            if wanted == INSTRUMENTED {
-                state::control().functions.fetch_add(1, Ordering::Relaxed);
-            }
-            match done.get_mut(finished) {
-                Some(place) => {
-                    *place = i;
-                    finished += 1;
-                }
-                None => {
-                    batch.flush();
-                    *state = wanted;
+pub fn instrument(m: &Module, first: u32, wanted: u8) {
+    let Some(plan) = m.plan() else {
+        return;
+    };
+    let (mut waiting, mut done) = (Numbers::none(), Numbers::none());
+    waiting.add(first);
+    let mut batch = text::Batch::of(m);
+    while let Some(i) = waiting.take_last() {
+        let Some(f) = plan.function(i) else { continue };
+        let before = m.function(i);
+        if before == INSTRUMENTED || before == wanted || done.all().contains(&i) {
+            continue;
+        }
+        if f.is_any(FN_USES_GS) {
+            state::process().gs_wanted.set(true);
+        }
+        if !f.is_any(FN_MUTED) {
+            patch_sites(m, &f, (before, wanted), &mut batch);
+            let lacking = |to: &u32| ![INSTRUMENTED, wanted].contains(&m.function(*to));
+            for to in plan.links_of(&f).filter(lacking) {
+                if !waiting.add(to) {
+                    state::count_hole(hole::TABLE_FULL);
                 }
             }
         }
-        batch.flush();
-        for i in done.iter().take(finished) {
-            *(*m).functions.add(*i as usize) = wanted;
+        if wanted == INSTRUMENTED {
+            state::control().functions.fetch_add(1, Ordering::Relaxed);
         }
+        if !done.add(i) {
+            batch.flush();
+            m.set_function(i, wanted);
+        }
+    }
+    batch.flush();
+    for i in done.all() {
+        m.set_function(*i, wanted);
     }
 }
 
 /// Adds the sites of a function to the batch that are to be patched, given how far it is
 /// instrumented and how far it shall be.
-unsafe fn patch_sites(
-    m: *mut Module,
-    f: &PlanFunction,
-    (before, wanted): (u8, u8),
-    batch: &mut text::Batch,
-) {
-    // SAFETY: the lock is held.
-    unsafe {
-        if f.is_any(FN_UNRESOLVED) && wanted == INSTRUMENTED {
-            state::count_hole(hole::UNRESOLVED);
-        }
-        let is_loaders = f.is_any(FN_RESOLVER) && state::control().loader == 0;
-        let calls = wanted == INSTRUMENTED && !is_loaders;
-        let tails = before != TAILS;
-        for s in plan::sites_of(m, *f) {
-            let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
-            if is_wanted {
-                site::patch(m, &s, batch);
-            }
+fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: &mut text::Batch) {
+    if f.is_any(FN_UNRESOLVED) && wanted == INSTRUMENTED {
+        state::count_hole(hole::UNRESOLVED);
+    }
+    let is_loaders = f.is_any(FN_RESOLVER) && state::control().loader == 0;
+    let calls = wanted == INSTRUMENTED && !is_loaders;
+    let tails = before != TAILS;
+    for s in plan::sites_of(m, *f) {
+        let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
+        if is_wanted {
+            site::patch(m, &s, batch);
         }
     }
 }
 
 /// ld.so's lazy resolvers are patched before the program runs: the first call through a lazy slot
 /// goes to the resolver, which jumps to the function.
-pub unsafe fn instrument_resolvers(m: *mut Module) {
-    // SAFETY: the lock is held.
-    unsafe {
-        for (i, f) in plan::functions(m) {
-            if f.is_any(FN_RESOLVER) && *(*m).functions.add(i as usize) != INSTRUMENTED {
-                instrument(m, i, INSTRUMENTED);
-            }
+pub fn instrument_resolvers(m: &Module) {
+    for (i, f) in plan::functions(m) {
+        if f.is_any(FN_RESOLVER) && m.function(i) != INSTRUMENTED {
+            instrument(m, i, INSTRUMENTED);
         }
     }
 }

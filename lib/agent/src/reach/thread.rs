@@ -6,57 +6,66 @@
 //! key with the fs base and come here. Gives the thread a block and a stream of its own.
 
 use crate::frames::shadow;
-use crate::memory::state::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot, ShadowFrame};
+use crate::memory;
+use crate::memory::mapped::Fresh;
+use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot};
 use crate::memory::{host, lock, state, sys};
-use crate::reach::module;
+use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::record;
 
-/// This thread's hot page, made if need be; null if that is impossible.
-pub unsafe fn ensure() -> *mut Hot {
+/// The block that gs points at, if it does.
+fn of_gs() -> Option<&'static Hot> {
     // SAFETY: gs holds zero or one of our blocks (programs that use gs are not entered).
-    unsafe {
-        let gs = sys::gs_base();
-        let fs = sys::fs_base();
-        if gs != 0 && (gs as *const u64).read() == fs && (*shadow::hot_of(gs)).tid != 0 {
-            return shadow::hot_of(gs);
-        }
-        let (pid, tid) = (sys::pid(), sys::tid());
-        let p = state::process();
-        if gs != 0 && (*(*p).fork_page).mark == 0 {
-            return fork_child(gs, fs, pid, tid);
-        }
-        if gs != 0 && (*shadow::hot_of(gs)).tid == tid && (*shadow::hot_of(gs)).pid == pid {
-            // The same thread with another fs base: ld.so has set up thread-local storage.
-            (gs as *mut u64).write(fs);
-            return shadow::hot_of(gs);
-        }
-        if gs != 0 && gs == (*p).nobody {
-            let own = find_own(fs, pid, tid);
-            if !own.is_null() {
-                return own;
-            }
-        }
-        new_thread(fs, pid, tid)
+    unsafe { memory::thread::of_gs() }
+}
+
+/// This thread's hot page, made if need be. `None`: that is impossible.
+pub fn ensure() -> Option<&'static Hot> {
+    let fs = sys::fs_base();
+    let found = of_gs();
+    if let Some(hot) = found.filter(|hot| hot.key().get() == fs && hot.tid.get() != 0) {
+        return Some(hot);
     }
+    let (pid, tid) = (sys::pid(), sys::tid());
+    let p = state::process();
+    if let Some(hot) = found {
+        if p.is_fresh_child() {
+            return fork_child(hot, fs, pid, tid);
+        }
+        if hot.tid.get() == tid && hot.pid.get() == pid {
+            // The same thread with another fs base: ld.so has set up thread-local storage.
+            hot.key().set(fs);
+            return Some(hot);
+        }
+        if is_nobodys(hot)
+            && let Some(own) = find_own(fs, pid, tid)
+        {
+            return Some(own);
+        }
+    }
+    new_thread(fs, pid, tid)
+}
+
+/// True if this is the block of [`let_go`].
+fn is_nobodys(hot: &Hot) -> bool {
+    let nobody = state::process().nobody.get();
+    nobody.is_some_and(|nobody| core::ptr::eq(nobody, hot))
 }
 
 /// Gives the process a number that no other process of the recording has: the host finds it by
 /// that.
 pub fn number() {
-    // SAFETY: nobody else changes it.
-    unsafe {
-        let c = state::control();
-        let p = state::process();
-        (*p).number = c
-            .last_number
+    let c = state::control();
+    let p = state::process();
+    p.number.set(
+        c.last_number
             .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1);
-        let at = &raw const (*p).number as u64;
-        c.number_avma.store(at, Ordering::Release);
-    }
+            .wrapping_add(1),
+    );
+    c.number_avma.store(p.number.address(), Ordering::Release);
 }
 
 /// Called by the door where gs points at no block of this thread: whether it does now, so that all
@@ -65,14 +74,10 @@ pub fn number() {
 /// # Safety
 /// Signals are blocked, unless the process is dormant.
 pub unsafe extern "C" fn has_block() -> bool {
-    // SAFETY: as in ensure; a block has its key at its beginning.
-    unsafe {
-        if (*state::process()).dormant.load(Ordering::Relaxed) != 0 || ensure().is_null() {
-            return false;
-        }
-        let gs = sys::gs_base();
-        gs != 0 && (gs as *const u64).read() == sys::fs_base()
+    if state::process().dormant.load(Ordering::Relaxed) != 0 || ensure().is_none() {
+        return false;
     }
+    of_gs().is_some_and(|hot| hot.key().get() == sys::fs_base())
 }
 
 /// clone(2) flags by which the new task has our memory, and the gs and fs of its creator, at the
@@ -85,121 +90,86 @@ pub fn shares_block(flags: u64) -> bool {
 }
 
 /// A child that a vfork(2) has lent our memory and this block to, or 0: it is its owner who runs.
-pub unsafe fn borrower(hot: *mut Hot) -> u32 {
-    // SAFETY: the thread's own block, or lent to this one, while its owner waits.
-    unsafe {
-        if (*hot).lends == 0 {
-            return 0;
-        }
-        let tid = sys::tid();
-        if tid != (*hot).tid {
-            return tid;
-        }
-        (*hot).lends = 0;
-        0
+pub fn borrower(hot: &Hot) -> u32 {
+    if !hot.lends.get() {
+        return 0;
     }
+    let tid = sys::tid();
+    if tid != hot.tid.get() {
+        return tid;
+    }
+    hot.lends.set(false);
+    0
 }
 
 /// A task is about to begin that shares memory, gs and fs with this thread: both would take the
 /// block for theirs. Until the next event gs points at a block whose key nobody has.
-pub unsafe fn let_go() {
-    // SAFETY: the block is changed under the lock only, and by no thread while it is nobody's.
-    unsafe {
-        if !lock::lock(sys::tid()) {
-            state::count_hole(hole::LOCK_BUSY);
-            return;
-        }
-        if (*state::process()).nobody == 0 {
-            let hot = make_block();
-            if !hot.is_null() {
-                let block = hot as u64 - HOT as u64;
-                (block as *mut u64).write(u64::MAX);
-                (*state::process()).nobody = block;
-            }
-        }
-        let nobody = (*state::process()).nobody;
-        lock::unlock();
-        if nobody != 0 {
-            sys::set_gs_base(nobody);
-        }
+pub fn let_go() {
+    if !lock::lock(sys::tid()) {
+        state::count_hole(hole::LOCK_BUSY);
+        return;
+    }
+    let nobody = &state::process().nobody;
+    if nobody.get().is_none()
+        && let Some(hot) = make_block()
+    {
+        hot.key().set(u64::MAX);
+        nobody.set(Some(hot));
+    }
+    let nobody = nobody.get();
+    lock::unlock();
+    if let Some(nobody) = nobody {
+        nobody.make_current();
     }
 }
 
 /// The block that the thread had before [`let_go`].
-unsafe fn find_own(fs: u64, pid: u32, tid: u32) -> *mut Hot {
-    // SAFETY: blocks stay mapped; the list only grows at its head.
-    unsafe {
-        let mut hot = (*state::process()).blocks;
-        while !hot.is_null() {
-            let block = hot as u64 - HOT as u64;
-            if (*hot).tid == tid && (*hot).pid == pid && (block as *const u64).read() == fs {
-                // The door left it in use, and ran on the program's stack this time.
-                (*hot).agent_stack = block + BLOCK_BYTES as u64;
-                sys::set_gs_base(block);
-                return hot;
-            }
-            hot = (*hot).next as *mut Hot;
-        }
-        hot
-    }
+fn find_own(fs: u64, pid: u32, tid: u32) -> Option<&'static Hot> {
+    let is_its = |hot: &&Hot| hot.tid.get() == tid && hot.pid.get() == pid && hot.key().get() == fs;
+    let hot = state::process().threads().find(is_its)?;
+    // The door left it in use, and ran on the program's stack this time.
+    hot.agent_stack.set(hot.block() + BLOCK_BYTES as u64);
+    hot.make_current();
+    Some(hot)
 }
 
-unsafe fn new_thread(fs: u64, pid: u32, tid: u32) -> *mut Hot {
-    // SAFETY: the block list is changed under the lock only.
-    unsafe {
-        let other = match (*state::process()).pid {
-            first if first != pid => first,
-            _ => 0,
-        };
-        if !(*state::process()).blocks.is_null() {
-            let sharing = &(*state::process()).sharing;
-            sharing.store(state::SHARED, Ordering::Relaxed);
-        }
-        let locked = lock::lock(tid);
-        let mut hot = if locked {
-            reuse()
-        } else {
-            core::ptr::null_mut()
-        };
+fn new_thread(fs: u64, pid: u32, tid: u32) -> Option<&'static Hot> {
+    let p = state::process();
+    let other = match p.pid.get() {
+        first if first != pid => first,
+        _ => 0,
+    };
+    if p.blocks.get().is_some() {
+        p.sharing.store(state::SHARED, Ordering::Relaxed);
+    }
+    let locked = lock::lock(tid);
+    let reused = if locked { reuse() } else { None };
+    let hot = reused.or_else(make_block);
+    // Under the lock: a block without its stream would look like one whose thread is gone.
+    let begun = hot.filter(|hot| begin(hot, fs, pid, tid, Parent::pid(other)));
+    match (begun, hot) {
         // The last of the list has no next one either: entered twice, it would make the list a
         // ring.
-        let fresh = hot.is_null();
-        if fresh {
-            hot = make_block();
-        }
-        // Under the lock: a block without its stream would look like one whose thread is gone.
-        if !hot.is_null() && !begin(hot, fs, pid, tid, Parent::pid(other)) {
-            (*hot).tid = 0;
-            hot = core::ptr::null_mut();
-        }
-        if fresh && !hot.is_null() && locked {
-            (*hot).next = (*state::process()).blocks as u64;
-            (*state::process()).blocks = hot;
-        }
-        if locked {
-            lock::unlock();
-        }
-        hot
+        (Some(hot), _) if reused.is_none() && locked => p.add_thread(hot),
+        (None, Some(hot)) => hot.tid.set(0),
+        _ => {}
     }
+    if locked {
+        lock::unlock();
+    }
+    begun
 }
 
-/// A block with a stream for another thread, which is stopped and has none; null if that is
+/// A block with a stream for another thread, which is stopped and has none. `None`: that is
 /// impossible.
-pub unsafe fn adopt(fs: u64, pid: u32, tid: u32) -> *mut Hot {
-    // SAFETY: all other threads are stopped outside of the agent.
-    unsafe {
-        let hot = make_block();
-        if hot.is_null() {
-            return hot;
-        }
-        (*hot).next = (*state::process()).blocks as u64;
-        (*state::process()).blocks = hot;
-        if !begin_stream(hot, fs, pid, tid, Parent::pid(0)) {
-            (*hot).tid = 0;
-            return core::ptr::null_mut();
-        }
-        hot
+pub fn adopt(fs: u64, pid: u32, tid: u32) -> Option<&'static Hot> {
+    let hot = make_block()?;
+    state::process().add_thread(hot);
+    if !begin_stream(hot, fs, pid, tid, Parent::pid(0)) {
+        hot.tid.set(0);
+        return None;
     }
+    Some(hot)
 }
 
 /// What a stream begins with: that of the thread that forked it, or nothing but a process.
@@ -210,6 +180,15 @@ struct Parent {
 }
 
 impl Parent {
+    /// The thread that forked, of which this block is a copy.
+    fn of(hot: &Hot) -> Self {
+        Self {
+            stream: hot.stream.get(),
+            epoch: hot.epoch.get(),
+            pid: hot.pid.get(),
+        }
+    }
+
     /// No stream. `pid`: the process whose modules it has; 0: its own.
     fn pid(pid: u32) -> Self {
         Self {
@@ -221,67 +200,75 @@ impl Parent {
 }
 
 /// Gives the block a stream and makes it this thread's.
-unsafe fn begin(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
-    // SAFETY: the block is this thread's alone.
-    unsafe {
-        let begun = begin_stream(hot, fs, pid, tid, parent);
-        if begun {
-            sys::set_gs_base(hot as u64 - HOT as u64);
-        }
-        begun
+fn begin(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
+    let begun = begin_stream(hot, fs, pid, tid, parent);
+    if begun {
+        hot.make_current();
     }
+    begun
 }
 
 /// Gives the block a stream, and the thread's key.
-unsafe fn begin_stream(hot: *mut Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
-    // SAFETY: the block is nobody else's.
+fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool {
+    let Some(stream) = take_stream() else {
+        return false;
+    };
+    let p = state::process();
+    let number = p.number.get();
+    let parent_number = match p.pid.get() == parent.pid {
+        // A task that shares its memory.
+        true => number,
+        false => p.parent_number.get(),
+    };
+    let (now, other_pids) = (sys::tsc(), p.other_pids.get());
+    let s = stream_entry(stream);
+    // SAFETY: in the table, and this thread's since it was taken.
     unsafe {
-        let Some(stream) = take_stream() else {
-            return false;
-        };
-        let s = stream_entry(stream);
         (*s).pid = pid;
         (*s).tid = tid;
         (*s).parent = parent.stream;
         (*s).parent_epoch = parent.epoch;
         (*s).parent_pid = parent.pid;
-        (*s).process = (*state::process()).number;
-        (*s).parent_process = match (*state::process()).pid == parent.pid {
-            // A task that shares its memory.
-            true => (*state::process()).number,
-            false => (*state::process()).parent_number,
-        };
-        (*s).other_pids = (*state::process()).other_pids;
-        (*s).start_tsc = sys::tsc();
-        (*s).chunk.store(NONE, Ordering::Relaxed);
-        (*hot).epoch = (*s).epoch.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        (*hot).stream = stream;
-        (*hot).pid = pid;
-        (*hot).tid = tid;
-        (*hot).chunk = NONE;
-        (*hot).sequence = 0;
-        (*hot).cur = 0;
-        (*hot).end = 0;
-        (*hot).real_end = 0;
-        (*hot).kept = [0; 3];
-        (*hot).muted = 0;
-        (*hot).lost = 0;
-        (*hot).table = (*state::process()).table as u64;
-        if state::control().roots_only != 0 && (*hot).root == 0 {
-            chunk::mute(hot);
-        }
-        (*s).state.store(STREAM_LIVE, Ordering::Release);
-        let block = hot as u64 - HOT as u64;
-        (block as *mut u64).write(fs);
-        true
+        (*s).process = number;
+        (*s).parent_process = parent_number;
+        (*s).other_pids = other_pids;
+        (*s).start_tsc = now;
     }
+    let (state, epoch, chunk) = shared_of(stream);
+    chunk.store(NONE, Ordering::Relaxed);
+    let last = epoch.fetch_add(1, Ordering::Relaxed);
+    hot.epoch.set(last.wrapping_add(1));
+    hot.stream.set(stream);
+    hot.pid.set(pid);
+    hot.tid.set(tid);
+    hot.chunk.set(NONE);
+    hot.sequence.set(0);
+    hot.cur.set(0);
+    hot.end.set(0);
+    hot.real_end.set(0);
+    hot.kept.set([0; 3]);
+    hot.muted.set(0);
+    hot.lost.set(0);
+    hot.table.set(p.table.address());
+    if state::control().roots_only != 0 && hot.root.get() == 0 {
+        chunk::mute(hot);
+    }
+    state.store(STREAM_LIVE, Ordering::Release);
+    hot.key().set(fs);
+    true
 }
 
-unsafe fn stream_entry(index: u32) -> *mut Stream {
-    // SAFETY: callers check the index.
-    unsafe {
-        ((*state::process()).arena.add(STREAMS_OFFSET as usize) as *mut Stream).add(index as usize)
-    }
+/// Of a stream the entry in the arena's table, which has [`STREAMS`].
+fn stream_entry(index: u32) -> *mut Stream {
+    let first = (state::process().arena() + STREAMS_OFFSET) as *mut Stream;
+    first.wrapping_add(index as usize % STREAMS)
+}
+
+/// What of an entry others may change: state, epoch, chunk.
+fn shared_of(index: u32) -> (&'static AtomicU32, &'static AtomicU32, &'static AtomicU32) {
+    let s = stream_entry(index);
+    // SAFETY: in the table, which is mapped for life.
+    unsafe { (&(*s).state, &(*s).epoch, &(*s).chunk) }
 }
 
 fn take_stream() -> Option<u32> {
@@ -295,141 +282,118 @@ fn take_stream() -> Option<u32> {
         }
     }
     (0..STREAMS as u32).find(|&i| {
-        // SAFETY: within the table.
-        let state = unsafe { &(*stream_entry(i)).state };
-        state.load(Ordering::Relaxed) == STREAM_DEAD
-            && state
-                .compare_exchange(
-                    STREAM_DEAD,
-                    STREAM_TAKEN,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
+        let (state, ..) = shared_of(i);
+        let (dead, taken) = (STREAM_DEAD, STREAM_TAKEN);
+        let (here, not) = (Ordering::Acquire, Ordering::Relaxed);
+        state.load(not) == dead && state.compare_exchange(dead, taken, here, not).is_ok()
     })
 }
 
 /// A block whose thread is gone, as the host has found out.
-unsafe fn reuse() -> *mut Hot {
-    // SAFETY: under the lock.
-    unsafe {
-        let mut hot = (*state::process()).blocks;
-        while !hot.is_null() {
-            let s = stream_entry((*hot).stream);
-            let gone = (*hot).tid == 0
-                || (*s).state.load(Ordering::Acquire) != STREAM_LIVE
-                || (*s).epoch.load(Ordering::Relaxed) != (*hot).epoch;
-            if gone {
-                reset(hot);
-                return hot;
-            }
-            hot = (*hot).next as *mut Hot;
-        }
-        hot
-    }
+fn reuse() -> Option<&'static Hot> {
+    let is_gone = |hot: &&Hot| {
+        let (state, epoch, _) = shared_of(hot.stream.get());
+        hot.tid.get() == 0
+            || state.load(Ordering::Acquire) != STREAM_LIVE
+            || epoch.load(Ordering::Relaxed) != hot.epoch.get()
+    };
+    let hot = state::process().threads().find(is_gone)?;
+    reset(hot);
+    Some(hot)
 }
 
-unsafe fn make_block() -> *mut Hot {
-    // SAFETY: fresh memory.
-    unsafe {
-        let block = sys::map_private(BLOCK_BYTES);
-        if block.is_null() {
-            return core::ptr::null_mut();
-        }
-        sys::wipe_on_fork(block, HOT);
-        let hot = shadow::hot_of(block as u64);
-        reset(hot);
-        hot
-    }
+fn make_block() -> Option<&'static Hot> {
+    let block = Fresh::private(BLOCK_BYTES)?.keep();
+    // SAFETY: fresh memory; the first page is the key's, for which zero is good.
+    let hot = unsafe {
+        sys::wipe_on_fork(block as usize, HOT);
+        memory::thread::hot_of(block)
+    };
+    reset(hot);
+    Some(hot)
 }
 
 /// An empty shadow stack: one sentinel above every stack pointer.
-unsafe fn reset(hot: *mut Hot) {
-    // SAFETY: the block is nobody's.
-    unsafe {
-        deep::reset(hot);
-        let block = hot as u64 - HOT as u64;
-        (*hot).agent_stack = block + BLOCK_BYTES as u64;
-        (*hot).stack_top = 0;
-        (*hot).dropped = [0; 2];
-        (*hot).barriers = 0;
-        (*hot).rearm_above = 0;
-        (*hot).root = 0;
-    }
+fn reset(hot: &Hot) {
+    deep::reset(hot);
+    hot.agent_stack.set(hot.block() + BLOCK_BYTES as u64);
+    hot.stack_top.set(0);
+    hot.dropped.set([0; 2]);
+    hot.barriers.set(0);
+    hot.rearm_above.set(0);
+    hot.root.set(0);
 }
 
 /// First event after a fork, in the child: own patch areas, own stream, and the frames that were
 /// open at the fork.
-unsafe fn fork_child(gs: u64, fs: u64, pid: u32, tid: u32) -> *mut Hot {
-    // SAFETY: a fork child has one thread; signals are blocked.
-    unsafe {
-        let p = state::process();
-        let hot = shadow::hot_of(gs);
-        // A block of nobody has no stream.
-        let parent = if gs == (*p).nobody {
-            Parent::pid((*p).pid)
-        } else {
-            Parent {
-                stream: (*hot).stream,
-                epoch: (*hot).epoch,
-                pid: (*hot).pid,
-            }
-        };
-        (*p).pid = pid;
-        (*p).parent_number = (*p).number;
-        number();
-        match sys::parent_pid() {
-            // The parent cannot be seen from here: this is the first process of a pid namespace.
-            0 => (*p).other_pids = PIDS_OTHER,
-            // One between us has shown no event, or has ended.
-            now if now != parent.pid && (*p).other_pids == PIDS_SAME => {
-                (*p).other_pids = PIDS_UNSURE;
-            }
-            _ => {}
+fn fork_child(hot: &'static Hot, fs: u64, pid: u32, tid: u32) -> Option<&'static Hot> {
+    let p = state::process();
+    // A block of nobody has no stream.
+    let is_nobodys = is_nobodys(hot);
+    let parent = match is_nobodys {
+        true => Parent::pid(p.pid.get()),
+        false => Parent::of(hot),
+    };
+    if is_nobodys {
+        p.nobody.set(None);
+    }
+    begin_process(pid, &parent);
+    for other in p.threads().filter(|other| !core::ptr::eq(*other, hot)) {
+        other.tid.set(0);
+    }
+    if !areas::own() {
+        p.may_propagate.set(false);
+        state::count_hole(hole::FORK_SHARED);
+    }
+    hot.overflow.set(0);
+    if !begin(hot, fs, pid, tid, parent) {
+        return None;
+    }
+    host::ring();
+    let is_elsewhere = state::control().other_pids.load(Ordering::Relaxed) != 0;
+    if is_elsewhere || p.other_pids.get() != PIDS_SAME {
+        // Who has ended is not found by its numbers in another pid namespace.
+        question::question(ASK_NOTED, 0);
+    }
+    tell_inherited(hot);
+    Some(hot)
+}
+
+/// A fork child is a process of its own from here on.
+fn begin_process(pid: u32, parent: &Parent) {
+    let p = state::process();
+    p.pid.set(pid);
+    p.parent_number.set(p.number.get());
+    number();
+    match sys::parent_pid() {
+        // The parent cannot be seen from here: this is the first process of a pid namespace.
+        0 => p.other_pids.set(PIDS_OTHER),
+        // One between us has shown no event, or has ended.
+        now if now != parent.pid && p.other_pids.get() == PIDS_SAME => {
+            p.other_pids.set(PIDS_UNSURE);
         }
-        if gs == (*p).nobody {
-            (*p).nobody = 0;
+        _ => {}
+    }
+    p.sharing.store(state::SHARING_UNKNOWN, Ordering::Relaxed);
+    if let Some(page) = p.fork_page.get() {
+        page.mark.set(true);
+        page.lock.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Records the frames that were open at the fork, from the outermost on.
+fn tell_inherited(hot: &Hot) {
+    let outermost = match hot.root.get() {
+        0 => hot.shadow() + FRAME_BYTES as u64,
+        root => root,
+    };
+    settle::forget_system_calls(hot);
+    let frames = (outermost..=hot.ssp.get()).step_by(FRAME_BYTES);
+    for frame in frames.map(|at| hot.frame(at)) {
+        if !shadow::is_barrier(frame) {
+            chunk::put(hot, record::INHERITED, frame.id());
+            chunk::put(hot, record::INHERITED, frame.callee());
         }
-        (*p).sharing
-            .store(state::SHARING_UNKNOWN, Ordering::Relaxed);
-        (*(*p).fork_page).mark = 1;
-        (*(*p).fork_page).lock.store(0, Ordering::Relaxed);
-        let mut other = (*p).blocks;
-        while !other.is_null() {
-            if other != hot {
-                (*other).tid = 0;
-            }
-            other = (*other).next as *mut Hot;
-        }
-        if !module::own_areas() {
-            (*p).may_propagate = 0;
-            state::count_hole(hole::FORK_SHARED);
-        }
-        (*hot).overflow = 0;
-        if !begin(hot, fs, pid, tid, parent) {
-            return core::ptr::null_mut();
-        }
-        host::ring();
-        let is_elsewhere = state::control().other_pids.load(Ordering::Relaxed) != 0;
-        if is_elsewhere || (*p).other_pids != PIDS_SAME {
-            // Who has ended is not found by its numbers in another pid namespace.
-            question::question(ASK_NOTED, 0);
-        }
-        let outermost = match (*hot).root {
-            0 => shadow::shadow_bottom(hot) + FRAME_BYTES as u64,
-            root => root,
-        };
-        settle::forget_system_calls(hot);
-        let mut frame = outermost as *const ShadowFrame;
-        while frame as u64 <= (*hot).ssp {
-            let (id, callee) = ((*frame).id, (*frame).callee);
-            if !shadow::is_barrier(frame) {
-                chunk::put(hot, record::INHERITED, id);
-                chunk::put(hot, record::INHERITED, callee);
-            }
-            frame = frame.add(1);
-        }
-        hot
     }
 }
 

@@ -6,10 +6,10 @@
 //!
 //! Must not know what is captured, nor where it is written.
 
-use crate::memory::state::Hot;
+use crate::memory::thread::Hot;
 use crate::memory::{state, sys};
 use sptrace_wire::values::{
-    Arm, Begin, CallCaptures, CaptureView, Count, ERRORS, Load, PIECES_BYTES, Piece, Until, When,
+    Arm, Begin, CallCaptures, CaptureView, Count, ERRORS, Load, Piece, Until, When,
 };
 
 /// A load brings no more than this many elements' pointers.
@@ -58,38 +58,29 @@ impl Captures {
         loads.filter(move |(_, load)| is_due(load, args, result))
     }
 
-    /// The pieces: before the call without a result, or after it.
-    ///
-    /// # Safety
-    /// `hot` is the thread's own block; the pieces are gone when it reads others.
-    pub unsafe fn read(&self, hot: *mut Hot, args: &[u64], result: Option<i64>) -> &'static [u8] {
+    /// The pieces: before the call without a result, or after it. `hot` is the thread's own block,
+    /// and the pieces are gone when it reads others.
+    pub fn read<'a>(&self, hot: &'a Hot, args: &[u64], result: Option<i64>) -> &'a [u8] {
         let Some(arm) = self.view.arm(&self.call, args) else {
             return &[];
         };
         if self.due(args, result).next().is_none() {
             return &[];
         }
-        // SAFETY: the buffer is this thread's, and as long as said.
-        let buffer = unsafe {
-            if (*hot).pieces == 0 {
-                (*hot).pieces = sys::map_private(PIECES_BYTES) as u64;
-            }
-            if (*hot).pieces == 0 {
-                return &[];
-            }
-            core::slice::from_raw_parts_mut((*hot).pieces as *mut u8, PIECES_BYTES)
+        // SAFETY: a record takes the pieces that were read before any others are.
+        let Some(buffer) = (unsafe { hot.pieces() }) else {
+            return &[];
         };
         let used = Reading {
             view: self.view,
             arm,
             args,
             result,
-            buffer,
+            buffer: &mut *buffer,
             used: 0,
         }
         .all();
-        // SAFETY: as above.
-        unsafe { core::slice::from_raw_parts((*hot).pieces as *const u8, used) }
+        buffer.get(..used).unwrap_or(&[])
     }
 }
 
@@ -100,11 +91,9 @@ fn table() -> Option<CaptureView<'static>> {
     if at == 0 || at >= end {
         return None;
     }
+    let first = (state::process().arena() + at) as *const u8;
     // SAFETY: the arena is mapped to its end; nobody writes to a table that was announced.
-    let bytes = unsafe {
-        let first = (*state::process()).arena.add(at as usize);
-        core::slice::from_raw_parts(first, (end - at) as usize)
-    };
+    let bytes = unsafe { core::slice::from_raw_parts(first, (end - at) as usize) };
     Some(CaptureView::new(bytes))
 }
 
@@ -272,8 +261,7 @@ impl Reading<'_> {
             let Some(place) = self.buffer.get_mut(to + bytes..to + bytes + step) else {
                 break;
             };
-            // SAFETY: the place has so many bytes.
-            let got = unsafe { sys::read_own(at as usize, place.as_mut_ptr(), step) };
+            let got = sys::read_into(at, place);
             let Some(read) = self.buffer.get(to..to + bytes + got) else {
                 break;
             };
@@ -303,6 +291,7 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::testing::page_before_nothing;
     use sptrace_wire::values::{CaptureTable, pieces};
     use std::vec;
     use std::vec::Vec;
@@ -330,20 +319,6 @@ mod tests {
         found.collect()
     }
 
-    /// Two pages, of which the second cannot be read.
-    fn page_before_nothing() -> u64 {
-        let at = sys::map_private(2 * PAGE_BYTES as usize) as u64;
-        // SAFETY: the test's own mapping.
-        unsafe {
-            sys::protect(
-                (at + PAGE_BYTES) as usize,
-                PAGE_BYTES as usize,
-                sys::PROT_NONE,
-            )
-        };
-        at + PAGE_BYTES
-    }
-
     fn string(most: u32) -> Load {
         Load {
             most,
@@ -358,9 +333,7 @@ mod tests {
             read(&[string(4096)], [text, 0, 0, 0, 0, 0], None),
             [(text, b"a path\0".to_vec())]
         );
-        let end = page_before_nothing();
-        // SAFETY: the last bytes of a page of the test's.
-        unsafe { core::ptr::write_bytes((end - 300) as *mut u8, b'x', 300) };
+        let end = page_before_nothing(&[b'x'; 300]);
         let found = read(&[string(4096)], [end - 300, 0, 0, 0, 0, 0], None);
         assert_eq!(found, [(end - 300, vec![b'x'; 300])]);
         assert_eq!(

@@ -6,11 +6,12 @@
 //! record. Must not know what a record means.
 
 use crate::memory::host::STOPPED_HOST_TICKS;
-use crate::memory::state::{END_BYTES, Hot, TRASH, TRASH_END};
+use crate::memory::state::END_BYTES;
+use crate::memory::thread::{Hot, TRASH, TRASH_END};
 use crate::memory::{host, state, sys};
 use crate::plans::modules;
 use crate::record::{deep, silence};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::{hole, *};
 use sptrace_wire::{record, values};
 
@@ -19,26 +20,28 @@ const LONGEST_BYTES: u64 = 3 * 16 + 12;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
 
-/// The table entry of chunk `index`.
-pub unsafe fn entry(index: u32) -> *mut Chunk {
-    // SAFETY: the arena holds CHUNKS_MAX entries; callers check `index`.
-    unsafe {
-        ((*state::process()).arena.add(CHUNKS_OFFSET as usize) as *mut Chunk).add(index as usize)
-    }
+/// The table entry of chunk `index`, of which there are [`CHUNKS_MAX`].
+fn entry(index: u32) -> *mut Chunk {
+    let first = (state::process().arena() + CHUNKS_OFFSET) as *mut Chunk;
+    first.wrapping_add(index as usize)
+}
+
+/// The link of chunk `index`.
+fn next_of(index: u32) -> Option<&'static AtomicU32> {
+    // SAFETY: the arena holds so many entries.
+    ((index as usize) < CHUNKS_MAX).then(|| unsafe { &(*entry(index)).next })
 }
 
 /// An entry or exit. An entry through a pointer has its callee (which may be null), whose full
 /// address goes before it where the low half is not enough.
-pub unsafe fn put_event(hot: *mut Hot, id: u32, callee: Option<u64>) {
+pub fn put_event(hot: &Hot, id: u32, callee: Option<u64>) {
     let payload = callee.map_or(Payload::Nothing, Payload::Callee);
-    // SAFETY: the thread's own block.
-    unsafe { write(hot, id, payload) }
+    write(hot, id, payload)
 }
 
 /// A control record.
-pub unsafe fn put(hot: *mut Hot, control_id: u32, payload: u64) {
-    // SAFETY: the thread's own block.
-    unsafe { write(hot, control_id, Payload::Control(payload)) }
+pub fn put(hot: &Hot, control_id: u32, payload: u64) {
+    write(hot, control_id, Payload::Control(payload))
 }
 
 enum Payload {
@@ -47,306 +50,319 @@ enum Payload {
     Callee(u64),
 }
 
-unsafe fn write(hot: *mut Hot, id: u32, payload: Payload) {
-    // SAFETY: begin leaves room.
-    unsafe {
-        let Some(now) = begin(hot, id, 0) else {
-            return;
-        };
-        let word = record::word(id, now as u32);
-        match payload {
-            Payload::Nothing => store(hot, word),
-            Payload::Control(payload) => {
-                store(hot, word);
-                store(hot, payload);
+fn write(hot: &Hot, id: u32, payload: Payload) {
+    let Some(now) = begin(hot, id, 0) else {
+        return;
+    };
+    let word = record::word(id, now as u32);
+    match payload {
+        Payload::Nothing => store(hot, word),
+        Payload::Control(payload) => {
+            store(hot, word);
+            store(hot, payload);
+        }
+        Payload::Callee(callee) => {
+            if !modules::is_narrow(callee) {
+                store(hot, record::word(record::WIDE_CALLEE, now as u32));
+                store(hot, callee);
             }
-            Payload::Callee(callee) => {
-                if !modules::is_narrow(callee) {
-                    store(hot, record::word(record::WIDE_CALLEE, now as u32));
-                    store(hot, callee);
-                }
-                store(hot, word);
-                store_half(hot, callee as u32);
-            }
+            store(hot, word);
+            store_half(hot, callee as u32);
         }
     }
 }
 
 /// Room for an event, with `bytes` more than the longest of the others, and what must be told
 /// before it; gives the time. `None`: it is lost.
-unsafe fn begin(hot: *mut Hot, id: u32, bytes: u64) -> Option<u64> {
-    // SAFETY: make_room leaves LONGEST_BYTES.
-    unsafe {
-        if !make_room(hot, LONGEST_BYTES + bytes) {
-            // A wait is no event of the program.
-            if id != record::BLOCKED && !host::host_is_detaching() {
-                (*hot).lost += 1;
-                state::control().lost.fetch_add(1, Ordering::Relaxed);
-            }
-            return None;
+fn begin(hot: &Hot, id: u32, bytes: u64) -> Option<u64> {
+    if !make_room(hot, LONGEST_BYTES + bytes) {
+        // A wait is no event of the program.
+        if id != record::BLOCKED && !host::host_is_detaching() {
+            hot.lost.add(1);
+            state::control().lost.fetch_add(1, Ordering::Relaxed);
         }
-        if (*hot).lost > 0 && (*hot).muted == 0 {
-            let lost = (*hot).lost;
-            (*hot).lost = 0;
-            let now = sys::tsc();
-            store(hot, record::word(record::LOST, now as u32));
-            store(hot, lost);
-            if (*hot).rearm_above == 0 {
-                (*hot).end = (*hot).real_end;
-            }
-        }
-        let now = sys::tsc();
-        if (now >> 32) != (*hot).hi {
-            (*hot).hi = now >> 32;
-            store(hot, record::word(record::ANCHOR, now as u32));
-            store(hot, now);
-        }
-        Some(now)
+        return None;
     }
+    if hot.lost.get() > 0 && hot.muted.get() == 0 {
+        let lost = hot.lost.get();
+        hot.lost.set(0);
+        let now = sys::tsc();
+        store(hot, record::word(record::LOST, now as u32));
+        store(hot, lost);
+        if hot.rearm_above.get() == 0 {
+            hot.end.set(hot.real_end.get());
+        }
+    }
+    let now = sys::tsc();
+    if (now >> 32) != hot.hi.get() {
+        hot.hi.set(now >> 32);
+        store(hot, record::word(record::ANCHOR, now as u32));
+        store(hot, now);
+    }
+    Some(now)
 }
 
 /// A record with values: `low` is the low half of its payload; then `head`, then `pieces`, a
 /// multiple of 4 bytes. A muted thread makes none.
-pub unsafe fn put_values(hot: *mut Hot, id: u32, low: u32, head: &[u64], pieces: &[u8]) {
+pub fn put_values(hot: &Hot, id: u32, low: u32, head: &[u64], pieces: &[u8]) {
     let bytes = size_of_val(head) + pieces.len() + size_of::<u32>();
-    // SAFETY: begin leaves room for them.
-    unsafe {
-        if (*hot).muted != 0 {
-            return;
-        }
-        let Some(now) = begin(hot, id, bytes as u64) else {
-            return;
-        };
-        store(hot, record::word(id, now as u32));
-        store(hot, u64::from(low) | (bytes as u64) << 32);
-        for word in head {
-            store(hot, *word);
-        }
-        let to = (*hot).cur as *mut u8;
-        core::ptr::copy_nonoverlapping(pieces.as_ptr(), to, pieces.len());
-        (*hot).cur += pieces.len() as u64;
-        store_half(hot, values::END);
+    if hot.muted.get() != 0 {
+        return;
     }
+    let Some(now) = begin(hot, id, bytes as u64) else {
+        return;
+    };
+    store(hot, record::word(id, now as u32));
+    store(hot, u64::from(low) | (bytes as u64) << 32);
+    for word in head {
+        store(hot, *word);
+    }
+    let to = hot.cur.get() as *mut u8;
+    // SAFETY: begin leaves room for them.
+    unsafe { core::ptr::copy_nonoverlapping(pieces.as_ptr(), to, pieces.len()) };
+    hot.cur.add(pieces.len() as u64);
+    store_half(hot, values::END);
 }
 
 /// Takes back what was recorded last, from one place in the chunk to another, unless something came
 /// after it.
-pub unsafe fn take_back(hot: *mut Hot, (from, to): (u64, u64)) {
-    // SAFETY: the thread's own chunk, as long as `cur` still stands in it.
-    unsafe {
-        if (*hot).cur == to && from < to && to - from < CHUNK_BYTES {
-            core::ptr::write_bytes(from as *mut u8, 0, (to - from) as usize);
-            (*hot).cur = from;
-        }
+pub fn take_back(hot: &Hot, (from, to): (u64, u64)) {
+    if hot.cur.get() == to && from < to && to - from < CHUNK_BYTES {
+        // SAFETY: the thread's own chunk, as long as `cur` still stands in it.
+        unsafe { core::ptr::write_bytes(from as *mut u8, 0, (to - from) as usize) };
+        hot.cur.set(from);
     }
 }
 
 /// An event goes unrecorded. The next one comes to the slow path, so that the loss is told before
 /// it.
-pub unsafe fn lose(hot: *mut Hot) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if (*hot).muted == 0 {
-            (*hot).lost += 1;
-            state::control().lost.fetch_add(1, Ordering::Relaxed);
-            (*hot).end = 0;
+pub fn lose(hot: &Hot) {
+    if hot.muted.get() == 0 {
+        hot.lost.add(1);
+        state::control().lost.fetch_add(1, Ordering::Relaxed);
+        hot.end.set(0);
+    }
+}
+
+/// A part of the chunk that was reserved as the hot path does it, with signals let in: what a
+/// handler records comes before or after it.
+pub struct Reserved {
+    at: u64,
+    bytes: u64,
+}
+
+impl Reserved {
+    /// Reserves `bytes`, a multiple of 4, of which the last [`END_BYTES`] may lie above `limit`,
+    /// the end of reservations. `None`: there is no room.
+    #[inline]
+    pub fn take(hot: &Hot, bytes: u64, limit: impl Fn(&Hot) -> u64) -> Option<Self> {
+        let at = hot.cur.add_in_one(bytes);
+        (at + bytes <= limit(hot) + END_BYTES).then_some(Self { at, bytes })
+    }
+
+    /// The address `offset` bytes from its start, if `bytes` fit behind it.
+    #[inline]
+    fn place(&self, offset: u64, bytes: u64) -> Option<u64> {
+        (offset + bytes <= self.bytes).then_some(self.at + offset)
+    }
+
+    /// Where `offset` lies.
+    pub fn address(&self, offset: u64) -> u64 {
+        self.at + offset
+    }
+
+    /// Writes half a word at `offset`, a multiple of 4.
+    #[inline]
+    pub fn fill_half(&self, offset: u64, half: u32) {
+        if let Some(at) = self.place(offset, 4) {
+            // SAFETY: inside of the reservation.
+            unsafe { (at as *mut u32).write_volatile(half) };
+        }
+    }
+
+    /// Writes one word at `offset`, a multiple of 4.
+    #[inline]
+    pub fn fill(&self, offset: u64, word: u64) {
+        self.fill_half(offset, word as u32);
+        self.fill_half(offset + 4, (word >> 32) as u32);
+    }
+
+    /// The same by one instruction.
+    #[inline]
+    pub fn fill_once(&self, offset: u64, word: u64) {
+        if let Some(at) = self.place(offset, 8) {
+            // SAFETY: inside of the reservation; x86-64 needs no alignment.
+            unsafe { core::arch::asm!("mov [{}], {}", in(reg) at, in(reg) word, options(nostack)) };
+        }
+    }
+
+    /// Bytes from `offset` on.
+    #[inline]
+    pub fn bytes(&mut self, offset: u64, bytes: usize) -> &mut [u8] {
+        match self.place(offset, bytes as u64) {
+            // SAFETY: inside of the reservation, which is this one's alone.
+            Some(at) => unsafe { core::slice::from_raw_parts_mut(at as *mut u8, bytes) },
+            None => &mut [],
         }
     }
 }
 
-/// Writes one word at `at`, a multiple of 4, in a reservation.
 #[inline]
-pub unsafe fn fill(at: u64, word: u64) {
-    // SAFETY: the reservation is the caller's.
-    unsafe {
-        (at as *mut u32).write_volatile(word as u32);
-        (at as *mut u32).add(1).write_volatile((word >> 32) as u32);
-    }
-}
-
-/// The same by one instruction.
-#[inline]
-pub unsafe fn fill_once(at: u64, word: u64) {
-    // SAFETY: as in fill; x86-64 needs no alignment.
-    unsafe { core::arch::asm!("mov [{}], {}", in(reg) at, in(reg) word, options(nostack)) };
+fn store(hot: &Hot, word: u64) {
+    store_half(hot, word as u32);
+    store_half(hot, (word >> 32) as u32);
 }
 
 #[inline]
-unsafe fn store(hot: *mut Hot, word: u64) {
-    // SAFETY: as in store_half.
-    unsafe {
-        store_half(hot, word as u32);
-        store_half(hot, (word >> 32) as u32);
-    }
-}
-
-#[inline]
-unsafe fn store_half(hot: *mut Hot, half: u32) {
+fn store_half(hot: &Hot, half: u32) {
     // SAFETY: make_room checked the space; all records have a multiple of 4 bytes.
-    unsafe {
-        ((*hot).cur as *mut u32).write_volatile(half);
-        (*hot).cur += 4;
-    }
+    unsafe { (hot.cur.get() as *mut u32).write_volatile(half) };
+    hot.cur.add(4);
 }
 
 /// Room for one record with everything that may precede it. False: the record is lost.
-unsafe fn make_room(hot: *mut Hot, bytes: u64) -> bool {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if (*hot).muted != 0 {
-            if (*hot).cur + bytes > (*hot).real_end + END_BYTES {
-                if host::host_is_gone() {
-                    silence::fall_silent();
-                    return false;
-                }
-                begin_trash(hot);
+fn make_room(hot: &Hot, bytes: u64) -> bool {
+    if hot.muted.get() != 0 {
+        if hot.cur.get() + bytes > hot.real_end.get() + END_BYTES {
+            if host::host_is_gone() {
+                silence::fall_silent();
+                return false;
             }
-            return true;
+            begin_trash(hot);
         }
-        if (*hot).chunk != NONE && (*hot).cur + bytes <= (*hot).real_end + END_BYTES {
-            return true;
-        }
-        hand_over(hot);
-        take(hot)
+        return true;
     }
+    if hot.chunk.get() != NONE && hot.cur.get() + bytes <= hot.real_end.get() + END_BYTES {
+        return true;
+    }
+    hand_over(hot);
+    take(hot)
 }
 
 /// Mutes a thread: what it records from here on goes nowhere, while its shadow stack is kept up, so
 /// that exits match when recording goes on. The hot path knows nothing of it: the words go to a
 /// place that is written over and over. The chunk in use is kept.
-pub unsafe fn mute(hot: *mut Hot) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if (*hot).muted == 0 {
-            (*hot).kept = [(*hot).cur, (*hot).real_end, (*hot).hi];
-            (*hot).muted = 1;
-            begin_trash(hot);
-        }
+pub fn mute(hot: &Hot) {
+    if hot.muted.get() == 0 {
+        hot.kept
+            .set([hot.cur.get(), hot.real_end.get(), hot.hi.get()]);
+        hot.muted.set(1);
+        begin_trash(hot);
     }
 }
 
 /// Recording goes on in the chunk that the thread had. Its next record writes an anchor if the
 /// clock's high half has changed since.
-pub unsafe fn unmute(hot: *mut Hot) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if (*hot).muted != 0 {
-            (*hot).muted = 0;
-            [(*hot).cur, (*hot).real_end, (*hot).hi] = (*hot).kept;
-            (*hot).end = if (*hot).rearm_above != 0 {
-                0
-            } else {
-                (*hot).real_end
-            };
-        }
+pub fn unmute(hot: &Hot) {
+    if hot.muted.get() != 0 {
+        hot.muted.set(0);
+        let [cur, real_end, hi] = hot.kept.get();
+        hot.cur.set(cur);
+        hot.hi.set(hi);
+        set_real_end(hot, real_end);
     }
 }
 
-unsafe fn begin_trash(hot: *mut Hot) {
-    // SAFETY: the rest of the hot page.
-    unsafe {
-        (*hot).cur = hot as u64 + TRASH as u64;
-        (*hot).real_end = hot as u64 + TRASH_END as u64 - END_BYTES;
-        (*hot).end = if (*hot).rearm_above != 0 {
-            0
-        } else {
-            (*hot).real_end
-        };
-    }
+fn begin_trash(hot: &Hot) {
+    let page = &raw const *hot as u64;
+    hot.cur.set(page + TRASH as u64);
+    set_real_end(hot, page + TRASH_END as u64 - END_BYTES);
+}
+
+/// Reservations end here; while a walker is at work, every event comes to the slow path.
+fn set_real_end(hot: &Hot, real_end: u64) {
+    hot.real_end.set(real_end);
+    hot.end.set(match hot.rearm_above.get() {
+        0 => real_end,
+        _ => 0,
+    });
 }
 
 /// Gives the current chunk, if any, to the host.
-pub unsafe fn hand_over(hot: *mut Hot) {
-    // SAFETY: the chunk is ours until it is pushed.
-    unsafe {
-        let index = (*hot).chunk;
-        if index == NONE {
-            return;
-        }
-        (*hot).chunk = NONE;
-        (*hot).end = 0;
-        (*hot).real_end = 0;
-        (*hot).kept = [0; 3];
-        stream_of(hot).chunk.store(NONE, Ordering::Release);
-        let c = entry(index);
-        let head = &state::control().full_chunks;
-        let mut old = head.load(Ordering::Relaxed);
-        loop {
-            (*c).next.store(old, Ordering::Relaxed);
-            match head.compare_exchange_weak(old, index, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => old = now,
-            }
-        }
-        host::ring();
+pub fn hand_over(hot: &Hot) {
+    let index = hot.chunk.get();
+    if index == NONE {
+        return;
     }
+    hot.chunk.set(NONE);
+    hot.end.set(0);
+    hot.real_end.set(0);
+    hot.kept.set([0; 3]);
+    stream_of(hot).store(NONE, Ordering::Release);
+    let Some(next) = next_of(index) else {
+        return;
+    };
+    let head = &state::control().full_chunks;
+    let mut old = head.load(Ordering::Relaxed);
+    loop {
+        next.store(old, Ordering::Relaxed);
+        match head.compare_exchange_weak(old, index, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => old = now,
+        }
+    }
+    host::ring();
 }
 
-unsafe fn stream_of(hot: *mut Hot) -> &'static Stream {
+/// Where the thread's stream says which chunk it has.
+fn stream_of(hot: &Hot) -> &'static AtomicU32 {
+    let first = (state::process().arena() + STREAMS_OFFSET) as *const Stream;
+    let stream = first.wrapping_add(hot.stream.get() as usize);
     // SAFETY: the index was checked when the stream was taken.
-    unsafe {
-        &*((*state::process()).arena.add(STREAMS_OFFSET as usize) as *const Stream)
-            .add((*hot).stream as usize)
-    }
+    unsafe { &(*stream).chunk }
 }
 
 /// Takes a free chunk, waiting if the user wants that.
-unsafe fn take(hot: *mut Hot) -> bool {
-    // SAFETY: the thread's own block and the arena.
-    unsafe {
-        let mut waited_since = 0u64;
-        let index = loop {
-            if let Some(index) = pop_free() {
-                break index;
-            }
-            if host::host_is_gone() {
-                silence::fall_silent();
-                return false;
-            }
-            if state::control().on_full == 1 || host::host_is_detaching() || host::host_is_stopped()
-            {
-                return false;
-            }
-            if waited_since == 0 {
-                waited_since = sys::tsc();
-            } else if sys::tsc().wrapping_sub(waited_since) > 2 * STOPPED_HOST_TICKS {
-                // Whatever the reason: the program goes on.
-                return false;
-            }
-            let freed = &state::control().chunks_freed;
-            let seen = freed.load(Ordering::Acquire);
-            if state::control().free_chunks.load(Ordering::Relaxed) as u32 == NONE {
-                sys::futex_wait(freed.as_ptr(), seen, WAIT_SLICE_MS);
-            }
-        };
+fn take(hot: &Hot) -> bool {
+    let mut waited_since = 0u64;
+    let index = loop {
+        if let Some(index) = pop_free() {
+            break index;
+        }
         if host::host_is_gone() {
             silence::fall_silent();
+            return false;
         }
-        let now = sys::tsc();
-        deep::keep_what_is_used(hot, now);
-        let c = entry(index);
-        (*c).stream = (*hot).stream;
-        (*c).epoch = (*hot).epoch;
-        (*c).sequence = (*hot).sequence;
-        (*c).start_tsc = now;
-        (*hot).sequence = (*hot).sequence.wrapping_add(1);
-        (*hot).chunk = index;
-        (*hot).hi = now >> 32;
-        let at = (*state::process()).arena as u64 + chunk_offset(index);
-        (*hot).cur = at;
-        (*hot).real_end = at + CHUNK_BYTES - END_BYTES;
-        (*hot).end = if (*hot).rearm_above != 0 {
-            0
-        } else {
-            (*hot).real_end
-        };
-        stream_of(hot).chunk.store(index, Ordering::Release);
-        if waited_since != 0 {
-            store(hot, record::word(record::BLOCKED, now as u32));
-            store(hot, now.wrapping_sub(waited_since));
+        if state::control().on_full == 1 || host::host_is_detaching() || host::host_is_stopped() {
+            return false;
         }
-        true
+        if waited_since == 0 {
+            waited_since = sys::tsc();
+        } else if sys::tsc().wrapping_sub(waited_since) > 2 * STOPPED_HOST_TICKS {
+            // Whatever the reason: the program goes on.
+            return false;
+        }
+        let freed = &state::control().chunks_freed;
+        let seen = freed.load(Ordering::Acquire);
+        if state::control().free_chunks.load(Ordering::Relaxed) as u32 == NONE {
+            sys::futex_wait(freed, seen, WAIT_SLICE_MS);
+        }
+    };
+    if host::host_is_gone() {
+        silence::fall_silent();
     }
+    let now = sys::tsc();
+    deep::keep_what_is_used(hot, now);
+    let c = entry(index);
+    // SAFETY: the chunk that was taken is this thread's, and so is its entry.
+    unsafe {
+        (*c).stream = hot.stream.get();
+        (*c).epoch = hot.epoch.get();
+        (*c).sequence = hot.sequence.get();
+        (*c).start_tsc = now;
+    }
+    hot.sequence.add(1);
+    hot.chunk.set(index);
+    hot.hi.set(now >> 32);
+    let at = state::process().arena() + chunk_offset(index);
+    hot.cur.set(at);
+    set_real_end(hot, at + CHUNK_BYTES - END_BYTES);
+    stream_of(hot).store(index, Ordering::Release);
+    if waited_since != 0 {
+        store(hot, record::word(record::BLOCKED, now as u32));
+        store(hot, now.wrapping_sub(waited_since));
+    }
+    true
 }
 
 fn pop_free() -> Option<u32> {
@@ -354,11 +370,7 @@ fn pop_free() -> Option<u32> {
     let mut old = head.load(Ordering::Acquire);
     loop {
         let index = old as u32;
-        if index as usize >= CHUNKS_MAX {
-            return None;
-        }
-        // SAFETY: the index was checked.
-        let next = unsafe { (*entry(index)).next.load(Ordering::Relaxed) };
+        let next = next_of(index)?.load(Ordering::Relaxed);
         let new = ((old >> 32).wrapping_add(1) << 32) | next as u64;
         match head.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => return Some(index),
@@ -368,13 +380,10 @@ fn pop_free() -> Option<u32> {
 }
 
 /// A call for which there is no room begins.
-pub unsafe fn cut_off(hot: *mut Hot) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        (*hot).overflow += 1;
-        state::count_hole(hole::TOO_DEEP);
-        lose(hot);
-    }
+pub fn cut_off(hot: &Hot) {
+    hot.overflow.add(1);
+    state::count_hole(hole::TOO_DEEP);
+    lose(hot);
 }
 
 #[cfg(test)]
@@ -385,73 +394,103 @@ mod tests {
 
     /// A hot page in the middle of a chunk that is never written to.
     fn thread() -> Box<Hot> {
-        let mut hot = empty_thread();
-        (hot.cur, hot.end, hot.real_end, hot.hi) = (0x1000, 0x2000, 0x2000, 5);
+        let hot = empty_thread();
+        hot.cur.set(0x1000);
+        hot.end.set(0x2000);
+        hot.real_end.set(0x2000);
+        hot.hi.set(5);
         hot
     }
 
     #[test]
     fn a_muted_thread_writes_to_its_hot_page_and_goes_on_where_it_was() {
-        let mut hot = thread();
+        let hot = thread();
         let page = &raw const *hot as u64;
-        // SAFETY: the block is this test's.
-        unsafe {
-            mute(&mut *hot);
-            assert_eq!((hot.muted, hot.cur), (1, page + TRASH as u64));
-            assert!(hot.end > hot.cur && hot.end + END_BYTES <= page + TRASH_END as u64);
-            hot.cur += 64;
-            // Muted twice is muted once.
-            mute(&mut *hot);
-            unmute(&mut *hot);
-            assert_eq!(
-                (hot.cur, hot.end, hot.real_end, hot.hi),
-                (0x1000, 0x2000, 0x2000, 5)
-            );
-            hot.cur = 0x1010;
-            unmute(&mut *hot);
-            assert_eq!(hot.cur, 0x1010);
-        }
+        mute(&hot);
+        assert_eq!((hot.muted.get(), hot.cur.get()), (1, page + TRASH as u64));
+        assert!(
+            hot.end.get() > hot.cur.get() && hot.end.get() + END_BYTES <= page + TRASH_END as u64
+        );
+        hot.cur.add(64);
+        // Muted twice is muted once.
+        mute(&hot);
+        unmute(&hot);
+        assert_eq!(
+            (
+                hot.cur.get(),
+                hot.end.get(),
+                hot.real_end.get(),
+                hot.hi.get()
+            ),
+            (0x1000, 0x2000, 0x2000, 5)
+        );
+        hot.cur.set(0x1010);
+        unmute(&hot);
+        assert_eq!(hot.cur.get(), 0x1010);
     }
 
     #[test]
     fn while_a_walker_is_at_work_every_event_takes_the_slow_path() {
-        let mut hot = thread();
-        hot.rearm_above = 0x7000;
-        // SAFETY: the block is this test's.
-        unsafe {
-            mute(&mut *hot);
-            assert_eq!(hot.end, 0);
-            unmute(&mut *hot);
-            assert_eq!((hot.end, hot.real_end), (0, 0x2000));
-        }
+        let hot = thread();
+        hot.rearm_above.set(0x7000);
+        mute(&hot);
+        assert_eq!(hot.end.get(), 0);
+        unmute(&hot);
+        assert_eq!((hot.end.get(), hot.real_end.get()), (0, 0x2000));
     }
 
     #[test]
     fn an_event_that_a_muted_thread_loses_is_not_counted() {
-        let mut hot = thread();
-        // SAFETY: the block is this test's.
-        unsafe {
-            mute(&mut *hot);
-            lose(&mut *hot);
-        }
-        assert_eq!(hot.lost, 0);
-        assert_ne!(hot.end, 0);
+        let hot = thread();
+        mute(&hot);
+        lose(&hot);
+        assert_eq!(hot.lost.get(), 0);
+        assert_ne!(hot.end.get(), 0);
+    }
+
+    /// The same in a chunk of ten words that lies elsewhere.
+    fn writing(words: &mut [u32; 10]) -> Box<Hot> {
+        let hot = thread();
+        let first = words.as_mut_ptr() as u64;
+        hot.cur.set(first);
+        hot.real_end.set(first + 40 - END_BYTES);
+        hot
     }
 
     #[test]
-    fn a_word_is_filled_in_at_a_place_that_is_not_aligned_to_it() {
-        let mut words = [0u32; 4];
-        // SAFETY: words of this test's.
-        unsafe { fill(&raw mut words[1] as u64, 0x1111_2222_3333_4444) };
-        assert_eq!(words, [0, 0x3333_4444, 0x1111_2222, 0]);
+    fn a_reservation_is_filled_at_places_that_are_not_aligned_and_never_outside() {
+        let mut words = [0u32; 10];
+        let hot = writing(&mut words);
+        let mut to = Reserved::take(&hot, 24, |hot| hot.real_end.get());
+        if let Some(to) = &mut to {
+            to.fill(4, 0x1111_2222_3333_4444);
+            to.fill_once(12, 0x5555_6666_7777_8888);
+            to.fill_half(20, 9);
+            to.fill_half(24, 9);
+            to.fill_once(20, 9);
+            assert!(to.bytes(0, 4).len() == 4 && to.bytes(22, 4).is_empty());
+        }
+        let expected = [0, 0x3333_4444, 0x1111_2222, 0x7777_8888, 0x5555_6666, 9];
+        assert!(to.is_some());
+        assert_eq!(words, [&expected[..], &[0; 4]].concat()[..]);
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_chunk_is_not_reserved() {
+        let mut words = [0u32; 10];
+        let hot = writing(&mut words);
+        let first = hot.cur.get();
+        let take = |bytes| Reserved::take(&hot, bytes, |hot| hot.real_end.get()).is_some();
+        assert!(take(32) && !take(12));
+        // As the hot path leaves it: the next record takes the slow path.
+        assert_eq!(hot.cur.get(), first + 44);
     }
 
     #[test]
     fn a_thread_without_a_chunk_hands_none_over() {
-        let mut hot = thread();
-        hot.chunk = NONE;
-        // SAFETY: the block is this test's; no arena is touched.
-        unsafe { hand_over(&mut *hot) };
-        assert_eq!((hot.cur, hot.end), (0x1000, 0x2000));
+        let hot = thread();
+        hot.chunk.set(NONE);
+        hand_over(&hot);
+        assert_eq!((hot.cur.get(), hot.end.get()), (0x1000, 0x2000));
     }
 }

@@ -6,7 +6,7 @@
 //! not plain (pointers in memory, much of it) is left to the slow path. Changes nothing, so that it
 //! can be done again. Must not know where the pieces are written.
 
-use crate::memory::sys;
+use crate::memory::{live, sys};
 use crate::record::capture::{Captures, argument, wanted_by_arguments};
 use sptrace_wire::values::{Begin, Load, Piece, Until};
 
@@ -59,25 +59,31 @@ impl Pieces {
         (found.bytes <= MOST_BYTES).then_some(found)
     }
 
-    /// Writes them.
+    /// Writes them into zeros.
     ///
     /// # Safety
-    /// As for `measure`, and since it; `to` is zero and has room for `bytes`.
-    pub unsafe fn write(&self, mut to: *mut u8) {
+    /// As for `measure`, and since it.
+    pub unsafe fn write(&self, to: &mut [u8]) {
+        let mut used = 0;
         for head in self.heads.iter().take(self.count) {
-            let bytes = head.bytes as usize;
-            // SAFETY: the caller's: these bytes could be read, and there is room.
-            unsafe {
-                to.copy_from_nonoverlapping(head.to_bytes().as_ptr(), Piece::BYTES);
-                to = to.add(Piece::BYTES);
-                to.copy_from_nonoverlapping(head.address as *const u8, bytes);
-                to = to.add(bytes.next_multiple_of(4));
+            let first = used + Piece::BYTES;
+            let end = first + head.bytes as usize;
+            if let Some(place) = to.get_mut(used..first) {
+                place.copy_from_slice(&head.to_bytes());
             }
+            if let Some(place) = to.get_mut(first..end) {
+                // SAFETY: the caller's: these bytes could be read.
+                unsafe { live::copy_from(head.address, place) };
+            }
+            used = end.next_multiple_of(4);
         }
     }
 }
 
 /// How many of the bytes that a load wants can be read.
+///
+/// # Safety
+/// As for `Pieces::measure`.
 unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
     let mut bytes = 0;
     while bytes < wanted {
@@ -90,8 +96,9 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
         match load.until {
             Until::Count => {}
             Until::String => {
-                // SAFETY: the page can be read.
-                if let Some(end) = unsafe { zero_in(at, step) } {
+                // SAFETY: these bytes of the page can be read.
+                let byte = |i: &usize| unsafe { live::bytes(at + *i as u64) };
+                if let Some(end) = (0..step).find(|i| byte(i) == [0]) {
                     return Some(bytes + end + 1);
                 }
             }
@@ -102,15 +109,10 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
     Some(bytes)
 }
 
-/// Where the first byte 0 is.
-unsafe fn zero_in(at: u64, bytes: usize) -> Option<usize> {
-    // SAFETY: the caller's.
-    (0..bytes).find(|i| unsafe { (at as *const u8).add(*i).read_volatile() } == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::testing::page_before_nothing;
 
     fn load(until: Until, most: u32) -> Load {
         Load {
@@ -127,18 +129,12 @@ mod tests {
 
     #[test]
     fn memory_is_read_up_to_the_last_page_that_there_is() {
-        let at = sys::map_private(2 * PAGE_BYTES as usize) as u64;
-        let end = at + PAGE_BYTES;
-        // SAFETY: the test's own mapping.
-        unsafe {
-            sys::protect(end as usize, PAGE_BYTES as usize, sys::PROT_NONE);
-            ((end - 3) as *mut u8).write_bytes(b'x', 3);
-        }
+        let end = page_before_nothing(b"xxx");
         assert_eq!(readable(Until::Count, end - 100, 4096), Some(100));
         assert_eq!(readable(Until::String, end - 3, 4096), Some(3));
         assert_eq!(readable(Until::String, end - 5, 4096), Some(1));
         assert_eq!(readable(Until::Count, end, 8), Some(0));
         assert_eq!(readable(Until::Count, u64::MAX - 2, 8), Some(0));
-        assert_eq!(readable(Until::Null, at, 8), None);
+        assert_eq!(readable(Until::Null, end - PAGE_BYTES, 8), None);
     }
 }

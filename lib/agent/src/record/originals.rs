@@ -5,7 +5,8 @@
 //! function must find back. An entry is in use as long as its place holds an address of ours.
 //! Without locks: an entry is taken by one word. Must not know what a hook is for.
 
-use crate::memory::state::{ASKED, ORIGINALS, Original};
+use crate::memory::live::StackWord;
+use crate::memory::state::{ASKED, Original};
 use crate::memory::{state, sys};
 use crate::plans::slot;
 use core::sync::atomic::{Ordering, fence};
@@ -13,44 +14,32 @@ use core::sync::atomic::{Ordering, fence};
 /// How long that is waited for.
 const ASKED_SPINS: usize = 1 << 16;
 
-/// The table, or null.
-pub fn make_table() -> *mut Original {
-    sys::map_private(ORIGINALS * size_of::<Original>()) as *mut Original
-}
-
 /// Gives every return address back that stands in the table, on whatever stack it is.
-pub unsafe fn give_back_all() {
-    // SAFETY: as below; a place that is no stack any more holds something else, or nothing.
-    unsafe {
-        let table = (*state::process()).originals;
-        for i in 0..if table.is_null() { 0 } else { ORIGINALS } {
-            let o = &*table.add(i);
-            let (place, address) = (
-                o.place.load(Ordering::Acquire) & !ASKED,
-                o.address.load(Ordering::Acquire),
-            );
-            if place != 0 && address != 0 && is_in_use(place) {
-                (place as *mut u64).write_volatile(address);
-            }
+pub fn give_back_all() {
+    for o in state::process().originals.get().into_iter().flatten() {
+        let (place, address) = (
+            o.place.load(Ordering::Acquire) & !ASKED,
+            o.address.load(Ordering::Acquire),
+        );
+        if place != 0 && address != 0 && is_in_use(place) {
+            // SAFETY: a word that was just read. A place that is no stack any more holds something
+            // else than a return of ours, or nothing.
+            unsafe { StackWord::at(place) }.set(address);
         }
     }
 }
 
-/// The function whose return address at `place` a walker was given returns to its hook again, at
-/// `hooked`.
-pub unsafe fn arm_again(place: u64, hooked: u64) {
-    // SAFETY: a live return address of this thread's stack.
-    unsafe {
-        let word = place as *mut u64;
-        let (address, shown) = (slot::original(place), slot::original_of(hooked, place));
-        if address == 0 || word.read_volatile() != shown {
-            return;
-        }
-        // Meanwhile the entry was not in use: another thread may be taking it.
-        word.write_volatile(hooked);
-        if !remember(place, address) {
-            word.write_volatile(shown);
-        }
+/// The function whose return address a walker was given returns to its hook again, at `hooked`.
+pub fn arm_again(word: StackWord, hooked: u64) {
+    let place = word.address();
+    let (address, shown) = (slot::original(place), slot::original_of(hooked, place));
+    if address == 0 || word.get() != shown {
+        return;
+    }
+    // Meanwhile the entry was not in use: another thread may be taking it.
+    word.set(hooked);
+    if !remember(place, address) {
+        word.set(shown);
     }
 }
 
@@ -106,22 +95,15 @@ fn take_over(o: &Original, place: u64) -> bool {
     !in_use
 }
 
+/// The word is read through the kernel: the stack may be gone.
 fn is_in_use(place: u64) -> bool {
-    let mut word = 0u64;
-    // SAFETY: read through the kernel: the stack may be gone.
-    unsafe {
-        let got = sys::read_own(place as usize, (&raw mut word).cast(), 8);
-        got == 8 && slot::is_return(word)
-    }
+    sys::read_word(place).is_some_and(slot::is_return)
 }
 
 /// A hooked function returns: its own return address goes to `word`.
-pub unsafe fn fill_return(word: u64) {
-    // SAFETY: the word was made by the hook's return.
-    unsafe {
-        let original = slot::original(word);
-        if original != 0 {
-            (word as *mut u64).write_volatile(original);
-        }
+pub fn fill_return(word: StackWord) {
+    let original = slot::original(word.address());
+    if original != 0 {
+        word.set(original);
     }
 }

@@ -5,25 +5,19 @@
 //! not know who called it, and why.
 
 use crate::memory::state;
-use crate::memory::state::{DORMANT, Module};
+use crate::memory::state::DORMANT;
 use crate::record::restore;
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
 
 /// Records nothing more.
 pub fn fall_silent() {
-    // SAFETY: the areas are mapped for life.
-    unsafe {
-        let p = state::process();
-        if (*p).dormant.fetch_or(DORMANT, Ordering::AcqRel) & DORMANT != 0 {
-            return;
-        }
-        for i in 0..(*p).module_count as usize {
-            let m: *const Module = &raw const (*p).modules[i];
-            if (*m).area_rw != 0 {
-                silent::silence((*m).area_rw as *mut u8);
-            }
-        }
-        restore::give_back_all();
+    let p = state::process();
+    if p.dormant.fetch_or(DORMANT, Ordering::AcqRel) & DORMANT != 0 {
+        return;
     }
+    for m in p.known_modules() {
+        silent::silence(m.area());
+    }
+    restore::give_back_all();
 }

@@ -29,7 +29,8 @@
 //! any more), [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
 
 use crate::memory::state;
-use crate::memory::state::{END_BYTES, HOT, Hot};
+use crate::memory::state::END_BYTES;
+use crate::memory::thread::{HOT, Hot};
 use crate::routines::{door, marks, quick, silent};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};

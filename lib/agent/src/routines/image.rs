@@ -3,7 +3,10 @@
 //! Given a fresh patch area; copies them there. The bytes come from [`crate::routines::common`], by
 //! the symbols of its assembly. Must not know what the routines do.
 
+use crate::memory::area::Area;
+use crate::memory::word::Word;
 use crate::routines::door;
+use core::mem::offset_of;
 use sptrace_wire::plan::AreaHeader;
 
 unsafe extern "C" {
@@ -12,17 +15,36 @@ unsafe extern "C" {
     static sptrace_common_offsets: [u32; sptrace_wire::plan::common::COUNT];
 }
 
-/// Copies the routines to the start of an area's write view and wires the slow path.
-///
-/// # Safety
-/// `area_rw` is a fresh area of at least `SLOTS_START` bytes.
-pub unsafe fn install(area_rw: *mut u8) {
-    // SAFETY: the routines are smaller than SLOTS_START (checked by a test).
-    unsafe {
-        core::ptr::copy_nonoverlapping(image(), area_rw, bytes());
-        let h = &mut *(area_rw as *mut AreaHeader);
-        (h.door, h.agent_door) = (door::address(), door::address());
-    }
+/// Copies the routines to the start of a fresh area and wires the slow path. False: it is too
+/// small.
+pub fn install(area: &mut [u8]) -> bool {
+    let door = door::address().to_le_bytes();
+    let parts: [(usize, &[u8]); 3] = [
+        (0, code()),
+        (offset_of!(AreaHeader, door), &door),
+        (offset_of!(AreaHeader, agent_door), &door),
+    ];
+    parts.iter().all(|(at, bytes)| {
+        let place = area.get_mut(*at..*at + bytes.len());
+        place.is_some_and(|place| {
+            place.copy_from_slice(bytes);
+            true
+        })
+    })
+}
+
+/// A word of an area's header.
+pub fn word(area: Area, offset: usize) -> u64 {
+    area.word(offset as u64).map_or(0, Word::get)
+}
+
+/// Writes a word of an area's header. False: it has none.
+pub fn set(area: Area, offset: usize, value: u64) -> bool {
+    let word = area.word(offset as u64);
+    word.is_some_and(|word| {
+        word.set(value);
+        true
+    })
 }
 
 /// Offset of routine `number` in an area.
@@ -33,11 +55,12 @@ pub fn offset(number: i32) -> u32 {
 }
 
 /// The routines in the agent's image.
-pub fn image() -> *const u8 {
-    &raw const sptrace_common_start
+pub fn code() -> &'static [u8] {
+    // SAFETY: between two marks of the image.
+    unsafe { core::slice::from_raw_parts(&raw const sptrace_common_start, bytes()) }
 }
 
 /// Bytes of the routines.
 pub fn bytes() -> usize {
-    &raw const sptrace_common_end as usize - image() as usize
+    &raw const sptrace_common_end as usize - &raw const sptrace_common_start as usize
 }

@@ -7,7 +7,10 @@
 //! places each macro where a short jump from the routine that it replaces can reach it. Must not
 //! know why nothing is recorded.
 
+use crate::memory::area::Area;
 use crate::routines::{door, image};
+use core::mem::offset_of;
+use sptrace_wire::plan::AreaHeader;
 use sptrace_wire::plan::common::*;
 
 /// For [`crate::routines::common`].
@@ -169,16 +172,17 @@ unsafe extern "C" {
     static sptrace_silent_offsets: [u32; 4];
 }
 
+fn offsets() -> [u32; 4] {
+    // SAFETY: an immutable table of the image.
+    unsafe { sptrace_silent_offsets }
+}
+
 /// Turns the routines of one area into what they are when nothing is recorded any more: those of
 /// calls leave the program's own return address, the others only return. The special routine stays:
 /// an unwinder must still be served. So does the return of hooked functions, whose return address
 /// is not on the stack. May be done again.
-///
-/// # Safety
-/// `area_rw` is the write view of an installed area.
-pub unsafe fn silence(area_rw: *mut u8) {
-    // SAFETY: an immutable table of the image.
-    let [first, indirect, ..] = unsafe { sptrace_silent_offsets };
+pub fn silence(area: Area) {
+    let [first, indirect, ..] = offsets();
     let routines = [
         (ENTRY, (0xff, 0xeb)),
         (EXIT, RET),
@@ -192,56 +196,44 @@ pub unsafe fn silence(area_rw: *mut u8) {
         (INDIRECT, jump(INDIRECT, indirect)),
         (TAIL_INDIRECT, RET_8),
     ];
-    // SAFETY: the caller's.
-    unsafe { replace_first(area_rw, &routines) };
+    replace_first(area, &routines);
 }
 
 /// Silences an area for good: nothing in it needs the agent any more, which may be unmapped. What
 /// may still come back to a slot finds the way to the program. A child that has not had an event
-/// since its fork executes here, too, and finds its own agent where it must. `area` is the execute
-/// view.
+/// since its fork executes here, too, and finds its own agent where it must.
 ///
-/// # Safety
-/// As for `silence`. No thread is inside a routine that was not silent.
-pub unsafe fn retire(area_rw: *mut u8, area: u64) {
-    // SAFETY: an immutable table of the image.
-    let [_, _, hook_exit, door] = unsafe { sptrace_silent_offsets };
-    // SAFETY: the caller's; the door is one word.
-    unsafe {
-        silence(area_rw);
-        (area_rw as *mut u64).write_volatile(area + u64::from(door));
-        replace_first(area_rw, &[(HOOK_EXIT, jump(HOOK_EXIT, hook_exit))]);
-    }
+/// No thread may be inside a routine that was not silent.
+pub fn retire(area: Area) {
+    let [_, _, hook_exit, door] = offsets();
+    silence(area);
+    let door = area.start() + u64::from(door);
+    image::set(area, offset_of!(AreaHeader, door), door);
+    replace_first(area, &[(HOOK_EXIT, jump(HOOK_EXIT, hook_exit))]);
 }
 
-/// Makes a silent area record again.
-///
-/// # Safety
-/// As for `silence`. All other threads are stopped.
-pub unsafe fn wake(area_rw: *mut u8) {
-    // SAFETY: the same routines were copied there by `common::install`: only first instructions
-    // differ.
-    unsafe {
-        for routine in 0..COUNT {
-            let at = image::offset(routine as i32) as usize;
-            let image = image::image().add(at) as *const u64;
-            (area_rw.add(at) as *mut u64).write_volatile(image.read());
+/// Makes a silent area record again, while all other threads are stopped. The same routines were
+/// copied there by [`image::install`]: only first instructions differ.
+pub fn wake(area: Area) {
+    for routine in 0..COUNT {
+        let at = image::offset(routine as i32) as usize;
+        let first = image::code().get(at..).and_then(<[u8]>::first_chunk);
+        if let Some(first) = first {
+            image::set(area, at, u64::from_le_bytes(*first));
         }
-        (area_rw as *mut u64).write(door::address());
     }
+    image::set(area, offset_of!(AreaHeader, door), door::address());
 }
 
 const RET: (u64, u64) = (0xff, 0xc3);
 const RET_8: (u64, u64) = (0xff_ffff, 0x0008c2);
 
-unsafe fn replace_first(area_rw: *mut u8, routines: &[(i32, (u64, u64))]) {
+/// Routines are aligned to 16: one store inside an aligned 8-byte word is seen whole by threads
+/// that execute it. Exactly the first instruction is replaced, of one byte or three.
+fn replace_first(area: Area, routines: &[(i32, (u64, u64))]) {
     for (routine, (covered, bytes)) in routines {
-        // SAFETY: routines are aligned to 16: one store inside an aligned 8-byte word is seen whole
-        // by threads that execute it. Exactly the first instruction is replaced, of one byte or
-        // three.
-        unsafe {
-            let at = area_rw.add(image::offset(*routine) as usize) as *mut u64;
-            at.write_volatile(at.read_volatile() & !covered | bytes);
+        if let Some(word) = area.word(image::offset(*routine).into()) {
+            word.set(word.get() & !covered | bytes);
         }
     }
 }
@@ -254,14 +246,8 @@ fn jump(routine: i32, to: u32) -> (u64, u64) {
     (0xff_ffff, 0xeb | u64::from(displacement) << 8)
 }
 
-/// True once `silence` was done on the area.
-///
-/// # Safety
-/// As for `silence`.
-pub unsafe fn is_silent(area_rw: *mut u8) -> bool {
-    // SAFETY: the last routine that is replaced, so that all are.
-    unsafe {
-        let routine = image::offset(TAIL_INDIRECT);
-        *area_rw.add(routine as usize) == 0xc2
-    }
+/// True once `silence` was done on the area: the last routine that is replaced is, so that all are.
+pub fn is_silent(area: Area) -> bool {
+    let last = area.word(image::offset(TAIL_INDIRECT).into());
+    last.is_some_and(|word| word.get() as u8 == RET_8.1 as u8)
 }

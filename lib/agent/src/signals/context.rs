@@ -15,8 +15,10 @@
 
 use crate::frames::handlers;
 use crate::memory::frame::XMM_BYTES;
-use crate::memory::state::{Hot, Module, ShadowFrame};
-use crate::memory::{frame, sys};
+use crate::memory::live::StackWord;
+use crate::memory::table::Module;
+use crate::memory::thread::{Hot, ShadowFrame};
+use crate::memory::{frame, live, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, place, slot};
 use crate::routines::marks;
@@ -41,8 +43,8 @@ const REGISTERS: [usize; 16] = [
 
 /// xmm0 in the extended state (Intel SDM vol. 1, 13.4), the bits that say what is in it, that of
 /// xmm.
-const XMM: usize = 160;
-const XSTATE_BV: usize = 512;
+const XMM: u64 = 160;
+const XSTATE_BV: u64 = 512;
 const XSTATE_SSE: u64 = 2;
 /// Words of the interrupted stack that are read below and above the id.
 const BELOW: usize = 14;
@@ -51,33 +53,32 @@ const ABOVE: usize = 3;
 /// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the
 /// thread's signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is
 /// recorded then. Gives where the interrupted code's stacks are, innermost first, then zeros.
-pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTED] {
+pub fn move_contexts(hot: Option<&Hot>, above: u64, mask: u64) -> [u64; NESTED] {
     let mut stacks = [0; NESTED];
-    // SAFETY: memory is read through the kernel; what is written was just read.
-    unsafe {
-        if !handlers::learn() {
-            return stacks;
-        }
-        let handled = handlers::handled_in(mask);
-        if handled == 0 {
-            return stacks;
-        }
-        let mut from = above & !7;
-        for stack in &mut stacks {
-            let Some((at, mut context)) = sigframe::find(from, handled) else {
-                break;
-            };
-            let before = context;
-            let handler = from..at;
-            if Context(&mut context, hot).leave_area(hot, &handler) {
-                let words = (at + 8) as *mut u64;
-                for i in (R8..=FLAGS).filter(|&i| context[i] != before[i]) {
-                    words.add(i).write_volatile(context[i]);
+    if !handlers::learn() {
+        return stacks;
+    }
+    let handled = handlers::handled_in(mask);
+    if handled == 0 {
+        return stacks;
+    }
+    let mut from = above & !7;
+    for stack in &mut stacks {
+        let Some((at, mut context)) = sigframe::find(from, handled) else {
+            break;
+        };
+        let before = context;
+        let handler = from..at;
+        if Context(&mut context, hot).leave_area(hot, &handler) {
+            let registers = (0..).zip(before.iter().zip(&context));
+            for (i, (was, is)) in registers.take(FLAGS + 1).skip(R8) {
+                if was != is {
+                    stack_word(at + 8 + 8 * i).set(*is);
                 }
             }
-            from = before[RSP] & !7;
-            *stack = context[RSP];
         }
+        from = before[RSP] & !7;
+        *stack = context[RSP];
     }
     stacks
 }
@@ -85,14 +86,11 @@ pub unsafe fn move_contexts(hot: *mut Hot, above: u64, mask: u64) -> [u64; NESTE
 /// Moves a stopped thread out of a patch area; nothing is recorded. What it has reserved in the
 /// chunk of its block, `hot`, is passed over. `registers` are those from r8 to the flags, and stay
 /// as they are if that cannot be done.
-pub unsafe fn move_thread(hot: *mut Hot, registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
+pub fn move_thread(hot: Option<&Hot>, registers: &mut [u64; FLAGS - R8 + 1]) -> bool {
     let mut context = [0; WORDS];
     context[R8..=FLAGS].copy_from_slice(registers);
-    // SAFETY: the thread is stopped, in an area: no vector register is asked for.
-    let is_out = unsafe {
-        Context(&mut context, hot).leave_area(core::ptr::null_mut(), &(0..0))
-            && modules::of_area(context[RIP]).is_null()
-    };
+    let is_out =
+        Context(&mut context, hot).leave_area(None, &(0..0)) && !modules::is_in_area(context[RIP]);
     if is_out {
         registers.copy_from_slice(&context[R8..=FLAGS]);
     }
@@ -100,7 +98,7 @@ pub unsafe fn move_thread(hot: *mut Hot, registers: &mut [u64; FLAGS - R8 + 1]) 
 }
 
 /// The registers, and the block of the thread whose chunk may hold a reservation.
-struct Context<'a>(&'a mut [u64; WORDS], *mut Hot);
+struct Context<'a>(&'a mut [u64; WORDS], Option<&'a Hot>);
 
 /// What stands on the interrupted stack around the id.
 struct Around {
@@ -109,11 +107,9 @@ struct Around {
 }
 
 impl Around {
-    unsafe fn read(base: u64) -> Option<Self> {
+    fn read(base: u64) -> Option<Self> {
         let mut words = [0u64; BELOW + ABOVE];
-        let from = base.wrapping_sub(BELOW as u64 * 8) as usize;
-        // SAFETY: as in find.
-        let got = unsafe { sys::read_own(from, words.as_mut_ptr().cast(), size_of_val(&words)) };
+        let got = sys::read_words(base.wrapping_sub(BELOW as u64 * 8), &mut words);
         (got == size_of_val(&words)).then_some(Self { base, words })
     }
 
@@ -127,167 +123,144 @@ impl Around {
 impl Context<'_> {
     /// Moves the context into the program's text; false: it is there already, or must stay.
     /// `handler`: where the frames of the handler that runs lie.
-    unsafe fn leave_area(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
+    fn leave_area(&mut self, hot: Option<&Hot>, handler: &core::ops::Range<u64>) -> bool {
         let rip = self.0[RIP];
-        // SAFETY: slots and plans are mapped for life.
-        unsafe {
-            let m = modules::of_area(rip);
-            if !m.is_null() && rip - (*m).area >= SLOTS_START as u64 {
-                let Some(place) = place::place(m, rip) else {
-                    return false;
-                };
-                return self.out_of_slot(hot, &place);
-            }
-            let area = if m.is_null() { 0 } else { (*m).area };
-            let Some((phase, depth)) = marks::interrupted(rip, area) else {
-                return self.out_of_unblocked(hot, handler);
-            };
-            self.out_of_routine(hot, phase, depth, handler)
+        let m = modules::of_area(rip);
+        let area = m.map_or(0, Module::area_start);
+        if let Some(m) = m.filter(|_| rip - area >= SLOTS_START as u64) {
+            return place::place(m, rip).is_some_and(|place| self.out_of_slot(hot, &place));
         }
+        let Some((phase, depth)) = marks::interrupted(rip, area) else {
+            return self.out_of_unblocked(hot, handler);
+        };
+        self.out_of_routine(hot, phase, depth, handler)
     }
 
     /// Inside a slot, outside of the common routines.
-    unsafe fn out_of_slot(&mut self, hot: *mut Hot, place: &Place) -> bool {
+    fn out_of_slot(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let rip = self.0[RIP];
-        // SAFETY: as in leave_area.
-        unsafe {
-            if let Some(call) = place.system_call {
-                return self.out_of_system_call(hot, place, call);
-            }
-            if place.hook && rip <= place.exit {
-                return self.return_from_hook(hot, place, rip);
-            }
-            if rip == place.entry || rip == place.exit {
-                return self.forward(place, rip);
-            }
-            // The operand is pushed by one instruction, just before the call of the routine.
-            let pushed = place.operand && rip == place.entry - 5;
-            if rip == place.exit.wrapping_sub(5) {
-                return self.skip_exit(hot, place, self.0[RSP]);
-            }
-            let has_begun = place.moved != 0 && rip != place.start;
-            if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
-                self.0[RSP] += if pushed { 8 } else { 0 };
-                return self.back(place);
-            }
-            if rip > place.entry || rip < place.start + place.moved {
-                return self.execute_moved(hot, place);
-            }
-            if place.operand && rip == place.start + place.moved {
-                return self.forward_unpushed(hot, place);
-            }
-            if place.operand && !pushed {
-                return false;
-            }
-            // As if the routine had been called.
-            write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+        if let Some(call) = place.system_call {
+            return self.out_of_system_call(hot, place, call);
         }
+        if place.hook && rip <= place.exit {
+            return self.return_from_hook(hot, place, rip);
+        }
+        if rip == place.entry || rip == place.exit {
+            return self.forward(place, rip);
+        }
+        // The operand is pushed by one instruction, just before the call of the routine.
+        let pushed = place.operand && rip == place.entry - 5;
+        if rip == place.exit.wrapping_sub(5) {
+            return self.skip_exit(hot, place, self.0[RSP]);
+        }
+        let has_begun = place.moved != 0 && rip != place.start;
+        if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
+            self.0[RSP] += if pushed { 8 } else { 0 };
+            return self.back(place);
+        }
+        if rip > place.entry || rip < place.start + place.moved {
+            return self.execute_moved(hot, place);
+        }
+        if place.operand && rip == place.start + place.moved {
+            return self.forward_unpushed(hot, place);
+        }
+        if place.operand && !pushed {
+            return false;
+        }
+        // As if the routine had been called.
+        write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
-    unsafe fn out_of_system_call(
-        &mut self,
-        hot: *mut Hot,
-        place: &Place,
-        call: SystemCall,
-    ) -> bool {
+    fn out_of_system_call(&mut self, hot: Option<&Hot>, place: &Place, call: SystemCall) -> bool {
         let rip = self.0[RIP];
         let moved_end = place.start + place.moved;
-        // SAFETY: as in leave_area.
-        unsafe {
-            if rip == place.start && place.moved > 0 {
-                return self.back(place);
-            }
-            if rip < moved_end {
-                return self.execute_moved(hot, place);
-            }
-            let part = place::part_of(rip, moved_end, place);
-            if !part.is_over && call.at == 0 {
-                return false;
-            }
-            self.0[RSP] += if part.is_below { RED_ZONE_BYTES } else { 0 };
-            self.0[RIP] = if part.is_over { call.back } else { call.at };
-            if part.has_frame {
-                interrupted::is_done(hot, self.0[RSP]);
-            }
-            true
+        if rip == place.start && place.moved > 0 {
+            return self.back(place);
         }
+        if rip < moved_end {
+            return self.execute_moved(hot, place);
+        }
+        let part = place::part_of(rip, moved_end, place);
+        if !part.is_over && call.at == 0 {
+            return false;
+        }
+        self.0[RSP] += if part.is_below { RED_ZONE_BYTES } else { 0 };
+        self.0[RIP] = if part.is_over { call.back } else { call.at };
+        if part.has_frame {
+            interrupted::is_done(hot, self.0[RSP]);
+        }
+        true
     }
 
     /// Executes the moved instructions that are left, up to the text or to another part of a slot.
-    unsafe fn execute_moved(&mut self, hot: *mut Hot, place: &Place) -> bool {
+    fn execute_moved(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let registers = REGISTERS.map(|i| self.0[i]);
         let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
-        // SAFETY: code of an area, up to its end; stores go to words of the interrupted stack that
-        // were read just now, and that the program is about to overwrite with the same.
-        unsafe {
-            let call = place.start + place.moved;
-            let (mut m, mut goes_on_at) = (modules::of_area(run.rip), None);
-            while !m.is_null() && goes_on_at.is_none() {
-                let left = (*m).area + (*m).area_bytes - run.rip;
-                let bytes = left.min(moved::LONGEST_BYTES as u64) as usize;
-                let code = core::slice::from_raw_parts(run.rip as *const u8, bytes);
-                let Some(has_jumped) = run.step(code, sys::read_word) else {
+        let call = place.start + place.moved;
+        let mut goes_on_at = None;
+        while let Some(m) = modules::of_area(run.rip).filter(|_| goes_on_at.is_none()) {
+            let mut code = [0; moved::LONGEST_BYTES];
+            let Some(has_jumped) = run.step(m.area().read(run.rip, &mut code), sys::read_word)
+            else {
+                return false;
+            };
+            if (has_jumped || run.rip == call)
+                && let Some(m) = modules::of_area(run.rip)
+            {
+                let Some(here) = place::place(m, run.rip) else {
                     return false;
                 };
-                if has_jumped {
-                    m = modules::of_area(run.rip);
-                }
-                if !m.is_null() && (has_jumped || run.rip == call) {
-                    let Some(here) = place::place(m, run.rip) else {
-                        return false;
-                    };
-                    goes_on_at = Some(here);
-                }
+                goes_on_at = Some(here);
             }
-            for (at, value, bytes) in run.stores() {
-                let value = value.to_le_bytes();
-                core::ptr::copy_nonoverlapping(value.as_ptr(), *at as *mut u8, *bytes);
-            }
-            for (&i, value) in REGISTERS.iter().zip(run.registers) {
-                self.0[i] = value;
-            }
-            self.0[RIP] = run.rip;
-            self.0[FLAGS] = run.flags;
-            goes_on_at.is_none_or(|here| self.out_of_slot(hot, &here))
         }
+        for (at, value, bytes) in run.stores() {
+            let value = value.to_le_bytes();
+            // SAFETY: words of the interrupted stack that were read just now, and that the program
+            // is about to overwrite with the same.
+            unsafe { live::write(*at, value.get(..*bytes).unwrap_or(&value)) };
+        }
+        for (&i, value) in REGISTERS.iter().zip(run.registers) {
+            self.0[i] = value;
+        }
+        self.0[RIP] = run.rip;
+        self.0[FLAGS] = run.flags;
+        goes_on_at.is_none_or(|here| self.out_of_slot(hot, &here))
     }
 
     /// Inside the agent, with signals let in: the event has not happened.
-    unsafe fn out_of_unblocked(&mut self, hot: *mut Hot, handler: &core::ops::Range<u64>) -> bool {
-        // SAFETY: the thread's own block.
-        unsafe {
-            if hot.is_null() || (*hot).unblocked == 0 || !frame::is_agent(self.0[RIP]) {
-                return false;
-            }
-            self.0[RBP] = (*hot).unblocked;
-            self.out_of_routine(hot, Phase::DoorKept, frame::DOOR_DEPTH, handler)
+    fn out_of_unblocked(&mut self, hot: Option<&Hot>, handler: &core::ops::Range<u64>) -> bool {
+        let door = hot.map_or(0, |hot| hot.unblocked.get());
+        if door == 0 || !frame::is_agent(self.0[RIP]) {
+            return false;
         }
+        self.0[RBP] = door;
+        self.out_of_routine(hot, Phase::DoorKept, frame::DOOR_DEPTH, handler)
     }
 
     /// The program's vector registers and r12 to r15 stand below the door's frame; those of the
     /// context may be the agent's.
-    unsafe fn restore_kept(&mut self, hot: *mut Hot, door: u64) {
-        // SAFETY: the door has stored them; has_magic: the kernel's frame has an xsave header.
-        unsafe {
-            let kept = frame::xmm_of(door) as *const u8;
-            let state = self.0[FPSTATE] as *mut u8;
-            kept.copy_to_nonoverlapping(state.add(XMM), XMM_BYTES);
-            *state.add(XSTATE_BV).cast::<u64>() |= XSTATE_SSE;
-            let callee_saved = kept.add(XMM_BYTES).cast::<u64>();
-            for k in 0..4 {
-                self.0[R12 + k] = callee_saved.add(k).read();
-            }
-            if !hot.is_null() && (*hot).unblocked == door {
-                (*hot).unblocked = frame::before(door);
-            }
+    fn restore_kept(&mut self, hot: Option<&Hot>, door: u64) {
+        let kept = frame::xmm_of(door);
+        let state = self.0[FPSTATE];
+        let in_use = stack_word(state + XSTATE_BV);
+        for at in (0..XMM_BYTES as u64).step_by(8) {
+            stack_word(state + XMM + at).set(stack_word(kept + at).get());
+        }
+        in_use.set(in_use.get() | XSTATE_SSE);
+        for (k, register) in self.0[R12..R12 + 4].iter_mut().enumerate() {
+            *register = stack_word(kept + (XMM_BYTES + 8 * k) as u64).get();
+        }
+        if let Some(hot) = hot.filter(|hot| hot.unblocked.get() == door) {
+            // SAFETY: the door at which signals were let in, when it has called the agent.
+            hot.unblocked.set(unsafe { frame::before(door) });
         }
     }
 
     /// Inside a common routine or the slow path's door.
-    unsafe fn out_of_routine(
+    fn out_of_routine(
         &mut self,
-        hot: *mut Hot,
+        hot: Option<&Hot>,
         phase: Phase,
         depth: u64,
         handler: &core::ops::Range<u64>,
@@ -296,50 +269,44 @@ impl Context<'_> {
             return false;
         }
         let base = self.base_of(phase, depth);
-        // SAFETY: as in leave_area; the shadow stack and the chunk are this thread's.
-        unsafe {
-            let Some(around) = Around::read(base) else {
-                return false;
-            };
-            let id = around.at(0);
-            let m = modules::of_area(id);
-            match phase {
-                Phase::DoorAfter => return self.after_door(hot, &around, m),
-                Phase::SilentDone => {
-                    self.restore(&around, phase);
-                    // A direct call's return address stands in the place of the id.
-                    self.0[RSP] = base + if m.is_null() { 0 } else { 8 };
-                    self.0[RIP] = around.at(-8);
-                    return true;
-                }
-                _ if m.is_null() => return false,
-                _ => {}
+        let Some(around) = Around::read(base) else {
+            return false;
+        };
+        let id = around.at(0);
+        let m = modules::of_area(id);
+        match phase {
+            Phase::DoorAfter => return self.after_door(hot, &around, m),
+            Phase::SilentDone => {
+                self.restore(&around, phase);
+                // A direct call's return address stands in the place of the id.
+                self.0[RSP] = base + if m.is_none() { 0 } else { 8 };
+                self.0[RIP] = around.at(-8);
+                return true;
             }
-            let Some(place) = place::place(m, id) else {
-                return false;
-            };
-            if !place::is_id(&place, id) {
-                return false;
-            }
-            let (word, below, door) = (self.0[RCX], self.0[RDX], self.0[RBP]);
-            if phase == Phase::DoorKept {
-                self.restore_kept(hot, door);
-            }
-            let is_door = matches!(phase, Phase::DoorKept | Phase::DoorBefore);
-            let is_written = is_door && interrupted::is_written(self.1, door);
-            self.restore(&around, phase);
-            self.0[RSP] = base + 8;
-            let is_entry = id == place.entry;
-            match if is_written { Phase::Committed } else { phase } {
-                reached @ (Phase::Committed | Phase::Pushed | Phase::Done) => {
-                    return self.after_event(hot, reached, &around, &place, below, handler);
-                }
-                Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
-                Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
-                _ => {}
-            }
-            self.before_event(hot, &place, id)
+            _ => {}
         }
+        let place = m.and_then(|m| place::place(m, id));
+        let Some(place) = place.filter(|place| place::is_id(place, id)) else {
+            return false;
+        };
+        let (word, below, door) = (self.0[RCX], self.0[RDX], self.0[RBP]);
+        if phase == Phase::DoorKept {
+            self.restore_kept(hot, door);
+        }
+        let is_door = matches!(phase, Phase::DoorKept | Phase::DoorBefore);
+        let is_written = is_door && interrupted::is_written(self.1, door);
+        self.restore(&around, phase);
+        self.0[RSP] = base + 8;
+        let is_entry = id == place.entry;
+        match if is_written { Phase::Committed } else { phase } {
+            reached @ (Phase::Committed | Phase::Pushed | Phase::Done) => {
+                return self.after_event(hot, reached, &around, &place, below, handler);
+            }
+            Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
+            Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
+            _ => {}
+        }
+        self.before_event(hot, &place, id)
     }
 
     /// Where the id lies that the routine was called with.
@@ -355,45 +322,41 @@ impl Context<'_> {
     }
 
     /// The slow path is done, the door on its way back: to the id, or to what it has put there.
-    unsafe fn after_door(&mut self, hot: *mut Hot, around: &Around, m: *mut Module) -> bool {
+    fn after_door(&mut self, hot: Option<&Hot>, around: &Around, m: Option<&Module>) -> bool {
         self.restore(around, Phase::DoorAfter);
         let taken_off = if around.at(-40) != 0 { 8 } else { 0 };
         let id = around.at(0);
         self.0[RSP] = around.base + 8 + taken_off;
         self.0[RIP] = id;
-        // SAFETY: as in out_of_routine. An entry-only call goes straight to its callee.
-        unsafe { m.is_null() || place::place(m, id).is_some_and(|p| self.out_of_slot(hot, &p)) }
+        m.is_none_or(|m| place::place(m, id).is_some_and(|p| self.out_of_slot(hot, &p)))
     }
 
     /// The event has not happened: back to the patched instruction, or on without a record.
-    unsafe fn before_event(&mut self, hot: *mut Hot, place: &Place, id: u64) -> bool {
-        // SAFETY: as in out_of_routine.
-        unsafe {
-            if let Some(call) = place.system_call {
-                // As if the routine had not been called yet.
-                self.0[RIP] = id - 5;
-                return self.out_of_system_call(hot, place, call);
-            }
-            if place.hook && id == place.exit {
-                // Where the routine was called from.
-                return self.return_from_hook(hot, place, id - 5);
-            }
-            if id == place.exit {
-                return self.skip_exit(hot, place, self.0[RSP]);
-            }
-            if place.moved != 0 || place.text == 0 {
-                return self.forward_unrecorded(hot, place);
-            }
-            self.0[RSP] += if place.operand { 8 } else { 0 };
-            self.back(place)
+    fn before_event(&mut self, hot: Option<&Hot>, place: &Place, id: u64) -> bool {
+        if let Some(call) = place.system_call {
+            // As if the routine had not been called yet.
+            self.0[RIP] = id - 5;
+            return self.out_of_system_call(hot, place, call);
         }
+        if place.hook && id == place.exit {
+            // Where the routine was called from.
+            return self.return_from_hook(hot, place, id - 5);
+        }
+        if id == place.exit {
+            return self.skip_exit(hot, place, self.0[RSP]);
+        }
+        if place.moved != 0 || place.text == 0 {
+            return self.forward_unrecorded(hot, place);
+        }
+        self.0[RSP] += if place.operand { 8 } else { 0 };
+        self.back(place)
     }
 
     /// The event has happened: the shadow stack gets what is missing there, and the code goes on
     /// behind the routine. `below`: the frame that the routine was writing.
-    unsafe fn after_event(
+    fn after_event(
         &mut self,
-        hot: *mut Hot,
+        hot: Option<&Hot>,
         phase: Phase,
         around: &Around,
         place: &Place,
@@ -401,10 +364,7 @@ impl Context<'_> {
         handler: &core::ops::Range<u64>,
     ) -> bool {
         if let Some(call) = place.system_call {
-            // SAFETY: as in out_of_routine.
-            return unsafe {
-                self.after_call_of_routine(hot, phase, around, (place, call), below, handler)
-            };
+            return self.after_call_of_routine(hot, phase, around, (place, call), below, handler);
         }
         let id = around.at(0);
         let above = around.base + 8;
@@ -414,25 +374,31 @@ impl Context<'_> {
             id: if place.keep_call { id | FRAME_OPEN } else { id },
             callee: if place.operand { around.at(8) } else { 0 },
         };
-        // SAFETY: as in out_of_routine.
-        unsafe {
-            match phase {
-                Phase::Committed if hot.is_null() || place.tail => {}
-                Phase::Committed if id == place.exit => interrupted::take_out(hot, above),
-                Phase::Committed => interrupted::put_in(hot, frame, handler),
-                Phase::Pushed if !hot.is_null() => interrupted::repair(hot, below, frame),
-                _ => {}
+        match phase {
+            Phase::Committed if place.tail => {}
+            Phase::Committed if id == place.exit => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::take_out(hot, above));
             }
-            let is_entry = place.operand && id == place.entry;
-            self.0[RSP] += if is_entry { 8 } else { 0 };
-            self.forward(place, id)
+            Phase::Committed => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::put_in(hot, frame, handler));
+            }
+            Phase::Pushed => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::repair(hot, below, frame));
+            }
+            _ => {}
         }
+        let is_entry = place.operand && id == place.entry;
+        self.0[RSP] += if is_entry { 8 } else { 0 };
+        self.forward(place, id)
     }
 
     /// The same around a call of the kernel: as if the routine had returned.
-    unsafe fn after_call_of_routine(
+    fn after_call_of_routine(
         &mut self,
-        hot: *mut Hot,
+        hot: Option<&Hot>,
         phase: Phase,
         around: &Around,
         (place, call): (&Place, SystemCall),
@@ -445,18 +411,23 @@ impl Context<'_> {
             id: id | FRAME_OPEN | FRAME_SYSTEM,
             callee: u64::from(around.at(-8) as u32),
         };
-        // SAFETY: as in out_of_routine.
-        unsafe {
-            match phase {
-                Phase::Committed if hot.is_null() => {}
-                Phase::Committed if id == place.exit => interrupted::take_out(hot, frame.rsp),
-                Phase::Committed => interrupted::put_in_once(hot, frame, handler),
-                Phase::Pushed if !hot.is_null() => interrupted::repair(hot, below, frame),
-                _ => {}
+        match phase {
+            Phase::Committed if id == place.exit => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::take_out(hot, frame.rsp));
             }
-            self.0[RIP] = id;
-            self.out_of_system_call(hot, place, call)
+            Phase::Committed => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::put_in_once(hot, frame, handler));
+            }
+            Phase::Pushed => {
+                hot.into_iter()
+                    .for_each(|hot| interrupted::repair(hot, below, frame));
+            }
+            _ => {}
         }
+        self.0[RIP] = id;
+        self.out_of_system_call(hot, place, call)
     }
 
     /// The registers of the program, from where the routine has put them. What has been popped
@@ -501,10 +472,9 @@ impl Context<'_> {
     }
 
     /// To the patched instruction: it will come to the slot again.
-    unsafe fn back(&mut self, place: &Place) -> bool {
+    fn back(&mut self, place: &Place) -> bool {
         if place.keep_call {
-            // SAFETY: the call has pushed its return address.
-            let pushed = unsafe { (self.0[RSP] as *const u64).read_volatile() };
+            let pushed = stack_word(self.0[RSP]).get();
             self.0[RSP] += 8;
             // Its filling begins there; what stood there before may be another instruction than the
             // call.
@@ -520,138 +490,132 @@ impl Context<'_> {
     }
 
     /// Does what the instruction at `id` does, the call or jump that follows the routine's.
-    unsafe fn forward(&mut self, place: &Place, id: u64) -> bool {
+    fn forward(&mut self, place: &Place, id: u64) -> bool {
         if place.special {
             // Its entry again: what the agent does there may be done twice.
             self.0[RIP] = place.text;
             return true;
         }
-        // SAFETY: `id` lies in a slot; the word below the call's stack pointer is the call's own.
-        unsafe {
-            let bytes = id as *const u8;
-            let (first, second) = (*bytes, *bytes.add(1));
-            let (target, call) = match (first, second) {
-                (0xe8 | 0xe9, _) => {
-                    let rel = bytes.add(1).cast::<i32>().read_unaligned();
-                    let target = (id + 5).wrapping_add(rel as i64 as u64);
-                    (target, if first == 0xe8 { 5 } else { 0 })
-                }
-                (0xff, 0x54) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 4),
-                (0xff, 0x64) => (((self.0[RSP] - 8) as *const u64).read_volatile(), 0),
-                _ => return false,
-            };
-            if !modules::of_area(target).is_null() {
+        let code = modules::area(id).and_then(|area| area.code::<2>(id));
+        let operand = || stack_word(self.0[RSP] - 8).get();
+        let (target, call) = match code {
+            Some([0xe8, _]) => (slot::direct_target(id), 5),
+            Some([0xe9, _]) => (slot::direct_target(id), 0),
+            Some([0xff, 0x54]) => (operand(), 4),
+            Some([0xff, 0x64]) => (operand(), 0),
+            _ => return false,
+        };
+        if modules::is_in_area(target) {
+            return false;
+        }
+        if call != 0 {
+            // Below the stack pointer stands what the routine has left.
+            let left = self.0[RSP] - if call == 5 { 8 } else { 16 };
+            if stack_word(left).get() != id {
                 return false;
             }
-            if call != 0 {
-                // Below the stack pointer stands what the routine has left.
-                let left = self.0[RSP] - if first == 0xe8 { 8 } else { 16 };
-                if (left as *const u64).read_volatile() != id {
-                    return false;
-                }
-                // The original: the frame is armed again like those that the walker is given.
-                let original = slot::original_return(id + call);
-                if original == 0 {
-                    return false;
-                }
-                self.0[RSP] -= 8;
-                (self.0[RSP] as *mut u64).write_volatile(original);
+            // The original: the frame is armed again like those that the walker is given.
+            let original = slot::original_return(id + call);
+            if original == 0 {
+                return false;
             }
-            self.0[RIP] = target;
-            true
+            self.0[RSP] -= 8;
+            stack_word(self.0[RSP]).set(original);
         }
+        self.0[RIP] = target;
+        true
     }
 
     /// The call goes ahead without its event, since the instructions before it have been executed.
     /// The operand stands at the stack pointer.
-    unsafe fn forward_unrecorded(&mut self, hot: *mut Hot, place: &Place) -> bool {
+    fn forward_unrecorded(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         self.0[RSP] += if place.operand { 8 } else { 0 };
-        // SAFETY: the thread's own block.
-        unsafe {
-            let moved = self.forward(place, place.entry);
-            if moved && !hot.is_null() {
-                (*hot).lost += 1;
-            }
-            moved
+        let moved = self.forward(place, place.entry);
+        if let Some(hot) = hot.filter(|_| moved) {
+            hot.lost.add(1);
         }
+        moved
     }
 
     /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
-    unsafe fn forward_unpushed(&mut self, hot: *mut Hot, place: &Place) -> bool {
-        // SAFETY: the instruction that pushes the operand, and the call or jump behind it.
-        unsafe {
-            let push = self.0[RIP] as *const u8;
-            let high = *push == 0x41;
-            let (opcode, modrm) = (*push.add(high as usize), *push.add(1 + high as usize));
-            let number = modrm as usize & 7;
-            if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
+    fn forward_unpushed(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        let area = modules::area(self.0[RIP]);
+        let byte = |at: u64| area.and_then(|area| area.code(at)).map_or(0, |[byte]| byte);
+        let push = self.0[RIP];
+        let high = byte(push) == 0x41;
+        let (opcode, modrm) = (
+            byte(push + u64::from(high)),
+            byte(push + 1 + u64::from(high)),
+        );
+        let number = modrm as usize & 7;
+        if opcode != 0xff || modrm & 0xf8 != 0xf0 || !high && number == 4 {
+            return false;
+        }
+        let Some(&register) = REGISTERS.get(number + if high { 8 } else { 0 }) else {
+            return false;
+        };
+        if byte(place.entry + 1) == 0x54 {
+            let original = slot::original_return(place.entry + 4);
+            if original == 0 || !write_ahead(self.0[RSP] - 8, original) {
                 return false;
             }
-            let register = REGISTERS[number + if high { 8 } else { 0 }];
-            if *(place.entry as *const u8).add(1) == 0x54 {
-                let original = slot::original_return(place.entry + 4);
-                if original == 0 || !write_ahead(self.0[RSP] - 8, original) {
-                    return false;
-                }
-                self.0[RSP] -= 8;
-            }
-            self.0[RIP] = self.0[register];
-            if !hot.is_null() {
-                (*hot).lost += 1;
-            }
-            true
+            self.0[RSP] -= 8;
         }
+        self.0[RIP] = self.0.get(register).copied().unwrap_or(0);
+        if let Some(hot) = hot {
+            hot.lost.add(1);
+        }
+        true
     }
 
     /// The call is over and its exit goes unseen: the next event tells it.
-    unsafe fn skip_exit(&mut self, hot: *mut Hot, place: &Place, rsp: u64) -> bool {
-        // SAFETY: the thread's own block.
-        unsafe {
-            self.0[RSP] = rsp;
-            if !self.forward(place, place.exit) {
-                return false;
-            }
-            interrupted::is_done(hot, rsp);
-            true
+    fn skip_exit(&mut self, hot: Option<&Hot>, place: &Place, rsp: u64) -> bool {
+        self.0[RSP] = rsp;
+        if !self.forward(place, place.exit) {
+            return false;
         }
+        interrupted::is_done(hot, rsp);
+        true
     }
 
     /// A hooked function has returned to its slot, at most to the `ret` there: goes on at its
     /// caller. Unless the agent has done so already, its exit goes unseen.
-    unsafe fn return_from_hook(&mut self, hot: *mut Hot, place: &Place, rip: u64) -> bool {
+    fn return_from_hook(&mut self, hot: Option<&Hot>, place: &Place, rip: u64) -> bool {
         let word = self.0[RSP] - if rip == place.start { 8 } else { 0 };
-        // SAFETY: a word of the interrupted stack, where the return address lay.
-        unsafe {
-            let to = if rip == place.exit {
-                (word as *const u64).read_volatile()
-            } else {
-                slot::original(word)
-            };
-            if to == 0 {
-                return false;
-            }
-            self.0[RSP] = word + 8;
-            self.0[RIP] = to;
-            if rip != place.exit {
-                interrupted::is_done(hot, word + 8);
-            }
-            // The call may be over, too: this is the exit of its slot then.
-            let m = modules::of_area(to);
-            if !m.is_null()
-                && let Some(caller) = place::place(m, to)
-            {
-                self.out_of_slot(hot, &caller);
-            }
-            true
+        let to = if rip == place.exit {
+            stack_word(word).get()
+        } else {
+            slot::original(word)
+        };
+        if to == 0 {
+            return false;
         }
+        self.0[RSP] = word + 8;
+        self.0[RIP] = to;
+        if rip != place.exit {
+            interrupted::is_done(hot, word + 8);
+        }
+        // The call may be over, too: this is the exit of its slot then.
+        if let Some(m) = modules::of_area(to)
+            && let Some(caller) = place::place(m, to)
+        {
+            self.out_of_slot(hot, &caller);
+        }
+        true
     }
 }
 
 /// Writes what the interrupted code is about to push. False: the stack ends there.
-unsafe fn write_ahead(at: u64, value: u64) -> bool {
-    // SAFETY: read just now.
-    sys::read_word(at).is_some_and(|_| unsafe {
-        (at as *mut u64).write_volatile(value);
-        true
-    })
+fn write_ahead(at: u64, value: u64) -> bool {
+    let is_there = sys::read_word(at).is_some();
+    if is_there {
+        stack_word(at).set(value);
+    }
+    is_there
+}
+
+/// A word of the interrupted stack, or of the signal frame on it.
+fn stack_word(at: u64) -> StackWord {
+    // SAFETY: it was read just now, around it, through the kernel.
+    unsafe { StackWord::at(at) }
 }

@@ -6,7 +6,9 @@
 //! or is taken away. Must not know registers, slots and signal frames.
 
 use crate::frames::shadow;
-use crate::memory::state::{END_BYTES, FRAME_BYTES, Hot, ShadowFrame};
+use crate::memory::state::END_BYTES;
+use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
+use crate::memory::word::Half;
 use sptrace_wire::control::CHUNK_BYTES;
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
@@ -14,157 +16,117 @@ use sptrace_wire::values;
 use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES};
 
 /// The call at `rsp` has returned past its exit.
-pub unsafe fn is_done(hot: *mut Hot, rsp: u64) {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if hot.is_null() {
-            return;
-        }
-        let frame = find_frame(hot, rsp);
-        if !frame.is_null() {
-            (*frame).id |= FRAME_OPEN | shadow::FRAME_DONE;
-        }
+pub fn is_done(hot: Option<&Hot>, rsp: u64) {
+    if let Some(frame) = hot.and_then(|hot| find_frame(hot, rsp)) {
+        frame.mark(FRAME_OPEN | shadow::FRAME_DONE);
     }
 }
 
-/// True if a record of `bytes` at `word` lies in the chunk that the thread holds.
-unsafe fn is_in_chunk(hot: *mut Hot, word: u64, bytes: u64) -> bool {
-    // SAFETY: the thread's own block.
-    unsafe {
-        if hot.is_null() || (*hot).real_end == 0 {
-            return false;
-        }
-        let limit = (*hot).real_end;
-        let end = limit + END_BYTES;
-        word < limit && word + bytes <= end && word >= end - CHUNK_BYTES
-    }
+/// The first words of a record of `bytes` at `word`, if it lies in the chunk that the thread holds.
+fn record_at<const N: usize>(
+    hot: Option<&Hot>,
+    word: u64,
+    bytes: u64,
+) -> Option<&'static [Half; N]> {
+    let limit = hot?.real_end.get();
+    let end = limit + END_BYTES;
+    let is_whole = bytes >= 4 * N as u64 && word.is_multiple_of(4) && word + bytes <= end;
+    let is_inside = limit != 0 && word < limit && word >= end - CHUNK_BYTES;
+    // SAFETY: inside of the chunk, which is mapped and this thread's.
+    (is_inside && is_whole).then(|| unsafe { &*(word as *const [Half; N]) })
 }
 
 /// The reserved record with values at `word` will not be completed: that of a call of the kernel,
 /// or of its return. It gets its length, and no mark at its end.
-pub unsafe fn abandon_values(hot: *mut Hot, word: u64, is_call: bool) {
+pub fn abandon_values(hot: Option<&Hot>, word: u64, is_call: bool) {
     let (id, bytes) = match is_call {
         true => (record::SYSTEM_CALL, CALL_BYTES),
         false => (record::SYSTEM_RETURN, RETURN_BYTES),
     };
     let bytes = (bytes + size_of_val(&values::END)) as u32;
-    // SAFETY: only inside the chunk that this thread holds.
-    unsafe {
-        if is_in_chunk(hot, word, 16 + u64::from(bytes)) {
-            let word = word as *mut u32;
-            word.add(3).write_volatile(bytes);
-            word.write_volatile(1);
-            word.add(1).write_volatile(id);
-        }
+    if let Some([stamp, kind, _, length]) = record_at(hot, word, 16 + u64::from(bytes)) {
+        length.set(bytes);
+        stamp.set(1);
+        kind.set(id);
     }
 }
 
 /// The reserved record at `word` will not be completed. `narrow`: it is the entry of a call through
 /// a pointer, so 12 bytes.
-pub unsafe fn abandon(hot: *mut Hot, word: u64, narrow: bool) {
-    // SAFETY: only inside the chunk that this thread holds.
-    unsafe {
-        if !is_in_chunk(hot, word, 12) {
-            return;
-        }
-        let id = if narrow {
+pub fn abandon(hot: Option<&Hot>, word: u64, narrow: bool) {
+    if let Some([stamp, kind]) = record_at(hot, word, 12) {
+        kind.set(if narrow {
             record::NOTHING_NARROW
         } else {
             record::NOTHING
-        };
-        let word = word as *mut u32;
-        word.add(1).write_volatile(id);
-        word.write_volatile(1);
+        });
+        stamp.set(1);
     }
 }
 
 /// The innermost frame at `rsp` that is not over: a hooked function's lies at that of its call.
-unsafe fn find_frame(hot: *mut Hot, rsp: u64) -> *mut ShadowFrame {
-    // SAFETY: the sentinel ends the search.
-    unsafe {
-        let mut frame = shadow::top(hot);
-        let other = |f: &ShadowFrame| f.rsp != rsp || f.id & shadow::FRAME_DONE != 0;
-        while frame > shadow::bottom(hot) && other(&*frame) {
-            frame = frame.sub(1);
-        }
-        if (*frame).rsp == rsp {
-            frame
-        } else {
-            core::ptr::null_mut()
-        }
+fn find_frame(hot: &Hot, rsp: u64) -> Option<FrameAt> {
+    let (mut frame, bottom) = (hot.top(), hot.bottom());
+    let other = |f: FrameAt| f.rsp() != rsp || f.id() & shadow::FRAME_DONE != 0;
+    while frame > bottom && other(frame) {
+        frame = frame.below();
     }
+    (frame.rsp() == rsp).then_some(frame)
 }
 
 /// True if the record with values that was being written at this door is complete: see
-/// [`crate::memory::state::Hot::writing`].
-pub unsafe fn is_written(hot: *mut Hot, door: u64) -> bool {
-    // SAFETY: the thread's own block, and its chunk.
-    unsafe {
-        if hot.is_null() || (*hot).writing[0] != door {
-            return false;
-        }
-        let mark = (*hot).writing[1];
-        is_in_chunk(hot, mark, 4) && (mark as *const u32).read_volatile() == values::END
-    }
+/// [`crate::memory::thread::Hot::writing`].
+pub fn is_written(hot: Option<&Hot>, door: u64) -> bool {
+    let [of, mark] = hot.map_or([0; 2], |hot| hot.writing.get());
+    of == door && record_at(hot, mark, 4).is_some_and(|[end]| end.get() == values::END)
 }
 
 /// As [`put_in`], unless the frame is there already.
-pub unsafe fn put_in_once(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
-    // SAFETY: as there.
-    unsafe {
-        if find_frame(hot, frame.rsp).is_null() {
-            put_in(hot, frame, handler);
-        }
+pub fn put_in_once(hot: &Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
+    if find_frame(hot, frame.rsp).is_none() {
+        put_in(hot, frame, handler);
     }
 }
 
-/// Pushes the interrupted call's frame below those of the handler.
-pub unsafe fn put_in(hot: *mut Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
-    // SAFETY: two frames of room are kept above the limit.
-    unsafe {
-        if (*hot).ssp > (*hot).ssp_end {
-            return;
-        }
-        let mut at = shadow::top(hot);
-        while (*at).rsp != u64::MAX && ((*at).rsp <= frame.rsp || handler.contains(&(*at).rsp)) {
-            *at.add(1) = *at;
-            at = at.sub(1);
-        }
-        *at.add(1) = frame;
-        (*hot).ssp += FRAME_BYTES as u64;
-        if (*hot).root > at as u64 {
-            (*hot).root += FRAME_BYTES as u64;
-        }
+/// Pushes the interrupted call's frame below those of the handler: two frames of room are kept
+/// above the limit.
+pub fn put_in(hot: &Hot, frame: ShadowFrame, handler: &core::ops::Range<u64>) {
+    if hot.ssp.get() > hot.ssp_end.get() {
+        return;
+    }
+    let mut at = hot.top();
+    while at.rsp() != u64::MAX && (at.rsp() <= frame.rsp || handler.contains(&at.rsp())) {
+        at.above().set(at.get());
+        at = at.below();
+    }
+    at.above().set(frame);
+    hot.ssp.add(FRAME_BYTES as u64);
+    if hot.root.get() > at.address() {
+        hot.root.add(FRAME_BYTES as u64);
     }
 }
 
 /// Pops the interrupted call's frame from below those of the handler.
-pub unsafe fn take_out(hot: *mut Hot, rsp: u64) {
-    // SAFETY: frames up to the top.
-    unsafe {
-        let mut at = find_frame(hot, rsp);
-        if at.is_null() {
-            return;
-        }
-        if (*hot).root > at as u64 {
-            (*hot).root -= FRAME_BYTES as u64;
-        }
-        while at < shadow::top(hot) {
-            *at = *at.add(1);
-            at = at.add(1);
-        }
-        (*hot).ssp -= FRAME_BYTES as u64;
+pub fn take_out(hot: &Hot, rsp: u64) {
+    let Some(mut at) = find_frame(hot, rsp) else {
+        return;
+    };
+    if hot.root.get() > at.address() {
+        hot.root.sub(FRAME_BYTES as u64);
     }
+    while at < hot.top() {
+        at.set(at.above().get());
+        at = at.above();
+    }
+    hot.pop();
 }
 
 /// The second write of a frame, which the routine does not come to.
-pub unsafe fn repair(hot: *mut Hot, below: u64, frame: ShadowFrame) {
-    // SAFETY: checked to be a frame of this thread.
-    unsafe {
-        let at = below + FRAME_BYTES as u64;
-        if below >= shadow::shadow_bottom(hot) && at <= (*hot).ssp {
-            *(at as *mut ShadowFrame) = frame;
-        }
+pub fn repair(hot: &Hot, below: u64, frame: ShadowFrame) {
+    let at = below.wrapping_add(FRAME_BYTES as u64);
+    let place = hot.frame(at);
+    if below >= hot.shadow() && at <= hot.ssp.get() && place.address() == at {
+        place.set(frame);
     }
 }
 
@@ -176,13 +138,12 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    fn rsps(hot: &mut Hot) -> Vec<u64> {
-        // SAFETY: frames of the test's block, up to the top.
-        let frames = unsafe {
-            let count = shadow::top(hot).offset_from(shadow::bottom(hot)) as usize;
-            core::slice::from_raw_parts(shadow::bottom(hot).add(1), count)
-        };
-        frames.iter().map(|f| f.rsp).collect()
+    fn rsps(hot: &Hot) -> Vec<u64> {
+        let mut frames = vec![hot.top()];
+        while frames.last().is_some_and(|f| f.below() > hot.bottom()) {
+            frames.extend(frames.last().map(|f| f.below()));
+        }
+        frames.iter().rev().map(|f| f.rsp()).collect()
     }
 
     fn frame(rsp: u64) -> ShadowFrame {
@@ -195,101 +156,84 @@ mod tests {
 
     /// Two frames of the program, two of the handler that interrupted it; the last is the root.
     fn interrupted() -> Box<Hot> {
-        let mut hot = thread(16);
+        let hot = thread(16);
         for rsp in [0x3000, 0x2000, 0x1200, 0x1100] {
-            // SAFETY: the block is this test's.
-            unsafe { shadow::push(&mut *hot, rsp, 1, 0) };
+            shadow::push(&hot, rsp, 1, 0);
         }
-        hot.root = hot.ssp;
+        hot.root.set(hot.ssp.get());
         hot
     }
 
     #[test]
     fn an_interrupted_calls_frame_goes_below_those_of_the_handler() {
-        let mut hot = interrupted();
-        // SAFETY: the block is this test's.
-        unsafe { put_in(&mut *hot, frame(0x1800), &(0x1000..0x1300)) };
-        assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1800, 0x1200, 0x1100]);
-        assert_eq!(hot.root, hot.ssp);
+        let hot = interrupted();
+        put_in(&hot, frame(0x1800), &(0x1000..0x1300));
+        assert_eq!(rsps(&hot), [0x3000, 0x2000, 0x1800, 0x1200, 0x1100]);
+        assert_eq!(hot.root.get(), hot.ssp.get());
     }
 
     #[test]
     fn a_handler_on_a_higher_stack_stays_above_the_call_that_it_interrupted() {
-        let mut hot = thread(16);
-        // SAFETY: the block is this test's.
-        unsafe {
-            shadow::push(&mut *hot, 0x3000, 1, 0);
-            shadow::push(&mut *hot, 0x8800, 1, 0);
-            put_in(&mut *hot, frame(0x1800), &(0x8000..0x9000));
-        }
-        assert_eq!(rsps(&mut hot), [0x3000, 0x1800, 0x8800]);
+        let hot = thread(16);
+        shadow::push(&hot, 0x3000, 1, 0);
+        shadow::push(&hot, 0x8800, 1, 0);
+        put_in(&hot, frame(0x1800), &(0x8000..0x9000));
+        assert_eq!(rsps(&hot), [0x3000, 0x1800, 0x8800]);
     }
 
     #[test]
     fn without_room_no_frame_is_put_in() {
-        let mut hot = interrupted();
-        hot.ssp_end = hot.ssp - 1;
-        // SAFETY: the block is this test's.
-        unsafe { put_in(&mut *hot, frame(0x1800), &(0x1000..0x1300)) };
-        assert_eq!(rsps(&mut hot).len(), 4);
+        let hot = interrupted();
+        hot.ssp_end.set(hot.ssp.get() - 1);
+        put_in(&hot, frame(0x1800), &(0x1000..0x1300));
+        assert_eq!(rsps(&hot).len(), 4);
     }
 
     #[test]
     fn a_call_that_is_over_is_taken_out_from_below_the_handler() {
-        let mut hot = interrupted();
-        // SAFETY: the block is this test's.
-        unsafe { take_out(&mut *hot, 0x2000) };
-        assert_eq!(rsps(&mut hot), [0x3000, 0x1200, 0x1100]);
-        assert_eq!(hot.root, hot.ssp);
+        let hot = interrupted();
+        take_out(&hot, 0x2000);
+        assert_eq!(rsps(&hot), [0x3000, 0x1200, 0x1100]);
+        assert_eq!(hot.root.get(), hot.ssp.get());
         // One that is not there changes nothing.
-        // SAFETY: as above.
-        unsafe { take_out(&mut *hot, 0x2800) };
-        assert_eq!(rsps(&mut hot), [0x3000, 0x1200, 0x1100]);
+        take_out(&hot, 0x2800);
+        assert_eq!(rsps(&hot), [0x3000, 0x1200, 0x1100]);
     }
 
     #[test]
     fn a_call_past_its_exit_is_marked_once() {
-        let mut hot = interrupted();
-        // SAFETY: the block is this test's.
-        unsafe {
-            is_done(&mut *hot, 0x1200);
-            let done = FRAME_OPEN | shadow::FRAME_DONE;
-            assert_eq!((*shadow::top(&mut *hot).sub(1)).id, 1 | done);
-            assert_eq!((*shadow::top(&mut *hot)).id, 1);
-            // It is over: the next one at that place is another.
-            assert!(find_frame(&mut *hot, 0x1200).is_null());
-        }
+        let hot = interrupted();
+        is_done(Some(&hot), 0x1200);
+        let done = FRAME_OPEN | shadow::FRAME_DONE;
+        assert_eq!(hot.top().below().id(), 1 | done);
+        assert_eq!(hot.top().id(), 1);
+        // It is over: the next one at that place is another.
+        assert!(find_frame(&hot, 0x1200).is_none());
     }
 
     #[test]
     fn half_a_frame_is_written_again_only_among_the_threads_own() {
-        let mut hot = interrupted();
-        let below = hot.ssp - FRAME_BYTES as u64;
-        // SAFETY: the block is this test's.
-        unsafe {
-            repair(&mut *hot, below, frame(0x1180));
-            assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1200, 0x1180]);
-            let top = hot.ssp;
-            repair(&mut *hot, top, frame(0x77));
-            repair(&mut *hot, 8, frame(0x77));
-        }
-        assert_eq!(rsps(&mut hot), [0x3000, 0x2000, 0x1200, 0x1180]);
+        let hot = interrupted();
+        let below = hot.ssp.get() - FRAME_BYTES as u64;
+        repair(&hot, below, frame(0x1180));
+        assert_eq!(rsps(&hot), [0x3000, 0x2000, 0x1200, 0x1180]);
+        let top = hot.ssp.get();
+        repair(&hot, top, frame(0x77));
+        repair(&hot, 8, frame(0x77));
+        assert_eq!(rsps(&hot), [0x3000, 0x2000, 0x1200, 0x1180]);
     }
 
     #[test]
     fn a_reserved_record_becomes_nothing_inside_the_chunk_alone() {
         let mut chunk = vec![0u32; CHUNK_BYTES as usize / 4];
-        let mut hot = thread(2);
+        let hot = thread(2);
         let first = chunk.as_mut_ptr() as u64;
-        hot.real_end = first + CHUNK_BYTES - END_BYTES;
-        // SAFETY: the block and the chunk are this test's.
-        unsafe {
-            abandon(&mut *hot, first, false);
-            abandon(&mut *hot, first + 16, true);
-            let end = hot.real_end;
-            abandon(&mut *hot, end, false);
-            abandon(&mut *hot, 8, false);
-        }
+        hot.real_end.set(first + CHUNK_BYTES - END_BYTES);
+        abandon(Some(&hot), first, false);
+        abandon(Some(&hot), first + 16, true);
+        let end = hot.real_end.get();
+        abandon(Some(&hot), end, false);
+        abandon(Some(&hot), 8, false);
         assert_eq!(chunk[..2], [1, record::NOTHING]);
         assert_eq!(chunk[4..6], [1, record::NOTHING_NARROW]);
         assert_eq!(chunk.iter().filter(|word| **word != 0).count(), 4);
@@ -298,16 +242,13 @@ mod tests {
     #[test]
     fn a_reserved_record_with_values_gets_its_length_and_no_end() {
         let mut chunk = vec![0u32; CHUNK_BYTES as usize / 4];
-        let mut hot = thread(2);
+        let hot = thread(2);
         let first = chunk.as_mut_ptr() as u64;
-        hot.real_end = first + CHUNK_BYTES - END_BYTES;
-        // SAFETY: the block and the chunk are this test's.
-        unsafe {
-            abandon_values(&mut *hot, first, true);
-            abandon_values(&mut *hot, first + 76, false);
-            let end = hot.real_end;
-            abandon_values(&mut *hot, end - 8, false);
-        }
+        hot.real_end.set(first + CHUNK_BYTES - END_BYTES);
+        abandon_values(Some(&hot), first, true);
+        abandon_values(Some(&hot), first + 76, false);
+        let end = hot.real_end.get();
+        abandon_values(Some(&hot), end - 8, false);
         assert_eq!(chunk[..4], [1, record::SYSTEM_CALL, 0, 60]);
         assert_eq!(chunk[19..23], [1, record::SYSTEM_RETURN, 0, 20]);
         assert_eq!(chunk.iter().filter(|word| **word != 0).count(), 6);

@@ -251,13 +251,7 @@ impl Run {
             let operation = if opcode == 0xa9 { TEST } else { opcode >> 3 };
             return self.operate(c, operation, Some(0), left, right);
         }
-        let is_arithmetic = opcode < 0x40 && matches!(opcode & 7, 1 | 3);
-        if !is_arithmetic
-            && !matches!(
-                opcode,
-                0x63 | 0x81 | 0x83 | 0x85 | 0x89 | 0x8b | 0x8d | 0xc7 | 0xf7
-            )
-        {
+        if !has_modrm(opcode) {
             return None;
         }
         let (reg, operand) = self.modrm(c)?;
@@ -295,6 +289,20 @@ impl Run {
             None if opcode == 0x63 => self.load(operand, 4, read)?,
             None => self.load(operand, bytes, read)?,
         };
+        self.assign(c, opcode, (reg, destination), value, immediate)
+    }
+
+    /// The deed of an instruction whose operand was read: `value`, of the register `destination` or
+    /// of memory; `reg` is the other one, or what extends the opcode.
+    fn assign(
+        &mut self,
+        c: &Code<'_>,
+        opcode: u8,
+        (reg, destination): (usize, Option<usize>),
+        value: u64,
+        immediate: u64,
+    ) -> Option<()> {
+        let extension = reg as u8 & 7;
         let register = self.get(Operand::Register(reg))?;
         match opcode {
             0x63 => self.set(c, reg, value as i32 as u64),
@@ -521,3 +529,13 @@ const SUB: u8 = 5;
 const CMP: u8 = 7;
 /// As AND, and no result.
 const TEST: u8 = 8;
+
+/// Opcodes with a ModRM byte that are known here.
+fn has_modrm(opcode: u8) -> bool {
+    let is_arithmetic = opcode < 0x40 && matches!(opcode & 7, 1 | 3);
+    let is_other = matches!(
+        opcode,
+        0x63 | 0x81 | 0x83 | 0x85 | 0x89 | 0x8b | 0x8d | 0xc7 | 0xf7
+    );
+    is_arithmetic || is_other
+}

@@ -35,13 +35,12 @@ pub const NESTED: usize = 8;
 
 /// The next signal frame from `from` on: where its return address lies, which is a restorer's, and
 /// its context.
-pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
+pub(crate) fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
     let restorers = handlers::restorers();
     let mut words = [0u64; 128];
     let mut at = from;
     while at < from + REACH_BYTES {
-        // SAFETY: from a stack pointer upwards.
-        let got = unsafe { stacks::read(at, &mut words) };
+        let got = stacks::read(at, &mut words);
         for (k, word) in words.iter().take(got).enumerate() {
             if *word == 0 || !restorers.contains(word) {
                 continue;
@@ -64,8 +63,7 @@ pub(crate) unsafe fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])
 /// earlier signal may be left where nothing has been stored since.
 pub fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
     let mut c = [0u64; WORDS];
-    // SAFETY: as in find.
-    if unsafe { sys::read_own(at as usize + 8, c.as_mut_ptr().cast(), WORDS * 8) } != WORDS * 8 {
+    if sys::read_words(at + 8, &mut c) != WORDS * 8 {
         return None;
     }
     let fpstate = c[FPSTATE];
@@ -83,15 +81,9 @@ pub fn read_context(at: u64, handled: u64) -> Option<[u64; WORDS]> {
 
 /// The kernel's marks before and after the extended state (struct _fpx_sw_bytes).
 fn has_magic(fpstate: u64) -> bool {
-    let mut mark = [0u32; 2];
-    let mut end = [0u32; 1];
-    // SAFETY: as in find.
-    unsafe {
-        let (first, last) = (mark.as_mut_ptr().cast(), end.as_mut_ptr().cast());
-        if sys::read_own(fpstate as usize + 464, first, 8) != 8 || mark[0] != 0x4650_5853 {
-            return false;
-        }
-        let at = fpstate as usize + mark[1] as usize - 4;
-        mark[1] >= 516 && sys::read_own(at, last, 4) == 4 && end[0] == 0x4650_5845
-    }
+    let half = |at: u64| sys::read(at).map(u32::from_le_bytes);
+    let bytes = half(fpstate + 468).unwrap_or(0);
+    half(fpstate + 464) == Some(0x4650_5853)
+        && bytes >= 516
+        && half(fpstate + u64::from(bytes) - 4) == Some(0x4650_5845)
 }

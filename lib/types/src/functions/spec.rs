@@ -105,17 +105,8 @@ impl Spec {
             Some((place?, condition))
         });
         if self.items.is_empty() {
-            let base = base?;
-            let text = match self.result_only {
-                false => base.text.clone(),
-                true => line(
-                    name,
-                    base.result_text.trim_start_matches('^'),
-                    &hidden(base),
-                ),
-            };
             return Some(Wanted {
-                text,
+                text: self.whole(name, base?),
                 condition,
                 missing,
             });

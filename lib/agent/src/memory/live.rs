@@ -1,0 +1,118 @@
+//! Memory of the program's that is read and written where it lies.
+//!
+//! Given where words of its stacks are, or bytes of its text; each kind is one type, so that who
+//! makes one says why the memory is there. Must not know what is written.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A word of a stack, which the program, a handler or another thread may change at any moment.
+#[derive(Clone, Copy)]
+pub struct StackWord(*mut u64);
+
+impl StackWord {
+    /// The word at `address`.
+    ///
+    /// # Safety
+    /// It is mapped, and can be written, as long as this is used.
+    #[inline]
+    pub unsafe fn at(address: u64) -> Self {
+        Self(address as *mut u64)
+    }
+
+    /// Where it lies.
+    #[inline]
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// What it is now.
+    #[inline]
+    pub fn get(self) -> u64 {
+        // SAFETY: the maker's: it is mapped.
+        unsafe { self.0.read_volatile() }
+    }
+
+    /// Replaces it.
+    #[inline]
+    pub fn set(self, value: u64) {
+        // SAFETY: as in get.
+        unsafe { self.0.write_volatile(value) };
+    }
+
+    /// Replaces it if it is `old` still, whoever else writes to it.
+    pub fn replace(self, old: u64, new: u64) {
+        // SAFETY: as in get.
+        let word = unsafe { AtomicU64::from_ptr(self.0) };
+        let _ = word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// True if these bytes stand at `at`.
+///
+/// # Safety
+/// So many are mapped there.
+pub unsafe fn stands(at: u64, bytes: &[u8]) -> bool {
+    let first = at as *const u8;
+    // SAFETY: the caller's.
+    let is = |(k, byte): (usize, &u8)| unsafe { first.wrapping_add(k).read_volatile() } == *byte;
+    bytes.iter().enumerate().all(is)
+}
+
+/// The bytes at `at`.
+///
+/// # Safety
+/// As for `stands`.
+#[inline]
+pub unsafe fn bytes<const N: usize>(at: u64) -> [u8; N] {
+    // SAFETY: the caller's; bytes need no alignment.
+    unsafe { (at as *const [u8; N]).read() }
+}
+
+/// Copies bytes from `at`.
+///
+/// # Safety
+/// As for `stands`.
+pub unsafe fn copy_from(at: u64, to: &mut [u8]) {
+    // SAFETY: the caller's.
+    unsafe { core::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), to.len()) };
+}
+
+/// Writes bytes at `at`.
+///
+/// # Safety
+/// So many are mapped there, can be written, and nobody minds.
+pub unsafe fn write(at: u64, bytes: &[u8]) {
+    for (k, byte) in bytes.iter().enumerate() {
+        // SAFETY: the caller's.
+        unsafe { (at as *mut u8).wrapping_add(k).write_volatile(*byte) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_a_stack_is_replaced_only_while_it_is_what_was_read() {
+        let mut word = 5u64;
+        // SAFETY: a word of this test's.
+        let live = unsafe { StackWord::at(&raw mut word as u64) };
+        live.replace(4, 9);
+        assert_eq!(live.get(), 5);
+        live.replace(5, 9);
+        assert_eq!(live.get(), 9);
+        live.set(11);
+        assert_eq!((live.get(), live.address()), (11, &raw const word as u64));
+    }
+
+    #[test]
+    fn bytes_are_compared_to_the_last() {
+        let text = *b"text";
+        let at = text.as_ptr() as u64;
+        // SAFETY: bytes of this test's.
+        unsafe {
+            assert!(stands(at, b"text") && stands(at, b"") && !stands(at, b"tent"));
+            assert_eq!(bytes::<2>(at + 1), *b"ex");
+        }
+    }
+}

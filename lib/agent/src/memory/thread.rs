@@ -1,0 +1,486 @@
+//! A thread's block: its hot page, and the places of its shadow stack.
+//!
+//! Given where a block is mapped; gives a reference to its hot page, and frames by their addresses.
+//! Blocks, and whatever a shadow stack has ever lain in, stay mapped for the life of the process.
+//! So a [`FrameAt`] may be stale, but always is memory for frames. Must not know what frames mean.
+
+use crate::memory::sys;
+use crate::memory::word::{Bound, Flag, Half, Link, Word, Words};
+use core::mem::offset_of;
+use core::sync::atomic::{Ordering, compiler_fence};
+use sptrace_wire::values::PIECES_BYTES;
+
+/// Offset of the thread block's hot page: the first page holds only the key and is wiped on fork.
+pub const HOT: usize = 0x1000;
+/// Offset of the shadow stack in a thread block.
+pub const SHADOW: usize = 0x2000;
+/// Where a muted thread writes, in the rest of the hot page: these words are never read.
+pub const TRASH: usize = 0x200;
+/// Where that ends.
+pub const TRASH_END: usize = 0x1000;
+/// Bytes of a shadow frame: call-site rsp, id address, callee.
+pub const FRAME_BYTES: usize = 24;
+/// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of
+/// stack hold no more: a frame is at least 16 bytes). A deeper one moves: see
+/// [`crate::record::deep`].
+pub const SHADOW_BYTES: usize = 524_288 * FRAME_BYTES;
+/// Bytes of a whole thread block.
+pub const BLOCK_BYTES: usize = SHADOW + SHADOW_BYTES + STACK_BYTES;
+/// A shadow stack moves at most so often, each time to a place of twice the size: 50 GB in the end.
+pub const GROWTHS: usize = 12;
+/// Bytes of the agent's own stack at the end of a thread block.
+pub const STACK_BYTES: usize = 64 << 10;
+
+/// The hot page of a thread block; the assembler uses these offsets through gs.
+#[repr(C)]
+pub struct Hot {
+    /// gs:0x1000 next free byte of the chunk, a multiple of 4.
+    pub cur: Word,
+    /// gs:0x1008 reservations must begin below this; 0 forces the slow path.
+    pub end: Word,
+    /// gs:0x1010 high half of the TSC of the last record.
+    pub hi: Word,
+    /// gs:0x1018 top shadow frame.
+    pub ssp: Word,
+    /// gs:0x1020 no frame may be pushed at or above this.
+    pub ssp_end: Word,
+    /// gs:0x1028 the table of instrumented entries.
+    pub table: Word,
+    /// gs:0x1030 top of the agent's own stack; 0 while it is in use.
+    pub agent_stack: Word,
+    /// gs:0x1038 1: recording is muted, see [`crate::record::chunk::mute`].
+    pub muted: Word,
+    /// While muted: `cur`, `real_end` and `hi` of the chunk.
+    pub kept: Words<3>,
+    /// Shadow frame of the outermost hooked function in which this thread is (`run -F`); 0: none.
+    pub root: Word,
+    /// Thread id of the owner; 0: nobody's.
+    pub tid: Half,
+    /// Process id of the owner.
+    pub pid: Half,
+    /// Its stream.
+    pub stream: Half,
+    /// Epoch of that stream.
+    pub epoch: Half,
+    /// Chunk being written, or NONE.
+    pub chunk: Half,
+    /// Sequence number of the next chunk.
+    pub sequence: Half,
+    /// Events lost since the last record.
+    pub lost: Word,
+    /// gs:0x1080 return addresses above this stack address were given back to an unwinder: arm them
+    /// again when control is back above it. 0: none.
+    pub rearm_above: Word,
+    /// True end of the current chunk's reservations, while `end` is forced to 0.
+    pub real_end: Word,
+    /// Next block of the process.
+    pub next: Link<Hot>,
+    /// Highest stack pointer seen: an end for scans.
+    pub stack_top: Word,
+    /// Stack range of frames that were dropped without an exit: they may be alive after all
+    /// (another stack), so a walker's scan includes it. 0: none.
+    pub dropped: Words<2>,
+    /// Frames not pushed because the shadow stack is full and cannot grow.
+    pub overflow: Word,
+    /// Barriers on the shadow stack: see `stacks`.
+    pub barriers: Half,
+    /// The program's signal mask as of this event of the slow path.
+    pub mask: Word,
+    /// gs:0x10c8 what the door pushed, while signals may interrupt the agent: see `unblocked`. 0:
+    /// none.
+    pub unblocked: Word,
+    /// 1: the last walker only looked, the frames that it was given back return.
+    pub looked: Word,
+    /// Where the shadow stack begins; 0: it is being moved.
+    shadow: Bound,
+    /// How large it is.
+    shadow_bytes: Bound,
+    /// Places that it has moved to, start and bytes: see [`crate::record::deep`].
+    pub grown: [Words<2>; GROWTHS],
+    /// The most of it, in bytes, that was in use when a chunk ended, since its memory was last
+    /// given back.
+    pub deepest: Word,
+    /// When it was last in use by half.
+    pub deep_tsc: Word,
+    /// Room for what [`crate::record::capture`] reads; 0: not made yet.
+    pieces: Bound,
+    /// A vfork(2) child may have this block while its owner waits.
+    pub lends: Flag,
+    /// The host was asked about an exec(2) whose system call is about to come.
+    pub asked_exec: Flag,
+    /// Number of the last call of the kernel that was told without its end; 0: none.
+    pub alone: Half,
+    /// One byte for each call of the kernel, see [`crate::routines::quick`]; 0: not known yet.
+    pub quick: Word,
+    /// A record with values that is being written with signals let in: where the door keeps rbp,
+    /// and where the mark at its end will be. See [`crate::events::system_call_unblocked`].
+    pub writing: Words<2>,
+}
+
+// The assembler's numbers for these: see `common`.
+const _: () = assert!(size_of::<Hot>() <= TRASH);
+const _: () = assert!(offset_of!(Hot, cur) == 0 && offset_of!(Hot, end) == 8);
+const _: () = assert!(offset_of!(Hot, hi) == 0x10 && offset_of!(Hot, ssp) == 0x18);
+const _: () = assert!(offset_of!(Hot, ssp_end) == 0x20 && offset_of!(Hot, table) == 0x28);
+const _: () = assert!(offset_of!(Hot, agent_stack) == 0x30 && offset_of!(Hot, muted) == 0x38);
+const _: () = assert!(offset_of!(Hot, rearm_above) == 0x80);
+const _: () = assert!(offset_of!(Hot, unblocked) == 0xc8);
+
+/// The hot page of the block at `block`.
+///
+/// # Safety
+/// A block was mapped there, of [`BLOCK_BYTES`] zero bytes at first, for life.
+#[inline]
+pub unsafe fn hot_of(block: u64) -> &'static Hot {
+    // SAFETY: the caller's; a hot page consists of numbers.
+    unsafe { &*((block + HOT as u64) as *const Hot) }
+}
+
+/// The hot page of the block that gs points at. `None`: there is none.
+///
+/// # Safety
+/// gs holds zero or the address of one of our blocks: programs that use gs are not entered.
+#[inline]
+pub unsafe fn of_gs() -> Option<&'static Hot> {
+    let gs = sys::gs_base();
+    // SAFETY: the caller's.
+    (gs != 0).then(|| unsafe { hot_of(gs) })
+}
+
+impl Hot {
+    /// Where its block begins.
+    #[inline]
+    pub fn block(&self) -> u64 {
+        &raw const *self as u64 - HOT as u64
+    }
+
+    /// The fs base of the thread that it belongs to: the block's first word, which a fork wipes.
+    #[inline]
+    pub fn key(&self) -> &'static Word {
+        // SAFETY: a hot page that is asked for its key lies in a block.
+        unsafe { &*(self.block() as *const Word) }
+    }
+
+    /// Makes it the block of the thread that runs: gs is ours, since programs that use it are not
+    /// entered.
+    pub fn make_current(&self) {
+        // SAFETY: see above.
+        unsafe { sys::set_gs_base(self.block()) };
+    }
+
+    /// Where the shadow stack begins, with its sentinel; 0: it is being moved, or there is none.
+    #[inline]
+    pub fn shadow(&self) -> u64 {
+        self.shadow.get()
+    }
+
+    /// Bytes of it.
+    pub fn shadow_bytes(&self) -> u64 {
+        self.shadow_bytes.get()
+    }
+
+    /// The place of the shadow stack at `address`, or the nearest to it.
+    #[inline]
+    pub fn frame(&self, address: u64) -> FrameAt {
+        let low = match self.shadow() {
+            0 => return FrameAt::none(),
+            low => low,
+        };
+        let high = low + self.shadow_bytes() - FRAME_BYTES as u64;
+        let at = (address & !7).max(low).min(high);
+        FrameAt { at, low, high }
+    }
+
+    /// The innermost frame.
+    #[inline]
+    pub fn top(&self) -> FrameAt {
+        self.frame(self.ssp.get())
+    }
+
+    /// The sentinel.
+    #[inline]
+    pub fn bottom(&self) -> FrameAt {
+        self.frame(self.shadow())
+    }
+
+    /// Takes the innermost frame off.
+    #[inline]
+    pub fn pop(&self) {
+        self.ssp.sub(FRAME_BYTES as u64);
+    }
+
+    /// Gives an empty shadow stack to a block that is nobody's: in the block itself, unless it has
+    /// moved.
+    pub fn empty_shadow(&self) {
+        if self.shadow() == 0 {
+            let own = self.block() + SHADOW as u64;
+            // SAFETY: the block's own bytes.
+            unsafe { self.set_shadow(own, SHADOW_BYTES as u64) };
+        }
+        self.bottom().set(SENTINEL);
+        self.ssp.set(self.shadow());
+        self.ssp_end.set(end_of(self.shadow(), self.shadow_bytes()));
+        self.overflow.set(0);
+    }
+
+    /// Says where the shadow stack is.
+    ///
+    /// # Safety
+    /// So many bytes are mapped there for life, for this alone; it begins at a multiple of 8.
+    pub unsafe fn set_shadow(&self, at: u64, bytes: u64) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.shadow_bytes.set(bytes);
+            self.shadow.set(at);
+        }
+    }
+
+    /// Moves the shadow stack to a larger place. Other threads that look meanwhile wait
+    /// ([`Hot::frames_meanwhile`]).
+    ///
+    /// # Safety
+    /// As for `set_shadow`, with twice the bytes that there are.
+    pub unsafe fn move_shadow(&self, new: u64) {
+        let (old, old_bytes) = (self.shadow(), self.shadow_bytes());
+        // With what stands above the top: an interrupted push has written there.
+        let used = (self.ssp.get() + 2 * FRAME_BYTES as u64).min(old + old_bytes) - old;
+        // SAFETY: the new place is larger than the old one, and nobody else's.
+        unsafe {
+            core::ptr::copy_nonoverlapping(old as *const u8, new as *mut u8, used as usize);
+            self.shadow.set(0);
+        }
+        compiler_fence(Ordering::SeqCst);
+        if self.root.get() != 0 {
+            self.root.set(self.root.get() - old + new);
+        }
+        self.ssp.set(self.ssp.get() - old + new);
+        self.ssp_end.set(end_of(new, 2 * old_bytes));
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the caller's.
+        unsafe { self.set_shadow(new, 2 * old_bytes) };
+    }
+
+    /// The frames of any thread, lowest and highest, while it goes on: the first is its sentinel.
+    /// `None`: they move all the time.
+    pub fn frames_meanwhile(&self) -> Option<(FrameAt, FrameAt)> {
+        for _ in 0..TURNS {
+            let low = self.shadow();
+            let (top, end) = (self.ssp.get(), self.ssp_end.get());
+            compiler_fence(Ordering::SeqCst);
+            if low != 0 && low == self.shadow() {
+                // What lies above the end when it has moved since is memory of frames, too.
+                let high = end + FRAME_BYTES as u64;
+                let at = |at: u64| FrameAt {
+                    at: at.max(low).min(high),
+                    low,
+                    high,
+                };
+                return (high > low).then(|| (at(low), at(top)));
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Where the buffer of [`Hot::pieces`] is; 0: it was not made.
+    pub fn pieces_at(&self) -> u64 {
+        self.pieces.get()
+    }
+
+    /// A buffer for what [`crate::record::capture`] reads, made if need be. `None`: no memory.
+    ///
+    /// # Safety
+    /// This thread's own block; what was given before is not used any more.
+    pub unsafe fn pieces(&self) -> Option<&'static mut [u8]> {
+        if self.pieces.get() == 0 {
+            let made = sys::map_private(PIECES_BYTES) as u64;
+            // SAFETY: so many bytes are mapped there, or it is zero.
+            unsafe { self.pieces.set(made) };
+        }
+        let first = self.pieces.get() as *mut u8;
+        // SAFETY: the caller's: nobody else uses it.
+        (!first.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(first, PIECES_BYTES) })
+    }
+}
+
+/// Another thread waits so many turns for a stack that is being moved.
+const TURNS: u32 = 1 << 24;
+
+/// Two frames of room are kept above the limit: see [`crate::signals::interrupted`].
+fn end_of(low: u64, bytes: u64) -> u64 {
+    low + bytes - 2 * FRAME_BYTES as u64
+}
+
+/// One frame of the shadow stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShadowFrame {
+    /// Stack pointer at the call instruction.
+    pub rsp: u64,
+    /// Return address of the common routine in its slot, maybe with FRAME_OPEN.
+    pub id: u64,
+    /// Callee of a call through a pointer.
+    pub callee: u64,
+}
+
+/// Below all frames.
+const SENTINEL: ShadowFrame = ShadowFrame {
+    rsp: u64::MAX,
+    id: 0,
+    callee: 0,
+};
+
+/// What a block without a shadow stack has.
+static NO_FRAMES: [Word; 3] = [Word::new(u64::MAX), Word::new(0), Word::new(0)];
+
+/// A place for a frame on a shadow stack. They compare as the frames on one stack lie.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameAt {
+    at: u64,
+    low: u64,
+    high: u64,
+}
+
+impl PartialEq for FrameAt {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl PartialOrd for FrameAt {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        self.at.partial_cmp(&other.at)
+    }
+}
+
+impl FrameAt {
+    fn none() -> Self {
+        let at = NO_FRAMES.as_ptr() as u64;
+        let (low, high) = (at, at);
+        Self { at, low, high }
+    }
+
+    #[inline]
+    fn words(self) -> &'static [Word; 3] {
+        // SAFETY: between the ends of memory that a shadow stack has, or has had.
+        unsafe { &*(self.at as *const [Word; 3]) }
+    }
+
+    /// Where it lies.
+    #[inline]
+    pub fn address(self) -> u64 {
+        self.at
+    }
+
+    /// The frame there.
+    #[inline]
+    pub fn get(self) -> ShadowFrame {
+        let [rsp, id, callee] = self.words().each_ref().map(Word::get);
+        ShadowFrame { rsp, id, callee }
+    }
+
+    /// Its stack pointer.
+    #[inline]
+    pub fn rsp(self) -> u64 {
+        self.words()[0].get()
+    }
+
+    /// Its id.
+    #[inline]
+    pub fn id(self) -> u64 {
+        self.words()[1].get()
+    }
+
+    /// Its callee.
+    #[inline]
+    pub fn callee(self) -> u64 {
+        self.words()[2].get()
+    }
+
+    /// Puts a frame there.
+    #[inline]
+    pub fn set(self, frame: ShadowFrame) {
+        let [rsp, id, callee] = self.words();
+        rsp.set(frame.rsp);
+        id.set(frame.id);
+        callee.set(frame.callee);
+    }
+
+    /// Adds bits to its id.
+    pub fn mark(self, bits: u64) {
+        let [_, id, _] = self.words();
+        id.set(id.get() | bits);
+    }
+
+    /// The next frame outwards; below the sentinel there is none but itself.
+    #[inline]
+    pub fn below(self) -> Self {
+        let at = (self.at - FRAME_BYTES as u64).max(self.low);
+        Self { at, ..self }
+    }
+
+    /// The next place inwards; above the highest there is none but itself.
+    #[inline]
+    pub fn above(self) -> Self {
+        let at = (self.at + FRAME_BYTES as u64).min(self.high);
+        Self { at, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::{empty_thread, thread};
+
+    fn frame(rsp: u64) -> ShadowFrame {
+        ShadowFrame {
+            rsp,
+            id: 1,
+            callee: 2,
+        }
+    }
+
+    #[test]
+    fn no_step_leaves_the_shadow_stack() {
+        let hot = thread(4);
+        let bottom = hot.bottom();
+        assert_eq!(bottom.below(), bottom);
+        assert_eq!(bottom.rsp(), u64::MAX);
+        let highest = bottom.above().above().above();
+        assert_eq!(highest.above(), highest);
+        assert_eq!(hot.frame(u64::MAX), highest);
+        assert_eq!(hot.frame(0), bottom);
+    }
+
+    #[test]
+    fn a_frame_is_what_was_put_there() {
+        let hot = thread(4);
+        let place = hot.bottom().above();
+        place.set(frame(7));
+        place.mark(8);
+        assert_eq!(place.get(), ShadowFrame { id: 9, ..frame(7) });
+        assert!(place > hot.bottom() && place.below() == hot.bottom());
+    }
+
+    #[test]
+    fn a_block_without_a_shadow_stack_has_a_sentinel_alone() {
+        let hot = empty_thread();
+        assert_eq!(hot.top(), hot.bottom());
+        assert_eq!(
+            (hot.top().rsp(), hot.top().below().rsp()),
+            (u64::MAX, u64::MAX)
+        );
+        assert_eq!(hot.top().above(), hot.top());
+    }
+
+    #[test]
+    fn frames_that_are_looked_at_meanwhile_end_below_the_limits_room() {
+        let hot = thread(8);
+        hot.ssp.set(u64::MAX);
+        let (low, top) = hot.frames_meanwhile().unwrap_or((hot.top(), hot.top()));
+        assert_eq!(low, hot.bottom());
+        assert_eq!(top.address(), hot.shadow() + 7 * FRAME_BYTES as u64);
+    }
+}
