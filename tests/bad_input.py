@@ -367,7 +367,7 @@ def time_is_no_time(b): return b.fails(USAGE, "report", "--min-time", "5 parsecs
 def options_of_one_view_are_refused_for_others(b):
     b.trace("/bin/true")
     wrong = (("functions", "--fold"), ("summary", "--around", "1ms"), ("flame", "--slowest", "1", "main"), ("summary", "--columns", "calls"),
-             ("flame", "--focus", "main"), ("functions", "--loader"), ("tree", "--format", "svg"))
+             ("flame", "--focus", "main"), ("functions", "--loader"), ("tree", "--format", "svg"), ("functions", "--follow"), ("summary", "--diff", "good"), ("flame", "--partition"))
     return [said for view in wrong for said in b.fails(1, "report", "-i", "good", *view, says=" for ")]
 @case
 def columns_and_slowest_are_wrong(b):

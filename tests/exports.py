@@ -4,7 +4,7 @@
 usage: tests/exports.py [--sptrace PATH] [--programs FOLDER] [--keep FOLDER]
 
 Records programs with threads, forks and exceptions, and python3; exports each trace in every format, and reads each export with
-something that is not ours where there is one: csv, json and xml of Python, callgrind_annotate, graphviz, for Perfetto a small
+something that is not ours where there is one: csv, json and xml of Python, callgrind_annotate, graphviz, DuckDB, for Perfetto a small
 reader of protocol buffers. The traces' clock is set to one tick a nanosecond before, so that nothing is rounded.
 Needs a built sptrace and the test programs. Exit status: 1 if a sum differs.
 """
@@ -250,8 +250,74 @@ def compare(trace, folder):
         if view == "callees": pairs += [r for r in trace.rows("callers", "*", "--format", "csv") if r["caller"] == ""]
         yield view, want, add(*(((r["callee_module"], r["callee"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in pairs))
     yield from compare_graphs(trace, want)
+    yield from compare_parquet(trace, folder, by_time)
+    yield from compare_index(trace, want)
+    yield from compare_more(trace, folder, want)
     part = [r for r in rows if r["duration_ns"] and int(r["duration_ns"]) >= 2000]
     yield "csv, --min-time", part, trace.rows("export", "csv", "--min-time", "2us")
+
+
+def compare_more(trace, folder, want):
+    """(what, wanted, got): the folded tree's calls, a flame graph beside its own trace, a trace that is followed while it is copied."""
+    calls = sum(n[0] for n in want.values())
+    stack, shown = [1], 0
+    for line in trace.report("tree", "--fold").decode("utf-8", "replace").splitlines()[1:]:
+        text = line.split("| ", 1)[1].strip()
+        times = int((re.search(r"[ ,]x ([\d,]*\d)", text) or ["", "1"])[1].replace(",", "")) if "/*" in text else 1
+        is_comment = text.startswith("/* ")
+        if text.startswith(("}", "/* }")): stack.pop()
+        elif text.startswith("/* x "): stack.append(stack[-1] * times)
+        elif not is_comment:
+            shown += 0 if "began earlier" in text else stack[-1] * times
+            if re.search(r" \{( /\*.*\*/)?$", text): stack.append(stack[-1] * times)
+    yield "tree, folded", calls, shown
+    graph = ElementTree.fromstring(trace.report("flame", "--diff", trace.path)).find("{http://www.w3.org/2000/svg}g[@id='frames']")
+    yield "flame, beside itself", {"q3"}, {g.find("{http://www.w3.org/2000/svg}rect").get("class") for g in graph}
+    whole, growing = open(trace.path, "rb").read(), os.path.join(folder, "growing.trace")
+    with open(growing, "wb") as out: out.write(whole[:4096])
+    process = subprocess.Popen([trace.sptrace, "report", "tree", "--follow", "-i", growing], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(growing, "ab") as out:
+        for at in range(4096, len(whole), 50_000):
+            out.write(whole[at:at + 50_000])
+            out.flush()
+    told, said = process.communicate(timeout=120)
+    # What happened to processes stands elsewhere, and opens other lines; durations and threads are the same.
+    def timed(text): return sorted(line[:21] for line in text.splitlines()[1:] if line[:11].strip())
+    yield "tree, followed", (timed(trace.report("tree")), b""), (timed(told), said)
+
+
+def compare_index(trace, want):
+    """(what, wanted, got): sums that were kept beside the trace, and what comes of it if they cannot be used."""
+    def sums(*options):
+        done = subprocess.run([trace.sptrace, "report", "functions", "-i", trace.path, "--format", "csv", *options], capture_output=True, timeout=120)
+        return done.stdout, done.stderr.decode()
+    path, plain = trace.path + ".index", sums("--index", "never")[0]
+    if os.path.exists(path): os.unlink(path)
+    yield "index, first pass", (plain, ""), sums("--index", "always")
+    kept = open(path, "rb").read()
+    yield "index, second pass", (plain, ""), sums("--index", "always")
+    yield "index, summary", trace.report("summary", "--index", "never"), trace.report("summary", "--index", "always")
+    yield "index, not for a part", sums("--index", "never", "-D", "3"), sums("--index", "always", "-D", "3")
+    for name, damaged in (("torn", kept[:len(kept) // 2]), ("flipped", kept[:-9] + bytes([kept[-9] ^ 1]) + kept[-8:]), ("empty", b""), ("foreign", kept[:12] + b"12345678" + kept[20:])):
+        with open(path, "wb") as out: out.write(damaged)
+        shown, said = sums("--index", "always")
+        yield f"index, {name}", (plain, True, kept), (shown, "made anew" in said, open(path, "rb").read())
+    os.unlink(path)
+
+
+def compare_parquet(trace, folder, by_time):
+    """(what, wanted, got): Parquet as DuckDB reads it, if that is there (pip install duckdb)."""
+    try: import duckdb
+    except ImportError: return
+    def rows_of(source): return sorted_rows([dict(zip(by_time[0], ("" if v is None else str(v) for v in row))) for row in duckdb.sql(f"select {', '.join(chr(34) + c + chr(34) for c in by_time[0])} from {source}").fetchall()])
+    path, parts = os.path.join(folder, "calls.parquet"), os.path.join(folder, "calls")
+    with open(path, "wb") as out: out.write(trace.export("parquet"))
+    yield "parquet", sorted_rows(by_time), rows_of(f"'{path}'")
+    shutil.rmtree(parts, ignore_errors=True)
+    trace.export("parquet", "--partition", "-o", parts)
+    yield "parquet, partitioned", sorted_rows(by_time), rows_of(f"read_parquet('{parts}/**/*.parquet', hive_partitioning=true)")
+    found = {int(name.removeprefix("pid=")) for host in os.listdir(parts) for name in os.listdir(os.path.join(parts, host))}
+    yield "parquet, processes", {int(row["pid"]) for row in by_time}, found
 
 
 def compare_graphs(trace, want):

@@ -37,6 +37,7 @@ VIEWS = {
     "export.firefox.json": ["export", "firefox"],
     "export.callgrind": ["export", "callgrind"],
     "export.dot": ["export", "dot", "--limit", "5"],
+    "flame.diff.svg": ["flame", "--diff", os.path.join(FOLDER, "demo.trace"), "-F", "demo::parse*"],
     "flame.svg": ["flame", "--by", "calls", "--icicle"],
     "callers.txt": ["callers", "malloc"],
     "graph.txt": ["graph"],

@@ -67,10 +67,12 @@ for suite in bookworm trixie; do
     check "$suite: dpkg --install" inside dpkg --install /tmp/sptrace.deb
     check "$suite: the first example" inside sh -c 'cd /tmp && [ "$(sptrace run -q -- sqlite3 :memory: "select 6*7")" = 42 ] && sptrace report functions --limit 3 | grep -q sqlite3 && sptrace report tree | grep -q "main() {"'
     check "$suite: man sptrace-run" inside sh -c 'man sptrace-run | grep -q "sptrace run"'
+    check "$suite: sptrace --version" inside sh -c 'sptrace --version | grep -q commit'
+    check "$suite: man sptrace-trace" inside sh -c 'man 5 sptrace-trace | grep -q csv'
     check "$suite: man sptrace-limits" inside sh -c 'man 7 sptrace-limits | grep -q "not"'
     check "$suite: doctor" inside sptrace doctor
     # shellcheck disable=SC2016 # the other shell's
-    check "$suite: sptrace rep<TAB>" inside bash -c '. /usr/share/bash-completion/bash_completion; . /usr/share/bash-completion/completions/sptrace; COMP_WORDS=(sptrace rep) COMP_CWORD=1 COMP_LINE="sptrace rep" COMP_POINT=11; _sptrace sptrace rep sptrace; [ "${COMPREPLY[*]}" = report ]'
+    check "$suite: sptrace rep<TAB>" inside bash -c '. /usr/share/bash-completion/bash_completion; . /usr/share/bash-completion/completions/sptrace; COMP_WORDS=(sptrace rep) COMP_CWORD=1 COMP_TYPE=9; _clap_complete_sptrace sptrace rep sptrace; [ "${COMPREPLY[*]}" = report ]'
     check "$suite: removal" inside dpkg --purge sptrace
     files "$root" > "$work/after"
     check "$suite: nothing is left behind" diff "$work/before" "$work/after"

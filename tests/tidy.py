@@ -48,7 +48,7 @@ LAYERS = {
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
 FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}, {"record"}, {"patch"}, {"reach"}, {"events"}, {"life"}]}
 # outside crate: the crates that are its home
-HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
+HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "parquet": {"export"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
 MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
 NO_STD = {"addr", "wire", "agent"}

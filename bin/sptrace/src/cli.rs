@@ -17,13 +17,13 @@ Exit status:
             command cannot be executed, 127 if it is not found
   attach    0, or 1 if nothing could be attached to
   ktrace    as run with a command, else 0, or 1 on failure
-  report, ctl, analyze, doctor, script
+  report, ctl, analyze, cache, config, doctor, script
             0, or 1 on failure
   2         wrong usage";
 
 /// Shows what a program really does: every function call of an unmodified Linux program
 #[derive(Parser, Debug)]
-#[command(name = "sptrace", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "sptrace", version = crate::version::SHORT, long_version = crate::version::LONG, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -43,6 +43,10 @@ pub enum Command {
     Ktrace(commands::ktrace::KtraceArgs),
     /// Say a word to a running recording, or list those that wait for words
     Ctl(commands::ctl::CtlArgs),
+    /// Show, fill or empty the folder in which analyses of programs are kept
+    Cache(commands::cache::CacheArgs),
+    /// Show which settings are in force, and where they were made
+    Config(commands::config::ConfigArgs),
     /// Say what can be recorded on this machine, and what would allow more
     Doctor(commands::doctor::DoctorArgs),
     /// Show views of a trace: summary, functions, tree, coverage, folded stacks

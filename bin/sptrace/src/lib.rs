@@ -3,8 +3,13 @@
 
 pub mod cli;
 pub mod commands;
+pub mod complete;
+pub mod crash;
 pub mod exit_code;
+pub mod logging;
+pub mod settings;
 pub mod talk;
+pub mod version;
 
 /// The manual of the language of scripts, as roff.
 pub fn script_page() -> String {

@@ -1,7 +1,9 @@
 //! The sptrace command: parse, dispatch, exit status.
 
-use clap::Parser;
-use sptrace::{cli, commands, exit_code, talk};
+use clap::{CommandFactory, FromArgMatches};
+use clap_complete::CompleteEnv;
+use sptrace::settings::{self, Settings, SettingsError};
+use sptrace::{cli, commands, complete, crash, exit_code, logging, talk};
 use sptrace_tracee::at_start::AtStart;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -59,10 +61,29 @@ fn at_start() -> AtStart {
 }
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    crash::install();
+    let factory = || complete::with_candidates(cli::Cli::command());
+    CompleteEnv::with_factory(factory)
+        .var(complete::VARIABLE)
+        .complete();
+    if let Err(why) = logging::install(std::env::var(logging::VARIABLE).ok().as_deref()) {
+        talk::say(&why);
+        return ExitCode::from(exit_code::WRONG_USAGE);
+    }
+    let settings = read_settings();
+    let empty = Settings::default();
+    let cli = match parse(settings.as_ref().unwrap_or(&empty)) {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return misused(&error, settings.as_ref().unwrap_or(&empty)),
     };
+    let needs_none = matches!(
+        cli.command,
+        cli::Command::Config(_) | cli::Command::Doctor(_)
+    );
+    if let (Err(error), false) = (&settings, needs_none) {
+        talk::say(&format!("{error} (see `sptrace config --help`)"));
+        return ExitCode::from(exit_code::WRONG_USAGE);
+    }
     match cli.command {
         cli::Command::Run(args) => commands::run::run(args, at_start()),
         cli::Command::Attach(args) => commands::attach::run(args, at_start()),
@@ -70,6 +91,14 @@ fn main() -> ExitCode {
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Doctor(args) => doctor(&args),
         cli::Command::Script(args) => ended(commands::script::run(&args)),
+        cli::Command::Config(args) => {
+            let settings = settings.as_ref().map_err(|e| SettingsError::clone(e));
+            ended(commands::config::run(&args, settings))
+        }
+        cli::Command::Cache(args) => match commands::cache::run(&args) {
+            Ok(false) => ExitCode::from(exit_code::FAILURE),
+            result => ended(result.map(drop)),
+        },
         cli::Command::Ctl(args) => ended(commands::ctl::run(&args)),
         cli::Command::Report(args) => match commands::report::run(&args) {
             Ok(status) => ExitCode::from(status),
@@ -78,8 +107,26 @@ fn main() -> ExitCode {
     }
 }
 
+fn read_settings() -> Result<Settings, SettingsError> {
+    let names: Vec<String> = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .collect();
+    let variable = |name: &str| std::env::var(name).ok();
+    settings::read(&cli::Cli::command(), &variable, &names)
+}
+
+/// The command line, with what the settings say where it says nothing.
+fn parse(settings: &Settings) -> Result<cli::Cli, clap::Error> {
+    let mut command = cli::Cli::command();
+    if !settings.all.is_empty() {
+        let explicit = command.clone().try_get_matches().ok();
+        command = settings.apply(command, explicit.as_ref());
+    }
+    cli::Cli::from_arg_matches(&command.try_get_matches()?)
+}
+
 /// Help and version as clap prints them; any other error in one line.
-fn misused(error: &clap::Error) -> ExitCode {
+fn misused(error: &clap::Error, settings: &Settings) -> ExitCode {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp
@@ -87,7 +134,20 @@ fn misused(error: &clap::Error) -> ExitCode {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }
-        _ => talk::say(&talk::usage_line(error)),
+        _ => {
+            let line = talk::usage_line(error);
+            let words: Vec<_> = std::env::args().skip(1).collect();
+            let said = |option: &&str| words.iter().any(|w| w.starts_with(&format!("--{option}")));
+            let option = talk::option_of(error);
+            let origin = option.as_deref().filter(|o| !said(o)).and_then(|option| {
+                let command = words.first()?;
+                settings.origin_of(command, option)
+            });
+            match origin {
+                Some(origin) => talk::say(&format!("{line} (set by {origin})")),
+                None => talk::say(&line),
+            }
+        }
     }
     ExitCode::from(error.exit_code() as u8)
 }

@@ -10,6 +10,17 @@ pub fn say(text: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// The long name of the option that an error is about.
+pub fn option_of(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = arg.strip_prefix("--")?;
+    let end = name.find([' ', '=', '[']).unwrap_or(name.len());
+    Some(name.get(..end)?.to_owned())
+}
+
 /// A usage error of clap's, several lines with a usage, as one line with a hint.
 pub fn usage_line(error: &clap::Error) -> String {
     let rendered = error.render().to_string();

@@ -10,14 +10,35 @@ pub mod prototypes;
 pub mod syscalls;
 
 use clap::CommandFactory;
-use clap_complete::{Shell, generate};
+use clap_complete::env::Shells;
 use std::io;
 
 /// Path from the repository's top, and content.
 pub type Made = (String, Vec<u8>);
 
 /// Files in the same folders that are written by hand: nothing here may overwrite or miss them.
-pub const WRITTEN_BY_HAND: [&str; 2] = ["man/sptrace-limits.7", "man/sptrace-values.7"];
+pub const WRITTEN_BY_HAND: [&str; 4] = [
+    "man/sptrace-events.7",
+    "man/sptrace-limits.7",
+    "man/sptrace-trace.5",
+    "man/sptrace-values.7",
+];
+
+/// Shells, and the files by which they learn to ask sptrace itself what can be completed.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "sptrace.bash"),
+    ("zsh", "_sptrace"),
+    ("fish", "sptrace.fish"),
+];
+
+/// See [`SHELLS`].
+const ZSH_FIRST_CALL: &str = "\
+if [[ $funcstack[1] == _sptrace ]]; then
+    _clap_dynamic_completer_sptrace \"$@\"
+fi
+";
+/// When the texts of the pages were last gone through, as mdoc(7) and man(7) want a date.
+const DATE: &str = "2026-11-24";
 
 /// All files.
 ///
@@ -44,19 +65,16 @@ pub fn make_all() -> io::Result<Vec<Made>> {
     }
     let page = sptrace::script_page().into_bytes();
     made.push(("man/sptrace-script.7".to_owned(), page));
-    let shells = [
-        (Shell::Bash, "sptrace.bash"),
-        (Shell::Zsh, "_sptrace"),
-        (Shell::Fish, "sptrace.fish"),
-    ];
-    for (shell, file) in shells {
+    for (shell, file) in SHELLS {
         let mut text = Vec::new();
-        generate(
-            shell,
-            &mut sptrace::cli::Cli::command(),
-            "sptrace",
-            &mut text,
-        );
+        if let Some(completer) = Shells::builtins().completer(shell) {
+            let variable = sptrace::complete::VARIABLE;
+            completer.write_registration(variable, "sptrace", "sptrace", "sptrace", &mut text)?;
+        }
+        if shell == "zsh" {
+            // What zsh loads by itself is called at once, but only defines the function.
+            text.extend(ZSH_FIRST_CALL.as_bytes());
+        }
         made.push((format!("completions/{file}"), text));
     }
     Ok(made)
@@ -69,7 +87,17 @@ fn see_also(name: &str, names: &[String]) -> String {
     for other in others {
         text += &format!("\\fB{}\\fR(1),\n", other.replace('-', "\\-"));
     }
-    text + "\\fBsptrace\\-limits\\fR(7),\n\\fBsptrace\\-script\\fR(7),\n\\fBsptrace\\-values\\fR(7)\n"
+    for (other, section) in [
+        ("events", 7),
+        ("limits", 7),
+        ("script", 7),
+        ("values", 7),
+        ("trace", 5),
+    ] {
+        let end = if other == "trace" { "\n" } else { ",\n" };
+        text += &format!("\\fBsptrace\\-{other}\\fR({section}){end}");
+    }
+    text
 }
 
 fn man_page(command: clap::Command) -> io::Result<Vec<u8>> {
@@ -78,7 +106,9 @@ fn man_page(command: clap::Command) -> io::Result<Vec<u8>> {
     clap_mangen::Man::new(command)
         .manual("sptrace")
         .source(source)
-        .date("")
+        .date(DATE)
         .render(&mut text)?;
-    Ok(text)
+    // Space breaks the line by itself: groff does not mind, others complain.
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.replace("\n.br\n\n.br\n", "\n.sp\n").into_bytes())
 }

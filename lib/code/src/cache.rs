@@ -1,10 +1,11 @@
 //! The cache of analyses: one file for each image, small and quickly read.
 //!
-//! Place: `$XDG_CACHE_HOME/sptrace` or `~/.cache/sptrace`, one file `<key>.analysis`, the key being
-//! a hash of device, inode, size and modification time of the image and of both versions. A warm
-//! start therefore reads no byte of the image (and looks whether its debug file is the one that
-//! gave names); its build id and code are hashed into the module hash when the file is built. Equal
-//! stamps do not prove equal bytes: who patches compares bytes first.
+//! Place: the user's own folder ([`Places`]), one file `<key>.analysis`, the key being a hash of
+//! device, inode, size and modification time of the image and of both versions. A warm start
+//! therefore reads no byte of the image (and looks whether its debug file is the one that gave
+//! names); its build id and code are hashed into the module hash when the file is built. Equal
+//! stamps do not prove equal bytes: who patches compares bytes first. What is not there may lie in
+//! a folder of all users, by its build id (`cache/shared.rs`), and is copied from there.
 //!
 //! ```text
 //! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
@@ -12,50 +13,57 @@
 //!                                     ImportRecord[import_count]   8 bytes each
 //!                                     strings, to the end
 //!            plan, one block of LZ4
+//!            path of the image, not packed, to the end: for those who look into the folder
 //! ```
 //!
 //! Little-endian. Addresses are 32-bit offsets from `Header::base_svma`. Functions and sites are in
 //! the plan and nowhere else. A file is written under a temporary name and renamed, so that readers
 //! see all of it or nothing; one that was torn by a crash of the system is found by its content
-//! hash. Files and folders of other users, links, other versions and other stamps are never used.
-//! No failure of the cache is an error: the analysis is then done anew and kept in memory.
+//! hash. Files and folders of other users, links, other versions and other stamps are never used;
+//! those of root in its folder for all users are. No failure of the cache is an error: the analysis
+//! is then done anew and kept in memory.
 
 mod cached;
+mod files;
 mod layout;
+mod places;
+mod shared;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
 
 use sptrace_image::Object;
 
 pub use cached::Cached;
+pub use files::{Kept, clear, list};
+pub use places::{DEFAULT_LIMIT_BYTES, Places};
 
 use crate::analyze::analyze;
 use crate::bytes::Bytes;
 use crate::error::CodeError;
 use crate::hash::hash_bytes;
 use crate::model::Analysis;
+use files::Readers;
 use layout::{Stamp, encode};
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 4;
-/// Of open(2): do not follow a link. The value is that of x86-64.
-const O_NOFOLLOW: i32 = 0o400_000;
+const FORMAT_VERSION: u32 = 5;
+
+/// Makes of an image and its analysis what is kept beside them: the plan.
+pub type MakePlan<'a> = &'a dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>;
 
 /// The analysis of the image at `elf_path`, and the plan that `make_plan` makes of it: from the
-/// cache, or built and put there. `plan_version` is part of the key. Without `cache_dir` the user's
-/// own cache folder is used.
+/// cache, or built and put there. `plan_version` is part of the key.
 ///
 /// # Errors
 /// [`CodeError`] when the file cannot be read or is no image; never because of the cache.
 pub fn load_or_build(
-    cache_dir: Option<&Path>,
+    places: &Places,
     elf_path: &Path,
     plan_version: u32,
-    make_plan: &dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>,
+    make_plan: MakePlan<'_>,
 ) -> Result<Cached, CodeError> {
     let read_error = |source| CodeError::Read {
         path: elf_path.to_owned(),
@@ -66,116 +74,142 @@ pub fn load_or_build(
         return Err(CodeError::NotAFile(elf_path.to_owned()));
     }
     let stamp = Stamp::new(&metadata, FORMAT_VERSION, plan_version);
-    let folder = cache_dir.map(Path::to_owned).or_else(default_folder);
-    let owner = own_user();
-    if let (Some(folder), Some(owner)) = (&folder, owner)
+    let own = places.own.as_deref().zip(own_user());
+    if let Some((folder, owner)) = own
         && let Some(cached) = open(folder, owner, &stamp)
     {
+        log::debug!("analysis of {} was kept", elf_path.display());
         return Ok(cached);
     }
-    let file = File::open(elf_path).map_err(read_error)?;
-    let opened = Stamp::new(
-        &file.metadata().map_err(read_error)?,
-        FORMAT_VERSION,
-        plan_version,
+    let began = Instant::now();
+    let image = Image::open(elf_path, plan_version)?;
+    let object = image.object(elf_path)?;
+    let (content, how) = match shared::find(&places.shared, &object, &image.stamp) {
+        Some(content) => (Bytes::owned(content), "taken from those of all users"),
+        None => (image.build(elf_path, &object, make_plan)?, "made"),
+    };
+    let elapsed_ms = began.elapsed().as_millis();
+    log::info!(
+        "analysis of {} {how} in {elapsed_ms} ms",
+        elf_path.display()
     );
-    let image = Bytes::map(&file).map_err(read_error)?;
-    let content = build(elf_path, &image, &opened, make_plan)?;
-    // An image that changed while it was read is not kept.
-    let unchanged = file
-        .metadata()
-        .is_ok_and(|now| Stamp::new(&now, FORMAT_VERSION, plan_version) == opened);
-    if let (Some(folder), Some(owner), true) = (&folder, owner, unchanged)
-        && store(folder, owner, &opened, content.bytes()).is_some()
-        && let Some(cached) = open(folder, owner, &opened)
-    {
-        return Ok(cached);
+    if let (Some((folder, owner)), true) = (own, image.is_unchanged()) {
+        let name = image.stamp.file_name();
+        if files::store(folder, owner, &name, content.bytes(), Readers::Owner).is_some() {
+            files::make_room(folder, places.limit_bytes, &name);
+            if let Some(cached) = open(folder, owner, &image.stamp) {
+                return Ok(cached);
+            }
+        }
     }
-    Cached::new(content, &opened).ok_or_else(|| CodeError::TooLarge(elf_path.to_owned()))
+    Cached::new(content, &image.stamp).ok_or_else(|| CodeError::TooLarge(elf_path.to_owned()))
 }
 
-fn build(
-    path: &Path,
-    image: &Bytes,
-    stamp: &Stamp,
-    make_plan: &dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>,
-) -> Result<Bytes, CodeError> {
-    let object = Object::parse(image.bytes()).map_err(|source| CodeError::Image {
-        path: path.to_owned(),
-        source,
-    })?;
-    image.release_pages();
-    let analysis = analyze(&object);
-    image.release_pages();
-    let plan = make_plan(&object, &analysis);
-    let summary = analysis.summary;
-    drop(analysis);
+/// Analyses the image at `elf_path` and puts that into `folder` for all users, who must be able to
+/// trust its owner. False: what is there is this image's already.
+///
+/// # Errors
+/// [`CodeError`] when the file cannot be read or is no image, has no build id, or when the folder
+/// cannot be written.
+pub fn fill(
+    folder: &Path,
+    elf_path: &Path,
+    plan_version: u32,
+    make_plan: MakePlan<'_>,
+) -> Result<bool, CodeError> {
+    let image = Image::open(elf_path, plan_version)?;
+    let object = image.object(elf_path)?;
+    if object.build_id.is_empty() {
+        return Err(CodeError::NoBuildId(elf_path.to_owned()));
+    }
+    if shared::find(&[folder], &object, &image.stamp).is_some() {
+        return Ok(false);
+    }
+    let content = image.build(elf_path, &object, make_plan)?;
+    let put = |owner| shared::put(folder, owner, &object, &image.stamp, content.bytes());
+    match own_user().and_then(put) {
+        Some(()) => Ok(true),
+        None => Err(CodeError::NotWritten(folder.to_owned())),
+    }
+}
+
+/// The image of which a file is: its path, as it was when the analysis was made. None: the file is
+/// none of this version.
+pub fn image_of(kept: &Kept) -> Option<std::path::PathBuf> {
+    let bytes = Bytes::open(&kept.path).ok()?;
+    layout::origin(bytes.bytes(), FORMAT_VERSION)
+}
+
+/// An image that is being read.
+struct Image {
+    file: File,
+    bytes: Bytes,
+    /// As it was when it was opened.
+    stamp: Stamp,
+}
+
+impl Image {
+    fn open(path: &Path, plan_version: u32) -> Result<Self, CodeError> {
+        let read_error = |source| CodeError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(read_error)?;
+        let metadata = file.metadata().map_err(read_error)?;
+        if !metadata.is_file() {
+            return Err(CodeError::NotAFile(path.to_owned()));
+        }
+        Ok(Self {
+            bytes: Bytes::map(&file).map_err(read_error)?,
+            stamp: Stamp::new(&metadata, FORMAT_VERSION, plan_version),
+            file,
+        })
+    }
+
+    fn object(&self, path: &Path) -> Result<Object<'_>, CodeError> {
+        Object::parse(self.bytes.bytes()).map_err(|source| CodeError::Image {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// An image that changed while it was read is not kept.
+    fn is_unchanged(&self) -> bool {
+        let now = self.file.metadata();
+        now.is_ok_and(|now| self.stamp.is_of(&now))
+    }
+
+    fn build(
+        &self,
+        path: &Path,
+        object: &Object<'_>,
+        make_plan: MakePlan<'_>,
+    ) -> Result<Bytes, CodeError> {
+        self.bytes.release_pages();
+        let analysis = analyze(object);
+        self.bytes.release_pages();
+        let plan = make_plan(object, &analysis);
+        let summary = analysis.summary;
+        drop(analysis);
+        let hash = module_hash(object);
+        let content = encode((object, path), &summary, &plan, &self.stamp, hash);
+        content
+            .map(Bytes::owned)
+            .ok_or_else(|| CodeError::TooLarge(path.to_owned()))
+    }
+}
+
+/// Of build id and code.
+fn module_hash(object: &Object<'_>) -> u64 {
     let code = object.code_ranges.iter().map(|r| r.bytes);
-    let module_hash = code.fold(hash_bytes(0, object.build_id), hash_bytes);
-    let content = encode(&object, &summary, &plan, stamp, module_hash);
-    content
-        .map(Bytes::owned)
-        .ok_or_else(|| CodeError::TooLarge(path.to_owned()))
+    code.fold(hash_bytes(0, object.build_id), hash_bytes)
 }
 
 fn open(folder: &Path, owner: u32, stamp: &Stamp) -> Option<Cached> {
-    let path = folder.join(stamp.file_name());
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(O_NOFOLLOW)
-        .open(path)
-        .ok()?;
-    let metadata = file.metadata().ok()?;
-    let is_private = metadata.mode() & 0o022 == 0;
-    if !metadata.is_file() || metadata.uid() != owner || !is_private {
-        return None;
-    }
-    Cached::new(Bytes::map(&file).ok()?, stamp)
-}
-
-/// Written beside, then renamed; `None` when anything failed, and then nothing is left.
-fn store(folder: &Path, owner: u32, stamp: &Stamp, content: &[u8]) -> Option<()> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    if !folder.is_dir() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .ok()?;
-    }
-    let there = fs::metadata(folder).ok()?;
-    if there.uid() != owner {
-        return None;
-    }
-    if there.mode() & 0o077 != 0 {
-        // Made by hand, or by somebody else's version of us: which programs were looked at is
-        // nobody's business.
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).ok()?;
-    }
-    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Relaxed));
-    let temporary = folder.join(format!("{}.{process}.{number}.tmp", stamp.file_name()));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&temporary, folder.join(stamp.file_name())));
-    if written.is_err() {
-        // Nothing more can be done about a file that cannot be removed.
-        let _ = fs::remove_file(&temporary);
-    }
-    written.ok()
-}
-
-fn default_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-    };
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(base.join("sptrace"))
+    let file = files::open(&folder.join(stamp.file_name()), owner)?;
+    let cached = Cached::new(Bytes::map(&file).ok()?, stamp)?;
+    files::touch(&file);
+    Some(cached)
 }
 
 /// Effective user id: the owner of our own entry in /proc.

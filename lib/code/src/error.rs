@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sptrace_image::ImageError;
 use thiserror::Error;
 
-/// Cause of a failure of [`crate::load_or_build`].
+/// Cause of a failure of [`crate::load_or_build`] or [`crate::fill`].
 #[derive(Debug, Error)]
 pub enum CodeError {
     /// The file could not be opened or read.
@@ -30,4 +30,10 @@ pub enum CodeError {
     /// Its addresses span more than 4 GiB, or it has more functions, sites or names than fit.
     #[error("{0} is too large to be analysed")]
     TooLarge(PathBuf),
+    /// What is kept for all users is found by the build id.
+    #[error("{0} has no build id, by which an analysis for all users is found")]
+    NoBuildId(PathBuf),
+    /// The folder belongs to somebody else, cannot be made, or the disk is full.
+    #[error("cannot write into {0}: it must be a folder of this user's, with room")]
+    NotWritten(PathBuf),
 }

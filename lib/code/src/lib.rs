@@ -30,7 +30,9 @@ mod tables;
 
 pub use analyze::analyze;
 pub use bytes::Bytes;
-pub use cache::{Cached, load_or_build};
+pub use cache::{
+    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, clear, fill, image_of, list, load_or_build,
+};
 pub use debug_file::{names, path as debug_file_path};
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Summary};

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Cached, CodeError, analyze, load_or_build};
+use sptrace_code::{
+    Analysis, Cached, CodeError, Places, analyze, clear, fill, image_of, list, load_or_build,
+};
 use sptrace_image::Object;
 
 const IMAGE: &str = "/bin/true";
@@ -45,7 +47,13 @@ fn load(folder: &Path, image: &Path, plan_version: u32) -> (Cached, bool) {
         built.set(true);
         PLAN.to_vec()
     };
-    let cached = load_or_build(Some(folder), image, plan_version, &make_plan).unwrap();
+    let cached = load_or_build(
+        &Places::only(folder.to_owned()),
+        image,
+        plan_version,
+        &make_plan,
+    )
+    .unwrap();
     (cached, built.get())
 }
 
@@ -138,7 +146,11 @@ fn what_is_no_image_is_a_clear_error() {
     let folder = Folder::new("errors");
     let empty = folder.0.join("empty");
     fs::write(&empty, "").unwrap();
-    let fails = |path: &Path| load_or_build(None, path, 1, &|_, _| Vec::new()).unwrap_err();
+    let nowhere = Places {
+        own: None,
+        ..Places::only(PathBuf::new())
+    };
+    let fails = |path: &Path| load_or_build(&nowhere, path, 1, &|_, _| Vec::new()).unwrap_err();
     assert!(matches!(fails(&folder.0), CodeError::NotAFile(_)));
     assert!(matches!(
         fails(&folder.0.join("none")),
@@ -148,5 +160,91 @@ fn what_is_no_image_is_a_clear_error() {
     assert!(matches!(
         fails("/etc/passwd".as_ref()),
         CodeError::Image { .. }
+    ));
+}
+
+#[test]
+fn what_was_not_used_for_longest_goes_first() {
+    let folder = Folder::new("room");
+    let images = ["/bin/true", "/bin/false", "/bin/cat"].map(Path::new);
+    let mut places = Places::only(folder.0.clone());
+    let load = |places: &Places, image: &Path| {
+        load_or_build(places, image, 1, &|_, _| PLAN.to_vec()).unwrap();
+    };
+    for image in &images[..2] {
+        load(&places, image);
+    }
+    let all = list(&folder.0);
+    let bytes: u64 = all.iter().map(|kept| kept.bytes).sum();
+    // The one of /bin/true was used longer ago; a warm start makes it the newest.
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(90_000);
+    for (kept, ago) in all.iter().zip([1, 2]) {
+        let file = fs::File::open(&kept.path).unwrap();
+        file.set_modified(long_ago - std::time::Duration::from_secs(ago))
+            .unwrap();
+    }
+    load(&places, images[0]);
+    let elsewhere = Places::only(folder.0.join("elsewhere"));
+    load(&elsewhere, images[2]);
+    let third = list(&folder.0.join("elsewhere"))[0].bytes;
+    places.limit_bytes = bytes + third - 1;
+    load(&places, images[2]);
+    let left: Vec<_> = list(&folder.0).iter().filter_map(image_of).collect();
+    assert!(left.contains(&images[0].to_owned()), "{left:?}");
+    assert!(left.contains(&images[2].to_owned()), "{left:?}");
+    assert!(!left.contains(&images[1].to_owned()), "{left:?}");
+    // A limit that nothing fits into leaves the one that is needed now.
+    places.limit_bytes = 1;
+    load(&places, images[1]);
+    let left: Vec<_> = list(&folder.0).iter().filter_map(image_of).collect();
+    assert_eq!(left, [images[1].to_owned()]);
+    fs::write(folder.0.join("other"), "").unwrap();
+    assert_eq!(clear(&folder.0).unwrap().0, 1);
+    assert!(folder.0.join("other").exists() && list(&folder.0).is_empty());
+}
+
+#[test]
+fn what_root_has_analysed_serves_all_and_only_for_the_same_code() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::new("shared");
+    let image = folder.0.join("image");
+    fs::copy("/lib/x86_64-linux-gnu/libc.so.6", &image).unwrap();
+    let shared = folder.0.join("shared");
+    let make_plan = |_: &Object<'_>, _: &Analysis| PLAN.to_vec();
+    assert!(fill(&shared, &image, 1, &make_plan).unwrap());
+    assert!(!fill(&shared, &image, 1, &make_plan).unwrap());
+    assert_eq!(image_of(&list(&shared)[0]), Some(image.clone()));
+    let built = Cell::new(0);
+    let load = |own: &str, image: &Path| {
+        let mut places = Places::only(folder.0.join(own));
+        places.shared = vec![shared.clone()];
+        let make_plan = |_: &Object<'_>, _: &Analysis| {
+            built.set(built.get() + 1);
+            PLAN.to_vec()
+        };
+        load_or_build(&places, image, 1, &make_plan).unwrap()
+    };
+    // Only root's folder is trusted.
+    let expected = u32::from(fs::metadata(&shared).unwrap().uid() != 0);
+    let original = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+    let cached = load("own", original);
+    assert_eq!(built.get(), expected);
+    assert_eq!(cached.plan(), Some(PLAN.to_vec()));
+    // It is the user's own from then on.
+    fs::remove_file(&list(&shared)[0].path).unwrap();
+    load("own", original);
+    assert_eq!(built.get(), expected);
+    // The same build id with other code is another image.
+    fill(&shared, &image, 1, &make_plan).unwrap();
+    let mut bytes = fs::read(&image).unwrap();
+    let object = Object::parse(&bytes).unwrap();
+    let code = object.code_ranges[0].bytes.as_ptr() as usize - bytes.as_ptr() as usize;
+    bytes[code + 0x1000] ^= 0x10;
+    fs::write(&image, &bytes).unwrap();
+    load("own", &image);
+    assert_eq!(built.get(), expected + 1);
+    assert!(matches!(
+        fill(Path::new("/dev/null/x"), original, 1, &make_plan),
+        Err(CodeError::NotWritten(_))
     ));
 }

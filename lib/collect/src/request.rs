@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use sptrace_code::Places;
 use sptrace_tracee::at_start::AtStart;
 
 use crate::captures::SystemCalls;
@@ -41,8 +42,8 @@ pub struct Options {
     pub max_bytes: u64,
     /// Keep about so many bytes of the end of the recording; 0: all of it.
     pub ring_bytes: u64,
-    /// Where analyses are kept; None: nowhere.
-    pub cache_dir: Option<PathBuf>,
+    /// Where analyses are kept.
+    pub cache: Places,
     /// Name patterns (base names, `*` at the ends) of modules to record; empty: all.
     pub modules: Vec<String>,
     /// Globs of functions at which recording begins; empty: at the program's start.

@@ -365,6 +365,10 @@ impl Session {
             .and_then(|()| limits::leave_room(pid, arena_bytes))
             .and_then(|()| entries(pid, self.shared.options.loader))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
+        match &result {
+            Ok(()) => log::info!("process {pid} executes {exe}: the agent is in it"),
+            Err(e) => log::warn!("process {pid} executes {exe}: not followed: {e}"),
+        }
         if let Err(e) = result {
             let control = self.shared.arena.control();
             self.shared.unfollowed.note(control, &exe, &e.to_string());

@@ -120,7 +120,7 @@ impl Shared {
             return Ok(known);
         }
         let busy = self.progress.begin(Path::new(&m.path));
-        let loaded = load::load(self.options.cache_dir.as_deref(), pid, m);
+        let loaded = load::load(&self.options.cache, pid, m);
         drop(busy);
         let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
@@ -136,6 +136,11 @@ impl Shared {
         }
         self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
+        log::debug!(
+            "process {pid} asks for {}: a plan of {} bytes",
+            m.path,
+            plan.len()
+        );
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
             .ok_or("no plan could be made")

@@ -2,8 +2,9 @@
 //!
 //! A frame's width is what its stack and those above it have of their own, as in folded stacks. The
 //! colour tells the module. Of many stacks the largest are drawn, and the picture says how much is
-//! not. Without scripts it is a picture with tooltips. The script and the style beside this file
-//! know the attributes written here.
+//! not. Beside an older trace the colour tells what has become more or less, and the tooltip how
+//! much; widths are those of the newer one. Without scripts it is a picture with tooltips. The
+//! script and the style beside this file know the attributes written here.
 
 use crate::output::{Output, xml};
 use crate::paths::{Measure, Node, Paths, ROOT};
@@ -34,6 +35,8 @@ struct Drawn {
     start: u64,
     level: u32,
     is_drawn: bool,
+    /// What it had in the older trace.
+    had: Option<u64>,
     children: Vec<u32>,
 }
 
@@ -41,13 +44,20 @@ struct Drawn {
 pub fn write<W: Write>(cx: &Context<'_>, paths: &Paths, out: &mut Output<W>) -> Written {
     let nodes = paths.nodes();
     let mut drawn = measure(cx, nodes);
+    let older = cx.baseline.map(|older| older.of_stacks(nodes, cx.names));
+    for (place, had) in drawn.iter_mut().zip(older.iter().flat_map(|(had, _)| had)) {
+        place.had = *had;
+    }
     choose(&mut drawn);
     lay_out(cx, nodes, &mut drawn);
     let colours = colours(cx, nodes, &drawn);
     let levels = drawn.iter().filter(|d| d.is_drawn).map(|d| d.level);
     let levels = levels.max().unwrap_or(0) + 1;
-    head(cx, levels, &drawn, out);
-    legend(&colours, out);
+    head(cx, levels, &drawn, older.map(|(_, gone)| gone), out);
+    match cx.baseline {
+        Some(_) => legend_of_change(out),
+        None => legend(&colours, out),
+    }
     out.text("<g id=\"frames\">\n");
     for (index, place) in drawn.iter().enumerate().filter(|(_, place)| place.is_drawn) {
         let node = (index as u32 != ROOT).then(|| &nodes[index]);
@@ -129,7 +139,13 @@ fn colours<'a>(cx: &Context<'a>, nodes: &[Node], drawn: &[Drawn]) -> Vec<&'a str
     modules.into_iter().map(|(module, _)| module).collect()
 }
 
-fn head<W: Write>(cx: &Context<'_>, levels: u32, drawn: &[Drawn], out: &mut Output<W>) {
+fn head<W: Write>(
+    cx: &Context<'_>,
+    levels: u32,
+    drawn: &[Drawn],
+    gone: Option<u64>,
+    out: &mut Output<W>,
+) {
     let height = HEAD_PX + levels * LEVEL_PX + FOOT_PX;
     out.text("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     out.text(&format!(
@@ -145,12 +161,16 @@ fn head<W: Write>(cx: &Context<'_>, levels: u32, drawn: &[Drawn], out: &mut Outp
             number(missing as u64)
         ),
     };
+    let before = gone.map_or_else(String::new, |gone| {
+        let (had, gone) = (number(drawn[0].had.unwrap_or(0)), number(gone));
+        format!("; before: {had} {what}, {gone} of them in stacks that are gone")
+    });
     let command = xml(&cx.header.command.join(" "));
     out.text(&format!(
         "<title>{command}</title>\n<text class=\"title\" x=\"10\" y=\"24\">{command}</text>\n"
     ));
     out.text(&format!(
-        "<text class=\"small\" x=\"10\" y=\"44\">{all} {what} in {stacks} distinct stacks{missing}</text>\n"
+        "<text class=\"small\" x=\"10\" y=\"44\">{all} {what} in {stacks} distinct stacks{missing}{before}</text>\n"
     ));
     out.text("<foreignObject x=\"10\" y=\"52\" width=\"224\" height=\"28\"><input ");
     out.text("xmlns=\"http://www.w3.org/1999/xhtml\" id=\"search\" type=\"search\" ");
@@ -185,6 +205,49 @@ fn legend<W: Write>(modules: &[&str], out: &mut Output<W>) {
     }
 }
 
+/// Colours of a change: less by much, ..., the same, ..., more by much, new.
+const CHANGES: [&str; 8] = ["less", "", "", "same", "", "", "more", "new"];
+const SAME: usize = 3;
+const NEW: usize = 7;
+
+fn legend_of_change<W: Write>(out: &mut Output<W>) {
+    let mut x = 560;
+    for (at, label) in CHANGES.iter().enumerate() {
+        out.text(&format!(
+            "<rect class=\"q{at}\" x=\"{x}\" y=\"60\" width=\"12\" height=\"12\"/><text class=\"small\" x=\"{}\" y=\"70\">{label}</text>\n",
+            x + 16
+        ));
+        x += 20 + 8 * label.chars().count();
+    }
+}
+
+/// Which of [`CHANGES`] it is.
+fn change(had: Option<u64>, has: u64) -> usize {
+    let Some(had) = had else {
+        return NEW;
+    };
+    let share = has.abs_diff(had) as f64 / has.max(had).max(1) as f64;
+    let step = match share {
+        ..0.05 => 0,
+        ..0.2 => 1,
+        ..0.5 => 2,
+        _ => 3,
+    };
+    if has >= had { SAME + step } else { SAME - step }
+}
+
+/// What a stack had, and how much it has changed, for people.
+fn change_text(cx: &Context<'_>, had: Option<u64>, has: u64) -> String {
+    match had {
+        None => "\nnot there before".to_owned(),
+        Some(0) => "\nnothing before".to_owned(),
+        Some(had) => {
+            let percent = 100.0 * (has as f64 - had as f64) / had as f64;
+            format!("\nbefore: {} {} ({percent:+.1} %)", number(had), unit(cx))
+        }
+    }
+}
+
 /// One frame; `whole` is the root, the number of levels, and the modules by colour.
 fn frame<W: Write>(
     cx: &Context<'_>,
@@ -197,7 +260,10 @@ fn frame<W: Write>(
     let name = node.map_or("all", |node| cx.names.name(node.function));
     let module = node.map_or("", |node| cx.names.module(node.function));
     let colour = modules.iter().position(|known| *known == module);
-    let colour = colour.unwrap_or(COLOURS).min(COLOURS);
+    let colour = match cx.baseline {
+        Some(_) => format!("q{}", change(place.had, place.total)),
+        None => format!("c{}", colour.unwrap_or(COLOURS).min(COLOURS)),
+    };
     let row = if cx.is_icicle {
         place.level
     } else {
@@ -225,8 +291,11 @@ fn frame<W: Write>(
     if cx.measure == Measure::Time {
         out.text(&format!("\n{} calls", number(place.calls)));
     }
+    if cx.baseline.is_some() {
+        out.text(&change_text(cx, place.had, place.total));
+    }
     out.text(&format!(
-        "</title><rect class=\"c{colour}\" x=\"{:.4}%\" y=\"{y}\" width=\"{:.4}%\" height=\"{}\"/><text y=\"{}\"></text></g>\n",
+        "</title><rect class=\"{colour}\" x=\"{:.4}%\" y=\"{y}\" width=\"{:.4}%\" height=\"{}\"/><text y=\"{}\"></text></g>\n",
         part(place.start),
         part(place.total),
         LEVEL_PX - 1,
@@ -252,4 +321,19 @@ fn number(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NEW, SAME, change};
+
+    #[test]
+    fn changes_have_a_direction_and_a_size() {
+        assert_eq!(change(None, 5), NEW);
+        assert_eq!(change(Some(100), 101), SAME);
+        assert_eq!(change(Some(100), 115), SAME + 1);
+        assert_eq!(change(Some(100), 400), SAME + 3);
+        assert_eq!(change(Some(100), 70), SAME - 2);
+        assert_eq!(change(Some(100), 0), SAME - 3);
+    }
 }

@@ -5,6 +5,7 @@
 //! terminals.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod callgrind;
 mod chrome;
 mod csv;
@@ -15,6 +16,8 @@ mod folded;
 mod graph;
 mod jsonl;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod paths;
 mod perfetto;
 mod rows;
@@ -22,6 +25,7 @@ mod sums;
 mod timeline;
 mod words;
 
+pub use baseline::Baseline;
 pub use dot::write_graph_dot;
 pub use graph::{GraphSource, write_graph_svg};
 pub use paths::Measure;
@@ -42,6 +46,9 @@ pub enum Format {
     JsonLines,
     /// One row a call.
     Csv,
+    /// One row a call, in columns.
+    #[cfg(feature = "parquet")]
+    Parquet,
     /// Perfetto's own.
     Perfetto,
     /// The Firefox Profiler's.
@@ -60,12 +67,14 @@ pub enum Format {
 
 impl Format {
     /// All of them by name.
-    pub const ALL: [(Self, &str); 10] = [
+    pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::Perfetto, "perfetto"),
         (Self::Firefox, "firefox"),
         (Self::Chrome, "chrome"),
         (Self::JsonLines, "jsonl"),
         (Self::Csv, "csv"),
+        #[cfg(feature = "parquet")]
+        (Self::Parquet, "parquet"),
         (Self::Callgrind, "callgrind"),
         (Self::Folded, "folded"),
         (Self::Dot, "dot"),
@@ -89,9 +98,25 @@ impl Format {
 
     /// Is it nothing for a terminal?
     pub fn is_binary(self) -> bool {
-        self == Self::Perfetto
+        match self {
+            #[cfg(feature = "parquet")]
+            Self::Parquet => true,
+            format => format == Self::Perfetto,
+        }
+    }
+
+    /// Can it be written as a file for each process?
+    pub fn has_partitions(self) -> bool {
+        match self {
+            #[cfg(feature = "parquet")]
+            Self::Parquet => true,
+            _ => false,
+        }
     }
 }
+
+/// Opens a file of a partition by its name relative to all of them.
+pub type Partition<'a> = &'a dyn Fn(&str) -> io::Result<Box<dyn Write + Send>>;
 
 /// What all formats need.
 pub struct Context<'a> {
@@ -107,6 +132,10 @@ pub struct Context<'a> {
     pub measure: Measure,
     /// Flame graphs are drawn from the top down.
     pub is_icicle: bool,
+    /// What a flame graph is compared with.
+    pub baseline: Option<&'a Baseline>,
+    /// A file for each process, of formats that have partitions.
+    pub partition: Option<Partition<'a>>,
 }
 
 /// What was written.
@@ -154,7 +183,7 @@ pub struct Source<'a, R> {
 ///
 /// # Errors
 /// [`ExportError`]: of the trace, or of the output.
-pub fn export<R: Read + Seek, W: Write>(
+pub fn export<R: Read + Seek + Send, W: Write>(
     format: Format,
     source: Source<'_, R>,
     cx: &Context<'_>,
@@ -164,6 +193,11 @@ pub fn export<R: Read + Seek, W: Write>(
         Format::Chrome => rows(source, cx, chrome::Chrome::default(), out),
         Format::JsonLines => rows(source, cx, jsonl::JsonLines::default(), out),
         Format::Csv => rows(source, cx, csv::Csv::default(), out),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => {
+            let sink = parquet::Parquet::new(cx.partition);
+            run(source, Order::Time, Rows::new(cx, sink, out))
+        }
         Format::Perfetto => run(source, order_of(cx), perfetto::Perfetto::new(cx, out)),
         Format::Firefox => run(source, order_of(cx), firefox::Firefox::new(cx, out)),
         Format::Callgrind => sums(source, cx, callgrind::write, out),
@@ -174,7 +208,7 @@ pub fn export<R: Read + Seek, W: Write>(
     }
 }
 
-fn rows<R: Read + Seek, W: Write>(
+fn rows<R: Read + Seek + Send, W: Write>(
     source: Source<'_, R>,
     cx: &Context<'_>,
     sink: impl RowSink,
@@ -183,7 +217,7 @@ fn rows<R: Read + Seek, W: Write>(
     run(source, order_of(cx), Rows::new(cx, sink, out))
 }
 
-fn sums<R: Read + Seek, V: Visitor + Default, W: Write>(
+fn sums<R: Read + Seek + Send, V: Visitor + Default, W: Write>(
     source: Source<'_, R>,
     cx: &Context<'_>,
     write: sums::WriteSums<V, W>,
@@ -200,7 +234,7 @@ fn order_of(cx: &Context<'_>) -> Order {
     }
 }
 
-fn run<R: Read + Seek>(
+fn run<R: Read + Seek + Send>(
     source: Source<'_, R>,
     order: Order,
     exporter: impl Exporter,

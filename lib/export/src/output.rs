@@ -31,6 +31,14 @@ impl<W: Write> Output<W> {
         self.result.is_err()
     }
 
+    /// Something that belongs to the output has failed.
+    #[cfg(feature = "parquet")]
+    pub fn fail(&mut self, error: io::Error) {
+        if self.result.is_ok() {
+            self.result = Err(error);
+        }
+    }
+
     /// Writes text as it is.
     pub fn text(&mut self, text: &str) {
         self.buffer.extend_from_slice(text.as_bytes());

@@ -120,6 +120,8 @@ fn export_all(bytes: &[u8]) -> Result<usize, ExportError> {
                 limit,
                 measure,
                 is_icicle: limit.is_some(),
+                partition: None,
+                baseline: None,
             };
             let selection = Selection {
                 max_depth: limit.map(|limit| limit as u32),
@@ -136,7 +138,7 @@ fn export_all(bytes: &[u8]) -> Result<usize, ExportError> {
                 wanted,
             };
             let mut out = Vec::new();
-            export(format, source, &cx, &mut out)?;
+            export(*format, source, &cx, &mut out)?;
             written += out.len();
         }
     }

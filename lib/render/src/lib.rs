@@ -33,4 +33,4 @@ pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv}
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
 pub use system_calls::{Call, Listener, SystemCalls, name_of};
-pub use tree::{Column, Columns, FoldedTree, Tree, TreeOptions};
+pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};

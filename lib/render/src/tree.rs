@@ -50,6 +50,36 @@ pub struct Tree<'a, W> {
     result: io::Result<()>,
 }
 
+/// A tree between two parts of a trace, without the names of either.
+pub struct PausedTree<W> {
+    out: W,
+    clock: Clock,
+    options: TreeOptions,
+    columns: Columns,
+    streams: HashMap<StreamId, Lines>,
+    notes: VecDeque<Note>,
+    lines: u64,
+    result: io::Result<()>,
+}
+
+impl<W: Write> PausedTree<W> {
+    /// Goes on with the names of a trace of which more is known.
+    pub fn resume<'a>(self, names: &'a Names<'a>) -> Tree<'a, W> {
+        Tree {
+            out: self.out,
+            names,
+            clock: self.clock,
+            options: self.options,
+            columns: self.columns,
+            streams: self.streams,
+            descriptions: Descriptions::of(names.dictionary()),
+            notes: self.notes,
+            lines: self.lines,
+            result: self.result,
+        }
+    }
+}
+
 /// What is held of one thread.
 #[derive(Default)]
 struct Lines {
@@ -120,6 +150,23 @@ impl<'a, W: Write> Tree<'a, W> {
         line.push_str(&comment);
         line.push('\n');
         self.write(&line);
+    }
+
+    /// Writes out what is known to be shown, to go on later.
+    pub fn pause(mut self) -> PausedTree<W> {
+        if self.result.is_ok() {
+            self.result = self.out.flush();
+        }
+        PausedTree {
+            out: self.out,
+            clock: self.clock,
+            options: self.options,
+            columns: self.columns,
+            streams: self.streams,
+            notes: self.notes,
+            lines: self.lines,
+            result: self.result,
+        }
     }
 
     /// Ends the output.

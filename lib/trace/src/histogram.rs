@@ -1,6 +1,9 @@
 //! A log-linear histogram of durations: eight buckets for each power of two, so that a quantile is
 //! off by at most 6 %, in at most 2 KiB.
 
+use crate::error::Malformed;
+use crate::format::{Cursor, put_v};
+
 /// Binary digits that are told apart below the highest one.
 const DIGITS: u32 = 3;
 
@@ -33,6 +36,24 @@ impl Histogram {
             }
         }
         0
+    }
+}
+
+impl Histogram {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        put_v(out, self.buckets.len() as u64);
+        self.buckets
+            .iter()
+            .for_each(|&count| put_v(out, count.into()));
+    }
+
+    pub(crate) fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let length = from.v()?;
+        if length > bucket(u64::MAX) as u64 + 1 {
+            return Err(Malformed("a histogram has too many buckets"));
+        }
+        let buckets = (0..length).map(|_| from.v32()).collect::<Result<_, _>>()?;
+        Ok(Self { buckets })
     }
 }
 

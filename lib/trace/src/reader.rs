@@ -299,6 +299,17 @@ impl<R: Read> TraceReader<R> {
 }
 
 impl<R: Read + Seek> TraceReader<R> {
+    /// The next block or note of a file that grows; `None` if it is not whole yet, or at the end.
+    pub(crate) fn next_written(&mut self) -> Result<Option<Item>, TraceError> {
+        let item = self.next_item()?;
+        if let Ending::Early { offset } = self.ending {
+            let seek = SeekFrom::Start(offset);
+            self.input.seek(seek).map_err(TraceError::Read)?;
+            self.ending = Ending::Open;
+        }
+        Ok(item)
+    }
+
     /// Reads everything but the blocks, for what must be known before the first event is shown
     /// (names, streams, how the trace ends), then goes back to where it was.
     ///
@@ -316,6 +327,7 @@ impl<R: Read + Seek> TraceReader<R> {
             let Some((kind, length)) = self.read_section_header()? else {
                 break;
             };
+            survey.digest = digest(survey.digest, kind as u8, length, &self.payload);
             if kind == SectionKind::Block {
                 let Some(place) = self.place_of_block(length)? else {
                     break;
@@ -416,6 +428,8 @@ pub struct Survey {
     pub blocks: Vec<BlockPlace>,
     /// Length of the file.
     pub bytes: u64,
+    /// Of the checksums of all sections: what is in the file.
+    pub digest: u64,
     /// What a ring has dropped of the beginning, if it has.
     pub dropped: Option<Dropped>,
     /// What happened to processes and to the recording, as the file has it: events of before a note
@@ -430,10 +444,22 @@ impl Default for Survey {
             ending: Ending::Open,
             blocks: Vec::new(),
             bytes: 0,
+            digest: DIGEST_START,
             dropped: None,
             notes: Vec::new(),
         }
     }
+}
+
+const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, over a section's kind, length and checksum.
+fn digest(before: u64, kind: u8, length: u32, checksum: &[u8]) -> u64 {
+    let bytes = [kind].into_iter().chain(length.to_le_bytes());
+    let bytes = bytes.chain(checksum.iter().copied());
+    bytes.fold(before, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// Reads until `buffer` is full or the input ends; gives the bytes read.

@@ -3,6 +3,7 @@
 //! [`replay`] is what every view and export uses: it reads a trace, chooses, and tells a
 //! [`Visitor`]. Knows nothing of how a trace is encoded or shown.
 
+mod ahead;
 mod call_tree;
 mod filter;
 mod focus;

@@ -7,8 +7,11 @@
 //! self time, but no place among the durations, as its own is not known. A frame whose end was not
 //! seen (see [`crate::Frame::total_ticks`]) is counted and has no time.
 
+use crate::error::Malformed;
+use crate::format::{Cursor, put_v};
 use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
+use crate::reader::Dictionary;
 use crate::replay::{Frame, StreamTotals, Visitor};
 use std::collections::HashMap;
 
@@ -144,7 +147,155 @@ impl Stats {
     }
 }
 
+impl FunctionStats {
+    fn numbers(&self) -> [u64; 10] {
+        let (total, own) = (self.total, self.own);
+        let sums = [total.ticks, total.frames, own.ticks, own.frames];
+        let [a, b, c, d] = sums;
+        let times = (self.min_ticks, self.max_ticks, self.sum_ticks);
+        let (min, max, sum) = times;
+        [
+            self.calls,
+            self.earlier,
+            self.timed,
+            a,
+            b,
+            c,
+            d,
+            min,
+            max,
+            sum,
+        ]
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let mut numbers = [0; 10];
+        for number in &mut numbers {
+            *number = from.v()?;
+        }
+        let [
+            calls,
+            earlier,
+            timed,
+            a,
+            b,
+            c,
+            d,
+            min_ticks,
+            max_ticks,
+            sum_ticks,
+        ] = numbers;
+        if timed > calls || min_ticks > max_ticks {
+            return Err(Malformed("sums of a function contradict each other"));
+        }
+        let sum = |ticks, frames| Sum { ticks, frames };
+        Ok(Self {
+            calls,
+            earlier,
+            timed,
+            total: sum(a, b),
+            own: sum(c, d),
+            min_ticks,
+            max_ticks,
+            sum_ticks,
+            histogram: Histogram::read(from)?,
+        })
+    }
+}
+
+impl StreamTotals {
+    fn numbers(&self) -> [u64; 10] {
+        [
+            self.ticks,
+            self.outside_ticks,
+            self.known_ticks,
+            self.blocked_ticks,
+            self.events,
+            self.lost,
+            self.calls,
+            self.unwound,
+            self.end_unseen,
+            self.last_tsc,
+        ]
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let mut numbers = [0; 10];
+        for number in &mut numbers {
+            *number = from.v()?;
+        }
+        let [
+            ticks,
+            outside_ticks,
+            known_ticks,
+            blocked_ticks,
+            events,
+            rest @ ..,
+        ] = numbers;
+        let [lost, calls, unwound, end_unseen, last_tsc] = rest;
+        if outside_ticks > ticks || known_ticks > ticks - outside_ticks {
+            return Err(Malformed("sums of a thread contradict each other"));
+        }
+        Ok(Self {
+            ticks,
+            outside_ticks,
+            known_ticks,
+            blocked_ticks,
+            events,
+            lost,
+            calls,
+            unwound,
+            end_unseen,
+            last_tsc,
+        })
+    }
+}
+
 impl Stats {
+    /// As bytes, for an index.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        put_v(out, self.functions.len() as u64);
+        for function in &self.functions {
+            function.numbers().into_iter().for_each(|n| put_v(out, n));
+            function.histogram.write(out);
+        }
+        put_v(out, self.streams.len() as u64);
+        for (id, totals) in &self.streams {
+            put_v(out, id.0.into());
+            totals.numbers().into_iter().for_each(|n| put_v(out, n));
+        }
+    }
+
+    /// From such bytes, which are not trusted.
+    pub(crate) fn read(mut from: Cursor<'_>, of: &Dictionary) -> Result<Self, Malformed> {
+        let mut stats = Self::new();
+        let functions = from.v()?;
+        if functions > of.functions.len() as u64 {
+            return Err(Malformed("sums of functions that the trace does not name"));
+        }
+        // Views add these up: what would not fit is no sum of one trace.
+        let mut all = [0; 9];
+        for _ in 0..functions {
+            let function = FunctionStats::read(&mut from)?;
+            add_all(&mut all, &function.numbers())?;
+            stats.functions.push(function);
+        }
+        all = [0; 9];
+        for _ in 0..from.v()? {
+            let id = StreamId(from.v32()?);
+            if of.stream(id).is_none() {
+                return Err(Malformed("sums of a thread that the trace does not name"));
+            }
+            let totals = StreamTotals::read(&mut from)?;
+            add_all(&mut all, &totals.numbers())?;
+            stats.streams.push((id, totals));
+        }
+        match from.is_empty() {
+            true => Ok(stats),
+            false => Err(Malformed("more bytes than sums")),
+        }
+    }
+
     /// Forgets an open frame; says whether it was the outermost of its function.
     fn close(&mut self, stream: StreamId, frame: &Frame) -> bool {
         let active = self.active.entry(stream).or_default();
@@ -152,6 +303,15 @@ impl Stats {
         *frames = frames.saturating_sub(1);
         *frames == 0
     }
+}
+
+/// Adds up all but the last, which is a moment or bounded by another.
+fn add_all(all: &mut [u64; 9], numbers: &[u64; 10]) -> Result<(), Malformed> {
+    for (sum, number) in all.iter_mut().zip(numbers) {
+        let added = sum.checked_add(*number);
+        *sum = added.ok_or(Malformed("sums that no trace has"))?;
+    }
+    Ok(())
 }
 
 fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {

@@ -11,7 +11,7 @@ use clap::Args;
 use sptrace_kernel::check;
 use sptrace_tracee::machine;
 
-use super::record::cache_dir;
+use super::cache;
 use crate::exit_code;
 
 const EXAMPLES: &str = "\
@@ -66,7 +66,7 @@ pub fn run(_: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 fn conveniences() -> Vec<Line> {
     let mut lines = Vec::new();
-    lines.push(match cache_dir() {
+    lines.push(match cache::places().own {
         None => (
             "analyses are kept",
             false,

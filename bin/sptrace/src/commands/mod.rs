@@ -1,6 +1,8 @@
 //! One file for each subcommand.
 pub mod analyze;
 pub mod attach;
+pub mod cache;
+pub mod config;
 pub mod ctl;
 pub mod doctor;
 pub mod executable;

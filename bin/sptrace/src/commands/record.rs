@@ -25,7 +25,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
-use crate::commands::{selection, values};
+use crate::commands::{cache, selection, values};
 use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
@@ -248,7 +248,7 @@ impl RecordArgs {
             depth_limit: self.depth.unwrap_or(0),
             max_bytes: self.max_size.unwrap_or(0),
             ring_bytes: self.ring.unwrap_or(0),
-            cache_dir: cache_dir(),
+            cache: cache::places(),
             modules: self.module,
             within: self.within,
             without: self.without,
@@ -562,15 +562,6 @@ fn remove_unless_special(output: &Path) {
     if std::fs::symlink_metadata(output).is_ok_and(|m| m.is_file()) {
         let _ = std::fs::remove_file(output);
     }
-}
-
-/// Where analyses are kept.
-pub(crate) fn cache_dir() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute())
-        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
-    Some(base.join("sptrace"))
 }
 
 pub(crate) fn header(command: Vec<String>) -> Header {

@@ -7,6 +7,7 @@ mod calls;
 mod diff;
 mod export;
 mod graph;
+mod index;
 mod output;
 mod script;
 mod tree;
@@ -28,8 +29,8 @@ use sptrace_render::{
     write_functions_csv, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Focus, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError,
-    TraceFile, TraceReader, Visitor, Wanted, replay,
+    Clock, Ending, Focus, Graph, Names, Order, Selection, Summary, Survey, TraceError, TraceFile,
+    TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -52,8 +53,10 @@ Examples:
   sptrace report diff old.data new.data || echo differs
   sptrace report timeline -o trace.html         then: a browser
   sptrace report flame -o flame.svg
+  sptrace report flame --diff old.data -i new.data -o changes.svg
   sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
   sptrace report export csv -F main -D 3 | head
+  sptrace report export parquet --partition -o calls/
 
 Formats of export:
   perfetto  a track for each thread, for ui.perfetto.dev
@@ -61,6 +64,7 @@ Formats of export:
   chrome    trace events as JSON, for chrome://tracing, speedscope
   jsonl     one JSON object a call and line
   csv       one row a call, for DuckDB, pandas
+  parquet   the same in columns, for DuckDB, ClickHouse, Spark, DataFusion
   callgrind calls and times, for KCachegrind and callgrind_annotate
   folded    stacks and their own time, for flamegraph.pl
   dot       the call graph, for graphviz
@@ -134,6 +138,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns)]
     to: Option<u64>,
 
+    /// The same as --from and --to in one; either time may be left out
+    #[arg(long, value_name = "FROM..TO", value_parser = wanted::parse_range, conflicts_with_all = ["from", "to"])]
+    range: Option<wanted::Range>,
+
     /// Show only this thread; may be repeated
     #[arg(long, value_name = "TID")]
     tid: Vec<u32>,
@@ -141,6 +149,15 @@ pub struct ReportArgs {
     /// Order of `functions`
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     sort: Sort,
+
+    /// Of `export parquet`: a file for each process, in the folder OUT, as
+    /// host=NAME/pid=N/START-1.parquet
+    #[arg(long)]
+    partition: bool,
+
+    /// Of `flame`: colour what has become more or less than in the trace OLD
+    #[arg(long = "diff", value_name = "OLD")]
+    older: Option<PathBuf>,
 
     /// Draw `flame` from the top down
     #[arg(long)]
@@ -158,6 +175,11 @@ pub struct ReportArgs {
     /// Colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
+
+    /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, and use them
+    /// when they are there: for traces of more than some ten million events, always, or never
+    #[arg(long, value_enum, default_value_t = index::When::Auto, value_name = "WHEN")]
+    index: index::When,
 
     /// Of `script`: the script itself, in place of its name
     #[arg(long, value_name = "TEXT")]
@@ -346,6 +368,9 @@ fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
 
 fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     check(args)?;
+    if args.tree.follow {
+        return tree::follow(args, style);
+    }
     let path = &args.input;
     let (reader, survey) = match args.view {
         // These say so themselves.
@@ -365,7 +390,11 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         names: &names,
         style,
     };
-    session.show(reader, output::open(&args.output, path)?)
+    let out = match args.partition {
+        true => Box::new(io::sink()),
+        false => output::open(&args.output, path)?,
+    };
+    session.show(reader, out)
 }
 
 /// Refuses options that do not fit together.
@@ -373,6 +402,12 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     match (args.view, &args.subject) {
         (View::Export, _) => export::check(args)?,
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
+        (view, _) if args.partition && view != View::Export => {
+            bail!("--partition is for `export parquet`; leave it out")
+        }
+        (view, _) if args.older.is_some() && view != View::Flame => {
+            bail!("--diff is for `report flame`; `report diff OLD NEW` says it in words")
+        }
         (View::Diff, None) => bail!("name two traces: sptrace report diff OLD NEW"),
         (View::Script, None) if args.eval.is_none() => {
             bail!("name the script: a path or a name (`sptrace script list`), or give --eval TEXT")
@@ -454,7 +489,7 @@ impl Session<'_> {
 
     fn show_summary(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
         let header = reader.header().clone();
-        let stats = self.add_up(reader, Stats::new())?;
+        let stats = index::stats(self, reader)?;
         let limit = Some(self.args.limit.unwrap_or(10));
         let top = select_functions(&stats, self.names, SortKey::SelfTime, limit);
         let view = SummaryView {
@@ -474,7 +509,7 @@ impl Session<'_> {
             .map(|(_, name, _)| *name)
             .collect();
         let columns = self.args.calls.columns(FunctionColumn::of_name, &known)?;
-        let stats = self.add_up(reader, Stats::new())?;
+        let stats = index::stats(self, reader)?;
         let (key, limit) = (self.args.sort.key(), self.args.limit);
         let rows = select_functions(&stats, names, key, limit);
         let is_csv = self.args.format() == Format::Csv;

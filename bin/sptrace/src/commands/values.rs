@@ -23,7 +23,9 @@ pub fn asked(
 ) -> Result<Option<Asked>, String> {
     if arguments.is_empty() && results.is_empty() {
         if !files.is_empty() {
-            return Err("--prototypes is of use with -A or -R only".to_owned());
+            return Err(
+                "--prototypes is of use with -A or -R only (which say what is recorded)".to_owned(),
+            );
         }
         return Ok(None);
     }

@@ -20,9 +20,9 @@ pub fn give_back(hot: &Hot, above: u64, mask: u64) {
         stacks::switched(hot, above);
     }
     context::move_contexts(Some(hot), above, mask);
-    let mut frame = hot.top();
+    let (mut frame, bottom) = (hot.top(), hot.bottom());
     let mut interrupted = false;
-    while frame > hot.bottom() {
+    while frame > bottom {
         if shadow::is_barrier(frame) {
             // What follows lies on the stack that a handler interrupted.
             interrupted |= shadow::holds(frame, above);

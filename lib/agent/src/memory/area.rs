@@ -31,11 +31,6 @@ impl Area {
         self.run
     }
 
-    /// How large it is.
-    pub fn bytes(self) -> u64 {
-        self.bytes
-    }
-
     /// True if `address` lies in it.
     #[inline]
     pub fn holds(self, address: u64) -> bool {

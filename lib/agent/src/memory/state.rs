@@ -9,7 +9,7 @@ use crate::memory::sys;
 use crate::memory::table::{MODULES, Module};
 use crate::memory::thread::Hot;
 use crate::memory::word::{Flag, Half, Link, Word, Words};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use sptrace_wire::control::Control;
 
 /// [`Process::dormant`]: nothing is recorded any more.
@@ -76,8 +76,6 @@ pub struct Process {
     pub was_active: Flag,
     /// Table of instrumented entries: `1 << TABLE_BITS` addresses and a few spare.
     pub table: Link<Table>,
-    /// Entries in it.
-    pub table_used: Half,
     /// Last seen heartbeat of the host, and when (TSC).
     pub heartbeat: AtomicU32,
     /// TSC of the last change of the heartbeat.
@@ -138,7 +136,6 @@ pub(crate) static PROCESS: Process = Process {
     may_propagate: Flag::new(false),
     was_active: Flag::new(false),
     table: Link::none(),
-    table_used: Half::new(0),
     heartbeat: AtomicU32::new(0),
     heartbeat_tsc: AtomicU64::new(0),
     preparing: Flag::new(false),
@@ -171,6 +168,8 @@ impl Process {
     #[inline]
     pub fn known_modules(&self) -> &'static [Module] {
         let count = process().module_count.get() as usize;
+        // What an entry says was written before it was counted.
+        fence(Ordering::Acquire);
         process().modules.get(..count).unwrap_or(&[])
     }
 
@@ -254,7 +253,7 @@ pub fn control() -> &'static Control {
 /// Counts one hole.
 pub fn count_hole(hole: usize) {
     if let Some(c) = control().holes.get(hole) {
-        c.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        c.fetch_add(1, Ordering::Relaxed);
     }
 }
 

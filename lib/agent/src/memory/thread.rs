@@ -40,7 +40,7 @@ pub struct Hot {
     pub end: Word,
     /// gs:0x1010 high half of the TSC of the last record.
     pub hi: Word,
-    /// gs:0x1018 top shadow frame.
+    /// gs:0x1018 top shadow frame: nothing but addresses of places is ever put here.
     pub ssp: Word,
     /// gs:0x1020 no frame may be pushed at or above this.
     pub ssp_end: Word,
@@ -182,25 +182,28 @@ impl Hot {
     /// The place of the shadow stack at `address`, or the nearest to it.
     #[inline]
     pub fn frame(&self, address: u64) -> FrameAt {
-        let low = match self.shadow() {
-            0 => return FrameAt::none(),
-            low => low,
-        };
-        let high = low + self.shadow_bytes() - FRAME_BYTES as u64;
-        let at = (address & !7).max(low).min(high);
-        FrameAt { at, low, high }
+        let bottom = self.bottom();
+        let at = (address & !7).max(bottom.low).min(bottom.high);
+        FrameAt { at, ..bottom }
     }
 
     /// The innermost frame.
     #[inline]
     pub fn top(&self) -> FrameAt {
-        self.frame(self.ssp.get())
+        let bottom = self.bottom();
+        let at = self.ssp.get().max(bottom.low).min(bottom.high);
+        FrameAt { at, ..bottom }
     }
 
     /// The sentinel.
     #[inline]
     pub fn bottom(&self) -> FrameAt {
-        self.frame(self.shadow())
+        let low = match self.shadow() {
+            0 => return FrameAt::none(),
+            low => low,
+        };
+        let high = low + self.shadow_bytes() - FRAME_BYTES as u64;
+        FrameAt { at: low, low, high }
     }
 
     /// Takes the innermost frame off.

@@ -48,14 +48,6 @@ impl Word {
         self.set(self.get().max(value));
     }
 
-    /// Gives it, and leaves zero; as `add`.
-    #[inline]
-    pub fn take(&self) -> u64 {
-        let value = self.get();
-        self.set(0);
-        value
-    }
-
     /// Where it lies.
     #[inline]
     pub fn address(&self) -> u64 {
@@ -119,7 +111,7 @@ impl Half {
         self.set(self.get().wrapping_sub(value));
     }
 
-    /// As [`Word::take`].
+    /// Gives it, and leaves zero; as [`Word::add`].
     #[inline]
     pub fn take(&self) -> u32 {
         let value = self.get();
@@ -157,7 +149,7 @@ impl Flag {
         self.0.store(u32::from(value), Ordering::Relaxed);
     }
 
-    /// As [`Word::take`].
+    /// As [`Half::take`].
     #[inline]
     pub fn take(&self) -> bool {
         let value = self.get();
@@ -271,7 +263,7 @@ mod tests {
         word.sub(2);
         assert_eq!(word.get(), u64::MAX);
         word.add(3);
-        assert_eq!((word.take(), word.get()), (2, 0));
+        assert_eq!(word.get(), 2);
         word.raise(7);
         word.raise(3);
         assert_eq!(word.get(), 7);

@@ -33,11 +33,6 @@ impl Text {
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length as usize).unwrap_or(&[])
     }
-
-    /// The first five, if there are as many.
-    pub fn branch(&self) -> Option<[u8; JUMP_BYTES]> {
-        self.bytes().first_chunk().copied()
-    }
 }
 
 /// What stands at a place.

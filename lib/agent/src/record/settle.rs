@@ -45,6 +45,7 @@ struct Ended {
 
 impl Ended {
     /// Records them.
+    #[inline(never)]
     fn tell(&mut self, hot: &Hot) {
         let Self { unwound, closed } = core::mem::take(self);
         for (kind, count) in [(record::UNWOUND, unwound), (record::CLOSED, closed)] {
@@ -55,6 +56,7 @@ impl Ended {
     }
 
     /// One more has ended.
+    #[inline(always)]
     fn add(&mut self, hot: &Hot, frame: ShadowFrame, given_back: bool) {
         if frame.id & FRAME_SYSTEM != 0 {
             self.tell(hot);
@@ -351,9 +353,9 @@ pub fn give_back_one(hot: &Hot, word: StackWord) {
 pub fn arm_again(hot: &Hot, rsp: u64) {
     hot.rearm_above.set(0);
     hot.end.set(hot.real_end.get());
-    let mut frame = hot.top();
+    let (mut frame, bottom) = (hot.top(), hot.bottom());
     let mut interrupted = false;
-    while frame > hot.bottom() {
+    while frame > bottom {
         let is_barrier = shadow::is_barrier(frame);
         // As in give_back: what follows lies on the stack that a handler interrupted.
         interrupted |= is_barrier && shadow::holds(frame, rsp);

@@ -3,14 +3,18 @@
 //! Every record is `repr(C)` without padding; see the head of `cache` for the order. Addresses are
 //! offsets from the lowest loaded address.
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use sptrace_addr::Svma;
 use sptrace_image::{Object, PltStub};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::files::name_of;
 use crate::debug_file::{DebugStamp, names};
 use crate::hash::hash_bytes;
 use crate::model::Summary;
@@ -45,8 +49,23 @@ impl Stamp {
         }
     }
 
+    /// True if a file that is so now may be the same one.
+    pub fn is_of(&self, metadata: &Metadata) -> bool {
+        Self::new(metadata, self.format_version, self.plan_version) == *self
+    }
+
+    /// The same wherever the image lies: what is left are size and versions.
+    pub fn without_place(&self) -> Self {
+        Self {
+            device: 0,
+            inode: 0,
+            modified_ns: 0,
+            ..*self
+        }
+    }
+
     pub fn file_name(&self) -> String {
-        format!("{:016x}.analysis", hash_bytes(0, self.as_bytes()))
+        name_of(&format!("{:016x}", hash_bytes(0, self.as_bytes())))
     }
 }
 
@@ -70,6 +89,8 @@ pub(crate) struct Header {
     pub plan: Part,
     pub name_count: u32,
     pub import_count: u32,
+    /// Bytes of the image's path, behind the last part.
+    path_bytes: u64,
     pub summary: [u64; 7],
 }
 
@@ -98,7 +119,7 @@ impl Header {
             && header.debug == DebugStamp::now(build_id);
         let parts_bytes =
             u64::from(header.names.packed_bytes) + u64::from(header.plan.packed_bytes);
-        let is_whole = parts_bytes == content.len() as u64;
+        let is_whole = parts_bytes.checked_add(header.path_bytes) == Some(content.len() as u64);
         let sizes = [header.names, header.plan];
         let sane = sizes
             .iter()
@@ -130,9 +151,38 @@ pub struct NameRecord {
     pub string_offset: U32,
 }
 
-/// The whole content of a cache file; `None` when something does not fit.
+/// The content of a file as it is kept under another stamp, if it is whole, of this version, and
+/// of an image whose build id and code have this hash.
+pub(crate) fn restamp(file: &[u8], stamp: &Stamp, module_hash: u64) -> Option<Vec<u8>> {
+    let own = Header::read_from_prefix(file).ok()?.0.stamp;
+    if own.without_place() != stamp.without_place() {
+        return None;
+    }
+    let mut header = Header::read(file, &own)?;
+    if header.module_hash != module_hash {
+        return None;
+    }
+    header.stamp = *stamp;
+    let mut content = file.to_vec();
+    content
+        .get_mut(..HEADER_BYTES)?
+        .copy_from_slice(header.as_bytes());
+    Some(content)
+}
+
+/// The path of the image of which a file is, if it is one of this version.
+pub(crate) fn origin(file: &[u8], format_version: u32) -> Option<PathBuf> {
+    let (header, content) = Header::read_from_prefix(file).ok()?;
+    let is_ours = header.magic == MAGIC && header.stamp.format_version == format_version;
+    let at = content.len().checked_sub(header.path_bytes as usize)?;
+    let path = OsStr::from_bytes(content.get(at..)?);
+    is_ours.then(|| PathBuf::from(path))
+}
+
+/// The whole content of a cache file, for an image and its path; `None` when something does not
+/// fit.
 pub(crate) fn encode(
-    object: &Object<'_>,
+    (object, path): (&Object<'_>, &Path),
     summary: &Summary,
     plan: &[u8],
     stamp: &Stamp,
@@ -162,6 +212,7 @@ pub(crate) fn encode(
         plan: Part::zeroed(),
         name_count: u32::try_from(names.len()).ok()?,
         import_count: u32::try_from(imports.len()).ok()?,
+        path_bytes: path.as_os_str().len() as u64,
         summary: summary_words(summary),
     };
     if let Some(place) = header.build_id.get_mut(..object.build_id.len()) {
@@ -173,6 +224,7 @@ pub(crate) fn encode(
     let named = [names.as_bytes(), imports.as_bytes(), strings.as_bytes()].concat();
     header.names = Part::append(&named, &mut out)?;
     header.plan = Part::append(plan, &mut out)?;
+    out.extend(path.as_os_str().as_bytes());
     header.content_hash = hash_bytes(0, &out[HEADER_BYTES..]);
     out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     Some(out)

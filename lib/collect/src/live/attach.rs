@@ -138,7 +138,14 @@ impl Session {
     }
 
     pub(crate) fn attach_to(&mut self, pid: u32) -> Result<(), TraceeError> {
-        self.with_one_program(&mut |session| session.try_attach(pid))
+        let begun = Instant::now();
+        let result = self.with_one_program(&mut |session| session.try_attach(pid));
+        let elapsed_ms = begun.elapsed().as_millis();
+        match &result {
+            Ok(()) => log::info!("process {pid}: attached to after {elapsed_ms} ms"),
+            Err(e) => log::warn!("process {pid}: not attached to after {elapsed_ms} ms: {e}"),
+        }
+        result
     }
 
     /// Does what is begun anew if the process executes another program meanwhile.

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sptrace_code::{self as cache, Cached};
+use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
+use sptrace_image::Object;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::maps::{self, Mapping};
@@ -78,13 +79,32 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 }
 
 /// Analysis and plan of a mapped file, and by which path it can be opened.
-pub fn load(cache_dir: Option<&Path>, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
+pub fn load(places: &Places, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    let cached = cache::load_or_build(cache_dir, &path, PLAN_VERSION, &|object, analysis| {
-        let plan = build_plan(object, analysis);
-        let found = system_calls(object, analysis, &plan);
-        let plan = with_system_calls(&plan, &found).unwrap_or(plan);
-        to_columns(plan).unwrap_or_default()
-    });
+    let cached = cache::load_or_build(places, &path, PLAN_VERSION, &planned);
     Some((Arc::new(cached.ok()?), path))
+}
+
+/// Analyses an image for all users of this machine; see [`cache::fill`].
+///
+/// # Errors
+/// As there.
+pub fn fill(folder: &Path, image: &Path) -> Result<bool, CodeError> {
+    cache::fill(folder, image, PLAN_VERSION, &planned)
+}
+
+/// Analyses an image for this user, unless that is kept already.
+///
+/// # Errors
+/// It cannot be read, or is no image.
+pub fn fill_own(places: &Places, image: &Path) -> Result<(), CodeError> {
+    cache::load_or_build(places, image, PLAN_VERSION, &planned).map(drop)
+}
+
+/// The plan that is kept beside an analysis.
+fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let plan = build_plan(object, analysis);
+    let found = system_calls(object, analysis, &plan);
+    let plan = with_system_calls(&plan, &found).unwrap_or(plan);
+    to_columns(plan).unwrap_or_default()
 }

@@ -3,13 +3,14 @@
 //! Given an open trace, its survey and what of it is wanted; tells a [`Visitor`]. Knows nothing of
 //! the command line, of names, or of how a view looks.
 
+use super::ahead::{Ahead, read_ahead};
 use super::call_tree::CallTree;
 use super::filter::{Filter, Selection};
 use super::merge::Merge;
 use super::min_time::MinTime;
 use super::visitor::Visitor;
-use crate::error::TraceError;
-use crate::reader::{Item, Survey, TraceReader};
+use crate::error::{Malformed, TraceError};
+use crate::reader::{Survey, TraceReader};
 use std::io::{Read, Seek};
 
 /// In which order the events of different streams come. Those of one stream come in the order of
@@ -41,7 +42,7 @@ pub struct Wanted {
 ///
 /// # Errors
 /// [`TraceError::Read`] and [`TraceError::Damaged`].
-pub fn replay<R: Read + Seek, V: Visitor>(
+pub fn replay<R: Read + Seek + Send, V: Visitor>(
     reader: &mut TraceReader<R>,
     survey: &Survey,
     wanted: &Wanted,
@@ -55,7 +56,7 @@ pub fn replay<R: Read + Seek, V: Visitor>(
     Ok(select(reader, survey, wanted, view)?.inner)
 }
 
-fn select<R: Read + Seek, V: Visitor>(
+fn select<R: Read + Seek + Send, V: Visitor>(
     reader: &mut TraceReader<R>,
     survey: &Survey,
     wanted: &Wanted,
@@ -70,7 +71,7 @@ fn select<R: Read + Seek, V: Visitor>(
     Ok(filter.inner)
 }
 
-fn tell<R: Read + Seek>(
+fn tell<R: Read + Seek + Send>(
     reader: &mut TraceReader<R>,
     survey: &Survey,
     order: Order,
@@ -83,26 +84,29 @@ fn tell<R: Read + Seek>(
     }
 }
 
-fn in_order_of_the_file<R: Read>(
+fn in_order_of_the_file<R: Read + Send>(
     reader: &mut TraceReader<R>,
     survey: &Survey,
     view: &mut impl Visitor,
 ) -> Result<(), TraceError> {
     let dictionary = &survey.dictionary;
     let mut tree = CallTree::new();
-    while let Some(item) = reader.next_item()? {
+    read_ahead(reader, |item| {
         match item {
-            Item::Note(note) => tree.note(&note),
-            Item::Block(block) => {
-                let replayed = tree.replay(&block, dictionary, view);
-                replayed.map_err(|what| what.at(reader.offset()))?;
-                reader.recycle(block);
+            Ahead::Note(note) => tree.note(note),
+            Ahead::Events(batch) => {
+                let at = |what: Malformed| what.at(batch.offset);
+                if batch.is_first {
+                    tree.begin(&batch.block, dictionary, view).map_err(at)?;
+                }
+                let told = tree.events(&batch.block, &batch.events, dictionary, view);
+                told.and(batch.error.map_or(Ok(()), Err)).map_err(at)?;
             }
         }
-        if view.is_finished() {
-            return Ok(());
-        }
+        Ok(!view.is_finished())
+    })?;
+    if !view.is_finished() {
+        tree.finish(dictionary, view);
     }
-    tree.finish(dictionary, view);
     Ok(())
 }

@@ -461,7 +461,7 @@ impl<'a> Parser<'a> {
             "flags" => self.constants(true)?.into(),
             "names" => self.table()?.into(),
             "sysarg" => self.kernels_parameter()?.into(),
-            _ => return self.wrong(at, format!("there is no type {word:?}")),
+            _ => return self.wrong(at, no_type(word)),
         };
         Ok(found)
     }
@@ -667,6 +667,10 @@ impl<'a> Parser<'a> {
             None => self.wrong(at, format!("there is no table {name:?}")),
         }
     }
+}
+
+fn no_type(word: &str) -> String {
+    format!("there is no type {word:?} (see man sptrace-values)")
 }
 
 #[cfg(test)]

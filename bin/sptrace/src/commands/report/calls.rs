@@ -77,7 +77,7 @@ impl CallArgs {
         match (args.view, &self.columns) {
             (_, None) | (View::Functions | View::Tree, _) => Ok(()),
             (View::Lines, Some(_)) => self.column().map(|_| ()),
-            _ => bail!("--columns is for functions, tree and lines"),
+            _ => bail!("--columns is for functions, tree and lines; leave it out"),
         }
     }
 

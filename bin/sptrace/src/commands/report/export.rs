@@ -3,13 +3,15 @@
 //! Chooses the format and its limit, and says what was left out; writing is `sptrace-export`'s
 //! work.
 
-use super::{ReportArgs, Session, explain, output};
+use super::wanted::selection;
+use super::{ReportArgs, Session, explain, open_trace, output};
 use crate::talk::say;
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
-use sptrace_export::{self as export, ExportError, Format, Measure, Source, Written};
-use sptrace_trace::Wanted;
+use sptrace_export::{self as export, Baseline, ExportError, Format, Measure, Source, Written};
+use sptrace_trace::{Names, Wanted};
 use std::io::Write;
+use std::path::Path;
 
 /// What stacks are measured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,7 +41,14 @@ pub fn format_of(name: Option<&str>) -> anyhow::Result<Format> {
 /// A sentence that names the way out.
 pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let format = format_of(args.subject.as_deref())?;
-    if format.is_binary() && output::is_terminal(&args.output) {
+    if args.partition {
+        if !format.has_partitions() {
+            bail!("--partition is for `export parquet`; leave it out");
+        }
+        if output::is_stdout(&args.output) {
+            bail!("--partition writes a file for each process; name their folder by -o FOLDER");
+        }
+    } else if format.is_binary() && output::is_terminal(&args.output) {
         bail!("this format is not text: give -o FILE");
     }
     Ok(())
@@ -62,16 +71,23 @@ pub fn show(
         None => format.viewer_limit(),
     };
     let header = reader.header().clone();
+    let baseline = match &args.older {
+        Some(path) => Some(baseline(session, path)?),
+        None => None,
+    };
+    let folder = args.output.clone();
+    let partition = args
+        .partition
+        .then_some(move |name: &str| output::open_part(&folder, name));
     let cx = export::Context {
         header: &header,
         names: session.names,
         clock: session.clock,
         limit,
-        measure: match args.by {
-            By::Time => Measure::Time,
-            By::Calls => Measure::Calls,
-        },
+        measure: measure(args),
         is_icicle: args.icicle,
+        baseline: baseline.as_ref(),
+        partition: partition.as_ref().map(|open| open as export::Partition<'_>),
     };
     let wanted = Wanted {
         selection: session.selection.clone(),
@@ -90,6 +106,34 @@ pub fn show(
     })?;
     say_what_is_left_out(session, &written);
     Ok(())
+}
+
+fn measure(args: &ReportArgs) -> Measure {
+    match args.by {
+        By::Time => Measure::Time,
+        By::Calls => Measure::Calls,
+    }
+}
+
+/// The stacks of an older trace, of which the same is chosen.
+fn baseline(session: &Session<'_>, path: &Path) -> anyhow::Result<Baseline> {
+    let args = session.args;
+    let (mut reader, survey) = open_trace(path)?;
+    let (names, clock) = (Names::new(&survey.dictionary), reader.clock());
+    let wanted = Wanted {
+        selection: selection(args, &names, clock).with_context(|| path.display().to_string())?,
+        min_ticks: clock.ticks(args.min_time),
+        ..Wanted::default()
+    };
+    let source = Source {
+        reader: &mut reader,
+        survey: &survey,
+        wanted,
+    };
+    Baseline::of(source, (&names, clock), measure(args)).map_err(|error| match error {
+        ExportError::Trace(error) => explain(path, error),
+        ExportError::Write(error) => error.into(),
+    })
 }
 
 fn say_what_is_left_out(session: &Session<'_>, written: &Written) {

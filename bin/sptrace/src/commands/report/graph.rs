@@ -49,7 +49,7 @@ pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
         );
     }
     if args.view != View::Graph && (args.graph.per == Per::Module || args.graph.loader) {
-        bail!("--per and --loader are for `report graph`");
+        bail!("--per and --loader are for `report graph`; leave them out");
     }
     Ok(())
 }

@@ -21,6 +21,21 @@ pub fn is_terminal(path: &Path) -> bool {
     is_stdout(path) && io::stdout().is_terminal()
 }
 
+/// Opens a file of several in a folder; folders are made.
+///
+/// # Errors
+/// Those of the file system, with the file's name.
+pub fn open_part(folder: &Path, name: &str) -> io::Result<Box<dyn Write + Send>> {
+    let path = folder.join(name);
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(named)?;
+    }
+    let file = File::create(&path).map_err(named)?;
+    Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
+}
+
 /// Opens the output; a file is emptied.
 ///
 /// # Errors

@@ -3,17 +3,27 @@
 //! Chooses what is shown, by a pass before if need be; showing is `sptrace-render`'s work.
 
 use super::wanted::{choose, parse_time_ns};
-use super::{Reader, ReportArgs, Session, View, explain};
+use super::{Reader, ReportArgs, Session, View, explain, output};
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use sptrace_render::{Column, Columns, FoldedTree, Tree, TreeOptions};
+use sptrace_render::{Column, Columns, FoldedTree, Style, Tree, TreeOptions};
 use sptrace_trace::find::{Around, NthCall, Slowest};
-use sptrace_trace::{CallId, Header, Order, Pick, Selection, Visitor, Wanted, replay};
+use sptrace_trace::follow::Follower;
+use sptrace_trace::{
+    CallId, CallTree, Dictionary, Header, Item, Names, Order, Pick, Selection, TraceError, Visitor,
+    Wanted, replay,
+};
 use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
 
 /// Calls shown around a moment.
 const AROUND_CALLS: usize = 40;
+/// How often a trace that grows is looked at.
+const POLL: Duration = Duration::from_millis(50);
+/// Blocks and notes of such a trace that are held.
+const ITEMS_AT_ONCE: usize = 64;
 
 /// Options of the tree.
 #[derive(Args, Debug)]
@@ -31,6 +41,11 @@ pub struct TreeArgs {
     /// Show only the N slowest calls of FUNC (name or glob), and what they call
     #[arg(long, num_args = 2, value_names = ["N", "FUNC"], conflicts_with = "around")]
     slowest: Vec<String>,
+    /// Read a trace that is being written, and show what is added until the recording ends: the
+    /// lines of a thread at least every 0.1 s, those of several threads as they are written. Of
+    /// what chooses, --min-time and --limit only
+    #[arg(long, conflicts_with_all = ["fold", "around", "slowest"])]
+    pub follow: bool,
 }
 
 /// Refuses options of the tree for other views.
@@ -42,11 +57,92 @@ pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
         fold,
         around,
         slowest,
+        follow,
     } = &args.tree;
-    if args.view != View::Tree && (*fold || around.is_some() || !slowest.is_empty()) {
-        bail!("--fold, --around and --slowest are for `report tree`");
+    if args.view != View::Tree && (*fold || *follow || around.is_some() || !slowest.is_empty()) {
+        bail!("--fold, --follow, --around and --slowest are for `report tree`; leave them out");
     }
     Ok(())
+}
+
+/// Shows what is in a trace and what is added to it, until its recording has ended.
+///
+/// # Errors
+/// A sentence for the user, or the error of the output.
+pub fn follow(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
+    let path = &args.input;
+    let mut follower = Follower::open(path).map_err(|error| explain(path, error))?;
+    let globs = [&args.within, &args.without, &args.modules];
+    let chooses = globs.iter().any(|globs| !globs.is_empty())
+        || !args.tid.is_empty()
+        || args.user
+        || args.depth.is_some()
+        || args.from.or(args.to).is_some()
+        || args.range.is_some();
+    if chooses {
+        bail!("--follow shows all that is written; leave out what chooses, or choose by `run -F`");
+    }
+    let columns = columns(args, follower.header(), style)?;
+    let options = TreeOptions {
+        min_ns: args.min_time,
+        max_lines: args.limit.map(|limit| limit as u64),
+        style,
+    };
+    let clock = follower.clock();
+    let out = output::open(&args.output, path)?;
+    let none = Dictionary::default();
+    let mut paused = Tree::new(out, (&Names::new(&none), clock), columns, options).pause();
+    let mut frames = CallTree::new();
+    loop {
+        let items = written(&mut follower).map_err(|error| explain_ring(path, error))?;
+        let dictionary = follower.dictionary();
+        let names = Names::new(dictionary);
+        let mut tree = paused.resume(&names);
+        for item in &items {
+            match item {
+                Item::Note(note) => {
+                    frames.note(note);
+                    tree.note(note);
+                }
+                Item::Block(block) => {
+                    let told = frames.replay(block, dictionary, &mut tree);
+                    told.map_err(|what| explain(path, what.at(0)))?;
+                }
+            }
+        }
+        if tree.is_finished() {
+            return Ok(tree.finish()?);
+        }
+        if items.is_empty() && follower.is_complete() {
+            frames.finish(dictionary, &mut tree);
+            return Ok(tree.finish()?);
+        }
+        paused = tree.pause();
+        if items.is_empty() {
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// Some of what has been written since.
+fn written(follower: &mut Follower) -> Result<Vec<Item>, TraceError> {
+    let mut items = Vec::new();
+    while items.len() < ITEMS_AT_ONCE
+        && let Some(item) = follower.next_item()?
+    {
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn explain_ring(path: &Path, error: TraceError) -> anyhow::Error {
+    match error {
+        TraceError::Damaged { what, .. } if what.contains("ring") => anyhow!(
+            "{} is a ring, which is written over; show it when its recording has ended",
+            path.display()
+        ),
+        error => explain(path, error),
+    }
 }
 
 /// Which frames, in which order, and which of these calls alone.
@@ -63,7 +159,7 @@ struct Shown {
 pub fn show(session: &Session<'_>, mut reader: Reader, out: impl Write) -> anyhow::Result<()> {
     let args = session.args;
     let header = reader.header().clone();
-    let columns = columns(session, &header)?;
+    let columns = columns(args, &header, session.style)?;
     let mut shown = Shown {
         selection: session.selection.clone(),
         only: None,
@@ -130,11 +226,11 @@ fn by_time(session: &Session<'_>) -> Wanted {
     }
 }
 
-fn columns(session: &Session<'_>, header: &Header) -> anyhow::Result<Columns> {
+fn columns(args: &ReportArgs, header: &Header, style: Style) -> anyhow::Result<Columns> {
     let known: Vec<_> = Column::ALL.iter().map(|(_, name)| *name).collect();
-    let chosen = session.args.calls.columns(Column::of_name, &known)?;
+    let chosen = args.calls.columns(Column::of_name, &known)?;
     let list = chosen.unwrap_or_else(|| Column::USUAL.to_vec());
-    Ok(Columns::new(&list, header, session.style))
+    Ok(Columns::new(&list, header, style))
 }
 
 fn around(
@@ -187,7 +283,7 @@ fn slowest(
 ) -> anyhow::Result<Vec<CallId>> {
     let number: usize = match number.parse() {
         Ok(number) if number > 0 => number,
-        _ => bail!("--slowest N FUNC: '{number}' is not how many calls"),
+        _ => bail!("--slowest N FUNC: '{number}' is not how many calls; give a number from 1 on"),
     };
     let chosen = choose("--slowest", &[function.to_owned()], session.names)?;
     let found = pass(

@@ -12,7 +12,11 @@ use sptrace_trace::{Clock, Names, Selection, glob_matches};
 /// # Errors
 /// A sentence that names the option.
 pub fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Result<Selection> {
-    if let (Some(from), Some(to)) = (args.from, args.to)
+    let Range { from, to } = args.range.unwrap_or(Range {
+        from: args.from,
+        to: args.to,
+    });
+    if let (Some(from), Some(to)) = (from, to)
         && from >= to
     {
         bail!("--from is not before --to; exchange them");
@@ -30,8 +34,8 @@ pub fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::
         only: choose_modules(args, names)?,
         with_leaves: args.user,
         max_depth: args.depth,
-        from_tsc: args.from.map(|ns| clock.tsc_at(ns)),
-        to_tsc: args.to.map(|ns| clock.tsc_at(ns)),
+        from_tsc: from.map(|ns| clock.tsc_at(ns)),
+        to_tsc: to.map(|ns| clock.tsc_at(ns)),
         tids: args.tid.clone(),
     })
 }
@@ -95,6 +99,33 @@ fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bo
     Ok(all)
 }
 
+/// From when to when, in nanoseconds since the start of the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// What runs after this.
+    pub from: Option<u64>,
+    /// What begins before this.
+    pub to: Option<u64>,
+}
+
+/// Reads `1s..2s`, `1s..`, `..2s`.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_range(text: &str) -> anyhow::Result<Range> {
+    let (from, to) = text
+        .split_once("..")
+        .context("a range is FROM..TO, as 1s..2s")?;
+    let time = |text: &str| match text.trim() {
+        "" => Ok(None),
+        text => parse_time_ns(text).map(Some),
+    };
+    Ok(Range {
+        from: time(from)?,
+        to: time(to)?,
+    })
+}
+
 /// Reads `5us`, `1.5ms`, `2s`, `3m`, `250ns`, `250`.
 ///
 /// # Errors
@@ -118,7 +149,7 @@ pub fn parse_time_ns(text: &str) -> anyhow::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_time_ns;
+    use super::{Range, parse_range, parse_time_ns};
 
     #[test]
     fn times_are_read() {
@@ -132,6 +163,23 @@ mod tests {
         }
         for text in ["", "us", "5 parsecs", "1.2.3s", "-1s"] {
             assert!(parse_time_ns(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_read() {
+        let range = |from, to| Range { from, to };
+        assert_eq!(
+            parse_range("1us..2us").unwrap(),
+            range(Some(1000), Some(2000))
+        );
+        assert_eq!(parse_range("..7").unwrap(), range(None, Some(7)));
+        assert_eq!(
+            parse_range("1s..").unwrap(),
+            range(Some(1_000_000_000), None)
+        );
+        for text in ["1s", "a..b", "1..2..3"] {
+            assert!(parse_range(text).is_err(), "{text}");
         }
     }
 }

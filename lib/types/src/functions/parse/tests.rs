@@ -88,7 +88,10 @@ fn what_is_wrong_is_told_with_its_place() {
     assert_eq!(wrong("int f(int").0, 9);
     assert_eq!(
         wrong("int f(itn)"),
-        (6, "there is no type \"itn\"".to_owned())
+        (
+            6,
+            "there is no type \"itn\" (see man sptrace-values)".to_owned()
+        )
     );
     assert_eq!(wrong("int f(int) x").0, 11);
     assert_eq!(wrong("sys opne as open").0, 4);
