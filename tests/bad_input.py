@@ -269,6 +269,16 @@ def set_of_system_calls_has_a_wrong_expression(b): return b.fails(USAGE, "run", 
 @case
 def system_calls_with_and_without_functions(b): return b.fails(USAGE, "run", "--syscalls", "--syscalls-only", "--", "true", says="cannot be used with")
 @case
+def spec_of_values_has_a_wrong_format(b): return b.fails(USAGE, "run", "-A", "f@arg1/q", "--", "true", says="       ^ formats are")
+@case
+def spec_of_values_has_a_wrong_type(b): return b.fails(USAGE, "run", "-A", "f@arg1/{itn}", "--", "true", says="there is no type")
+@case
+def spec_of_results_names_an_argument(b): return b.fails(USAGE, "run", "-R", "f@arg1", "--", "true", says="use -A")
+@case
+def file_of_prototypes_has_a_wrong_line(b): return b.fails(USAGE, "run", "-A", "f", "--prototypes", b.put("conf", b"int f(int);\nint g(itn);\n"), "--", "true", says=":2:")
+@case
+def file_of_prototypes_without_values(b): return b.fails(USAGE, "run", "--prototypes", "/dev/null", "--", "true", says="of use with -A or -R")
+@case
 def trace_is_cut_in_its_header(b): return b.fails(REPORT, "report", "-i", b.put("trace", b.trace()[:30]))
 
 

@@ -34,15 +34,16 @@ LAYERS = {
     "trace": {"addr"},
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "trace", "types"},
-    "export": {"trace"},
+    "export": {"trace", "render"},
+    "dwarf": {"addr", "image"},
     "tracee": {"addr", "wire"},
-    "collect": {"types", "addr", "wire", "image", "code", "patch", "trace", "tracee", "walk"},
+    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "patch", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "trace", "types"},
     "script": {"trace", "types", "render"},
     "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
-    "xtask": set(),
+    "xtask": {"types", "dwarf"},
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
 FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}, {"record"}, {"patch"}, {"reach"}, {"events"}, {"life"}]}

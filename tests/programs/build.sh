@@ -31,6 +31,13 @@ table() {
     # No table says how to walk its stack.
     echo "recorder.cet|gcc -pthread -O2 -fcf-protection=full -fno-plt recorder/recorder.c"
     echo "recorder.tableless|gcc -pthread -O2 -s -fno-asynchronous-unwind-tables recorder/recorder.c"
+    # Values of calls.
+    for level in 0 2; do
+        echo "values.O$level|gcc $O -O$level values/values.c"
+        echo "values.classes.O$level|g++ $O -O$level values/classes.cpp"
+    done
+    echo "values.bare|gcc $O -O2 -g0 values/values.c"
+    for case in library wild; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"
@@ -110,6 +117,7 @@ table() {
         echo "skipped: musl-gcc is missing" >&2
     fi
     if command -v rustc >/dev/null; then
+        echo "values.strings|rustc --crate-name values_strings --edition 2021 -O -C debuginfo=2 values/strings.rs"
         echo "panic.debug|rustc --crate-name panic_debug --edition 2021 -C debuginfo=1 panic/panic.rs"
         echo "panic.release|rustc --crate-name panic_release --edition 2021 -O panic/panic.rs"
         echo "panic.stripped|rustc --crate-name panic_stripped --edition 2021 -O -C strip=symbols panic/panic.rs"

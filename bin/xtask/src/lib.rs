@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod constants;
+pub mod prototypes;
 pub mod syscalls;
 
 use clap::CommandFactory;
@@ -16,10 +17,11 @@ use std::io;
 pub type Made = (String, Vec<u8>);
 
 /// Files in the same folders that are written by hand: nothing here may overwrite or miss them.
-pub const WRITTEN_BY_HAND: [&str; 3] = [
+pub const WRITTEN_BY_HAND: [&str; 4] = [
     "man/sptrace-events.7",
     "man/sptrace-limits.7",
     "man/sptrace-trace.5",
+    "man/sptrace-values.7",
 ];
 
 /// Shells, and the files by which they learn to ask sptrace itself what can be completed.
@@ -86,7 +88,13 @@ fn see_also(name: &str, names: &[String]) -> String {
     for other in others {
         text += &format!("\\fB{}\\fR(1),\n", other.replace('-', "\\-"));
     }
-    for (other, section) in [("events", 7), ("limits", 7), ("script", 7), ("trace", 5)] {
+    for (other, section) in [
+        ("events", 7),
+        ("limits", 7),
+        ("script", 7),
+        ("values", 7),
+        ("trace", 5),
+    ] {
         let end = if other == "trace" { "\n" } else { ",\n" };
         text += &format!("\\fBsptrace\\-{other}\\fR({section}){end}");
     }

@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p xtask -- syscalls [TRACEFS]` writes the table of system calls instead, from this
 //! machine's header files and the tracefs that is mounted at TRACEFS; `-- constants` writes the
-//! tables of flags, errors and other named constants, from header files.
+//! tables of flags, errors and other named constants, from header files. `-- prototypes` compares
+//! the table of known functions with header files.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,6 +15,9 @@ fn main() -> std::io::Result<()> {
     if what.as_deref() == Some("constants") {
         let table = xtask::constants::make()?;
         return std::fs::write(top.join("lib/types/src/names/table.rs"), table);
+    }
+    if what.as_deref() == Some("prototypes") {
+        return compare_prototypes(&top);
     }
     if what.as_deref() == Some("syscalls") {
         let tracefs = arguments.next();
@@ -30,4 +34,22 @@ fn main() -> std::io::Result<()> {
         println!("{name}");
     }
     Ok(())
+}
+
+/// Says what differs; an error if something does.
+fn compare_prototypes(top: &Path) -> std::io::Result<()> {
+    let table = std::fs::read_to_string(top.join("lib/types/src/functions/known.conf"))?;
+    let compared = xtask::prototypes::compare(&table, &std::env::temp_dir());
+    let compared = compared.map_err(std::io::Error::other)?;
+    for name in &compared.unknown {
+        println!("no header declares {name}");
+    }
+    for what in &compared.different {
+        println!("{what}");
+    }
+    println!("{} functions agree", compared.same);
+    match compared.different.len() {
+        0 => Ok(()),
+        more => Err(std::io::Error::other(format!("{more} differ"))),
+    }
 }

@@ -4,6 +4,7 @@
 //! carried out by lower floors.
 
 pub mod between;
+pub mod call_values;
 pub mod dormant;
 pub mod entered;
 pub mod exec;

@@ -47,7 +47,8 @@ impl DebugStamp {
     }
 }
 
-fn path(build_id: &[u8]) -> Option<PathBuf> {
+/// Where the debug file of the image with this build id would be.
+pub fn path(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     let name = format!("{}.debug", hex(rest));

@@ -33,7 +33,7 @@ pub use bytes::Bytes;
 pub use cache::{
     Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, clear, fill, image_of, list, load_or_build,
 };
-pub use debug_file::names;
+pub use debug_file::{names, path as debug_file_path};
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};

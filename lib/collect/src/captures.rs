@@ -6,7 +6,7 @@
 
 use sptrace_types::calls::{self, Selection};
 use sptrace_types::decode::capture::{Extent, From, Length, Load as Description, all_captures};
-use sptrace_types::decode::types::{Len, Phase};
+use sptrace_types::decode::types::{Call, Len, Phase};
 use sptrace_types::syscalls;
 use sptrace_wire::values::{Arm, Begin, CallCaptures, CaptureTable, Count, Load, Until, When};
 
@@ -39,9 +39,9 @@ pub fn table(asked: &SystemCalls) -> Vec<u8> {
 }
 
 /// What the calls point to.
-struct Rest {
-    start: usize,
-    bytes: Vec<u8>,
+pub(crate) struct Rest {
+    pub(crate) start: usize,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Rest {
@@ -60,8 +60,16 @@ impl Rest {
                 ..CallCaptures::default()
             };
         };
+        CallCaptures {
+            is_wanted,
+            ..self.captures_of(call, asked.extent)
+        }
+    }
+
+    /// What is read for a call of this description.
+    pub(crate) fn captures_of(&mut self, call: &Call, extent: Extent) -> CallCaptures {
         let mut arms = Vec::new();
-        let all = all_captures(call, asked.extent);
+        let all = all_captures(call, extent);
         let count = all.len() as u16;
         for (variant, loads) in all {
             let values = variant.map_or(&[][..], |v| v.values);
@@ -82,7 +90,7 @@ impl Rest {
         CallCaptures {
             arms_at: self.put(&arms),
             arms: count,
-            is_wanted,
+            is_wanted: 1,
             selector: variants.map_or(0, |v| v.selector),
             second: variants.and_then(|v| v.second).unwrap_or(u8::MAX),
             mask: variants.map_or(0, |v| v.mask),

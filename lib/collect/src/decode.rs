@@ -13,9 +13,11 @@
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
 //! | `system_call.rs` | what calls of the kernel brought with them |
+//! | `call_values.rs` | what calls of functions brought with them |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
 
 pub mod book;
+mod call_values;
 mod callers;
 pub mod hole;
 pub mod module;
@@ -173,6 +175,8 @@ impl<S: Sink> Decoder<'_, S> {
                     let bytes = system_call::bytes_of(halves);
                     match id {
                         wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
+                        wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
+                        wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
                         _ => self.system_return(tsc, low, &bytes),
                     }
                 }

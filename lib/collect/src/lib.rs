@@ -44,6 +44,7 @@ pub mod session;
 pub mod shared;
 pub mod signals;
 pub mod unfollowed;
+pub mod values;
 pub mod windows;
 
 pub use request::{OnEvents, Options, Request};

@@ -12,6 +12,7 @@ use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
 use crate::modules::decide::Decide;
+use crate::values::Asked;
 
 /// What a recording is asked for.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Options {
     pub without: Vec<String>,
     /// What becomes of each function; None: nothing else than the globs say.
     pub decide: Option<Decide>,
+    /// Values of functions to be recorded; None: none.
+    pub values: Option<Asked>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
     /// Shows a line of progress; does nothing where there is no terminal.

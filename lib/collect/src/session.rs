@@ -39,6 +39,7 @@ use crate::request::Options;
 use crate::shared::{Command, Shared, Stopped};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
+use crate::values::Values;
 
 /// Whose code calls the main function of most programs; glibc's name for it.
 const C_LIBRARY: &str = "libc.so.6";
@@ -169,6 +170,7 @@ impl Session {
             arena,
             agent_hash: hash_of(agent),
             filters: filters_of(&options, &reactor),
+            values: Values::new(options.values.clone()),
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),
@@ -322,6 +324,7 @@ impl Session {
             format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
         }));
         remarks.extend(shared.filters.remarks());
+        remarks.extend(shared.values.remarks());
         remarks.extend(shared.reactor.between().remarks());
         let Some(shared) = Arc::into_inner(self.shared) else {
             return Err(TraceeError::NoRoom("a thread still holds the recording"));

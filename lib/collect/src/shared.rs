@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sptrace_patch::columns::from_columns;
+use sptrace_patch::values::with_values;
 use sptrace_trace::{ENDED_EARLY, Note, RECORDED, RECORDED_FOR, Summary};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::maps::Mapping;
@@ -33,6 +34,7 @@ use crate::progress::Progress;
 use crate::react::reactor::Reactor;
 use crate::request::Options;
 use crate::unfollowed::{NOT_PERMITTED, PRIVILEGED, Unfollowed};
+use crate::values::Values;
 
 /// What the threads of a session share.
 pub struct Shared {
@@ -47,6 +49,7 @@ pub struct Shared {
     pub(crate) wake: i32,
     pub(crate) ended: AtomicBool,
     pub(crate) filters: Filters,
+    pub(crate) values: Values,
     /// Of the agent's image.
     pub(crate) agent_hash: u64,
     /// Of the trace.
@@ -126,6 +129,11 @@ impl Shared {
         let mut plan = self
             .filters
             .plan(&cached, plan, (&file, &m.path), is_left_out);
+        let values = self.values.of_module(&cached, &plan, &file, is_left_out);
+        if let Some(values) = values {
+            let first = self.lock().book.describe(values.descriptions());
+            plan = with_values(&plan, &values.section(first)).unwrap_or(plan);
+        }
         self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         log::debug!(
@@ -185,6 +193,7 @@ impl Shared {
     /// in it that must be seen whatever is left out?
     pub fn is_needed(&self, pid: u32, m: &Mapping) -> bool {
         !self.options.leaves_out(&m.path)
+            || self.values.are_wanted()
             || load::openable(pid, m).is_some_and(|file| self.must_be_known(m, &file))
     }
 

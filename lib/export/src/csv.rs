@@ -1,15 +1,15 @@
 //! One row a call, as csv (RFC 4180).
 //!
 //! The first nine columns never change. A time that is not known, and a caller that is not, is an
-//! empty field. A thread's rows come in the order in which its calls ended.
+//! empty field, as is a call of which no values were recorded. A thread's rows come in the order in
+//! which its calls ended.
 
 use crate::Context;
 use crate::output::{Output, field};
 use crate::rows::{Labels, Row, RowSink};
 use std::io::Write;
 
-const COLUMNS: &str =
-    "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end\r\n";
+const COLUMNS: &str = "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end,call,result\r\n";
 
 /// The format.
 pub struct Csv {
@@ -54,6 +54,14 @@ impl RowSink for Csv {
         for word in [row.begin_word, row.end_word] {
             out.text(",");
             out.text(word);
+        }
+        out.text(",");
+        if let Some(line) = &row.line {
+            out.text(&field(&line.call));
+            out.text(",");
+            out.text(&field(line.result.strip_prefix("= ").unwrap_or("")));
+        } else {
+            out.text(",");
         }
         out.text("\r\n");
     }

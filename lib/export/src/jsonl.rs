@@ -54,7 +54,19 @@ impl RowSink for JsonLines {
         out.text(row.begin_word);
         out.text("\",\"end\":\"");
         out.text(row.end_word);
-        out.text("\"}\n");
+        out.text("\",\"call\":");
+        match &row.line {
+            Some(line) => {
+                out.text(&json(&line.call));
+                out.text(",\"result\":");
+                match line.result.strip_prefix("= ") {
+                    Some(result) => out.text(&json(result)),
+                    None => out.text("null"),
+                }
+            }
+            None => out.text("null,\"result\":null"),
+        }
+        out.text("}\n");
     }
 }
 

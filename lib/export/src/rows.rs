@@ -6,6 +6,8 @@
 
 use crate::output::Output;
 use crate::{Context, Exporter, Written, words};
+use sptrace_render::call_values::{Begun, Descriptions, Line, Told};
+use sptrace_trace::values::Values;
 use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -28,6 +30,8 @@ pub struct Row<'r> {
     pub self_ns: Option<u64>,
     /// Calls below it.
     pub depth: u32,
+    /// The call with what it brought, and what it gave, if that was recorded.
+    pub line: Option<Line>,
     /// How it began, in a word.
     pub begin_word: &'static str,
     /// How it ended, in a word.
@@ -54,7 +58,7 @@ pub trait RowSink {
 
 #[derive(Default)]
 struct Stack {
-    frames: Vec<Frame>,
+    frames: Vec<(Frame, Option<Begun>)>,
     last_tsc: u64,
     is_named: bool,
 }
@@ -67,6 +71,7 @@ pub struct Rows<'a, S, W> {
     stacks: HashMap<StreamId, Stack>,
     /// A stream that the trace does not name.
     nameless: StreamInfo,
+    descriptions: Descriptions,
     rows: u64,
     is_cut: bool,
 }
@@ -82,12 +87,18 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
             out,
             stacks: HashMap::new(),
             nameless: StreamInfo::default(),
+            descriptions: Descriptions::of(cx.names.dictionary()),
             rows: 0,
             is_cut: false,
         }
     }
 
-    fn tell(&mut self, stream: StreamId, frame: &Frame, caller: Option<FunctionId>) {
+    fn tell(
+        &mut self,
+        stream: StreamId,
+        (frame, values): (&Frame, Option<Begun>),
+        caller: Option<FunctionId>,
+    ) {
         let clock = self.cx.clock;
         let thread = self.cx.names.dictionary().stream(stream);
         let thread = thread.unwrap_or(&self.nameless);
@@ -100,6 +111,9 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
             duration_ns: frame.total_ticks.map(|ticks| clock.ns(ticks)),
             self_ns: frame.self_ticks.map(|ticks| clock.ns(ticks)),
             depth: frame.depth,
+            line: self
+                .descriptions
+                .line_of(values.as_ref(), self.cx.names.name(frame.function)),
             begin_word: words::begin(frame),
             end_word: words::end(frame),
         };
@@ -113,11 +127,11 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
         let mut stacks: Vec<_> = std::mem::take(&mut self.stacks).into_iter().collect();
         stacks.sort_by_key(|(id, _)| *id);
         for (id, mut stack) in stacks {
-            while let Some(mut frame) = stack.frames.pop() {
+            while let Some((mut frame, values)) = stack.frames.pop() {
                 frame.end_tsc = stack.last_tsc;
                 frame.flags.end_unseen = true;
-                let caller = stack.frames.last().map(|frame| frame.function);
-                self.tell(id, &frame, caller);
+                let caller = stack.frames.last().map(|(frame, _)| frame.function);
+                self.tell(id, (&frame, values), caller);
             }
         }
     }
@@ -136,7 +150,7 @@ impl<S: RowSink, W: Write> Visitor for Rows<'_, S, W> {
             let info = info.unwrap_or(&self.nameless);
             self.sink.thread(self.cx, info, &mut self.out);
         }
-        stack.frames.push(*frame);
+        stack.frames.push((*frame, None));
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
@@ -147,16 +161,26 @@ impl<S: RowSink, W: Write> Visitor for Rows<'_, S, W> {
         let Some(stack) = self.stacks.get_mut(&stream) else {
             return;
         };
-        stack.frames.pop();
+        let values = stack.frames.pop().and_then(|(_, values)| values);
         stack.last_tsc = stack.last_tsc.max(frame.end_tsc);
-        let caller = stack.frames.last().map(|frame| frame.function);
-        self.tell(stream, frame, caller);
+        let caller = stack.frames.last().map(|(frame, _)| frame.function);
+        self.tell(stream, (frame, values), caller);
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
         if !self.is_finished() {
             self.stacks.get_mut(&stream).map(|stack| stack.frames.pop());
         }
+    }
+
+    fn values(&mut self, stream: StreamId, _: u64, bytes: &[u8]) {
+        let (Ok(values), Some(stack)) = (Values::read(bytes), self.stacks.get_mut(&stream)) else {
+            return;
+        };
+        let mut kept = stack.frames.iter_mut().rev().map(|(_, values)| values);
+        Told::of(&values)
+            .into_iter()
+            .for_each(|told| told.put(&mut kept));
     }
 
     fn end(&mut self, stream: StreamId, _: &StreamTotals) {

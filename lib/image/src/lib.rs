@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod debug_file;
+mod debug_sections;
 mod dynamic;
 mod error;
 mod headers;
@@ -20,6 +21,7 @@ mod tables;
 mod unwind;
 
 pub use debug_file::debug_symbols;
+pub use debug_sections::{DebugSection, debug_sections};
 pub use error::ImageError;
 pub use headers::ObjectKind;
 pub use lsda::LandingPad;

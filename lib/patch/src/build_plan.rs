@@ -506,6 +506,8 @@ impl PlanBuilder<'_> {
             },
             plt_start: plt_offset(plt_start),
             plt_end: plt_offset(plt_end),
+            values_bytes: 0,
+            values_offset: 0,
             hash: 0,
         }
     }

@@ -8,6 +8,7 @@
 pub mod build_plan;
 pub mod columns;
 pub mod ends;
+pub mod errno;
 pub mod gate;
 pub mod kept;
 pub mod movable;
@@ -19,6 +20,7 @@ pub mod springboard;
 pub mod system_calls;
 pub mod tactic;
 pub mod template;
+pub mod values;
 
 pub use build_plan::build_plan;
 pub use tactic::{Refusal, Tactic, Verdict};

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod call_counts;
+pub mod call_values;
 mod coverage;
 mod csv;
 pub mod diff;

@@ -99,7 +99,7 @@ impl<'a, W: Write> Lines<'a, W> {
     fn line(&self, call: &Call) -> Line {
         let made = Made {
             number: call.number,
-            args: call.args,
+            args: &call.args,
             result: call.result,
             memory: &call.captured,
         };

@@ -201,7 +201,7 @@ fn waited_for(call: &Call) -> Option<(u32, ExitStatus)> {
     }
 }
 
-fn chunks(values: &Values<'_>) -> Vec<Chunk> {
+pub(crate) fn chunks(values: &Values<'_>) -> Vec<Chunk> {
     let chunk = |piece: &sptrace_trace::values::Piece<'_>| Chunk {
         phase: match piece.when {
             0 => Phase::Entry,
@@ -253,6 +253,8 @@ impl<L: Listener> Visitor for SystemCalls<'_, L> {
                     self.end(tid, place, tsc, Some(result));
                 }
             }
+            // Of functions.
+            What::Called(_) | What::Answered { .. } => {}
             What::Left => {
                 if let Some(place) = self.place(tid, values.number) {
                     self.end(tid, place, tsc, None);

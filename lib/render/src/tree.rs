@@ -10,10 +10,13 @@ mod line;
 pub use fold::FoldedTree;
 pub use line::{Column, Columns};
 
+use crate::call_values::{Begun, Descriptions, Told};
 use crate::style::Style;
 use crate::units::{Count, Duration};
 use line::{Cells, Who, begin_remarks, end_remarks, note_text, push_call, push_remarks};
+use sptrace_trace::values::Values;
 use sptrace_trace::{Clock, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor};
+use sptrace_types::decode::call::Line;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
@@ -40,6 +43,7 @@ pub struct Tree<'a, W> {
     options: TreeOptions,
     columns: Columns,
     streams: HashMap<StreamId, Lines>,
+    descriptions: Descriptions,
     /// In order of time: a thread's events may come after a note that is later.
     notes: VecDeque<Note>,
     lines: u64,
@@ -68,6 +72,7 @@ impl<W: Write> PausedTree<W> {
             options: self.options,
             columns: self.columns,
             streams: self.streams,
+            descriptions: Descriptions::of(names.dictionary()),
             notes: self.notes,
             lines: self.lines,
             result: self.result,
@@ -90,6 +95,8 @@ struct OpenLine {
     held_at: Option<usize>,
     /// Its opening line was made, because something happened inside it.
     is_opened: bool,
+    /// What it brought with it.
+    values: Option<Begun>,
 }
 
 impl<'a, W: Write> Tree<'a, W> {
@@ -108,6 +115,7 @@ impl<'a, W: Write> Tree<'a, W> {
             options,
             columns,
             streams: HashMap::new(),
+            descriptions: Descriptions::of(names.dictionary()),
             notes: VecDeque::new(),
             lines: 0,
             result: Ok(()),
@@ -214,7 +222,8 @@ impl<'a, W: Write> Tree<'a, W> {
     fn open_innermost(&mut self, stream: StreamId) {
         let (names, style) = (self.names, self.options.style);
         self.lines_of(stream);
-        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+        let (columns, descriptions) = (&self.columns, &self.descriptions);
+        let Some(lines) = self.streams.get_mut(&stream) else {
             return;
         };
         let Some(open) = lines.open.last_mut().filter(|open| !open.is_opened) else {
@@ -224,7 +233,11 @@ impl<'a, W: Write> Tree<'a, W> {
         open.held_at = Some(lines.held.len());
         let cells = Cells::at(open.frame.start_tsc);
         columns.begin(&mut lines.held, &lines.who, &cells, open.frame.depth);
-        push_call(&mut lines.held, names.name(open.frame.function));
+        let name = names.name(open.frame.function);
+        match descriptions.line_of(open.values.as_ref(), name) {
+            Some(line) => lines.held.push_str(&line.call),
+            None => push_call(&mut lines.held, name),
+        }
         lines.held.push_str(" {");
         push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
         lines.held.push('\n');
@@ -233,6 +246,40 @@ impl<'a, W: Write> Tree<'a, W> {
             self.release(stream);
         }
     }
+}
+
+/// What a line says of a frame that has ended; `line`: with its values, if it has brought any.
+fn push_end(
+    held: &mut String,
+    open: &OpenLine,
+    frame: &Frame,
+    (name, line): (&str, Option<Line>),
+    style: Style,
+) {
+    if open.is_opened {
+        let call = line.as_ref().map_or(name, |line| line.call.as_str());
+        let comment = [&[call], &end_remarks(frame)[..]].concat().join(", ");
+        held.push_str("} ");
+        if let Some(line) = line.filter(|line| !line.result.is_empty()) {
+            held.push_str(&line.result);
+            held.push(' ');
+        }
+        held.push_str(&style.aside(&format!("/* {comment} */")));
+        return;
+    }
+    match line {
+        Some(line) => {
+            held.push_str(&line.call);
+            if !line.result.is_empty() {
+                held.push(' ');
+                held.push_str(&line.result);
+            }
+        }
+        None => push_call(held, name),
+    }
+    held.push(';');
+    let remarks = [begin_remarks(frame), end_remarks(frame)].concat();
+    push_remarks(held, &remarks, style);
 }
 
 impl<W: Write> Visitor for Tree<'_, W> {
@@ -259,6 +306,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
             frame: *frame,
             held_at: None,
             is_opened: false,
+            values: None,
         });
     }
 
@@ -271,7 +319,8 @@ impl<W: Write> Visitor for Tree<'_, W> {
         let ns = frame.total_ticks.map(|ticks| self.clock.ns(ticks));
         // What is not known to be long enough is shown only around what is.
         let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
-        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+        let (columns, descriptions) = (&self.columns, &self.descriptions);
+        let Some(lines) = self.streams.get_mut(&stream) else {
             return;
         };
         let Some(open) = lines.open.pop() else {
@@ -296,20 +345,21 @@ impl<W: Write> Visitor for Tree<'_, W> {
         };
         columns.begin(&mut lines.held, &lines.who, &cells, frame.depth);
         let name = names.name(frame.function);
-        if open.is_opened {
-            let comment = [&[name], &end_remarks(frame)[..]].concat().join(", ");
-            lines.held.push_str("} ");
-            lines
-                .held
-                .push_str(&style.aside(&format!("/* {comment} */")));
-        } else {
-            push_call(&mut lines.held, name);
-            lines.held.push(';');
-            let remarks = [begin_remarks(frame), end_remarks(frame)].concat();
-            push_remarks(&mut lines.held, &remarks, style);
-        }
+        let line = descriptions.line_of(open.values.as_ref(), name);
+        push_end(&mut lines.held, &open, frame, (name, line), style);
         lines.held.push('\n');
         self.release(stream);
+    }
+
+    fn values(&mut self, stream: StreamId, _: u64, bytes: &[u8]) {
+        let Ok(values) = Values::read(bytes) else {
+            return;
+        };
+        let open = &mut self.lines_of(stream).open;
+        let mut kept = open.iter_mut().rev().map(|line| &mut line.values);
+        Told::of(&values)
+            .into_iter()
+            .for_each(|told| told.put(&mut kept));
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {

@@ -102,7 +102,7 @@ impl Facts {
         let call = self.call()?;
         let made = Made {
             number: call.number,
-            args: call.args,
+            args: &call.args,
             result: call.result,
             memory: &call.captured,
         };

@@ -5,7 +5,8 @@
 //! section  = kind u8, check u24, length u32, crc u32, payload (length bytes, at most 64 MiB)
 //!            check = low 24 bits of crc32(kind, length); crc = crc32(payload)
 //! kind 1   header      the first section, exactly once
-//! kind 2   dictionary  entries, each tag u8 + fields: 1 module, 2 function, 3 stream;
+//! kind 2   dictionary  entries, each tag u8 + fields: 1 module, 2 function, 3 stream,
+//!                      4 description (a string: what the values of a function mean);
 //!                      numbered from 0 in order of appearance, always before their first use
 //! kind 3   block       events of one stream
 //! kind 4   note        one process or module event, or a text
@@ -41,7 +42,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

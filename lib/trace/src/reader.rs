@@ -14,7 +14,7 @@ use crate::model::{
     Clock, Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
 };
 use crate::ring::{Dropped, TraceFile};
-use crate::writer::{TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
+use crate::writer::{TAG_DESCRIPTION, TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -28,6 +28,8 @@ pub struct Dictionary {
     pub functions: Vec<Function>,
     /// By [`StreamId`].
     pub streams: Vec<StreamInfo>,
+    /// By [`crate::values::Values::number`]: what the values of functions mean.
+    pub descriptions: Vec<String>,
 }
 
 impl Dictionary {
@@ -56,6 +58,7 @@ impl Dictionary {
                     self.functions.push(function);
                 }
                 TAG_STREAM => self.streams.push(StreamInfo::read(&mut from)?),
+                TAG_DESCRIPTION => self.descriptions.push(from.string()?),
                 _ => return Err(Malformed("unknown kind of dictionary entry")),
             }
         }

@@ -1,4 +1,5 @@
-//! What an event brought with it: the numbers and the memory of a call of the kernel.
+//! What an event brought with it: the numbers and the memory of a call, of the kernel or of a
+//! function.
 //!
 //! ```text
 //! values   = what u8, number v (UNKNOWN_NUMBER: not known), thread v (0: the stream's own),
@@ -6,7 +7,10 @@
 //!            what 1, it has returned:   result v (as two's complement)
 //!            what 2, it was left without a return
 //!            what 3, one that was told without its end has returned: result v
+//!            what 4, a call of a function begins: words v, word v * words
+//!            what 5, it has returned: result v * 3 (rax, rdx, xmm0), errno v (0: no failure)
 //!            piece *
+//! For functions the number is that of a description in the dictionary.
 //! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,
 //!            bytes v, the bytes
 //! ```
@@ -33,7 +37,7 @@ pub struct Values<'a> {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// It begins, with these arguments.
     Begins([u64; 6]),
@@ -43,6 +47,15 @@ pub enum What {
     Left,
     /// One whose beginning stands alone has returned this.
     ReturnedLate(i64),
+    /// A call of a function begins, with these words.
+    Called(Vec<u64>),
+    /// It has returned.
+    Answered {
+        /// rax, rdx, and the lower half of xmm0.
+        words: [u64; 3],
+        /// Why it has failed; 0: it has not.
+        errno: u32,
+    },
 }
 
 /// Memory.
@@ -64,13 +77,23 @@ impl<'a> Values<'a> {
             What::Returned(_) => 1,
             What::Left => 2,
             What::ReturnedLate(_) => 3,
+            What::Called(_) => 4,
+            What::Answered { .. } => 5,
         });
         put_v(out, self.number.into());
         put_v(out, self.thread.into());
-        match self.what {
+        match &self.what {
             What::Begins(args) => args.iter().for_each(|arg| put_v(out, *arg)),
-            What::Returned(result) | What::ReturnedLate(result) => put_v(out, result as u64),
+            What::Returned(result) | What::ReturnedLate(result) => put_v(out, *result as u64),
             What::Left => {}
+            What::Called(words) => {
+                put_v(out, words.len() as u64);
+                words.iter().for_each(|word| put_v(out, *word));
+            }
+            What::Answered { words, errno } => {
+                words.iter().for_each(|word| put_v(out, *word));
+                put_v(out, (*errno).into());
+            }
         }
         for piece in &self.pieces {
             out.push(piece.when);
@@ -98,6 +121,18 @@ impl<'a> Values<'a> {
             1 => What::Returned(from.v()? as i64),
             2 => What::Left,
             3 => What::ReturnedLate(from.v()? as i64),
+            4 => {
+                let count = from.v()?;
+                let mut words = Vec::new();
+                for _ in 0..count {
+                    words.push(from.v()?);
+                }
+                What::Called(words)
+            }
+            5 => What::Answered {
+                words: [from.v()?, from.v()?, from.v()?],
+                errno: from.v32()?,
+            },
             _ => return Err(Malformed("values of an unknown kind")),
         };
         let mut pieces = Vec::new();
@@ -133,6 +168,11 @@ mod tests {
             What::Returned(-2),
             What::Left,
             What::ReturnedLate(7),
+            What::Called(vec![3, u64::MAX]),
+            What::Answered {
+                words: [1, 2, 3],
+                errno: 2,
+            },
         ];
         for what in all {
             let values = Values {

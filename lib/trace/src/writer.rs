@@ -5,7 +5,7 @@
 
 use crate::encoder::{Packed, StreamEncoder, check_function};
 use crate::error::TraceError;
-use crate::format::{MAGIC, SectionKind, VERSION, put_section};
+use crate::format::{MAGIC, SectionKind, VERSION, put_section, put_string};
 use crate::model::{
     Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
 };
@@ -19,6 +19,7 @@ const DICTIONARY_BYTES: usize = 64 << 10;
 pub(crate) const TAG_MODULE: u8 = 1;
 pub(crate) const TAG_FUNCTION: u8 = 2;
 pub(crate) const TAG_STREAM: u8 = 3;
+pub(crate) const TAG_DESCRIPTION: u8 = 4;
 
 /// What [`TraceWriter::classify`] is given.
 pub type Classifier = Box<dyn Fn(&Function) -> u64 + Send>;
@@ -28,6 +29,7 @@ pub struct TraceWriter<W: Write> {
     out: W,
     modules: u32,
     functions: u32,
+    descriptions: u32,
     stream_starts: Vec<u64>,
     dictionary: Vec<u8>,
     scratch: Vec<u8>,
@@ -53,6 +55,7 @@ impl<W: Write> TraceWriter<W> {
             out,
             modules: 0,
             functions: 0,
+            descriptions: 0,
             stream_starts: Vec::new(),
             dictionary: Vec::new(),
             scratch: Vec::new(),
@@ -102,6 +105,20 @@ impl<W: Write> TraceWriter<W> {
         function.write(&mut self.dictionary);
         self.bound_dictionary()?;
         Ok(FunctionId(id))
+    }
+
+    /// Gives the description of what calls bring with them ([`crate::values`]) a number.
+    ///
+    /// # Errors
+    /// [`TraceError::TooMany`] beyond 2^32.
+    pub fn description(&mut self, text: &str) -> Result<u32, TraceError> {
+        let id = self.descriptions;
+        let next = id.checked_add(1);
+        self.descriptions = next.ok_or(TraceError::TooMany("descriptions"))?;
+        self.dictionary.push(TAG_DESCRIPTION);
+        put_string(&mut self.dictionary, text);
+        self.bound_dictionary()?;
+        Ok(id)
     }
 
     /// Gives each function that is named from here on a class. To be called before the first.

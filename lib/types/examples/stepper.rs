@@ -205,7 +205,7 @@ impl Stepper {
         };
         let made = Made {
             number: *number,
-            args: *args,
+            args,
             result,
             memory: captured,
         };

@@ -8,10 +8,12 @@ pub mod call;
 pub mod capture;
 pub mod events;
 pub mod fields;
+pub mod function_line;
 pub mod memory;
 pub mod print;
 pub mod types;
 
+mod formats;
 mod printer;
 mod scalar;
 mod socket;

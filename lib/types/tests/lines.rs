@@ -59,7 +59,7 @@ impl World {
         run(&loads, &all, Some(result), &mut captured, &mut exit);
         let made = Made {
             number,
-            args: all,
+            args: &all,
             result: Some(result),
             memory: &captured,
         };

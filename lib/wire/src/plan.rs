@@ -14,6 +14,7 @@ pub mod header;
 pub mod site;
 pub mod special;
 pub mod template;
+pub mod values;
 pub mod view;
 
 pub use area::*;
@@ -22,4 +23,5 @@ pub use header::*;
 pub use site::*;
 pub use special::*;
 pub use template::*;
+pub use values::*;
 pub use view::{PlanView, TemplateView};

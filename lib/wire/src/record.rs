@@ -15,8 +15,8 @@
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
-//!   and [`NOTHING_NARROW`], and [`SYSTEM_CALL`] and [`SYSTEM_RETURN`], whose payload says how many
-//!   bytes follow it ([`crate::values`]).
+//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`RETURN_VALUES`], whose payload
+//!   says how many bytes follow it ([`crate::values`]).
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
@@ -62,6 +62,12 @@ pub const SYSTEM_CALL: u32 = 13;
 /// high half: bytes that follow.
 pub const SYSTEM_RETURN: u32 = 14;
 
+/// A call whose entry has just been recorded has brought values: low half of the payload: the
+/// number of its description; high half: bytes that follow ([`crate::values`]).
+pub const CALL_VALUES: u32 = 15;
+/// The same of a call whose exit is recorded next.
+pub const RETURN_VALUES: u32 = 16;
+
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.
 pub const CALL_ALONE: u32 = 1 << 31;
@@ -78,6 +84,10 @@ pub const FRAME_OPEN: u64 = 1 << 63;
 /// Flag in a shadow frame, with [`FRAME_OPEN`]: a call of the kernel; what was called is its
 /// number.
 pub const FRAME_SYSTEM: u64 = 1 << 61;
+
+/// Flag in a shadow frame, with [`FRAME_OPEN`]: no call, but what the call below it has to keep
+/// until its values are recorded.
+pub const FRAME_VALUES: u64 = 1 << 60;
 
 /// A word from its halves. A stamp of zero becomes one. The fast path has none: it stamps only
 /// while the high half is that of the last reading in the slow path, so that reading is not later,

@@ -198,7 +198,7 @@ impl<'a> CaptureView<'a> {
     }
 
     /// The arm that these arguments select.
-    pub fn arm(&self, call: &CallCaptures, args: &[u64; 6]) -> Option<Arm> {
+    pub fn arm(&self, call: &CallCaptures, args: &[u64]) -> Option<Arm> {
         let argument = |i: u8| args.get(i as usize).copied().unwrap_or(0);
         let mut key = argument(call.selector) & call.mask;
         if call.second != u8::MAX {

@@ -12,3 +12,4 @@ pub mod report;
 pub mod run;
 pub mod script;
 mod selection;
+mod values;

@@ -25,8 +25,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
-use crate::commands::cache;
-use crate::commands::selection;
+use crate::commands::{cache, selection, values};
 use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
@@ -89,14 +88,26 @@ pub struct RecordArgs {
     /// Patch nothing that is first reached below this depth
     #[arg(help_heading = WHAT, short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Record values of the functions that SPEC names: GLOB@arg1,arg2/s,retval/x32 and so on, or
+    /// GLOB alone: as debug information and known prototypes have it ('*': all of those). Formats
+    /// are d, u, x, o, f with 8 to 64 bits, s (string), S (std::string), c, b, p and {TYPE};
+    /// arg2!=0 records those of such calls only (repeatable; see man sptrace-values)
+    #[arg(help_heading = WHAT, short = 'A', long = "argument", value_name = "SPEC")]
+    arguments: Vec<String>,
+    /// Record what the functions that SPEC names give: GLOB@retval/x32, or GLOB alone (repeatable)
+    #[arg(help_heading = WHAT, short = 'R', long = "retval", value_name = "SPEC")]
+    results: Vec<String>,
+    /// Take prototypes from FILE, in the form of ltrace.conf(5) (repeatable)
+    #[arg(help_heading = WHAT, long, value_name = "FILE")]
+    prototypes: Vec<PathBuf>,
     /// Record system calls too, with their arguments and results: all, or SET as of strace's
     /// -e trace= (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)
     #[arg(help_heading = WHAT, long, value_name = "SET", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     syscalls: Option<String>,
     /// Record system calls, and no functions
-    #[arg(help_heading = WHAT, long, value_name = "SET", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["syscalls", "within", "without", "module", "depth", "between"])]
+    #[arg(help_heading = WHAT, long, value_name = "SET", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["syscalls", "within", "without", "module", "depth", "between", "arguments", "results"])]
     syscalls_only: Option<String>,
-    /// Keep so many bytes of strings and buffers of system calls
+    /// Keep so many bytes of strings and buffers of system calls and values
     #[arg(help_heading = WHAT, short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=16384))]
     string_limit: u32,
     /// Record functions matching GLOB and what they call, as -F does, but only their calls that
@@ -213,6 +224,11 @@ impl RecordArgs {
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
+        let values = values::asked(
+            [&self.arguments, &self.results],
+            &self.prototypes,
+            self.string_limit,
+        )?;
         let is_launched = matches!(subject, Subject::Launched { .. });
         let (command, loader, start_on, shadow) = match subject {
             Subject::Launched {
@@ -237,6 +253,7 @@ impl RecordArgs {
             within: self.within,
             without: self.without,
             decide: self.decide,
+            values,
             system_calls,
             at_start,
             show_progress: if shows_progress {

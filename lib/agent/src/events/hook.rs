@@ -57,7 +57,8 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
     let may_replace = hooked.kind == SpecialKind::Root;
     let entry = hooked.entry;
     let rsp = word.address() + 8;
-    settle::settle(hot, rsp, false);
+    // What its call keeps of its values lies just below it, and stays.
+    settle::settle(hot, rsp - 1, false);
     let is_called = is_its_call(hot, word);
     if !is_called {
         settle::settle(hot, rsp, true);
@@ -102,7 +103,7 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
 /// True if the top frame is the call (or a tail jump in it) that leads to the function whose return
 /// address is at `word`: it was seen at its site.
 fn is_its_call(hot: &Hot, word: StackWord) -> bool {
-    let frame = hot.top().get();
+    let frame = shadow::call(hot).get();
     if frame.rsp != word.address() + 8 || frame.id & FRAME_DONE != 0 {
         return false;
     }

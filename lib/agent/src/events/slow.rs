@@ -4,8 +4,9 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{dormant, hook, special, system_call};
-use crate::memory::frame::{Frame, RET, RET_8};
+use crate::events::{call_values, dormant, hook, special, system_call};
+use crate::frames::shadow;
+use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::state;
 use crate::memory::thread::Hot;
 use crate::patch::text;
@@ -18,19 +19,26 @@ use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
 
 /// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
-/// unless `blocked` is zero: nothing is recorded any more then.
+/// unless `blocked` is zero: nothing is recorded any more then. `vectors`: xmm0 to xmm15.
 ///
 /// # Safety
-/// `frame` is what the door pushed.
-pub unsafe extern "C" fn slow(frame: *mut Frame, mask: u64, blocked: u64) -> u64 {
+/// `frame` is what the door pushed, and `vectors` what it has saved.
+pub unsafe extern "C" fn slow(
+    frame: *mut Frame,
+    mask: u64,
+    blocked: u64,
+    vectors: *const Vectors,
+) -> u64 {
     // SAFETY: the frame is ours until we return.
     let f = unsafe { &mut *frame };
+    // SAFETY: so are the vector registers, which nobody changes.
+    let vectors = unsafe { &*vectors };
     let is_dormant = || state::process().dormant.load(Ordering::Relaxed) != 0;
     if blocked == 0 || is_dormant() {
         return when_dormant(f, mask);
     }
     let id = f.id;
-    let mut how = dispatch(f, mask);
+    let mut how = dispatch(f, mask, vectors);
     if is_dormant() {
         dormant::put_text_back();
         if f.id == id {
@@ -62,7 +70,7 @@ fn when_dormant(f: &mut Frame, mask: u64) -> u64 {
     dormant::begin_again(f).unwrap_or(normal_return(f.routine))
 }
 
-fn dispatch(f: &mut Frame, mask: u64) -> u64 {
+fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     let routine = f.routine as i32;
     let normal = normal_return(f.routine);
     let above = f.above_at();
@@ -77,41 +85,26 @@ fn dispatch(f: &mut Frame, mask: u64) -> u64 {
     hot.mask.set(mask);
     match routine {
         common::ENTRY => settle::enter(hot, above, f.id, None, false),
-        common::FIRST => {
-            first(hot, f.id, common::ENTRY);
-            settle::enter(hot, above, f.id, None, false);
-        }
+        common::FIRST => direct(hot, f, vectors, (above, false)),
         common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
-        common::ENTRY_ONLY_FIRST => {
-            first(hot, f.id, common::ENTRY_ONLY);
-            settle::enter(hot, above + 8, f.id, None, true);
-        }
-        common::EXIT => settle::leave(hot, above, f.id),
-        common::INDIRECT => return indirect(hot, f, above),
+        common::ENTRY_ONLY_FIRST => direct(hot, f, vectors, (above + 8, true)),
+        common::EXIT => leave(hot, f, vectors, above),
+        common::INDIRECT => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
         common::TAIL_FIRST => {
             if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                 settle::give_back_one(hot, f.word_above(0));
             }
             settle::tail(hot, above + 8, f.id, None);
+            call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
         }
-        common::TAIL_INDIRECT => {
-            let target = f.above[0];
-            if modules::is_resolver_site(f.id) && hot.top().rsp() != above + 16 {
-                // The lazy resolver working for code that is not traced.
-                propagate::know(hot, target);
-                return normal;
-            }
-            match propagate::reach(hot, target) {
-                Reach::Ready => modules::remember(target),
-                Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
-                Reach::Later => {}
-            }
-            settle::tail(hot, above + 16, f.id, Some(target));
-        }
+        common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::SPECIAL => special::enter(hot, f, mask),
-        common::HOOK => hook::enter(hot, f),
-        common::HOOK_EXIT => settle::leave(hot, above + 8, f.id),
+        common::HOOK => {
+            hook::enter(hot, f);
+            call_values::enter_hooked(hot, f, vectors, above + 8);
+        }
+        common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
         common::SYSTEM_CALL => system_call::enter(hot, f, above),
         common::SYSTEM_RETURN => system_call::leave(hot, f, above),
         _ => {}
@@ -129,7 +122,40 @@ fn first(hot: &Hot, id: u64, then: i32) -> Reach {
     reach
 }
 
-fn indirect(hot: &Hot, f: &mut Frame, above: u64) -> u64 {
+/// A direct call, whose callee may not be instrumented yet; `is_open`: its end is not recorded.
+fn direct(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) {
+    let then = match is_open {
+        true => common::ENTRY_ONLY,
+        false => common::ENTRY,
+    };
+    first(hot, f.id, then);
+    settle::enter(hot, rsp, f.id, None, is_open);
+    call_values::enter(hot, f, vectors, slot::direct_target(f.id), rsp);
+}
+
+/// A call returns.
+fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    call_values::leave(hot, f, vectors, rsp);
+    settle::leave(hot, rsp, f.id);
+}
+
+fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
+    let target = f.above[0];
+    if modules::is_resolver_site(f.id) && shadow::call(hot).rsp() != above + 16 {
+        // The lazy resolver working for code that is not traced.
+        propagate::know(hot, target);
+        return;
+    }
+    match propagate::reach(hot, target) {
+        Reach::Ready => modules::remember(target),
+        Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
+        Reach::Later => {}
+    }
+    settle::tail(hot, above + 16, f.id, Some(target));
+    call_values::enter(hot, f, vectors, target, above + 16);
+}
+
+fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
     let target = f.above[0];
     match propagate::reach(hot, target) {
         Reach::Ready => modules::remember(target),
@@ -137,6 +163,7 @@ fn indirect(hot: &Hot, f: &mut Frame, above: u64) -> u64 {
         Reach::ReturnAddress => {
             // Entry-only: the callee gets the original return address and is jumped to.
             settle::enter(hot, above + 8, f.id, Some(target), true);
+            call_values::enter(hot, f, vectors, target, above + 8);
             let back = slot::original_return(f.id + 4);
             if back != 0 {
                 f.above[0] = back;
@@ -147,6 +174,7 @@ fn indirect(hot: &Hot, f: &mut Frame, above: u64) -> u64 {
         }
     }
     settle::enter(hot, above + 8, f.id, Some(target), false);
+    call_values::enter(hot, f, vectors, target, above + 8);
     RET_8
 }
 

@@ -4,14 +4,24 @@
 //! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
 
 use crate::memory::live::StackWord;
+use crate::memory::state;
 use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
 /// next event tells its end.
 pub const FRAME_DONE: u64 = 1 << 62;
 /// Frames further away than this from the stack pointer lie on another stack.
 pub const SAME_STACK_BYTES: u64 = 64 << 20;
+
+/// The innermost frame that is a call, or a barrier: below what it keeps of its values.
+pub fn call(hot: &Hot) -> FrameAt {
+    let mut frame = hot.top();
+    while !is_barrier(frame) && frame.id() & FRAME_VALUES != 0 {
+        frame = frame.below();
+    }
+    frame
+}
 
 /// Remembers where a frame without an exit was.
 pub(crate) fn drop_range(hot: &Hot, at: u64) {
@@ -38,7 +48,20 @@ pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub fn depth(hot: &Hot) -> u32 {
     let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
-    frames as u32 - hot.barriers.get()
+    frames as u32 - hot.barriers.get() - kept(hot)
+}
+
+/// Number of frames that keep something of others' values.
+fn kept(hot: &Hot) -> u32 {
+    if !state::process().has_values.get() {
+        return 0;
+    }
+    let (mut frame, mut count) = (hot.top(), 0);
+    while frame > hot.bottom() {
+        count += u32::from(!is_barrier(frame) && frame.id() & FRAME_VALUES != 0);
+        frame = frame.below();
+    }
+    count
 }
 
 /// True if `frame` is a barrier (or the sentinel): it stands for no call.
@@ -83,6 +106,17 @@ mod tests {
         assert_eq!((frame.rsp, frame.id, frame.callee), (0x1000, 8, 9));
         assert_eq!(hot.top().below().rsp(), 0x2000);
         assert_eq!(depth(&hot), 2);
+    }
+
+    #[test]
+    fn what_a_frame_keeps_of_its_values_is_no_call() {
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        push(&hot, 0x1fff, FRAME_OPEN | FRAME_VALUES, 9);
+        state::process().has_values.set(true);
+        assert_eq!((depth(&hot), call(&hot).rsp()), (1, 0x2000));
+        push(&hot, 0x1ff8, 8, 0);
+        assert_eq!((depth(&hot), call(&hot).rsp()), (2, 0x1ff8));
     }
 
     #[test]

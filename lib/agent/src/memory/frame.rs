@@ -51,6 +51,10 @@ impl Frame {
     }
 }
 
+/// xmm0 to xmm15, as the door keeps them.
+#[repr(C, align(64))]
+pub struct Vectors(pub [[u64; 2]; 16]);
+
 /// Return to the id, taking it off the stack.
 pub const RET: u64 = 0;
 pub(crate) const RET_8: u64 = 1;

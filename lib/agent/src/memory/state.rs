@@ -82,6 +82,8 @@ pub struct Process {
     pub heartbeat_tsc: AtomicU64,
     /// Modules are made known, and nothing is patched yet.
     pub preparing: Flag,
+    /// Values of some calls are recorded.
+    pub has_values: Flag,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
     pcs: Word,
     /// How many these are.
@@ -137,6 +139,7 @@ pub(crate) static PROCESS: Process = Process {
     heartbeat: AtomicU32::new(0),
     heartbeat_tsc: AtomicU64::new(0),
     preparing: Flag::new(false),
+    has_values: Flag::new(false),
     pcs: Word::new(0),
     pc_count: Half::new(0),
     padding: Link::none(),

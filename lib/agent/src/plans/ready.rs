@@ -12,7 +12,8 @@ use sptrace_wire::plan::*;
 pub enum Reach {
     /// It is instrumented as far as it can be: need not be asked again.
     Ready,
-    /// Not now (too deep, lock busy, no answer): ask again at its next call.
+    /// Not now (too deep, lock busy, no answer), or its calls bring values: ask again at its next
+    /// call.
     Later,
     /// Ready, and it must be given its original return address.
     ReturnAddress,
@@ -24,7 +25,7 @@ pub(crate) fn verdict(m: &Module, i: u32) -> Reach {
     // What is muted keeps its tail jumps as they are.
     if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
         Reach::ReturnAddress
-    } else if m.function(i) == INSTRUMENTED {
+    } else if m.function(i) == INSTRUMENTED && flags & FN_VALUES == 0 {
         Reach::Ready
     } else {
         Reach::Later

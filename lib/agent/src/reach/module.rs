@@ -146,6 +146,9 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);
     take_up(&new, answer.is_left, key);
+    if header.values_bytes > 0 {
+        state::process().has_values.set(true);
+    }
     let Some(m) = make_known(&new) else {
         return Asked::Nothing;
     };

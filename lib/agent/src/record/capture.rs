@@ -32,6 +32,11 @@ impl Captures {
         (call.is_wanted != 0).then_some(Self { view, call })
     }
 
+    /// As a plan says it of a function: `call` with offsets in `view`.
+    pub const fn planned(view: CaptureView<'static>, call: CallCaptures) -> Self {
+        Self { view, call }
+    }
+
     /// True if something is to be read at one of these moments, whatever the arguments are.
     pub fn reads(&self, moments: &[When]) -> bool {
         let reads = |arm: Arm| {
@@ -44,7 +49,7 @@ impl Captures {
     /// The loads that are due before the call without a result, or after it, by their numbers.
     pub fn due<'a>(
         &'a self,
-        args: &'a [u64; 6],
+        args: &'a [u64],
         result: Option<i64>,
     ) -> impl Iterator<Item = (u32, Load)> + 'a {
         let arm = self.view.arm(&self.call, args).unwrap_or_default();
@@ -55,7 +60,7 @@ impl Captures {
 
     /// The pieces: before the call without a result, or after it. `hot` is the thread's own block,
     /// and the pieces are gone when it reads others.
-    pub fn read<'a>(&self, hot: &'a Hot, args: &[u64; 6], result: Option<i64>) -> &'a [u8] {
+    pub fn read<'a>(&self, hot: &'a Hot, args: &[u64], result: Option<i64>) -> &'a [u8] {
         let Some(arm) = self.view.arm(&self.call, args) else {
             return &[];
         };
@@ -69,7 +74,7 @@ impl Captures {
         let used = Reading {
             view: self.view,
             arm,
-            args: *args,
+            args,
             result,
             buffer: &mut *buffer,
             used: 0,
@@ -92,7 +97,7 @@ fn table() -> Option<CaptureView<'static>> {
     Some(CaptureView::new(bytes))
 }
 
-fn is_due(load: &Load, args: &[u64; 6], result: Option<i64>) -> bool {
+fn is_due(load: &Load, args: &[u64], result: Option<i64>) -> bool {
     let is_time = match (load.when, result) {
         (When::Before, result) => result.is_none(),
         (When::After, result) => result.is_some_and(|result| !ERRORS.contains(&result)),
@@ -109,12 +114,12 @@ fn is_due(load: &Load, args: &[u64; 6], result: Option<i64>) -> bool {
 }
 
 /// An argument by its place.
-pub fn argument(args: &[u64; 6], i: u8) -> u64 {
+pub fn argument(args: &[u64], i: u8) -> u64 {
     args.get(i as usize).copied().unwrap_or(0)
 }
 
 /// How many bytes a load wants. `None`: memory says that.
-pub fn wanted_by_arguments(load: &Load, args: &[u64; 6], result: Option<i64>) -> Option<u64> {
+pub fn wanted_by_arguments(load: &Load, args: &[u64], result: Option<i64>) -> Option<u64> {
     let arg = |i: u8| argument(args, i);
     let returned = u64::try_from(result.unwrap_or(0)).unwrap_or(0);
     let count = match load.count_kind {
@@ -143,7 +148,7 @@ fn number(bytes: &[u8], offset: usize, width: usize) -> u64 {
 struct Reading<'a> {
     view: CaptureView<'static>,
     arm: Arm,
-    args: [u64; 6],
+    args: &'a [u64],
     result: Option<i64>,
     buffer: &'a mut [u8],
     used: usize,
@@ -155,11 +160,11 @@ impl Reading<'_> {
             let Some(load) = self.view.load(&self.arm, i) else {
                 break;
             };
-            if !is_due(&load, &self.args, self.result) {
+            if !is_due(&load, self.args, self.result) {
                 continue;
             }
             match load.begin {
-                Begin::Argument => self.one(&load, i, argument(&self.args, load.from), 0),
+                Begin::Argument => self.one(&load, i, argument(self.args, load.from), 0),
                 Begin::Pointers => self.each(&load, i),
             }
         }
@@ -197,14 +202,14 @@ impl Reading<'_> {
 
     /// How many bytes; `element_at`: where the element that holds the pointer is in the buffer.
     fn wanted(&self, load: &Load, element_at: usize) -> u64 {
-        let known = wanted_by_arguments(load, &self.args, self.result);
+        let known = wanted_by_arguments(load, self.args, self.result);
         known.unwrap_or_else(|| {
             let count = match load.count_kind {
                 Count::Field => {
                     self.number(element_at + load.count as usize, load.count_from.into())
                 }
                 _ => {
-                    let word = sys::read_word(argument(&self.args, load.count_from));
+                    let word = sys::read_word(argument(self.args, load.count_from));
                     word.map_or(0, |word| word & 0xffff_ffff)
                 }
             };
@@ -304,7 +309,7 @@ mod tests {
         let used = Reading {
             view: CaptureView::new(bytes.leak()),
             arm,
-            args,
+            args: &args,
             result,
             buffer: &mut buffer,
             used: 0,

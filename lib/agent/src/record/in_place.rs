@@ -29,11 +29,7 @@ impl Pieces {
     ///
     /// # Safety
     /// Nobody else can change what is mapped.
-    pub unsafe fn measure(
-        captures: &Captures,
-        args: &[u64; 6],
-        result: Option<i64>,
-    ) -> Option<Self> {
+    pub unsafe fn measure(captures: &Captures, args: &[u64], result: Option<i64>) -> Option<Self> {
         let mut found = Self {
             heads: [Piece::default(); MOST],
             count: 0,

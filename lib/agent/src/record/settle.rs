@@ -14,7 +14,7 @@ use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
 use sptrace_wire::control::hole;
 use sptrace_wire::record;
-use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 
 /// After frames have left the shadow stack: outside the root nothing is recorded.
 pub fn frames_ended(hot: &Hot) {
@@ -92,6 +92,10 @@ pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
         if !has_ended(hot, at, (rsp, inclusive), &mut is_one_stack) {
             break;
         }
+        if frame.id & FRAME_VALUES != 0 {
+            hot.pop();
+            continue;
+        }
         let given_back = was_given_back(hot, at);
         ended.add(hot, frame, given_back);
         if !given_back {
@@ -141,14 +145,16 @@ fn left_system_call(hot: &Hot, number: u64) {
     chunk::put_values(hot, record::SYSTEM_RETURN, record::LEFT, &head, &[]);
 }
 
-/// In a fork child: what the parent has asked of the kernel does not come back here.
+/// In a fork child: what the parent has asked of the kernel does not come back here, and what calls
+/// have brought is not in its records.
 pub fn forget_system_calls(hot: &Hot) {
     let top = hot.top();
     let mut to = hot.bottom();
     let mut from = to;
     while from <= top {
-        let is_call = !shadow::is_barrier(from) && from.id() & FRAME_SYSTEM != 0;
-        if !is_call {
+        let of_this_process = FRAME_SYSTEM | FRAME_VALUES;
+        let is_left = !shadow::is_barrier(from) && from.id() & of_this_process != 0;
+        if !is_left {
             to.set(from.get());
             to = to.above();
         }
@@ -171,8 +177,8 @@ pub(crate) fn enter(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
 
 /// A frame without a patched call site begins: a special function's caller was not patched.
 pub fn enter_unseen(hot: &Hot, rsp: u64, function: u64) {
-    settle(hot, rsp, false);
-    if hot.top().rsp() == rsp || !deep::has_room(hot, rsp) {
+    settle(hot, rsp - 1, false);
+    if shadow::call(hot).rsp() == rsp || !deep::has_room(hot, rsp) {
         return;
     }
     chunk::put(hot, record::ENTERED, function);
@@ -218,6 +224,10 @@ pub(crate) fn drop_frames(hot: &Hot, frames: u64) {
     for _ in 0..frames {
         let id = hot.top().id();
         let open = id & FRAME_OPEN != 0;
+        if id & FRAME_VALUES != 0 {
+            hot.pop();
+            continue;
+        }
         if id & FRAME_SYSTEM != 0 {
             left_system_call(hot, hot.top().callee());
             hot.pop();
@@ -247,8 +257,9 @@ pub(crate) fn drop_frames(hot: &Hot, frames: u64) {
 
 /// A tail jump: the frame whose call site had `rsp` goes on as another function.
 pub(crate) fn tail(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>) {
-    settle(hot, rsp, false);
-    let entered_unseen = hot.top().rsp() != rsp;
+    // What the frame keeps of its values lies just below it, and stays.
+    settle(hot, rsp - 1, false);
+    let entered_unseen = shadow::call(hot).rsp() != rsp;
     if entered_unseen && !deep::has_room(hot, rsp) {
         return;
     }

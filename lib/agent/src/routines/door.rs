@@ -152,6 +152,7 @@ sptrace_slow_door:
     mov rdi, rbp
     mov rsi, [rbp-16]
     mov rdx, [rbp-24]
+    mov rcx, rsp
     call {slow}
     RESTORE_XMM
     test rbx, rbx

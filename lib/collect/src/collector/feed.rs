@@ -86,6 +86,10 @@ impl<W: Write> Naming for Feed<'_, W> {
         let number = self.recorder.writer.function(function);
         number.unwrap_or(FunctionId(0))
     }
+
+    fn description(&mut self, text: &str) -> u32 {
+        self.recorder.writer.description(text).unwrap_or(0)
+    }
 }
 
 impl<W: Write> Sink for Feed<'_, W> {

@@ -69,6 +69,17 @@ pub struct AddressBook {
     unknown: HashMap<u64, FunctionId>,
     kernel: Option<ModuleId>,
     system_calls: HashMap<u32, FunctionId>,
+    /// What the values of functions mean, by the agent's numbers.
+    descriptions: Vec<Description>,
+}
+
+/// What the values of a function mean.
+struct Description {
+    text: String,
+    /// Words that a call brings.
+    words: usize,
+    /// The trace's number, once it has one.
+    number: Option<u32>,
 }
 
 impl Default for AddressBook {
@@ -83,6 +94,7 @@ impl Default for AddressBook {
             unknown: HashMap::new(),
             kernel: None,
             system_calls: HashMap::new(),
+            descriptions: Vec::new(),
         }
     }
 }
@@ -218,6 +230,34 @@ impl AddressBook {
         });
         self.system_calls.insert(number, id);
         id
+    }
+
+    /// Takes up descriptions in the order of the agent's numbers: lines, and how many words a call
+    /// brings. Gives the number of the first.
+    pub fn describe(&mut self, described: impl IntoIterator<Item = (String, usize)>) -> u32 {
+        let first = self.descriptions.len() as u32;
+        let described = described.into_iter();
+        self.descriptions
+            .extend(described.map(|(text, words)| Description {
+                text,
+                words,
+                number: None,
+            }));
+        first
+    }
+
+    /// The trace's number of a description, and how many words a call brings. `None`: there is no
+    /// such.
+    pub(super) fn description(
+        &mut self,
+        number: u32,
+        names: &mut impl Naming,
+    ) -> Option<(u32, usize)> {
+        let found = self.descriptions.get_mut(number as usize)?;
+        let number = *found
+            .number
+            .get_or_insert_with(|| names.description(&found.text));
+        Some((number, found.words))
     }
 
     /// The direct callee of the site whose entry or exit is at `id`.

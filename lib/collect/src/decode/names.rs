@@ -8,4 +8,6 @@ pub trait Naming {
     fn module(&mut self, module: &Module) -> ModuleId;
     /// A function's number.
     fn function(&mut self, function: &Function) -> FunctionId;
+    /// The number of a description of values.
+    fn description(&mut self, text: &str) -> u32;
 }

@@ -21,12 +21,12 @@ pub(super) fn bytes_of(halves: &[AtomicU32]) -> Vec<u8> {
 }
 
 /// A little-endian number of eight bytes.
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
     word.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-fn pieces_of(bytes: &[u8]) -> Vec<Piece<'_>> {
+pub(super) fn pieces_of(bytes: &[u8]) -> Vec<Piece<'_>> {
     let read = |(piece, bytes): (sptrace_wire::values::Piece, _)| Piece {
         when: match piece.when {
             When::Before => 0,
@@ -89,7 +89,7 @@ impl<S: Sink> Decoder<'_, S> {
         true
     }
 
-    fn tell_values(&mut self, tsc: u64, values: &Values<'_>) {
+    pub(super) fn tell_values(&mut self, tsc: u64, values: &Values<'_>) {
         let mut bytes = Vec::new();
         values.put(&mut bytes);
         self.sink.values(tsc, &bytes);

@@ -70,6 +70,9 @@ impl Naming for Kept {
         self.named.push(function.svma.0);
         FunctionId(NAMED + self.named.len() as u32 - 1)
     }
+    fn description(&mut self, _: &str) -> u32 {
+        0
+    }
 }
 
 impl Sink for Kept {

@@ -45,8 +45,8 @@ impl Default for Options<'_> {
 pub struct Made<'a> {
     /// The number in rax.
     pub number: u32,
-    /// The six registers.
-    pub args: [u64; 6],
+    /// Its arguments: of a call of the kernel the six registers.
+    pub args: &'a [u64],
     /// What it returned, errors as the kernel returns them; `None`: it did not return.
     pub result: Option<i64>,
     /// What was captured.

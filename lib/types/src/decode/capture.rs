@@ -14,6 +14,10 @@ use super::types::{Call, Len, Phase, Returns, Special, Type, Variant};
 const MOST_BYTES: u64 = 65536;
 /// The longest path.
 const PATH_BYTES: u32 = 4096;
+/// The longest format.
+const FORMAT_BYTES: u32 = 1024;
+/// Words of a call with a format: from this one on they are vector registers.
+pub(crate) const VECTOR_WORDS: u8 = 10;
 /// The most elements of an array of pointers, and of buffers.
 const MOST_ELEMENTS: u64 = 4096;
 
@@ -77,7 +81,7 @@ pub enum Length {
 }
 
 /// The loads for a call with these arguments.
-pub fn captures(call: &Call, args: &[u64; 6], extent: Extent) -> Vec<Load> {
+pub fn captures(call: &Call, args: &[u64], extent: Extent) -> Vec<Load> {
     loads(call.with(call.variant(args)), extent)
 }
 
@@ -148,7 +152,29 @@ impl Maker {
             }
             Type::Label(_, arg, inner) => self.parameter(inner, *arg),
             Type::At(phase, inner) => self.pointee(inner, From::Argument(index), *phase),
+            Type::Format(scans, first) => self.formatted(index, *scans, *first),
             _ => {}
+        }
+    }
+
+    /// A format, and what the arguments that follow may lead to: that it does not say which are
+    /// pointers is found out when it is shown.
+    fn formatted(&mut self, index: u8, scans: bool, first: u8) {
+        let limit = self.extent.string_bytes;
+        self.load(
+            Phase::Entry,
+            From::Argument(index),
+            Length::String(FORMAT_BYTES),
+        );
+        for word in first..VECTOR_WORDS {
+            let (phase, length) = match scans {
+                false => (Phase::Entry, Length::String(limit + 1)),
+                true => {
+                    let (count, each, most) = (Len::Const(limit.max(8)), 1, limit.max(8));
+                    (Phase::Exit, Length::Counted { count, each, most })
+                }
+            };
+            self.load(phase, From::Argument(word), length);
         }
     }
 
@@ -220,12 +246,27 @@ impl Maker {
                 self.pointee(inner, from, phase);
             }
             Type::Shown(special) => self.special(*special, from, phase),
+            Type::Owned(pointer, length) => self.owned(from, phase, *pointer, *length),
             _ => {
                 let each = ty.size().unwrap_or(8);
                 let load = self.load(phase, from, counted(Len::Const(1), each, each));
                 self.inside(ty, load, each as u16, 0, phase);
             }
         }
+    }
+
+    /// A string whose pointer and length are in memory.
+    fn owned(&mut self, from: From, phase: Phase, pointer: u16, length: u16) {
+        let each = u32::from(pointer.max(length)) + 8;
+        let (count, most) = (Len::Const(1), each);
+        let load = self.load(phase, from, Length::Counted { count, each, most });
+        let from = From::Pointers {
+            load,
+            stride: each as u16,
+            offset: pointer,
+        };
+        let (count, each, most) = (Len::Field(length, 8), 1, self.extent.string_bytes);
+        self.load(phase, from, Length::Counted { count, each, most });
     }
 
     fn special(&mut self, special: Special, from: From, phase: Phase) {
@@ -264,6 +305,16 @@ impl Maker {
                 }
             }
             Type::Boxed(inner) => self.inside(inner, load, stride, offset, phase),
+            Type::Owned(pointer, length) => {
+                let from = From::Pointers {
+                    load,
+                    stride,
+                    offset: offset + pointer,
+                };
+                let (count, each, most) =
+                    (Len::Field(offset + length, 8), 1, self.extent.string_bytes);
+                self.load(phase, from, Length::Counted { count, each, most });
+            }
             _ => {}
         }
     }
@@ -276,7 +327,7 @@ pub type Reader<'a> = dyn FnMut(u64, &mut [u8]) -> usize + 'a;
 /// `captured`. `result` is what the call returned, after it.
 pub fn run(
     loads: &[Load],
-    args: &[u64; 6],
+    args: &[u64],
     result: Option<i64>,
     captured: &mut Captured,
     read: &mut Reader<'_>,
@@ -313,7 +364,7 @@ pub fn run(
 }
 
 /// Addresses at which a load begins, each with the element that holds the pointer.
-fn places(load: &Load, args: &[u64; 6], brought: &[Vec<Chunk>]) -> Vec<(u64, Vec<u8>)> {
+fn places(load: &Load, args: &[u64], brought: &[Vec<Chunk>]) -> Vec<(u64, Vec<u8>)> {
     match load.from {
         From::Argument(index) => {
             let address = args.get(index as usize).copied().unwrap_or(0);
@@ -349,7 +400,7 @@ pub(crate) fn number(bytes: &[u8], offset: u16, width: u8) -> u64 {
 
 fn amount(
     length: Length,
-    args: &[u64; 6],
+    args: &[u64],
     result: Option<i64>,
     element: &[u8],
     read: &mut Reader<'_>,

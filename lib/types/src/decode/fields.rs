@@ -25,7 +25,7 @@ pub struct Place {
 ///
 /// # Errors
 /// No such parameter or field; says which there are.
-pub fn place(call: &Call, args: &[u64; 6], path: &str) -> Result<Place, String> {
+pub fn place(call: &Call, args: &[u64], path: &str) -> Result<Place, String> {
     let mut parts = path.split('.');
     let first = parts.next().unwrap_or("");
     let names = parameter_names(call);

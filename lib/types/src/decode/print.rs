@@ -10,7 +10,7 @@ use super::call::{Line, Made, Options};
 use super::capture::number;
 use super::printer::Printer;
 use super::types::{Field, Len, Phase, Returns, Show, Struct, Type};
-use super::{scalar, special, text};
+use super::{formats, scalar, special, text};
 use crate::{calls, names, syscalls};
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ pub fn line(made: &Made<'_>, options: &Options<'_>) -> Line {
     }
     printer.out.push('(');
     let (parameters, returns) = match known {
-        Some(call) => call.of(&made.args),
+        Some(call) => call.of(made.args),
         None => (vec![Type::Hex(8); 6], Returns::Number),
     };
     let mut shown = 0;
@@ -56,7 +56,7 @@ pub fn line(made: &Made<'_>, options: &Options<'_>) -> Line {
 }
 
 impl Printer<'_> {
-    fn parameter(&mut self, ty: &Type, index: u8, shown: &mut usize) {
+    pub(super) fn parameter(&mut self, ty: &Type, index: u8, shown: &mut usize) {
         if let Type::If(arg, bits, inner) = ty {
             if self.arg(*arg) & bits != 0 {
                 self.parameter(inner, index, shown);
@@ -106,6 +106,7 @@ impl Printer<'_> {
                 self.phase = before;
             }
             Type::Shown(special) => special::register(self, *special, value),
+            Type::Format(scans, first) => formats::write(self, value, *scans, *first),
             _ => scalar::address(value, &mut self.out),
         }
     }
@@ -149,6 +150,7 @@ impl Printer<'_> {
             Type::Arrow(before, after) => self.arrow(before, after, address),
             Type::Kept(inner) => self.pointee(inner, address),
             Type::Shown(special) => special::memory(self, *special, address),
+            Type::Owned(pointer, length) => self.owned(address, *pointer, *length),
             _ => {
                 let Some(size) = ty.size() else { return false };
                 let Some(bytes) = self.exactly(address, size as usize) else {
@@ -189,6 +191,10 @@ impl Printer<'_> {
                 );
             }
             Type::Shown(special) => special::bytes(self, *special, bytes),
+            Type::Owned(pointer, length) => {
+                let (at, count) = (number(bytes, *pointer, 8), number(bytes, *length, 8));
+                self.owned_at(at, count);
+            }
             _ => {
                 let width = ty.size().unwrap_or(8).min(8) as u8;
                 let value = number(bytes, 0, width);
@@ -395,7 +401,7 @@ impl Printer<'_> {
         self.inside(ty, now);
     }
 
-    fn result(&mut self, returns: Returns, parameters: &[Type]) {
+    pub(super) fn result(&mut self, returns: Returns, parameters: &[Type]) {
         let Some(value) = self.made.result else {
             self.out.push_str("= ?");
             return;

@@ -4,8 +4,8 @@
 
 use super::call::{Made, Options};
 use super::capture::number;
-use super::text;
 use super::types::{Len, Phase};
+use super::{scalar, text};
 
 pub(super) struct Printer<'a> {
     pub(super) made: Made<'a>,
@@ -82,6 +82,27 @@ impl Printer<'_> {
             None => return false,
         }
         true
+    }
+
+    /// A string whose pointer and length are in memory.
+    pub(super) fn owned(&mut self, address: u64, pointer: u16, length: u16) -> bool {
+        let Some(fields) = self.exactly(address, usize::from(pointer.max(length)) + 8) else {
+            return false;
+        };
+        let (at, bytes) = (number(&fields, pointer, 8), number(&fields, length, 8));
+        self.owned_at(at, bytes);
+        true
+    }
+
+    /// So many bytes at an address, or the address.
+    pub(super) fn owned_at(&mut self, at: u64, bytes: u64) {
+        let before = self.out.len();
+        if bytes == 0 {
+            self.out.push_str("\"\"");
+        } else if !self.bytes(at, bytes) {
+            self.out.truncate(before);
+            scalar::address(at, &mut self.out);
+        }
     }
 
     pub(super) fn bytes(&mut self, address: u64, bytes: u64) -> bool {

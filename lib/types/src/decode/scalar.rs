@@ -87,9 +87,52 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             parts(*mask, choice, flags, value, out);
             Ok(())
         }
+        _ => return of_a_function(ty, value, out),
+    };
+    true
+}
+
+/// The same of types that only functions have.
+fn of_a_function(ty: &Type, value: u64, out: &mut String) -> bool {
+    let _ = match ty {
+        Type::Char => {
+            character(value as u8, out);
+            Ok(())
+        }
+        Type::Bool => match value as u8 {
+            0 => write!(out, "false"),
+            1 => write!(out, "true"),
+            other => write!(out, "{other}"),
+        },
+        Type::Float(4) => write!(out, "{:?}", f32::from_bits(value as u32)),
+        // Two of them in a word.
+        Type::Float(2) => {
+            let (low, high) = (
+                f32::from_bits(value as u32),
+                f32::from_bits((value >> 32) as u32),
+            );
+            write!(out, "{{{low:?}, {high:?}}}")
+        }
+        Type::Float(_) => write!(out, "{:?}", f64::from_bits(value)),
+        Type::Unknown => match value as i64 {
+            small @ -0x10000..=0x10000 => write!(out, "{small}"),
+            large => write!(out, "{large:#x}"),
+        },
         _ => return false,
     };
     true
+}
+
+/// Writes a character in quotes, as C has it.
+pub(super) fn character(byte: u8, out: &mut String) {
+    out.push('\'');
+    match byte {
+        b'\'' => out.push_str("\\'"),
+        b'"' => out.push('"'),
+        0 => out.push_str("\\0"),
+        byte => text::escape(&[byte], super::call::Hex::Never, out),
+    }
+    out.push('\'');
 }
 
 fn parts(

@@ -74,6 +74,18 @@ pub enum Type {
     Shown(Special),
     /// A pointer to a value, read in a phase.
     At(Phase, &'static Type),
+    /// A character.
+    Char,
+    /// `true` or `false`.
+    Bool,
+    /// A number with a point, of 4 or 8 bytes; 2: two of 4 bytes.
+    Float(u8),
+    /// A number of which nothing is known: decimal if it is small, else hexadecimal.
+    Unknown,
+    /// A string whose pointer and length stand at these offsets of a structure.
+    Owned(u16, u16),
+    /// A format of printf's kind (false) or scanf's (true), whose arguments begin at this word.
+    Format(bool, u8),
     /// A number behind a pointer, in brackets.
     Boxed(&'static Type),
     /// A string that ends with 0, whole.
@@ -212,7 +224,7 @@ pub enum Returns {
 }
 
 /// A call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// Its name.
     pub name: &'static str,
@@ -252,7 +264,7 @@ pub struct Variant {
 
 impl Call {
     /// The variant that these arguments select.
-    pub fn variant(&self, args: &[u64; 6]) -> Option<&'static Variant> {
+    pub fn variant(&self, args: &[u64]) -> Option<&'static Variant> {
         let variants = self.variants?;
         let mut key = args.get(variants.selector as usize)? & variants.mask;
         if let Some(second) = variants.second {
@@ -262,7 +274,7 @@ impl Call {
     }
 
     /// Parameters and kind of result for these arguments.
-    pub fn of(&self, args: &[u64; 6]) -> (Vec<Type>, Returns) {
+    pub fn of(&self, args: &[u64]) -> (Vec<Type>, Returns) {
         self.with(self.variant(args))
     }
 
@@ -286,6 +298,11 @@ impl Type {
             Self::Signed(width) | Self::Unsigned(width) | Self::Hex(width) => u32::from(*width),
             Self::Named(_, width) | Self::Mode(width) | Self::Device(width) => u32::from(*width),
             Self::Octal | Self::Fd | Self::DirFd | Self::Id | Self::Signal => 4,
+            Self::Float(2) => 8,
+            Self::Float(width) => u32::from(*width),
+            Self::Char | Self::Bool => 1,
+            Self::Unknown => 8,
+            Self::Owned(pointer, length) => u32::from(*pointer.max(length)) + 8,
             Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit | Self::Date => 8,
             Self::Boxed(inner) | Self::Was(inner) => inner.size()?,
             Self::Struct(description) => u32::from(description.size),

@@ -43,5 +43,7 @@ pub const FN_UNRESOLVED: u16 = 16;
 /// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded
 /// once it runs.
 pub const FN_USES_GS: u16 = 32;
+/// [`PlanFunction::flags`]: values of its calls are recorded: see [`crate::plan::FunctionValues`].
+pub const FN_VALUES: u16 = 128;
 /// [`PlanFunction::flags`]: a runtime may look up return addresses that lie in it: they must stay.
 pub const FN_RUNTIME: u16 = 64;

@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 46;
+pub const PLAN_VERSION: u32 = 47;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -50,6 +50,10 @@ layout! {
         pub plt_start: u32,
         /// PLT stubs: end svma offset.
         pub plt_end: u32,
+        /// Bytes of what is said of values ([`crate::plan::ValuesHead`]).
+        pub values_bytes: u32,
+        /// Offset of that.
+        pub values_offset: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,

@@ -24,6 +24,7 @@ impl<'a> PlanView<'a> {
             (h.links_offset, h.links, size_of::<u32>()),
             (h.specials_offset, h.specials, PlanSpecial::BYTES),
             (h.blob_offset, h.blob_bytes, 1),
+            (h.values_offset, h.values_bytes, 1),
         ];
         let total_bytes = h.total_bytes as usize;
         let is_whole = total_bytes <= bytes.len()
@@ -128,6 +129,14 @@ impl<'a> PlanView<'a> {
         let blob = self.at(self.header.blob_offset, 0, 0)?;
         let blob = blob.get(..self.header.blob_bytes as usize)?;
         TemplateView::read(blob.get(argument as usize..)?)
+    }
+
+    /// What is said of values, from its first byte on.
+    pub fn values(&self) -> &'a [u8] {
+        let bytes = self.at(self.header.values_offset, 0, 0).unwrap_or(&[]);
+        bytes
+            .get(..self.header.values_bytes as usize)
+            .unwrap_or(&[])
     }
 
     /// Where the text jumps to, as an offset in the patch area.

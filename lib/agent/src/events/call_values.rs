@@ -1,0 +1,225 @@
+//! Calls of functions whose values are recorded: what their plans ask for, read before the call and
+//! after it.
+//!
+//! Given the program's registers at an event of the slow path, which has recorded the call and
+//! pushed its frame; writes the words and the memory that show it. What the return needs of the
+//! entry is kept in frames that lie one byte below the call's own ([`FRAME_VALUES`]): nothing else
+//! has such a stack pointer, so the call's exit, and a tail jump out of it, come to the slow path,
+//! while calls inside of it do not; and whatever ends the call ends them.
+//!
+//! Must not know what a word means.
+
+use crate::frames::shadow;
+use crate::memory::frame::{Frame, Vectors};
+use crate::memory::thread::Hot;
+use crate::memory::{state, sys};
+use crate::plans::{modules, plan};
+use crate::record::capture::Captures;
+use crate::record::{chunk, deep, settle};
+use sptrace_wire::plan::*;
+use sptrace_wire::record::{self, FRAME_OPEN, FRAME_VALUES};
+use sptrace_wire::values::{CaptureView, ERRORS};
+
+/// In a frame with [`FRAME_VALUES`]: it keeps a word, whose number stands above the low half.
+const KEPT: u64 = 1 << 40;
+/// Where that number is.
+const WORD_SHIFT: u32 = 32;
+/// Words at both moments.
+const ALL_WORDS: usize = MOST_WORDS + RESULT_WORDS;
+/// errno lies at most this far below the fs base: more is no thread's.
+const MOST_DISTANCE: i64 = 1 << 20;
+
+/// What is recorded of a function, and how its module tells more.
+struct Asked {
+    view: ValuesView<'static>,
+    values: FunctionValues,
+    /// The module's.
+    base: u64,
+}
+
+impl Asked {
+    /// Of the function at this address. `None`: nothing.
+    fn of(callee: u64) -> Option<Self> {
+        if !state::process().has_values.get() {
+            return None;
+        }
+        let m = modules::known(callee)?;
+        let plan = m.plan()?;
+        let function = plan.function(plan::function_at(m, callee)?)?;
+        if !function.is_any(FN_VALUES) {
+            return None;
+        }
+        let view = ValuesView::new(plan.values())?;
+        Some(Self {
+            view,
+            values: view.of(function.entry)?,
+            base: m.base.get(),
+        })
+    }
+
+    fn captures(&self) -> Captures {
+        let view = CaptureView::new(self.view.bytes());
+        Captures::planned(view, self.values.captures())
+    }
+
+    fn words(&self) -> usize {
+        usize::from(self.values.words).min(MOST_WORDS)
+    }
+
+    fn is_wanted(&self, words: &[u64]) -> bool {
+        let v = &self.values;
+        let word = words.get(usize::from(v.compared)).copied().unwrap_or(0);
+        v.comparison
+            .holds(with_sign(word, v.compared_bytes), v.with)
+    }
+
+    /// errno of this thread, as the module keeps it; 0: not known.
+    fn errno(&self) -> u64 {
+        let head = &self.view.head;
+        let distance = match head.errno {
+            ErrnoPlace::Unknown => return 0,
+            ErrnoPlace::At => head.errno_distance.into(),
+            ErrnoPlace::Behind => {
+                let slot = self.base.wrapping_add(head.errno_slot.into());
+                sys::read_word(slot).unwrap_or(0) as i64
+            }
+        };
+        if !(-MOST_DISTANCE..MOST_DISTANCE).contains(&distance) {
+            return 0;
+        }
+        let at = sys::fs_base().wrapping_add_signed(distance);
+        sys::read_word(at).unwrap_or(0) & 0xffff_ffff
+    }
+}
+
+/// A word of the call.
+fn word(f: &Frame, vectors: &Vectors, source: u8, rsp: u64) -> u64 {
+    let [_, _, r9] = f.r11_r10_r9;
+    let registers = [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, r9];
+    match source {
+        SOURCE_REGISTER..SOURCE_VECTOR => {
+            let i = usize::from(source - SOURCE_REGISTER);
+            registers.get(i).copied().unwrap_or(0)
+        }
+        SOURCE_VECTOR..SOURCE_STACK => {
+            let i = usize::from(source - SOURCE_VECTOR);
+            vectors.0.get(i).map_or(0, |vector| vector[0])
+        }
+        _ => {
+            let at = rsp.wrapping_add(8 * u64::from(source - SOURCE_STACK));
+            sys::read_word(at).unwrap_or(0)
+        }
+    }
+}
+
+/// The call of `callee` from the stack pointer `rsp` has been recorded, if anything was.
+pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
+    let Some(asked) = Asked::of(callee) else {
+        return;
+    };
+    let frame = shadow::call(hot).get();
+    if hot.muted.get() != 0 || frame.rsp != rsp || hot.overflow.get() != 0 {
+        return;
+    }
+    let mut words = [0; MOST_WORDS];
+    let count = asked.words();
+    for (i, place) in words.iter_mut().enumerate().take(count) {
+        *place = word(f, vectors, asked.values.source(i), rsp);
+    }
+    let words = words.get(..count).unwrap_or(&[]);
+    if !asked.is_wanted(words) {
+        return;
+    }
+    let pieces = asked.captures().read(hot, words, None);
+    let number = asked.values.number;
+    chunk::put_values(hot, record::CALL_VALUES, number, words, pieces);
+    if asked.values.returns != 0 && frame.id & FRAME_OPEN == 0 {
+        keep(hot, &asked, words, callee, rsp);
+    }
+}
+
+/// The same at the entry of a hooked function whose call was not seen at its site: its frame was
+/// pushed just now.
+pub fn enter_hooked(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    let frame = hot.top().get();
+    if frame.rsp == rsp
+        && frame.id & !FRAME_OPEN == f.id
+        && let Some(hooked) = modules::special_of(f.id)
+    {
+        enter(hot, f, vectors, hooked.entry, rsp);
+    }
+}
+
+/// Keeps what the return needs. Where there is no room, the result is not recorded.
+fn keep(hot: &Hot, asked: &Asked, words: &[u64], callee: u64, rsp: u64) {
+    const KIND: u64 = FRAME_OPEN | FRAME_VALUES;
+    for (i, word) in (0u32..).zip(words) {
+        if asked.values.keep & 1 << i == 0 {
+            continue;
+        }
+        if !deep::has_room(hot, rsp) {
+            return;
+        }
+        let id = KIND | KEPT | u64::from(i) << WORD_SHIFT;
+        shadow::push(hot, rsp - 1, id, *word);
+    }
+    if deep::has_room(hot, rsp) {
+        shadow::push(hot, rsp - 1, KIND, callee);
+    }
+}
+
+/// A call at `rsp` is about to be recorded as returned: what was kept for it, and for what it has
+/// jumped to, is used.
+pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    if !state::process().has_values.get() || hot.overflow.get() != 0 {
+        return;
+    }
+    settle::settle(hot, rsp - 1, false);
+    while hot.top().rsp() == rsp - 1 {
+        let head = hot.top().get();
+        hot.pop();
+        let mut words = [0; ALL_WORDS];
+        while hot.top().rsp() == rsp - 1 && hot.top().id() & KEPT != 0 {
+            let kept = hot.top().get();
+            let i = (kept.id >> WORD_SHIFT) as u8;
+            if let Some(place) = words.get_mut(usize::from(i)) {
+                *place = kept.callee;
+            }
+            hot.pop();
+        }
+        // A word that was kept without its head: there was no room.
+        if head.id & KEPT == 0
+            && let Some(asked) = Asked::of(head.callee)
+        {
+            returned(hot, &asked, &mut words, f, vectors);
+        }
+    }
+}
+
+/// Records a result.
+fn returned(hot: &Hot, asked: &Asked, words: &mut [u64; ALL_WORDS], f: &Frame, vectors: &Vectors) {
+    let values = &asked.values;
+    let vector = vectors.0.first().map_or(0, |vector| vector[0]);
+    let count = asked.words();
+    let results = [f.rax, f.rdx, vector];
+    for (place, word) in words.iter_mut().skip(count).zip(results) {
+        *place = word;
+    }
+    let result = with_sign(f.rax, values.result_bytes);
+    let has_failed = match values.failure {
+        Failure::Never => false,
+        Failure::MinusOne => result == -1,
+        Failure::Null => result == 0,
+    };
+    let errno = if has_failed { asked.errno() } else { 0 };
+    // What is said of a call that has failed says so of this one; what is no error is none.
+    let told = match has_failed {
+        true => -(errno.clamp(1, 4095) as i64),
+        false if ERRORS.contains(&result) => 0,
+        false => result,
+    };
+    let all = words.get(..count + RESULT_WORDS).unwrap_or(&[]);
+    let pieces = asked.captures().read(hot, all, Some(told));
+    let head = [f.rax, f.rdx, vector, errno];
+    chunk::put_values(hot, record::RETURN_VALUES, values.number, &head, pieces);
+}

@@ -1,0 +1,415 @@
+//! Values of functions: which calls bring them, and how.
+//!
+//! Given what the user asks for (`-A`, `-R`), the names of a module's functions, and their
+//! prototypes: of files that the user names, of the module's debug information, or known ones;
+//! gives the section of the module's plan that tells the agent, and the descriptions by which a
+//! reader understands what comes. Must not know what becomes of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Mutex;
+
+use sptrace_addr::Svma;
+use sptrace_code::Cached;
+use sptrace_image::Object;
+use sptrace_patch::errno::place_of_errno;
+use sptrace_patch::values::{rest_at, section};
+use sptrace_trace::{demangle, glob_matches, without_parameters};
+use sptrace_types::decode::capture::{Condition, Extent, From, Length, all_captures};
+use sptrace_types::decode::types::{Len, Phase};
+use sptrace_types::functions::known;
+use sptrace_types::functions::parse::{Defined, prototype};
+use sptrace_types::functions::prototype::{Failure, Prototype, Source};
+use sptrace_types::functions::spec::{self, Spec, Wanted};
+use sptrace_wire::plan::{
+    Comparison, Failure as WireFailure, FunctionValues, PlanView, SOURCE_STACK, SOURCE_VECTOR,
+    ValuesHead,
+};
+
+use crate::captures::Rest;
+
+/// Which values are recorded.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What the options say, in their order.
+    pub specs: Vec<Spec>,
+    /// How much of strings and buffers.
+    pub extent: Extent,
+    /// Prototypes of the user's files, by name.
+    pub prototypes: HashMap<String, Prototype>,
+}
+
+/// What was asked for, and what of it was found.
+pub struct Values {
+    asked: Option<Asked>,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Specs that fit a function.
+    specs: BTreeSet<usize>,
+    /// Specs that fit a function of which no prototype is known.
+    unknown: BTreeMap<usize, String>,
+    /// Values that a function has not.
+    missing: BTreeSet<String>,
+}
+
+/// What debug information says of the function at an address: a prototype's line.
+type Debug<'a> = dyn Fn(Svma) -> Option<String> + 'a;
+
+/// A function whose calls bring values.
+struct Row {
+    entry: u32,
+    prototype: Prototype,
+    condition: Option<(u8, spec::Condition)>,
+}
+
+impl Values {
+    /// Of what is asked for.
+    pub fn new(asked: Option<Asked>) -> Self {
+        Self {
+            asked,
+            found: Mutex::default(),
+        }
+    }
+
+    /// True if there may be any.
+    pub fn are_wanted(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// What the plan of a module has to say, and the descriptions of its functions, given the
+    /// number that the first of them gets. `None`: nothing. `takes_muted`: functions of which
+    /// nothing else is recorded, too.
+    pub fn of_module(
+        &self,
+        cached: &Cached,
+        plan: &[u8],
+        file: &Path,
+        takes_muted: bool,
+    ) -> Option<Planned> {
+        let asked = self.asked.as_ref()?;
+        let view = PlanView::new(plan)?;
+        let bytes = std::fs::read(file).ok()?;
+        let object = Object::parse(&bytes).ok()?;
+        let prototypes = prototypes_of(bytes.clone(), object.build_id);
+        let debug = |svma: Svma| prototypes.of(svma);
+        let rows = self.rows(
+            asked,
+            cached,
+            view,
+            takes_muted,
+            (&debug, is_described(file)),
+        );
+        if rows.is_empty() {
+            return None;
+        }
+        let head = place_of_errno(&object, Svma(view.header().base_svma));
+        Some(Planned {
+            rows,
+            head,
+            extent: asked.extent,
+        })
+    }
+
+    fn rows(
+        &self,
+        asked: &Asked,
+        cached: &Cached,
+        view: PlanView<'_>,
+        takes_muted: bool,
+        debug: (&Debug<'_>, bool),
+    ) -> Vec<Row> {
+        use sptrace_wire::plan::FN_MUTED;
+        let h = *view.header();
+        let plt = h.plt_start..h.plt_end;
+        let mut rows = Vec::new();
+        let functions = view.functions().filter(|f| !plt.contains(&f.entry));
+        for function in functions.filter(|f| takes_muted || !f.is_any(FN_MUTED)) {
+            let svma = Svma(h.base_svma + u64::from(function.entry));
+            let symbol = cached.named_at(svma).map_or("", |n| n.1);
+            // Of a part or a copy that the compiler has made nobody says what it takes.
+            let is_part = [".part.", ".constprop.", ".isra.", ".cold"];
+            if symbol.ends_with("@plt") || is_part.iter().any(|part| symbol.contains(part)) {
+                continue;
+            }
+            let name = match symbol {
+                "" => sptrace_code::unnamed(svma),
+                symbol => demangle(symbol),
+            };
+            let Some(wanted) = self.wanted(asked, (symbol, &name), svma, debug) else {
+                continue;
+            };
+            if let Ok(prototype) = prototype(&wanted.text, &Defined::new()) {
+                rows.push(Row {
+                    entry: function.entry,
+                    prototype,
+                    condition: wanted.condition,
+                });
+            }
+        }
+        rows
+    }
+
+    /// What is wanted of a function: what the last spec that fits says, -A and -R together.
+    fn wanted(
+        &self,
+        asked: &Asked,
+        (symbol, name): (&str, &str),
+        svma: Svma,
+        debug: (&Debug<'_>, bool),
+    ) -> Option<Wanted> {
+        let short = without_parameters(name);
+        let names = [name, symbol, short];
+        let fits = |spec: &Spec| names.iter().any(|n| glob_matches(&spec.glob, n));
+        let specs: Vec<_> = (0..).zip(&asked.specs).filter(|(_, s)| fits(s)).collect();
+        if specs.is_empty() {
+            return None;
+        }
+        let base = self.base(asked, symbol, svma, debug);
+        let shown = match base.as_ref().map(|base| base.name.as_str()) {
+            Some(name) if !name.is_empty() => name,
+            _ => "f",
+        };
+        let mut chosen: Option<Wanted> = None;
+        let mut found = self.found.lock().ok()?;
+        for (number, spec) in specs {
+            found.specs.insert(number);
+            let Some(wanted) = spec.of(shown, base.as_ref()) else {
+                found
+                    .unknown
+                    .entry(number)
+                    .or_insert_with(|| name.to_owned());
+                continue;
+            };
+            let missing = wanted
+                .missing
+                .iter()
+                .map(|what| format!("{short} has no {what}"));
+            found.missing.extend(missing);
+            // A result that is asked for by itself is added to the arguments of another spec.
+            chosen = Some(match (chosen, spec.result_only) {
+                (Some(before), true) => with_result(before, wanted),
+                _ => wanted,
+            });
+        }
+        chosen
+    }
+
+    fn base(
+        &self,
+        asked: &Asked,
+        symbol: &str,
+        svma: Svma,
+        (debug, is_described): (&Debug<'_>, bool),
+    ) -> Option<Prototype> {
+        let plain = symbol.split('@').next().unwrap_or(symbol);
+        if let Some(users) = asked.prototypes.get(plain) {
+            return Some(users.clone());
+        }
+        let read = |text: &str| prototype(text, &Defined::new()).ok();
+        let of_debug = || debug(svma).and_then(|text| read(&text));
+        let of_table = || known::by_symbol(symbol);
+        match is_described {
+            // What is known of a function says more than C's types do.
+            true => of_table().or_else(of_debug),
+            false => of_debug().or_else(of_table),
+        }
+    }
+
+    /// What the user should know of specs without effect.
+    pub fn remarks(&self) -> Vec<String> {
+        let (Some(asked), Ok(found)) = (&self.asked, self.found.lock()) else {
+            return Vec::new();
+        };
+        let mut remarks = Vec::new();
+        for (number, spec) in (0..).zip(&asked.specs) {
+            let option = if spec.result_only { "-R" } else { "-A" };
+            let is_one = !spec.glob.contains(['*', '?', '[']);
+            if !found.specs.contains(&number) {
+                remarks.push(format!(
+                    "no function matches {option} {} (names: sptrace analyze --functions)",
+                    spec.glob
+                ));
+            } else if let Some(name) = found.unknown.get(&number).filter(|_| is_one) {
+                remarks.push(format!(
+                    "{option} {name}: no prototype is known; say which values, as in {name}@arg1/x"
+                ));
+            }
+        }
+        remarks.extend(found.missing.iter().map(|what| format!("-A: {what}")));
+        remarks
+    }
+}
+
+/// Debug information of an image: its own, or that of its debug file.
+fn prototypes_of(image: Vec<u8>, build_id: &[u8]) -> sptrace_dwarf::Prototypes {
+    let file = match sptrace_dwarf::Prototypes::are_in(&image) {
+        true => Some(image),
+        false => sptrace_code::debug_file_path(build_id).and_then(|path| std::fs::read(path).ok()),
+    };
+    sptrace_dwarf::Prototypes::new(file)
+}
+
+/// True of a library whose functions the table of known ones describes.
+fn is_described(file: &Path) -> bool {
+    const LIBRARIES: [&str; 9] = [
+        "libc.so",
+        "libc-",
+        "libm.",
+        "libpthread",
+        "ld-",
+        "libz.",
+        "libssl.",
+        "libcrypto.",
+        "libstdc++.",
+    ];
+    let name = file
+        .file_name()
+        .map_or("".into(), |name| name.to_string_lossy());
+    LIBRARIES.iter().any(|library| name.starts_with(library))
+}
+
+/// The arguments of one, and the result of another.
+fn with_result(before: Wanted, result: Wanted) -> Wanted {
+    let read = |text: &str| prototype(text, &Defined::new()).ok();
+    let merged = || {
+        let (one, other) = (read(&before.text)?, read(&result.text)?);
+        (!one.is_kernels).then_some(())?;
+        let head = &one.text[one.result_text.len()..];
+        Some(format!("{} {}", other.result_text, head.trim_start()))
+    };
+    Wanted {
+        text: merged().unwrap_or_else(|| before.text.clone()),
+        ..before
+    }
+}
+
+/// What the plan of a module says, but for numbers.
+pub struct Planned {
+    rows: Vec<Row>,
+    head: ValuesHead,
+    extent: Extent,
+}
+
+impl Planned {
+    /// The lines of the descriptions, and how many words each brings.
+    pub fn descriptions(&self) -> impl Iterator<Item = (String, usize)> {
+        let limit = self.extent.string_bytes;
+        self.rows.iter().map(move |row| {
+            let text = format!("{}\t{limit}", row.prototype.text);
+            (text, row.prototype.sources.len())
+        })
+    }
+
+    /// The section, whose first description has this number.
+    pub fn section(&self, first: u32) -> Vec<u8> {
+        let mut rest = Rest {
+            start: rest_at(self.rows.len()),
+            bytes: Vec::new(),
+        };
+        let numbered = (first..).zip(&self.rows);
+        let rows: Vec<_> = numbered
+            .map(|(number, row)| row.values(number, self.extent, &mut rest))
+            .collect();
+        section(self.head, &rows, &rest.bytes)
+    }
+}
+
+impl Row {
+    fn values(&self, number: u32, extent: Extent, rest: &mut Rest) -> FunctionValues {
+        let prototype = &self.prototype;
+        let captures = rest.captures_of(&prototype.call, extent);
+        let returns =
+            prototype.result.is_some() || prototype.is_kernels || self.reads_after(extent);
+        let mut values = FunctionValues {
+            entry: self.entry,
+            number,
+            words: prototype.sources.len() as u8,
+            result_bytes: prototype.result_bytes(),
+            failure: match prototype.failure {
+                Failure::Never => WireFailure::Never,
+                Failure::MinusOne => WireFailure::MinusOne,
+                Failure::Null => WireFailure::Null,
+            },
+            returns: returns.into(),
+            keep: self.keep(extent),
+            arms_at: captures.arms_at,
+            arms: captures.arms,
+            selector: captures.selector,
+            second: captures.second,
+            mask: captures.mask,
+            ..FunctionValues::default()
+        };
+        if let Some((place, condition)) = &self.condition {
+            let ty = prototype.call.parameters.get(usize::from(*place));
+            values.comparison = comparison(condition.comparison);
+            values.compared = *place;
+            values.compared_bytes = ty
+                .and_then(sptrace_types::decode::types::Type::size)
+                .map_or(8, |bytes| bytes.min(8) as u8);
+            values.with = condition.with;
+        }
+        for (i, source) in prototype.sources.iter().enumerate() {
+            values.set_source(
+                i,
+                match source {
+                    Source::Register(i) => *i,
+                    Source::Vector(i) => SOURCE_VECTOR + i,
+                    Source::Stack(i) => SOURCE_STACK.saturating_add(*i),
+                },
+            );
+        }
+        values
+    }
+
+    fn reads_after(&self, extent: Extent) -> bool {
+        let all = all_captures(&self.prototype.call, extent);
+        all.iter()
+            .any(|(_, loads)| loads.iter().any(|l| l.phase != Phase::Entry))
+    }
+
+    /// Words that the return needs.
+    fn keep(&self, extent: Extent) -> u32 {
+        let mut keep = 0u32;
+        let mut need = |i: u8| keep |= 1u32.checked_shl(i.into()).unwrap_or(0);
+        let call = &self.prototype.call;
+        for (_, loads) in all_captures(call, extent) {
+            for load in loads.iter().filter(|load| load.phase != Phase::Entry) {
+                if let From::Argument(i) = load.from {
+                    need(i);
+                }
+                if let Length::Counted { count, .. } = load.length {
+                    match count {
+                        Len::Arg(i) | Len::ArgOrResult(i) | Len::Behind(i) => need(i),
+                        Len::Product(a, b) => {
+                            need(a);
+                            need(b);
+                        }
+                        Len::Const(_) | Len::Result | Len::Field(..) => {}
+                    }
+                }
+                if let Some(Condition { argument, .. }) = load.only_if {
+                    need(argument);
+                }
+                if let Some(variants) = call.variants {
+                    need(variants.selector);
+                    variants.second.into_iter().for_each(&mut need);
+                }
+            }
+        }
+        keep & ((1 << self.prototype.sources.len()) - 1)
+    }
+}
+
+fn comparison(comparison: spec::Comparison) -> Comparison {
+    match comparison {
+        spec::Comparison::Equal => Comparison::Equal,
+        spec::Comparison::NotEqual => Comparison::NotEqual,
+        spec::Comparison::Less => Comparison::Less,
+        spec::Comparison::LessOrEqual => Comparison::LessOrEqual,
+        spec::Comparison::Greater => Comparison::Greater,
+        spec::Comparison::GreaterOrEqual => Comparison::GreaterOrEqual,
+    }
+}

@@ -1,0 +1,275 @@
+//! Whose calls are recorded with values, and what of them is read.
+//!
+//! A section of the plan that a recording adds to its copy of it:
+//!
+//! ```text
+//! section  = ValuesHead, FunctionValues * functions (by entry), then what their captures point to
+//!            (Arm, u64, Load: see crate::values), in any order; all offsets count from the
+//!            section's first byte
+//! ```
+//!
+//! The *words* of a call are what its [`FunctionValues::sources`] name, in their order, and after
+//! the return the words [`RESULT_WORDS`] more: rax, rdx, xmm0. Captures name arguments by their
+//! number among them. Words of the entry that the return needs are kept meanwhile; others are 0.
+
+use crate::layout::{byte_enum, layout};
+use crate::values::CallCaptures;
+
+/// The most words of a call, without its result.
+pub const MOST_WORDS: usize = 16;
+/// Words of the result: rax, rdx, and the lower half of xmm0.
+pub const RESULT_WORDS: usize = 3;
+
+/// A source: integer registers in the order of arguments, from this number on (6 of them).
+pub const SOURCE_REGISTER: u8 = 0;
+/// A source: lower halves of vector registers, from this number on (8 of them).
+pub const SOURCE_VECTOR: u8 = 0x10;
+/// A source: words of the stack behind the return address, from this number on.
+pub const SOURCE_STACK: u8 = 0x20;
+
+byte_enum! {
+    /// Where the C library keeps errno.
+    pub enum ErrnoPlace {
+        /// It is not known, or the module has no such function.
+        Unknown = 0,
+        /// At a distance from the fs base that a word of the module holds.
+        Behind = 1,
+        /// At a distance from the fs base that is known.
+        At = 2,
+    }
+}
+
+byte_enum! {
+    /// Which result says that a call has failed and set errno.
+    pub enum Failure {
+        /// None.
+        Never = 0,
+        /// -1.
+        MinusOne = 1,
+        /// 0.
+        Null = 2,
+    }
+}
+
+byte_enum! {
+    /// How a word is compared.
+    pub enum Comparison {
+        /// It is not: every call is wanted.
+        Always = 0,
+        /// It is equal.
+        Equal = 1,
+        /// It is not.
+        NotEqual = 2,
+        /// Less, with sign.
+        Less = 3,
+        /// Less or equal.
+        LessOrEqual = 4,
+        /// Greater.
+        Greater = 5,
+        /// Greater or equal.
+        GreaterOrEqual = 6,
+    }
+}
+
+impl Comparison {
+    /// What it says of two numbers.
+    pub const fn holds(self, word: i64, with: i64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Equal => word == with,
+            Self::NotEqual => word != with,
+            Self::Less => word < with,
+            Self::LessOrEqual => word <= with,
+            Self::Greater => word > with,
+            Self::GreaterOrEqual => word >= with,
+        }
+    }
+}
+
+layout! {
+    /// Head of the section.
+    pub struct ValuesHead {
+        /// Number of [`FunctionValues`].
+        pub functions: u32,
+        /// The word of [`ErrnoPlace::Behind`], as an offset in the module.
+        pub errno_slot: u32,
+        /// The distance of [`ErrnoPlace::At`].
+        pub errno_distance: i32,
+        /// Which.
+        pub errno: ErrnoPlace,
+    }
+}
+
+layout! {
+    /// What is recorded of the calls of a function.
+    pub struct FunctionValues {
+        /// Its entry, as offset.
+        pub entry: u32,
+        /// Number of its description, which the host gives and knows.
+        pub number: u32,
+        /// The first eight sources, one a byte from the lowest on.
+        pub sources_low: u64,
+        /// The others.
+        pub sources_high: u64,
+        /// How many there are.
+        pub words: u8,
+        /// Bytes of a result that is a number with sign; 8: all of them.
+        pub result_bytes: u8,
+        /// Which result means that errno is set.
+        pub failure: Failure,
+        /// How the word of the condition is compared.
+        pub comparison: Comparison,
+        /// Number of that word.
+        pub compared: u8,
+        /// How many of its bytes count, with sign.
+        pub compared_bytes: u8,
+        /// 1: the result is recorded.
+        pub returns: u8,
+        /// Bits by number of word: those that the return needs.
+        pub keep: u32,
+        /// What it is compared with.
+        pub with: i64,
+        /// As [`CallCaptures`] has it.
+        pub arms_at: u32,
+        /// The same.
+        pub arms: u16,
+        /// The same.
+        pub selector: u8,
+        /// The same.
+        pub second: u8,
+        /// The same.
+        pub mask: u64,
+    }
+}
+
+impl FunctionValues {
+    /// Source number `i`.
+    pub const fn source(&self, i: usize) -> u8 {
+        match i {
+            0..8 => (self.sources_low >> (8 * i)) as u8,
+            _ => (self.sources_high >> (8 * (i & 7))) as u8,
+        }
+    }
+
+    /// Sets source number `i`.
+    pub const fn set_source(&mut self, i: usize, source: u8) {
+        let bits = (source as u64) << (8 * (i & 7));
+        match i {
+            0..8 => self.sources_low |= bits,
+            _ => self.sources_high |= bits,
+        }
+    }
+
+    /// What its memory is read by.
+    pub const fn captures(&self) -> CallCaptures {
+        CallCaptures {
+            arms_at: self.arms_at,
+            arms: self.arms,
+            is_wanted: 1,
+            selector: self.selector,
+            second: self.second,
+            mask: self.mask,
+        }
+    }
+}
+
+/// The section, from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ValuesView<'a> {
+    bytes: &'a [u8],
+    /// Its head.
+    pub head: ValuesHead,
+}
+
+impl<'a> ValuesView<'a> {
+    /// `None`: there is none.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let head = ValuesHead::read(bytes)?;
+        Some(Self { bytes, head })
+    }
+
+    /// All of its bytes, from which the offsets of captures count.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Number `i`.
+    pub fn get(&self, i: u32) -> Option<FunctionValues> {
+        let is_there = i < self.head.functions;
+        let at = ValuesHead::BYTES + i as usize * FunctionValues::BYTES;
+        is_there.then(|| FunctionValues::read(self.bytes.get(at..)?))?
+    }
+
+    /// What is recorded of the function that begins at this offset.
+    pub fn of(&self, entry: u32) -> Option<FunctionValues> {
+        let (mut low, mut high) = (0, self.head.functions);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.get(middle)?.entry < entry {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.get(low).filter(|found| found.entry == entry)
+    }
+}
+
+/// A number of `bytes` bytes, with its sign.
+pub const fn with_sign(word: u64, bytes: u8) -> i64 {
+    match bytes {
+        1 => word as i8 as i64,
+        2 => word as i16 as i64,
+        4 => word as i32 as i64,
+        _ => word as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn functions_are_found_by_their_entries_and_sources_by_their_numbers() {
+        let mut one = FunctionValues {
+            entry: 0x40,
+            number: 7,
+            words: 16,
+            ..FunctionValues::default()
+        };
+        for i in 0..MOST_WORDS {
+            one.set_source(i, i as u8 + 1);
+        }
+        let other = FunctionValues {
+            entry: 0x80,
+            ..FunctionValues::default()
+        };
+        let head = ValuesHead {
+            functions: 2,
+            ..ValuesHead::default()
+        };
+        let parts = [&head.to_bytes()[..], &one.to_bytes(), &other.to_bytes()];
+        let bytes: Vec<u8> = parts.concat();
+        let view = ValuesView::new(&bytes).unwrap();
+        assert_eq!(view.of(0x40), Some(one));
+        assert_eq!(view.of(0x80), Some(other));
+        assert_eq!((view.of(0x41), view.of(0x100)), (None, None));
+        for i in 0..MOST_WORDS {
+            assert_eq!(one.source(i), i as u8 + 1);
+        }
+        // What ends too early has no functions.
+        assert!(ValuesView::new(&bytes[..20]).unwrap().of(0x40).is_none());
+        assert!(ValuesView::new(&bytes[..4]).is_none());
+    }
+
+    #[test]
+    fn numbers_are_compared_with_their_signs() {
+        assert!(Comparison::Less.holds(with_sign(0xffff_ffff, 4), 0));
+        assert!(!Comparison::Less.holds(with_sign(0xffff_ffff, 8), 0));
+        assert!(Comparison::NotEqual.holds(with_sign(0x1_0000, 2), 1));
+        assert!(Comparison::GreaterOrEqual.holds(5, 5) && !Comparison::Greater.holds(5, 5));
+    }
+}
