@@ -109,7 +109,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__attach)
-            opts="-p -F -N -l -D -s -o -S -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --for --help"
+            opts="-p -F -N -l -D -s -o -e -P -t -r -T -f -y -v -x -a -z -Z -n -S -q -h --pid --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --live --per-process --trace --trace-path --columns --script --eval --quiet --for --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -209,6 +209,34 @@ _sptrace() {
                     ;;
                 --on-full)
                     COMPREPLY=($(compgen -W "block drop" -- "${cur}"))
+                    return 0
+                    ;;
+                --live)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -e)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trace-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -a)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --script)
@@ -481,7 +509,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__report)
-            opts="-i -o -F -N -l -D -e -t -r -T -f -s -v -x -a -z -Z -n -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --trace --string-limit --columns --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls script"
+            opts="-i -o -F -N -l -D -e -P -t -r -T -f -y -v -x -a -z -Z -n -s -k -h --input --output --format --filter --notrace --module --user --depth --min-time --from --to --tid --sort --icicle --by --limit --color --eval --trace --trace-path --columns --string-limit --stack-traces --help summary functions tree coverage folded export callers callees flame diff timeline lines syscalls libcalls script"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -583,11 +611,11 @@ _sptrace() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --string-limit)
+                --trace-path)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                -s)
+                -P)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -599,6 +627,14 @@ _sptrace() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --string-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -607,7 +643,7 @@ _sptrace() {
             return 0
             ;;
         sptrace__subcmd__run)
-            opts="-F -N -l -D -s -o -S -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --script --eval --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
+            opts="-F -N -l -D -s -o -e -P -t -r -T -f -y -v -x -a -z -Z -n -S -q -c -h --filter --notrace --module --depth --syscalls --syscalls-only --string-limit --between --dump-on --stop-on --times --output --ring --max-size --buffer --on-full --live --per-process --trace --trace-path --columns --script --eval --quiet --loader --start-on --shadow --call-counts --keep-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -699,6 +735,34 @@ _sptrace() {
                     ;;
                 --on-full)
                     COMPREPLY=($(compgen -W "block drop" -- "${cur}"))
+                    return 0
+                    ;;
+                --live)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -e)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trace-path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -a)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --script)

@@ -52,9 +52,24 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l max-size -d 'End
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l live -d 'Print a line a system call, as `report lines` does, while the program runs: to standard error, to FILE, or to the input of a COMMAND (\'|COMMAND\'). Without --syscalls, record system calls alone, with -e only those of its SET. The trace is written as always' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l per-process -d 'Write the lines of each process to a file of its own, FILE.PID'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s r -d 'Show the time since the line before'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s T -d 'Show how long each call took'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s f -d 'Show the thread\'s id, also where there is one thread'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s y -d 'Show what descriptors lead to; -yy: of sockets their addresses'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s v -d 'Show structures whole'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s x -d 'Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s z -d 'Show only calls that succeeded'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s Z -d 'Show only calls that failed'
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s n -d 'Show the numbers of calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l loader -d 'Record ld.so\'s start-up work too'
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l shadow -d 'Follow the command from its start, and write nothing before the event of --start-on: that costs as much as recording. Calls count from the first one on then, and stacks that cannot be walked are whole'
@@ -79,9 +94,24 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l max-size -d '
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Buffer memory for all threads together (64K to 256M)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l live -d 'Print a line a system call, as `report lines` does, while the program runs: to standard error, to FILE, or to the input of a COMMAND (\'|COMMAND\'). Without --syscalls, record system calls alone, with -e only those of its SET. The trace is written as always' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l per-process -d 'Write the lines of each process to a file of its own, FILE.PID'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s r -d 'Show the time since the line before'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s T -d 'Show how long each call took'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s f -d 'Show the thread\'s id, also where there is one thread'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s y -d 'Show what descriptors lead to; -yy: of sockets their addresses'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s v -d 'Show structures whole'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s x -d 'Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s z -d 'Show only calls that succeeded'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s Z -d 'Show only calls that failed'
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s n -d 'Show the numbers of calls'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s q -l quiet -d 'Say nothing but errors and an early end of the recording'
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand analyze" -l format -d 'Form of the output' -r -f -a "text\t'Aligned columns'
@@ -142,19 +172,22 @@ always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l eval -d 'Of `script`: the script itself, in place of its name' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Show results in this column' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s r -d 'Show the time since the line before'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s T -d 'Show how long each call took'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s f -d 'Show the thread\'s id, also where there is one thread'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s y -d 'Show what descriptors lead to; -yy: of sockets their addresses'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s v -d 'Show structures whole'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s x -d 'Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s z -d 'Show only calls that succeeded'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s Z -d 'Show only calls that failed'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s n -d 'Show the numbers of calls'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s k -l stack-traces -d 'Show the functions that each call was made in, as far as they were recorded beside it'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand script" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sptrace -n "__fish_sptrace_using_subcommand help; and not __fish_seen_subcommand_from run attach analyze ktrace ctl doctor report script help" -f -a "run" -d 'Start a command under trace and write sptrace.data'

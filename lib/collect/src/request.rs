@@ -11,6 +11,7 @@ use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
 use crate::modules::decide::Decide;
+use crate::tap::Tap;
 
 /// What a recording is asked for.
 #[derive(Clone, Debug)]
@@ -52,6 +53,10 @@ pub struct Options {
     pub decide: Option<Decide>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
+    /// Who is told of system calls while they are recorded.
+    pub tap: Option<Tap>,
+    /// A child of ours that has nothing to do with the recording.
+    pub helper: Option<u32>,
     /// Shows a line of progress; does nothing where there is no terminal.
     pub show_progress: fn(&str),
     /// What sptrace was started with, for the command.

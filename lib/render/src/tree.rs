@@ -110,7 +110,7 @@ impl<'a, W: Write> Tree<'a, W> {
             Note::Exec { path, .. } => format!("exec {}", clean(path)),
             Note::Text { text, .. } => clean(text),
             Note::Loss { events, .. } => format!("{} events lost", Count(*events)),
-            Note::ModuleMap { .. } => return,
+            Note::ModuleMap { .. } | Note::Descriptors { .. } => return,
         };
         let comment = self.options.style.aside(&format!("/* {text} */"));
         let mut line = String::new();
