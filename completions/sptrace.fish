@@ -53,9 +53,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l buffer -d 'Buffe
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l live -d 'Print a line a system call, as `report lines` does, while the program runs: to standard error, to FILE, or to the input of a COMMAND (\'|COMMAND\'). Without --syscalls, record system calls alone, with -e only those of its SET. The trace is written as always' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand run" -l start-on -d 'Let the command run by itself, and begin the recording when EVENT happens, inside of what runs then (repeatable, see below). call:GLOB waits for functions of what has been loaded for 0.1 s or so, and with #N each process counts for itself. For return: and slow: it runs by itself up to the first call, and is followed from there to EVENT, at the cost of recording. After --stop-on it runs by itself again, with --times N until the next EVENT' -r
@@ -95,9 +95,9 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l buffer -d 'Bu
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l on-full -d 'When the program calls faster than the trace can be written' -r -f -a "block\t'The program waits; the time is recorded and taken out of durations. A thread that has waited two seconds goes on all the same; its events are then lost and counted'
 drop\t'Events are lost, counted, and visible as gaps'"
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l live -d 'Print a line a system call, as `report lines` does, while the program runs: to standard error, to FILE, or to the input of a COMMAND (\'|COMMAND\'). Without --syscalls, record system calls alone, with -e only those of its SET. The trace is written as always' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -s S -l script -d 'Follow a script: what it says of the recording adds to these options, and its handlers are told of the recording when it has ended; what they print goes to standard error. A path or a name (`sptrace script list`), with the script\'s own options behind it: -S \'slow-calls --top=5\'. See man sptrace-script' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l eval -d 'The same with the script itself, as in --eval \'only("parse*"); depth(3)\'' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand attach" -l for -d 'Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM or SIGHUP, or when all have ended' -r
@@ -145,9 +145,11 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand ctl" -s h -l help -d 'Pr
 complete -c sptrace -n "__fish_sptrace_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s i -l input -d 'Trace file to read' -r -F
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s o -l output -d 'File to write; `-` is standard output' -r -F
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `coverage`, `diff` and `script`, json for `script`' -r -f -a "text\t''
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l format -d 'Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff` and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the ending of OUT says]' -r -f -a "text\t''
 csv\t''
-json\t''"
+json\t''
+dot\t''
+svg\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s F -l filter -d 'Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s N -l notrace -d 'Hide functions matching GLOB and what they call' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s l -l module -d 'Show only functions of modules whose file name or path matches GLOB, whoever calls them' -r
@@ -171,12 +173,19 @@ complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l color -d 'Col
 always\t''
 never\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l eval -d 'Of `script`: the script itself, in place of its name' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l around -d 'Show what is open at a moment, and the calls that begin shortly before and after it: 40, or as --limit says. A time since the start of the trace, or a function (name or glob; #N for its Nth call)' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l slowest -d 'Show only the N slowest calls of FUNC (name or glob), and what they call' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l focus -d 'Of `graph`, `functions`, `callers` and `callees`: count only what leads to functions matching FUNC (name or glob) and what they call; may be repeated' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l per -d 'What the nodes are' -r -f -a "function\t''
+module\t''"
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s e -l trace -d 'Show only these system calls: SET or trace=SET, as of strace (names, %file, %process, %network, %memory, %desc, %signal, %ipc, !, /regex/)' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s P -l trace-path -d 'Show only calls on PATH, or on a descriptor that leads to it (repeatable)' -r
-complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Show results in this column' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s s -l string-limit -d 'Show at most N bytes of strings' -r
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s a -l columns -d 'Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50, p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid, pid, thread' -r
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l user -d 'Show only functions of modules outside of the distribution\'s folders, and what they call directly'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l icicle -d 'Draw `flame` from the top down'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l fold -d 'Show once what repeats: a call with all below it, or a sequence of up to eight, that is the same in all but time. `x 1000` says how often; durations are of all together'
+complete -c sptrace -n "__fish_sptrace_using_subcommand report" -l loader -d 'Show the dynamic loader\'s own work too (symbols bound at the first call, dlopen)'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s t -d 'Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds since 1970'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s r -d 'Show the time since the line before'
 complete -c sptrace -n "__fish_sptrace_using_subcommand report" -s T -d 'Show how long each call took'

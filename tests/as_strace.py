@@ -9,7 +9,7 @@ strace has none, without signals or ends that were not asked for. An option that
 98, and its name on standard error, which the suite's script counts by cause. Ends as the command did.
 Must not know: how a call is shown.
 """
-import getopt, os, re, subprocess, sys, tempfile
+import os, subprocess, sys, tempfile
 
 SHORT = "+a:Ab:cCdDe:E:fFhiI:kno:O:p:P:qrs:S:tTu:U:vVwxX:yYzZ"
 LONG = ["columns=", "trace=", "trace-path=", "string-limit=", "no-abbrev", "output=", "follow-forks", "output-separately", "quiet==", "decode-fds==", "env=", "help", "version",
@@ -54,11 +54,21 @@ class Asked:
             elif value != "all": unsupported("-e status=SET")
         else: unsupported(f"-e {kind}=")
 
+    def drop(self, letter):
+        """The last of several counts."""
+        if letter in self.options:
+            at = self.options.index(letter)
+            del self.options[at : at + 2]
+
     def option(self, name, value):
         same = {"-a": "-a", "--columns": "-a", "-s": "-s", "--string-limit": "-s", "-P": "-P", "--trace-path": "-P"}
         flags = {"-v": "-v", "--no-abbrev": "-v", "-T": "-T", "-r": "-r", "-t": "-t", "-x": "-x", "-y": "-y", "-z": "-z", "-Z": "-Z", "-n": "-n", "--successful-only": "-z", "--failed-only": "-Z", "--syscall-number": "-n"}
-        if name in same: self.options += [same[name], value]
-        elif name in flags: self.options.append(flags[name])
+        if name in same:
+            if same[name] != "-P": self.drop(same[name])
+            self.options += [same[name], value]
+        elif name in flags:
+            # Those that count are given as often; of the others once is enough.
+            if flags[name] in ("-t", "-x", "-y") or flags[name] not in self.options: self.options.append(flags[name])
         elif name in ("-o", "--output"): self.output = value
         elif name in ("-f", "-F", "--follow-forks"): self.follows += 1
         elif name == "--output-separately": self.per_process = True
@@ -68,6 +78,7 @@ class Asked:
         elif name in ("-e",): self.event(value)
         elif name in ("--trace", "--abbrev", "--verbose", "--signal", "--signals", "--status", "--raw", "--inject", "--fault", "--read", "--write", "--kvm"): self.event(f"{name[2:]}={value}")
         elif name == "--decode-fds": self.event("decode-fds=" + (value or "path").lstrip("="))
+        elif name == "--strings-in-hex": self.options += {"": ["-xx"], "=all": ["-xx"], "=non-ascii": ["-x"]}.get(value) or unsupported(f"{name}{value}")
         elif name == "--syscall-times" and value in ("", "=us"): self.options.append("-T")
         elif name == "--relative-timestamps" and value in ("", "=us"): self.options.append("-r")
         elif name in ("--absolute-timestamps", "--timestamps") and value in ("", "=s"): self.options.append("-t")
@@ -79,25 +90,32 @@ class Asked:
 
 
 def read(words):
-    """strace's options with an optional value (`--quiet=exit`, `--quiet`) are given to getopt as such with none."""
+    """The options before the command. (getopt knows no options whose value may be left out.)"""
     optional = {l[:-2] for l in LONG if l.endswith("==")}
-    ready, rest = [], list(words)
-    asked = Asked()
-    while rest:
-        word = rest[0]
+    rest, asked = list(words), Asked()
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
         name, has_value, value = word[2:].partition("=")
-        if word.startswith("--") and word != "--" and name in optional:
+        if word.startswith("--") and name in optional:
             asked.option(f"--{name}", f"={value}" if has_value else "")
-            rest.pop(0)
             continue
-        # One option at a time, so that those with optional values are seen in their place.
-        try: found, left = getopt.getopt(rest, SHORT, [l for l in LONG if not l.endswith("==")])
-        except getopt.GetoptError as e: unsupported(str(e))
-        if not found: return asked, left
-        # getopt stops before a word that begins an optional one only if it is told of it by an error.
-        for name, value in found: asked.option(name, value)
-        rest = left
-        return asked, rest
+        if word.startswith("--"):
+            wanting = [l[:-1] for l in LONG if l.endswith("=") and l[:-1].startswith(name)]
+            plain = [l for l in LONG if not l.endswith("=") and l.startswith(name)]
+            known = [l for l in (*wanting, *plain) if l == name] or [*wanting, *plain]
+            if len(set(known)) != 1: unsupported(f"--{name}")
+            if known[0] in wanting and not has_value: value = rest.pop(0) if rest else unsupported(word)
+            asked.option(f"--{known[0]}", value)
+            continue
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter not in SHORT: unsupported(f"-{letter}")
+            if SHORT[SHORT.index(letter) + 1 :].startswith(":"):
+                value, letters = letters or (rest.pop(0) if rest else unsupported(word)), ""
+                asked.option(f"-{letter}", value)
+            else: asked.option(f"-{letter}", "")
+    if rest and rest[0] == "--": rest.pop(0)
     return asked, rest
 
 

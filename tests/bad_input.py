@@ -354,6 +354,17 @@ def view_is_a_trace_file(b):
 @case
 def time_is_no_time(b): return b.fails(USAGE, "report", "--min-time", "5 parsecs", says="parsecs")
 @case
+def options_of_one_view_are_refused_for_others(b):
+    b.trace("/bin/true")
+    wrong = (("functions", "--fold"), ("summary", "--around", "1ms"), ("flame", "--slowest", "1", "main"), ("summary", "--columns", "calls"),
+             ("flame", "--focus", "main"), ("functions", "--loader"), ("tree", "--format", "svg"))
+    return [said for view in wrong for said in b.fails(1, "report", "-i", "good", *view, says=" for ")]
+@case
+def columns_and_slowest_are_wrong(b):
+    b.trace("/bin/true")
+    return (b.fails(1, "report", "functions", "-i", "good", "--columns", "calls,size", says="there is no column 'size'")
+            + b.fails(1, "report", "tree", "-i", "good", "--slowest", "0", "main", says="is not how many calls"))
+@case
 def time_is_negative(b): return b.fails(USAGE, "report", "--min-time=-1s", says="--min-time")
 
 

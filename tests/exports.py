@@ -249,8 +249,31 @@ def compare(trace, folder):
         pairs = trace.rows(view, "*", "--format", "csv")
         if view == "callees": pairs += [r for r in trace.rows("callers", "*", "--format", "csv") if r["caller"] == ""]
         yield view, want, add(*(((r["callee_module"], r["callee"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in pairs))
+    yield from compare_graphs(trace, want)
     part = [r for r in rows if r["duration_ns"] and int(r["duration_ns"]) >= 2000]
     yield "csv, --min-time", part, trace.rows("export", "csv", "--min-time", "2us")
+
+
+def compare_graphs(trace, want):
+    """(what, wanted, got): of `report graph` as csv, as text, per module, and with a focus."""
+    pairs = trace.rows("graph", "--loader", "--format", "csv")
+    yield "graph", want, add(*(((r["callee_module"], r["callee"]), (number(r["calls"]), number(r["total_ns"]), number(r["self_ns"]))) for r in pairs))
+    calls = sum(int(r["calls"]) for r in pairs)
+    lines = trace.report("graph", "--loader").decode().splitlines()[1:]
+    yield "graph, lines", (len(pairs), calls), (len(lines), sum(int(line.split()[0].replace(",", "")) for line in lines if line.split()[0] != "-"))
+    modules = trace.rows("graph", "--loader", "--per", "module", "--format", "csv")
+    def of_module(rows): return add(*((r["callee_module"], (number(r["calls"]), 0, number(r["self_ns"]))) for r in rows))
+    yield "graph, modules", of_module(pairs), of_module(modules)
+    focused = max(want, key=lambda name: want[name][0])
+    below = trace.rows("graph", "--loader", "--focus", focused[1], "--format", "csv")
+    inside = {r["callee"] for r in below} | {r["caller"] for r in below}
+    yield "graph, focus", want[focused][0], sum(int(r["calls"]) for r in below if (r["callee_module"], r["callee"]) == focused)
+    yield "graph, focus, nothing else", {"", *(r["callee"] for r in below)}, inside | {""}
+    svg = ElementTree.fromstring(trace.report("graph", "--loader", "--format", "svg", "--limit", "60"))
+    boxes = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if (g.get("class") or "").startswith("node")]
+    drawn = {g.find("{http://www.w3.org/2000/svg}title").text.split("\n")[0]: int(g.find("{http://www.w3.org/2000/svg}title").text.split("\n")[1].split()[0]) for g in boxes}
+    titles = add(*((f"{name} [{module}]", (n[0],)) for (module, name), n in want.items()))
+    yield "graph, picture", {t: titles.get(t, (0,))[0] for t in drawn}, drawn
 
 
 def sorted_rows(rows): return sorted(rows, key=lambda row: tuple(row.values()))

@@ -20,6 +20,11 @@ VIEWS = {
     "tree.long.txt": ["tree", "--min-time", "1us"],
     "tree.part.txt": ["tree", "--from", "20us", "--to", "50us", "--tid", "101", "--tid", "100"],
     "tree.limit.txt": ["tree", "--limit", "7", "--color", "always"],
+    "tree.fold.txt": ["tree", "--fold"],
+    "tree.around.txt": ["tree", "--around", "malloc#3", "--limit", "6", "--columns", "time,wall,duration,self,tid,pid,thread"],
+    "tree.slowest.txt": ["tree", "--slowest", "2", "malloc"],
+    "functions.columns.txt": ["functions", "--columns", "self,calls,untimed,earlier,p50,function,module,symbol", "--sort", "self"],
+    "functions.columns.csv": ["functions", "--columns", "function,address,total,min,p50,p99,max,mean", "--format", "csv"],
     "tree.module.txt": ["tree", "-l", "libc*"],
     "coverage.txt": ["coverage"],
     "coverage.csv": ["coverage", "--format", "csv"],
@@ -34,6 +39,11 @@ VIEWS = {
     "export.dot": ["export", "dot", "--limit", "5"],
     "flame.svg": ["flame", "--by", "calls", "--icicle"],
     "callers.txt": ["callers", "malloc"],
+    "graph.txt": ["graph"],
+    "graph.focus.txt": ["graph", "--focus", "malloc", "--limit", "6"],
+    "graph.modules.csv": ["graph", "--per", "module", "--format", "csv"],
+    "graph.modules.dot": ["graph", "--per", "module", "--format", "dot"],
+    "graph.svg": ["graph", "--format", "svg"],
     "callees.csv": ["callees", "*", "--format", "csv"],
 }
 

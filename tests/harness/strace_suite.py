@@ -5,9 +5,9 @@ how many run at once and how many shall pass; writes the files `passed` and `fai
 for each cause. Must not know what is run in strace's place.
 """
 
-import collections, concurrent.futures, fnmatch, os, re, subprocess, sys
+import collections, concurrent.futures, fnmatch, os, re, signal, subprocess, sys
 
-SECONDS = 60
+SECONDS = 30
 SKIPPED = 77
 
 
@@ -53,16 +53,33 @@ def run(folder, wrapper, file):
         "TIMEOUT_DURATION": str(SECONDS),
     }
     command = ["timeout", "-k", "5", str(SECONDS), "./run.sh", f"./{file}"]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="latin-1",
-    )
-    return done.returncode, done.stdout
+    path = f"{folder}/{file}.ours"
+    # To a file: what a test leaves behind may keep it open. Then what is left is ended.
+    with open(path, "w") as kept:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=kept,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        status = process.wait()
+    end_session(process.pid)
+    with open(path, encoding="latin-1") as kept:
+        return status, kept.read()
+
+
+def end_session(session):
+    """Kills the processes of a test that are left."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if os.getsid(int(entry)) == session:
+                    os.kill(int(entry), signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
 
 
 def main():
@@ -73,8 +90,6 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(int(jobs)) as pool:
         done = pool.map(lambda item: (item, run(folder, wrapper, item[1])), tests.items())
         for (name, _), (status, output) in done:
-            with open(f"{folder}/{name}.ours", "w", encoding="latin-1") as kept:
-                kept.write(output)
             if status == 0:
                 passed.append(name)
             elif status == SKIPPED:

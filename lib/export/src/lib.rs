@@ -12,6 +12,7 @@ mod dot;
 mod firefox;
 mod flame;
 mod folded;
+mod graph;
 mod jsonl;
 mod output;
 mod paths;
@@ -21,6 +22,8 @@ mod sums;
 mod timeline;
 mod words;
 
+pub use dot::write_graph_dot;
+pub use graph::{GraphSource, write_graph_svg};
 pub use paths::Measure;
 
 use rows::{RowSink, Rows};

@@ -317,7 +317,7 @@ mod tests {
 
     fn descriptors() -> Descriptors {
         let mut descriptors = Descriptors::new(|_| None, true);
-        descriptors.listed(7, "/home/me", &[(0, "/dev/null".to_owned())]);
+        descriptors.listed(7, "/srv/me", &[(0, "/dev/null".to_owned())]);
         descriptors
     }
 
@@ -335,15 +335,15 @@ mod tests {
             &mut d,
             &call(7, OPENAT, [folder, 0x1000, 0, 0, 0, 0], 3, b"../a/./b\0"),
         );
-        assert_eq!(d.name(7, 3).as_deref(), Some("/home/a/b"));
+        assert_eq!(d.name(7, 3).as_deref(), Some("/srv/a/b"));
         tell(&mut d, &call(7, DUP2, [3, 5, 0, 0, 0, 0], 5, b""));
         tell(&mut d, &call(7, FORK, [0; 6], 8, b""));
         tell(&mut d, &call(7, CLOSE, [5, 0, 0, 0, 0, 0], 0, b""));
         assert_eq!(d.name(7, 5), None);
-        assert_eq!(d.name(8, 5).as_deref(), Some("/home/a/b"));
+        assert_eq!(d.name(8, 5).as_deref(), Some("/srv/a/b"));
         tell(&mut d, &call(8, FCHDIR, [3, 0, 0, 0, 0, 0], 0, b""));
-        assert_eq!(d.name(8, FOLDER).as_deref(), Some("/home/a/b"));
-        assert_eq!(d.name(7, FOLDER).as_deref(), Some("/home/me"));
+        assert_eq!(d.name(8, FOLDER).as_deref(), Some("/srv/a/b"));
+        assert_eq!(d.name(7, FOLDER).as_deref(), Some("/srv/me"));
     }
 
     #[test]

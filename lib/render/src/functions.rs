@@ -28,6 +28,156 @@ pub enum SortKey {
     Name,
 }
 
+/// What may be said of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are those of the columns, see `ALL`")]
+pub enum FunctionColumn {
+    Calls,
+    Untimed,
+    Earlier,
+    Total,
+    SelfTime,
+    Min,
+    Mean,
+    P50,
+    P99,
+    Max,
+    Module,
+    Function,
+    Address,
+    Symbol,
+}
+
+impl FunctionColumn {
+    /// All of them: what they are chosen by, and what csv calls them.
+    pub const ALL: [(Self, &str, &str); 14] = [
+        (Self::Calls, "calls", "calls"),
+        (Self::Untimed, "untimed", "untimed_calls"),
+        (Self::Earlier, "earlier", "earlier"),
+        (Self::Total, "total", "total_ns"),
+        (Self::SelfTime, "self", "self_ns"),
+        (Self::Min, "min", "min_ns"),
+        (Self::Mean, "mean", "mean_ns"),
+        (Self::P50, "p50", "p50_ns"),
+        (Self::P99, "p99", "p99_ns"),
+        (Self::Max, "max", "max_ns"),
+        (Self::Module, "module", "module"),
+        (Self::Function, "function", "function"),
+        (Self::Address, "address", "address"),
+        (Self::Symbol, "symbol", "symbol"),
+    ];
+
+    /// The column of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|(_, known, _)| *known == name)
+            .map(|found| found.0)
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        let found = Self::ALL.iter().find(|(column, ..)| *column == self);
+        found.map_or(("", ""), |(_, text, csv)| (text, csv))
+    }
+
+    fn is_text(self) -> bool {
+        matches!(
+            self,
+            Self::Module | Self::Function | Self::Address | Self::Symbol
+        )
+    }
+
+    fn value(self, (id, stats): Row<'_>, (names, clock): (&Names<'_>, Clock)) -> Value {
+        let time = |ticks: Option<u64>| Value::Ns(ticks.map(|ticks| clock.ns(ticks)));
+        let function = names.dictionary().function(id);
+        match self {
+            Self::Calls => Value::Count(stats.calls),
+            Self::Untimed => Value::Count(stats.calls - stats.timed),
+            Self::Earlier => Value::Count(stats.earlier),
+            Self::Total => time(stats.total_ticks()),
+            Self::SelfTime => time(stats.self_ticks()),
+            Self::Min => time(stats.min_ticks()),
+            Self::Mean => time(stats.mean_ticks()),
+            Self::P50 => time(stats.p50_ticks()),
+            Self::P99 => time(stats.p99_ticks()),
+            Self::Max => time(stats.max_ticks()),
+            Self::Module => Value::Text(names.module(id).to_owned()),
+            Self::Function => Value::Text(names.name(id).to_owned()),
+            Self::Address => Value::Text(format!("{:#x}", function.map_or(0, |f| f.svma.0))),
+            Self::Symbol => {
+                let symbol = function.map_or("", |f| &f.symbol);
+                Value::Text(crate::units::clean(symbol))
+            }
+        }
+    }
+}
+
+enum Value {
+    Count(u64),
+    Ns(Option<u64>),
+    Text(String),
+}
+
+impl Value {
+    fn cell(&self, is_csv: bool) -> String {
+        match self {
+            Self::Count(count) if is_csv => count.to_string(),
+            Self::Count(count) => Count(*count).to_string(),
+            Self::Ns(None) => if is_csv { "" } else { "?" }.to_owned(),
+            Self::Ns(Some(ns)) if is_csv => ns.to_string(),
+            Self::Ns(Some(ns)) => Duration(*ns).to_string(),
+            Self::Text(text) if is_csv => field(text).into_owned(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Writes chosen columns, as aligned text or as csv. A time that is not known is `?`, or an empty
+/// field.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_function_columns(
+    out: &mut impl Write,
+    rows: &[Row<'_>],
+    columns: &[FunctionColumn],
+    (names, clock): (&Names<'_>, Clock),
+    (is_csv, style): (bool, Style),
+) -> io::Result<()> {
+    if is_csv {
+        let heads: Vec<_> = columns.iter().map(|column| column.names().1).collect();
+        write!(out, "{}\r\n", heads.join(","))?;
+        for &row in rows {
+            let cells = columns
+                .iter()
+                .map(|c| c.value(row, (names, clock)).cell(true));
+            write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))?;
+        }
+        return Ok(());
+    }
+    let cells = |&row: &Row<'_>| -> Vec<String> {
+        let values = columns.iter().map(|c| c.value(row, (names, clock)));
+        values.map(|value| value.cell(false)).collect()
+    };
+    let mut widths: Vec<usize> = columns.iter().map(|c| c.names().0.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(cells(row)) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(columns).zip(&widths);
+        let padded = padded.map(|((cell, column), &width)| match column.is_text() {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let heads: Vec<_> = columns.iter().map(|c| c.names().0.to_owned()).collect();
+    writeln!(out, "{}", style.heading(&line(&heads)))?;
+    rows.iter()
+        .try_for_each(|row| writeln!(out, "{}", line(&cells(row))))
+}
+
 /// One function of the list.
 pub type Row<'a> = (FunctionId, &'a FunctionStats);
 

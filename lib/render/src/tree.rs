@@ -4,17 +4,19 @@
 //! Streams through: of each thread only the opening lines are held that are not known to be shown
 //! (a frame below `--min-time` takes its line back), at most one an open frame.
 
+mod fold;
+mod line;
+
+pub use fold::FoldedTree;
+pub use line::{Column, Columns};
+
 use crate::style::Style;
-use crate::units::{Count, Duration, clean};
-use sptrace_trace::{
-    Clock, Entry, ExitStatus, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor,
-};
+use crate::units::{Count, Duration};
+use line::{Cells, Who, begin_remarks, end_remarks, note_text, push_call, push_remarks};
+use sptrace_trace::{Clock, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor};
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Levels beyond this are not indented further.
-const MAX_INDENT: u32 = 100;
 /// Shorter waits (a function being patched, at its first call) get no line; the summary has their
 /// sum.
 const SHORT_WAIT_NS: u64 = 100_000;
@@ -36,6 +38,7 @@ pub struct Tree<'a, W> {
     names: &'a Names<'a>,
     clock: Clock,
     options: TreeOptions,
+    columns: Columns,
     streams: HashMap<StreamId, Lines>,
     /// In order of time: a thread's events may come after a note that is later.
     notes: VecDeque<Note>,
@@ -46,7 +49,7 @@ pub struct Tree<'a, W> {
 /// What is held of one thread.
 #[derive(Default)]
 struct Lines {
-    tid: u32,
+    who: Who,
     held: String,
     open: Vec<OpenLine>,
 }
@@ -62,18 +65,24 @@ struct OpenLine {
 
 impl<'a, W: Write> Tree<'a, W> {
     /// Writes the heading.
-    pub fn new(out: W, names: &'a Names<'a>, clock: Clock, options: TreeOptions) -> Self {
+    pub fn new(
+        out: W,
+        (names, clock): (&'a Names<'a>, Clock),
+        columns: Columns,
+        options: TreeOptions,
+    ) -> Self {
+        let heading = options.style.heading(&columns.heading());
         let mut tree = Self {
             out,
             names,
             clock,
             options,
+            columns,
             streams: HashMap::new(),
             notes: VecDeque::new(),
             lines: 0,
             result: Ok(()),
         };
-        let heading = options.style.heading("# DURATION     TID     FUNCTION");
         tree.result = writeln!(tree.out, "{heading}");
         tree
     }
@@ -94,27 +103,13 @@ impl<'a, W: Write> Tree<'a, W> {
     }
 
     fn show(&mut self, note: &Note) {
-        let text = match note {
-            Note::ProcessExit {
-                status: ExitStatus::Exited(code),
-                ..
-            } => {
-                format!("process exited with status {code}")
-            }
-            Note::ProcessExit {
-                status: ExitStatus::Signaled(signal),
-                ..
-            } => {
-                format!("process killed by signal {signal}")
-            }
-            Note::Exec { path, .. } => format!("exec {}", clean(path)),
-            Note::Text { text, .. } => clean(text),
-            Note::Loss { events, .. } => format!("{} events lost", Count(*events)),
-            Note::ModuleMap { .. } | Note::Descriptors { .. } => return,
+        let Some(text) = note_text(note) else {
+            return;
         };
         let comment = self.options.style.aside(&format!("/* {text} */"));
+        let (who, cells) = (Who::of_note(note), Cells::at(note.tsc()));
         let mut line = String::new();
-        prefix(&mut line, "", note.pid(), 0);
+        self.columns.begin(&mut line, &who, &cells, 0);
         line.push_str(&comment);
         line.push('\n');
         self.write(&line);
@@ -163,25 +158,26 @@ impl<'a, W: Write> Tree<'a, W> {
 
     fn lines_of(&mut self, stream: StreamId) -> &mut Lines {
         let names = self.names;
-        self.streams.entry(stream).or_insert_with(|| {
-            let info = names.dictionary().stream(stream);
-            Lines {
-                tid: info.map_or(0, |info| info.tid),
-                ..Lines::default()
-            }
+        self.streams.entry(stream).or_insert_with(|| Lines {
+            who: Who::of(names, stream),
+            ..Lines::default()
         })
     }
 
     /// Makes the opening line of the innermost frame, now that something happens inside it.
     fn open_innermost(&mut self, stream: StreamId) {
         let (names, style) = (self.names, self.options.style);
-        let lines = self.lines_of(stream);
+        self.lines_of(stream);
+        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+            return;
+        };
         let Some(open) = lines.open.last_mut().filter(|open| !open.is_opened) else {
             return;
         };
         open.is_opened = true;
         open.held_at = Some(lines.held.len());
-        prefix(&mut lines.held, "", lines.tid, open.frame.depth);
+        let cells = Cells::at(open.frame.start_tsc);
+        columns.begin(&mut lines.held, &lines.who, &cells, open.frame.depth);
         push_call(&mut lines.held, names.name(open.frame.function));
         lines.held.push_str(" {");
         push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
@@ -190,52 +186,6 @@ impl<'a, W: Write> Tree<'a, W> {
         if self.options.min_ns == 0 {
             self.release(stream);
         }
-    }
-}
-
-/// `   1.234 us [ 1234] | ` and the indentation.
-fn prefix(line: &mut String, duration: &str, tid: u32, depth: u32) {
-    let indent = 2 * depth.min(MAX_INDENT) as usize;
-    let _ = write!(line, "{duration:>11} [{tid:>7}] | {:indent$}", "");
-}
-
-/// C++ names come with their parameters, others get empty parentheses.
-fn push_call(line: &mut String, name: &str) {
-    line.push_str(name);
-    if !name.contains('(') {
-        line.push_str("()");
-    }
-}
-
-fn begin_remarks(frame: &Frame) -> Vec<&'static str> {
-    let mut remarks = Vec::new();
-    if frame.entry == Entry::Tail {
-        remarks.push("tail");
-    }
-    if frame.flags.begin_unseen {
-        remarks.push("began earlier");
-    }
-    remarks
-}
-
-fn end_remarks(frame: &Frame) -> Vec<&'static str> {
-    let mut remarks = Vec::new();
-    if frame.flags.unwound {
-        remarks.push("unwound");
-    }
-    if frame.flags.end_unseen {
-        remarks.push("end not seen");
-    }
-    if frame.flags.until_process_end {
-        remarks.push("until the process ended");
-    }
-    remarks
-}
-
-fn push_remarks(line: &mut String, remarks: &[&str], style: Style) {
-    if !remarks.is_empty() {
-        line.push(' ');
-        line.push_str(&style.aside(&format!("/* {} */", remarks.join(", "))));
     }
 }
 
@@ -275,7 +225,9 @@ impl<W: Write> Visitor for Tree<'_, W> {
         let ns = frame.total_ticks.map(|ticks| self.clock.ns(ticks));
         // What is not known to be long enough is shown only around what is.
         let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
-        let lines = self.lines_of(stream);
+        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+            return;
+        };
         let Some(open) = lines.open.pop() else {
             return;
         };
@@ -287,11 +239,16 @@ impl<W: Write> Visitor for Tree<'_, W> {
                 None => {}
             }
         }
-        let duration = match ns {
-            Some(ns) => style.duration(ns, &format!("{:>11}", Duration(ns))),
-            None => format!("{:>11}", "? "),
+        let is_end_known = !frame.flags.end_unseen;
+        let cells = Cells {
+            total_ns: Some(ns),
+            own_ns: Some(frame.self_ticks.map(|ticks| self.clock.ns(ticks))),
+            tsc: match open.is_opened {
+                true => is_end_known.then_some(frame.end_tsc),
+                false => Some(frame.start_tsc),
+            },
         };
-        prefix(&mut lines.held, &duration, lines.tid, frame.depth);
+        columns.begin(&mut lines.held, &lines.who, &cells, frame.depth);
         let name = names.name(frame.function);
         if open.is_opened {
             let comment = [&[name], &end_remarks(frame)[..]].concat().join(", ");
@@ -335,8 +292,11 @@ impl<W: Write> Visitor for Tree<'_, W> {
         };
         self.open_innermost(stream);
         let comment = self.options.style.aside(&format!("/* {text} */"));
-        let lines = self.lines_of(stream);
-        prefix(&mut lines.held, "", lines.tid, depth);
+        self.lines_of(stream);
+        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+            return;
+        };
+        columns.begin(&mut lines.held, &lines.who, &Cells::at(tsc), depth);
         lines.held.push_str(&comment);
         lines.held.push('\n');
         let is_loss = matches!(mark, Mark::Lost(_));

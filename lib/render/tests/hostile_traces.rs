@@ -3,14 +3,15 @@
 
 use sptrace_addr::Svma;
 use sptrace_render::{
-    SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
-    write_functions, write_functions_csv, write_summary,
+    Column, Columns, FoldedTree, GraphView, SortKey, Style, SummaryView, Tree, TreeOptions,
+    select_functions, write_coverage, write_functions, write_functions_csv, write_graph,
+    write_graph_csv, write_summary,
 };
 use sptrace_trace::compare::{Excerpt, Run};
 use sptrace_trace::{
-    CallTree, Clock, Dictionary, Ending, ExitStatus, Function, FunctionId, Header, Item, Module,
-    Names, Note, Order, Selection, Stats, StreamInfo, Summary, TraceError, TraceReader,
-    TraceWriter, Visitor, Wanted, replay as pipeline,
+    CallTree, Clock, Dictionary, Ending, ExitStatus, Focus, Function, FunctionId, Graph,
+    GraphNames, Header, Item, Module, Names, Note, Order, Recast, Selection, Stats, StreamInfo,
+    Summary, TraceError, TraceReader, TraceWriter, Visitor, Wanted, replay as pipeline,
 };
 use std::io::{Cursor, Write};
 
@@ -158,9 +159,32 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
         max_lines: Some(500),
         style,
     };
-    replay(bytes, Tree::new(&mut out, &names, clock, options()))?
-        .finish()
-        .unwrap();
+    let all = Column::ALL.map(|(column, _)| column);
+    let columns = || Columns::new(&all, &header, style);
+    let folded = FoldedTree::new(&mut out, (&names, clock), columns(), None, style);
+    replay(bytes, folded)?.finish().unwrap();
+    replay(
+        bytes,
+        Tree::new(&mut out, (&names, clock), columns(), options()),
+    )?
+    .finish()
+    .unwrap();
+    let focused = Focus::new(vec![false, true], Graph::default());
+    let graph = replay(bytes, Recast::new(vec![None], focused))?.inner.inner;
+    for names in [
+        GraphNames::of_functions(&names),
+        GraphNames::of_modules(&names),
+    ] {
+        let view = GraphView {
+            graph: &graph,
+            names,
+            clock,
+            limit: Some(50),
+            style,
+        };
+        write_graph(&mut out, &view).unwrap();
+        write_graph_csv(&mut out, &view).unwrap();
+    }
     let selection = Selection {
         within: names.choose("*").unwrap_or_default(),
         max_depth: Some(3),
@@ -174,7 +198,7 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
             min_ticks: 3,
             order,
         };
-        let tree = Tree::new(&mut out, &names, clock, options());
+        let tree = Tree::new(&mut out, (&names, clock), columns(), options());
         pipeline(&mut reader, &survey, &wanted, tree)?
             .finish()
             .unwrap();

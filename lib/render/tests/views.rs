@@ -2,11 +2,11 @@
 
 use sptrace_addr::Svma;
 use sptrace_render::{
-    SortKey, Style, SummaryView, Tree, TreeOptions, select_functions, write_coverage,
-    write_coverage_csv, write_functions, write_functions_csv, write_summary,
+    Column, Columns, SortKey, Style, SummaryView, Tree, TreeOptions, select_functions,
+    write_coverage, write_coverage_csv, write_functions, write_functions_csv, write_summary,
 };
 use sptrace_trace::{
-    CallTree, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note,
+    CallTree, Clock, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note,
     RECORDED, RECORDED_FOR, SEEN_IN_PART, Stats, StreamEncoder, StreamInfo, Summary, Survey,
     TraceReader, TraceWriter, Visitor, WITHOUT_END,
 };
@@ -18,6 +18,17 @@ const LEAF: FunctionId = FunctionId(2);
 const PARSE: FunctionId = FunctionId(3);
 
 type Reader = TraceReader<Cursor<Vec<u8>>>;
+
+/// A tree with the usual columns.
+fn usual_tree<'a>(
+    out: &'a mut Vec<u8>,
+    names: &'a Names<'a>,
+    clock: Clock,
+    options: TreeOptions,
+) -> Tree<'a, &'a mut Vec<u8>> {
+    let columns = Columns::new(&Column::USUAL, &Header::default(), options.style);
+    Tree::new(out, (names, clock), columns, options)
+}
 
 /// A trace's writer, and the stream of its one thread.
 fn begin() -> (TraceWriter<Vec<u8>>, StreamEncoder) {
@@ -147,7 +158,7 @@ fn replay<V: Visitor>(reader: &mut Reader, mut visitor: V) -> V {
 fn tree_text(options: TreeOptions) -> String {
     shown(|reader, _, names, text| {
         let clock = reader.clock();
-        let mut tree = replay(reader, Tree::new(text, names, clock, options));
+        let mut tree = replay(reader, usual_tree(text, names, clock, options));
         tree.note(&Note::ProcessExit {
             pid: 1234,
             tsc: 0,

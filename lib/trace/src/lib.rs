@@ -9,8 +9,10 @@ pub mod compare;
 mod decoder;
 mod encoder;
 mod error;
+pub mod find;
 pub mod format;
 pub mod graph;
+pub mod graph_names;
 mod histogram;
 mod mirror;
 mod model;
@@ -27,6 +29,7 @@ pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::{Burst, StreamEncoder};
 pub use error::{Malformed, TraceError};
 pub use graph::{Edge, Graph, Pair};
+pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
 pub use model::{
     Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
@@ -36,8 +39,8 @@ pub use model::{
 pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
-    CallTree, Filter, Frame, FrameFlags, Mark, MinTime, Order, Selection, StreamTotals, Visitor,
-    Wanted, replay,
+    CallId, CallTree, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick, Recast,
+    Selection, StreamTotals, Visitor, Wanted, replay,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};

@@ -5,13 +5,19 @@
 
 mod call_tree;
 mod filter;
+mod focus;
 mod merge;
 mod min_time;
+mod pick;
 mod pipeline;
+mod recast;
 mod visitor;
 
 pub use call_tree::CallTree;
 pub use filter::{Filter, Selection};
+pub use focus::Focus;
 pub use min_time::MinTime;
+pub use pick::{CallId, Pick};
 pub use pipeline::{Order, Wanted, replay};
+pub use recast::Recast;
 pub use visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};

@@ -3,9 +3,9 @@
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
-    ExitStatus, Frame, Function, FunctionId, Header, Mark, Module, Note, Order, Selection,
-    StreamEncoder, StreamId, StreamInfo, StreamTotals, Summary, Survey, TraceReader, TraceWriter,
-    Visitor, Wanted, replay,
+    ExitStatus, Focus, Frame, Function, FunctionId, Header, Mark, Module, Note, Order, Recast,
+    Selection, StreamEncoder, StreamId, StreamInfo, StreamTotals, Summary, Survey, TraceReader,
+    TraceWriter, Visitor, Wanted, replay,
 };
 use std::io::Cursor;
 
@@ -207,4 +207,93 @@ fn selection_and_minimal_time_go_with_each_order() {
     }
     assert_eq!(by_time.of(1), by_file.of(1));
     assert_eq!(by_time.of(2), by_file.of(2));
+}
+
+/// A thread that calls B in A once, B alone, and A alone.
+fn small_trace() -> Vec<u8> {
+    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+    let module = Module {
+        path: "m".into(),
+        build_id: vec![],
+        svma: Svma(0)..Svma(9),
+    };
+    let module = writer.module(&module).unwrap();
+    for svma in 0..3 {
+        let function = Function {
+            module,
+            svma: Svma(svma),
+            size_bytes: 1,
+            symbol: String::new(),
+        };
+        writer.function(&function).unwrap();
+    }
+    let stream = writer.stream(&StreamInfo::default()).unwrap();
+    let mut e = writer.encoder(stream);
+    const C: FunctionId = FunctionId(2);
+    for (tsc, function) in [
+        (1, Some(C)),
+        (2, Some(A)),
+        (3, Some(B)),
+        (4, None),
+        (5, None),
+    ] {
+        match function {
+            Some(function) => e.enter(tsc, function),
+            None => e.exit(tsc),
+        }
+    }
+    e.enter(6, A);
+    e.exit(7);
+    e.exit(8);
+    e.enter(9, C);
+    e.exit(10);
+    writer.write_block(&mut e).unwrap();
+    writer.finish(&Summary::default()).unwrap()
+}
+
+fn of_small<V: Visitor>(view: V) -> V {
+    let mut reader = TraceReader::new(Cursor::new(small_trace())).unwrap();
+    let survey = reader.survey().unwrap();
+    replay(&mut reader, &survey, &Wanted::default(), view).unwrap()
+}
+
+#[test]
+fn a_focus_leaves_what_leads_to_a_function_and_what_that_calls() {
+    let log = of_small(Focus::new(vec![false, true, false], Log::default())).inner;
+    let ends: Vec<_> = log
+        .of(0)
+        .into_iter()
+        .filter(|told| told.1 != "enter")
+        .collect();
+    let expected = [
+        (4, "leave", 1),
+        (5, "leave", 0),
+        (7, "hidden", 0),
+        (8, "leave", 2),
+        (10, "hidden", 2),
+    ];
+    assert_eq!(ends, expected);
+    assert_eq!(
+        of_small(Focus::new(vec![], Log::default()))
+            .inner
+            .of(0)
+            .len(),
+        10
+    );
+}
+
+#[test]
+fn what_is_recast_is_told_under_its_number_or_not_at_all_and_counted() {
+    let map = vec![None, Some(FunctionId(7))];
+    let recast = of_small(Recast::new(map, Log::default()));
+    assert_eq!(recast.skipped_calls, 2);
+    let expected = [
+        (1, "enter", 2),
+        (3, "enter", 7),
+        (4, "leave", 7),
+        (8, "leave", 2),
+        (9, "enter", 2),
+        (10, "leave", 2),
+    ];
+    assert_eq!(recast.inner.of(0), expected);
 }

@@ -13,8 +13,8 @@ use sptrace_types::decode::call::{Hex, Options};
 
 use crate::commands::selection;
 
-/// Where results begin.
-const COLUMN: usize = 40;
+/// Where the results of lines stand.
+pub const RESULT_COLUMN: usize = 40;
 
 /// Options of lines, with strace's letters.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,6 @@ pub struct LineArgs {
     /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
     #[arg(short = 'x', action = ArgAction::Count)]
     hex: u8,
-    /// Show results in this column
-    #[arg(short = 'a', long = "columns", value_name = "COLUMN", default_value_t = COLUMN)]
-    column: usize,
     /// Show only calls that succeeded
     #[arg(short = 'z', conflicts_with = "failed")]
     succeeded: bool,
@@ -76,7 +73,6 @@ impl LineArgs {
             descriptors: 0,
             verbose: false,
             hex: 0,
-            column: COLUMN,
             succeeded: false,
             failed: false,
             number: false,
@@ -110,7 +106,11 @@ impl LineArgs {
     ///
     /// # Errors
     /// It is no set of calls.
-    pub fn options<'a>(&self, string_limit: usize) -> anyhow::Result<LinesOptions<'a>> {
+    pub fn options<'a>(
+        &self,
+        string_limit: usize,
+        column: usize,
+    ) -> anyhow::Result<LinesOptions<'a>> {
         let given = self.paths.iter().cloned();
         let resolved = self.paths.iter().filter_map(|path| resolve(path));
         Ok(LinesOptions {
@@ -136,7 +136,7 @@ impl LineArgs {
             },
             is_relative: self.relative,
             with_duration: self.spent,
-            column: self.column,
+            column,
             wanted: self.wanted()?,
             succeeded: match (self.succeeded, self.failed) {
                 (true, _) => Some(true),

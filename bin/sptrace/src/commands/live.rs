@@ -134,6 +134,8 @@ pub struct Shown {
     pub lines: LineArgs,
     /// The most bytes of strings.
     pub string_limit: usize,
+    /// Where results stand.
+    pub column: usize,
 }
 
 impl Shown {
@@ -142,7 +144,7 @@ impl Shown {
     /// # Errors
     /// An option is wrong.
     pub fn options(&self) -> anyhow::Result<LinesOptions<'static>> {
-        self.lines.options(self.string_limit)
+        self.lines.options(self.string_limit, self.column)
     }
 }
 

@@ -25,7 +25,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
-use crate::commands::lines::LineArgs;
+use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::selection;
 use crate::talk::say;
@@ -144,6 +144,9 @@ pub struct RecordArgs {
     /// Write the lines of each process to a file of its own, FILE.PID
     #[arg(help_heading = LINES, long, requires = "live")]
     per_process: bool,
+    /// Show results in this column
+    #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
+    column: usize,
     #[command(flatten)]
     lines: LineArgs,
     /// Follow a script: what it says of the recording adds to these options, and its handlers are
@@ -347,7 +350,7 @@ impl RecordArgs {
     /// What does not fit together, or cannot be opened: one line for the user.
     pub fn live(&mut self) -> Result<Option<Live>, String> {
         let Some(text) = self.live.clone() else {
-            return match self.lines.is_default() {
+            return match self.lines.is_default() && self.column == RESULT_COLUMN {
                 true => Ok(None),
                 false => Err("options of lines need --live (or `sptrace report lines`)".to_owned()),
             };
@@ -356,6 +359,7 @@ impl RecordArgs {
         let shown = Shown {
             lines: self.lines.clone(),
             string_limit: self.string_limit as usize,
+            column: self.column,
         };
         let live = Live::open(place, shown)?;
         let recorded = self.lines.recorded().to_owned();

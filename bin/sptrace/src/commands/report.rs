@@ -6,29 +6,35 @@
 mod calls;
 mod diff;
 mod export;
+mod graph;
 mod output;
 mod script;
+mod tree;
+mod wanted;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use calls::CallArgs;
 pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
+use graph::GraphArgs;
 pub use script::tell as tell_script;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    SortKey, Style, SummaryView, Tree, TreeOptions, Way, dropped_text, select_functions,
-    select_relatives, write_coverage, write_coverage_csv, write_functions, write_functions_csv,
-    write_relatives, write_relatives_csv, write_summary,
+    FunctionColumn, SortKey, Style, SummaryView, Way, dropped_text, select_functions,
+    select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
+    write_functions_csv, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError, TraceFile,
-    TraceReader, Visitor, Wanted, glob_matches, replay,
+    Clock, Ending, Focus, Graph, Names, Order, Selection, Stats, Summary, Survey, TraceError,
+    TraceFile, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use tree::TreeArgs;
+use wanted::{choose, parse_time_ns, selection};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,7 +43,12 @@ Examples:
   sptrace report tree -F main --min-time 10us | less
   sptrace report -N 'malloc*' -N free functions
   sptrace report tree --user                    own functions, and what they call directly
+  sptrace report tree --slowest 3 handle_request --fold
+  sptrace report tree --around 'parse#7' --columns time,duration,self
+  sptrace report functions --sort self --columns self,calls,p50,p99,function
   sptrace report callers malloc
+  sptrace report graph --focus parse -D 8       what leads to parse, and what it calls
+  sptrace report graph --per module -o graph.svg
   sptrace report diff old.data new.data || echo differs
   sptrace report timeline -o trace.html         then: a browser
   sptrace report flame -o flame.svg
@@ -83,10 +94,11 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
 
-    /// Form of the output; csv for `functions`, `callers`, `callees`, `coverage`, `diff` and
-    /// `script`, json for `script`
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff`
+    /// and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the
+    /// ending of OUT says]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 
     /// Show only functions matching GLOB (`*`, `?`; raw or demangled name) and what they call
     #[arg(short = 'F', long = "filter", value_name = "GLOB")]
@@ -152,6 +164,12 @@ pub struct ReportArgs {
     eval: Option<String>,
 
     #[command(flatten)]
+    tree: TreeArgs,
+
+    #[command(flatten)]
+    graph: GraphArgs,
+
+    #[command(flatten)]
     calls: CallArgs,
 }
 
@@ -173,6 +191,8 @@ enum View {
     Callers,
     /// Whom a function calls, how often and for how long
     Callees,
+    /// The call graph: who calls whom, how often and for how long, as an indented chain, or drawn
+    Graph,
     /// A flame graph to look at in a browser
     Flame,
     /// What a run does otherwise than older ones: functions, calls, times, order
@@ -194,6 +214,8 @@ enum Format {
     Text,
     Csv,
     Json,
+    Dot,
+    Svg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -214,6 +236,20 @@ enum Sort {
     Max,
     P99,
     Name,
+}
+
+impl ReportArgs {
+    /// The form of the output, chosen or told by the file's name.
+    fn format(&self) -> Format {
+        let ending = self.output.extension().and_then(|ending| ending.to_str());
+        match (self.format, self.view, ending) {
+            (Some(format), ..) => format,
+            (None, View::Graph, Some("svg")) => Format::Svg,
+            (None, View::Graph, Some("dot" | "gv")) => Format::Dot,
+            (None, View::Graph, Some("csv")) => Format::Csv,
+            _ => Format::Text,
+        }
+    }
 }
 
 impl Sort {
@@ -348,27 +384,36 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     if let (Some(other), false) = (args.others.first(), takes_more) {
         bail!("this view takes no '{}'", other.display());
     }
-    let has_csv = matches!(
-        args.view,
-        View::Functions
-            | View::Coverage
-            | View::Callers
-            | View::Callees
-            | View::Diff
-            | View::Script
-    );
-    if args.format == Format::Csv && !has_csv {
-        bail!(
-            "--format csv is for functions, callers, callees, coverage, diff and script; leave it out for others"
-        );
-    }
-    if args.format == Format::Json && args.view != View::Script {
-        bail!("--format json is for script; `export jsonl` writes calls as JSON");
-    }
+    check_format(args)?;
+    graph::check(args)?;
+    tree::check(args)?;
+    args.calls.check(args)?;
     if args.eval.is_some() && (args.view != View::Script || args.subject.is_some()) {
         bail!("--eval is for `report script`, in place of a name");
     }
     Ok(())
+}
+
+/// Refuses a form that the view does not have.
+fn check_format(args: &ReportArgs) -> anyhow::Result<()> {
+    let view = args.view;
+    let is_of_graph = view == View::Graph;
+    let has_csv = matches!(
+        view,
+        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff
+    );
+    match args.format() {
+        Format::Csv if !has_csv && !is_of_graph && view != View::Script => bail!(
+            "--format csv is for functions, callers, callees, graph, coverage, diff and script; leave it out for others"
+        ),
+        Format::Json if view != View::Script => {
+            bail!("--format json is for script; `export jsonl` writes calls as JSON")
+        }
+        Format::Dot | Format::Svg if !is_of_graph => {
+            bail!("--format dot and svg are for graph; `flame` and `timeline` are pictures anyway")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What all views need.
@@ -383,19 +428,10 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn show(&self, reader: Reader, mut out: impl Write) -> anyhow::Result<()> {
-        let (names, clock, style) = (self.names, self.clock, self.style);
         match self.args.view {
             View::Summary => self.show_summary(reader, &mut out)?,
-            View::Functions => {
-                let stats = self.add_up(reader, Stats::new())?;
-                let (key, limit) = (self.args.sort.key(), self.args.limit);
-                let rows = select_functions(&stats, names, key, limit);
-                match self.args.format {
-                    Format::Text => write_functions(&mut out, &rows, names, clock, style)?,
-                    _ => write_functions_csv(&mut out, &rows, names, clock)?,
-                }
-            }
-            View::Tree => return self.show_tree(reader, out),
+            View::Functions => self.show_functions(reader, &mut out)?,
+            View::Tree => return tree::show(self, reader, out),
             View::Coverage => self.show_coverage(&mut out)?,
             View::Folded => export::show(self, reader, ExportFormat::Folded, &mut out)?,
             View::Flame => export::show(self, reader, ExportFormat::Flame, &mut out)?,
@@ -406,6 +442,7 @@ impl Session<'_> {
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
                 let format = export::format_of(self.args.subject.as_deref())?;
                 export::show(self, reader, format, &mut out)?;
@@ -430,13 +467,35 @@ impl Session<'_> {
         Ok(write_summary(out, &view, self.style)?)
     }
 
+    fn show_functions(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
+        let (names, clock, style) = (self.names, self.clock, self.style);
+        let known: Vec<_> = FunctionColumn::ALL
+            .iter()
+            .map(|(_, name, _)| *name)
+            .collect();
+        let columns = self.args.calls.columns(FunctionColumn::of_name, &known)?;
+        let stats = self.add_up(reader, Stats::new())?;
+        let (key, limit) = (self.args.sort.key(), self.args.limit);
+        let rows = select_functions(&stats, names, key, limit);
+        let is_csv = self.args.format() == Format::Csv;
+        match columns {
+            Some(columns) => {
+                let (names, form) = ((names, clock), (is_csv, style));
+                write_function_columns(out, &rows, &columns, names, form)?;
+            }
+            None if is_csv => write_functions_csv(out, &rows, names, clock)?,
+            None => write_functions(out, &rows, names, clock, style)?,
+        }
+        Ok(())
+    }
+
     fn show_relatives(&self, reader: Reader, out: &mut impl Write, way: Way) -> anyhow::Result<()> {
         let glob = self.args.subject.clone().unwrap_or_default();
         let chosen = choose("FUNC", &[glob], self.names)?;
         let graph = self.add_up(reader, Graph::default())?;
         let rows = select_relatives(&graph, &chosen, way, self.args.limit);
         let names = (self.names, self.clock);
-        match self.args.format {
+        match self.args.format() {
             Format::Text => write_relatives(out, &rows, names, way, self.style)?,
             _ => write_relatives_csv(out, &rows, names, way)?,
         }
@@ -451,27 +510,21 @@ impl Session<'_> {
             );
         };
         let summary: &Summary = summary;
-        match self.args.format {
+        match self.args.format() {
             Format::Text => write_coverage(out, summary, self.style)?,
             _ => write_coverage_csv(out, summary)?,
         }
         Ok(())
     }
 
-    fn show_tree(&self, reader: Reader, out: impl Write) -> anyhow::Result<()> {
-        let options = TreeOptions {
-            min_ns: self.args.min_time,
-            max_lines: self.args.limit.map(|limit| limit as u64),
-            style: self.style,
-        };
-        let tree = Tree::new(out, self.names, self.clock, options);
-        // The tree hides short calls itself: it shows what was lost inside of them.
-        let tree = self.replay(reader, 0, Order::Time, tree)?;
-        Ok(tree.finish()?)
-    }
-
     fn add_up<V: Visitor>(&self, reader: Reader, view: V) -> anyhow::Result<V> {
-        self.replay(reader, self.args.min_time, Order::File, view)
+        let focus = self.args.graph.focus.as_slice();
+        if focus.is_empty() {
+            return self.replay(reader, self.args.min_time, Order::File, view);
+        }
+        let view = Focus::new(choose("--focus", focus, self.names)?, view);
+        let view = self.replay(reader, self.args.min_time, Order::File, view)?;
+        Ok(view.inner)
     }
 
     /// Tells `view` of what is to be shown.
@@ -492,86 +545,6 @@ impl Session<'_> {
     }
 }
 
-fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::Result<Selection> {
-    if let (Some(from), Some(to)) = (args.from, args.to)
-        && from >= to
-    {
-        bail!("--from is not before --to; exchange them");
-    }
-    for &tid in &args.tid {
-        let streams = &names.dictionary().streams;
-        if !streams.iter().any(|stream| stream.tid == tid) {
-            let first = streams.first().map_or(0, |stream| stream.tid);
-            bail!("the trace has no thread {tid} (its first is {first})");
-        }
-    }
-    Ok(Selection {
-        within: choose("-F", &args.within, names)?,
-        without: choose("-N", &args.without, names)?,
-        only: choose_modules(args, names)?,
-        with_leaves: args.user,
-        max_depth: args.depth,
-        from_tsc: args.from.map(|ns| clock.tsc_at(ns)),
-        to_tsc: args.to.map(|ns| clock.tsc_at(ns)),
-        tids: args.tid.clone(),
-    })
-}
-
-fn choose(option: &str, globs: &[String], names: &Names<'_>) -> anyhow::Result<Vec<bool>> {
-    let mut all = Vec::new();
-    for glob in globs {
-        let chosen = names.choose(glob).ok_or_else(|| {
-            let hint = match names.nearest(glob) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => "`sptrace report functions` lists them".to_owned(),
-            };
-            anyhow!("no traced function matches {option} '{glob}' ({hint})")
-        })?;
-        all.resize(chosen.len(), false);
-        for (all, chosen) in all.iter_mut().zip(chosen) {
-            *all |= chosen;
-        }
-    }
-    Ok(all)
-}
-
-/// Folders that belong to the distribution, as their paths begin; code in brackets is of no file.
-const OF_THE_DISTRIBUTION: [&str; 9] = [
-    "/bin/",
-    "/sbin/",
-    "/lib/",
-    "/lib32/",
-    "/lib64/",
-    "/usr/bin/",
-    "/usr/sbin/",
-    "/usr/lib",
-    "[",
-];
-
-fn choose_modules(args: &ReportArgs, names: &Names<'_>) -> anyhow::Result<Vec<bool>> {
-    let mut all = Vec::new();
-    if args.user {
-        let is_of = |path: &str| OF_THE_DISTRIBUTION.iter().any(|of| path.starts_with(of));
-        return names.choose_modules(|path| !is_of(path)).context(
-            "--user: all that ran is of the distribution's folders; choose modules by -l GLOB",
-        );
-    }
-    for glob in &args.modules {
-        let is_wanted = |path: &str| {
-            let file = path.rsplit('/').next().unwrap_or(path);
-            glob_matches(glob, path) || glob_matches(glob, file)
-        };
-        let chosen = names.choose_modules(is_wanted).with_context(|| {
-            format!("no traced module matches -l '{glob}' (`sptrace report functions --format csv` names them)")
-        })?;
-        all.resize(chosen.len(), false);
-        for (all, chosen) in all.iter_mut().zip(chosen) {
-            *all |= chosen;
-        }
-    }
-    Ok(all)
-}
-
 /// A sentence about a trace that cannot be read, with a hint where there is one.
 fn explain(path: &Path, error: TraceError) -> anyhow::Error {
     let path = path.display();
@@ -587,43 +560,5 @@ fn explain(path: &Path, error: TraceError) -> anyhow::Error {
             anyhow!("cannot read {path}: {error} (record it again)")
         }
         error => anyhow!("cannot read {path}: {error} (`sptrace run` writes sptrace.data)"),
-    }
-}
-
-/// Reads `5us`, `1.5ms`, `2s`, `3m`, `250ns`, `250`.
-fn parse_time_ns(text: &str) -> anyhow::Result<u64> {
-    let number_length = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_length);
-    let unit_ns = match unit.trim() {
-        "" | "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        _ => bail!("unknown unit '{unit}' (ns, us, ms, s, m)"),
-    };
-    let number: f64 = number.parse().context("not a number")?;
-    Ok((number * unit_ns).round() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_time_ns;
-
-    #[test]
-    fn times_are_read() {
-        for (text, ns) in [
-            ("5us", 5_000),
-            ("1.5ms", 1_500_000),
-            ("2s", 2_000_000_000),
-            ("7", 7),
-        ] {
-            assert_eq!(parse_time_ns(text).unwrap(), ns);
-        }
-        for text in ["", "us", "5 parsecs", "1.2.3s", "-1s"] {
-            assert!(parse_time_ns(text).is_err(), "{text}");
-        }
     }
 }

@@ -66,6 +66,8 @@ pub enum Type {
     Limit,
     /// Seconds, with the date beside them.
     Date,
+    /// The same, with the nanoseconds that follow them in the date.
+    Moment,
     /// Named constants.
     Named(&'static Names, u8),
     /// The bits under a mask are one of the first table, the others flags of the second.
@@ -286,7 +288,8 @@ impl Type {
             Self::Signed(width) | Self::Unsigned(width) | Self::Hex(width) => u32::from(*width),
             Self::Named(_, width) | Self::Mode(width) | Self::Device(width) => u32::from(*width),
             Self::Octal | Self::Fd | Self::DirFd | Self::Id | Self::Signal => 4,
-            Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit | Self::Date => 8,
+            Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit => 8,
+            Self::Date | Self::Moment => 8,
             Self::Boxed(inner) | Self::Was(inner) => inner.size()?,
             Self::Struct(description) => u32::from(description.size),
             Self::Array(element, Len::Const(count)) => element.size()? * count,

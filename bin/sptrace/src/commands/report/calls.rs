@@ -6,14 +6,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::Args;
 use sptrace_render::ThreadColumn;
 use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls};
 use sptrace_trace::{Order, SYSTEM_CALLS, Wanted, replay};
 
-use super::{Reader, ReportArgs, Session, Sort, explain, open_trace};
-use crate::commands::lines::LineArgs;
+use super::{Reader, ReportArgs, Session, Sort, View, explain, open_trace};
+use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 
 /// Options of what is shown of system calls.
 #[derive(Args, Debug)]
@@ -29,9 +29,57 @@ pub struct CallArgs {
         default_value_t = 32
     )]
     string_limit: usize,
+    /// Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which
+    /// columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50,
+    /// p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid,
+    /// pid, thread
+    #[arg(short = 'a', long = "columns", value_name = "COLUMN|NAMES")]
+    columns: Option<String>,
     /// Show the functions that each call was made in, as far as they were recorded beside it
     #[arg(short = 'k', long = "stack-traces")]
     with_stack: bool,
+}
+
+impl CallArgs {
+    /// Refuses --columns for a view that has none to choose, and what is no column.
+    pub fn check(&self, args: &ReportArgs) -> anyhow::Result<()> {
+        match (args.view, &self.columns) {
+            (_, None) | (View::Functions | View::Tree, _) => Ok(()),
+            (View::Lines, Some(_)) => self.column().map(|_| ()),
+            _ => bail!("--columns is for functions, tree and lines"),
+        }
+    }
+
+    fn column(&self) -> anyhow::Result<usize> {
+        let Some(text) = &self.columns else {
+            return Ok(RESULT_COLUMN);
+        };
+        text.parse()
+            .or_else(|_| bail!("-a of lines is a number, not '{text}'"))
+    }
+
+    /// The columns that are named, if any, of those that `of_name` knows.
+    ///
+    /// # Errors
+    /// A sentence with the names of all.
+    pub fn columns<C>(
+        &self,
+        of_name: impl Fn(&str) -> Option<C>,
+        known: &[&str],
+    ) -> anyhow::Result<Option<Vec<C>>> {
+        let Some(text) = &self.columns else {
+            return Ok(None);
+        };
+        let column = |name: &str| {
+            let all = known.join(", ");
+            of_name(name.trim())
+                .ok_or_else(|| anyhow!("there is no column '{name}' (there are: {all})"))
+        };
+        text.split(',')
+            .map(column)
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
 }
 
 /// Prints the sums of a recording that has just ended, to stderr, where the command's own output is
@@ -108,7 +156,7 @@ pub fn show(
 fn lines_of<'a>(session: &Session<'a>) -> anyhow::Result<LinesOptions<'a>> {
     let calls = &session.args.calls;
     let dictionary = &session.survey.dictionary;
-    let mut options = calls.lines.options(calls.string_limit)?;
+    let mut options = calls.lines.options(calls.string_limit, calls.column()?)?;
     let mut threads = dictionary.streams.iter().map(|s| s.tid);
     let first = threads.next();
     if threads.any(|tid| Some(tid) != first) {

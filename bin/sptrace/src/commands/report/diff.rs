@@ -61,7 +61,7 @@ pub fn show(args: &ReportArgs, style: Style, out: &mut impl Write) -> anyhow::Re
         // What several runs have in common is not one order.
         _ => None,
     };
-    if args.format == super::Format::Csv {
+    if args.format() == super::Format::Csv {
         write_diff_csv(out, &rows)?;
     } else {
         write_text(args, style, (&old, &new), &rows, parting.as_ref(), out)?;

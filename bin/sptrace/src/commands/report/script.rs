@@ -39,8 +39,8 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
         names: &names,
         style,
     };
-    let form = match args.format {
-        Format::Text => Form::Text,
+    let form = match args.format() {
+        Format::Text | Format::Dot | Format::Svg => Form::Text,
         Format::Csv => Form::Csv,
         Format::Json => Form::Json,
     };
