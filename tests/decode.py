@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """System calls as lib/types describes them, compared with strace: real programs under both, line by line.
 
-usage: tests/decode.py [--recorded] [--only GLOB]... [--list] [--show N] [--keep DIR] [--self-check]
+usage: tests/decode.py [--recorded | --live] [--only GLOB]... [--list] [--show N] [--keep DIR] [--self-check]
 
 Given: strace, cargo, and the programs; what is not installed is skipped by name. Gives: a line a program with how many lines
 agree, then the kinds of differences that are left, by call, with an example (N of each kind with --show), then `N passed, N
 failed` alone on the last line; status 1 if a program agrees in less than 99 % of its lines.
 A command runs twice, under `strace -f` and under lib/types/examples/stepper.rs, which reads the memory that the descriptions
-ask for and nothing else; or, with --recorded, under `sptrace run --syscalls-only` ($SPTRACE) and `report lines`, without signals, which are not recorded. Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
+ask for and nothing else; or, with --recorded, under `sptrace run --syscalls-only` ($SPTRACE) and `report lines`, or with
+--live, under `sptrace run --live=FILE`, without signals, which are not recorded. Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
 `resumed` is put together; threads are compared each with the one that is most like it.
 Must not know: how lines are made.
 """
@@ -148,7 +149,7 @@ def kind(pair):
     return names[0] if names[0] == names[1] else f"{names[0]} / {names[1]}"
 
 
-def run_both(name, folder, port, stepper, recorder, keep):
+def run_both(name, folder, port, stepper, recorder, is_live, keep):
     git = os.path.realpath(shutil.which("git"))
     traces = {}
     for who in "so":
@@ -157,13 +158,14 @@ def run_both(name, folder, port, stepper, recorder, keep):
         flags = FLAGS.get(name, [])
         tool = ["strace", "-f", *flags, "-o", out] if who == "s" else [stepper, *flags, "-o", out]
         limit = flags[flags.index("-s"):][:2] if "-s" in flags else []
-        is_recorded = recorder and "-y" not in flags
-        if is_recorded and who == "o": tool = [recorder, "run", "-q", "--syscalls-only", *limit, "-o", out + ".data", "--"]
+        is_recorded = bool(recorder)
+        if is_recorded and who == "o": tool = [recorder, "run", "-q", "--syscalls-only", *limit, "-o", out + ".data", *([f"--live={out}", "-f", *(f for f in flags if f not in limit)] if is_live else []), "--"]
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": folder, "PWD": folder, "TZ": "UTC0", "GIT_OPTIONAL_LOCKS": "0"}
         words = [w for w in __import__("shlex").split(command)]
         alone = ["unshare", "--pid", "--fork", "--mount-proc"] if name in ALONE else []
         subprocess.run([*alone, "setarch", "-R", *tool, *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
-        if is_recorded and who == "o":
+        if is_recorded and is_live and who == "o": os.remove(out + ".data")
+        elif is_recorded and who == "o":
             with open(out, "wb") as lines: subprocess.run([recorder, "report", "lines", "-f", *flags, "-i", out + ".data"], stdout=lines, check=True, timeout=60)
             os.remove(out + ".data")
         traces[who] = read(out)
@@ -201,6 +203,7 @@ def main():
     parser.add_argument("--show", type=int, default=1)
     parser.add_argument("--keep")
     parser.add_argument("--recorded", action="store_true")
+    parser.add_argument("--live", action="store_true")
     parser.add_argument("--self-check", action="store_true")
     options = parser.parse_args()
     if options.self_check:
@@ -210,7 +213,7 @@ def main():
     names = [n for n in PROGRAMS if not options.only or any(fnmatch.fnmatch(n, g) for g in options.only)]
     if options.list: return print("\n".join(names))
     target = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
-    recorder = os.environ.get("SPTRACE", f"{target}/release/sptrace") if options.recorded else None
+    recorder = os.environ.get("SPTRACE", f"{target}/release/sptrace") if options.recorded or options.live else None
     subprocess.run(["cargo", "build", "-q", "--locked", "-p", "sptrace-types", "--example", "stepper"], cwd=ROOT, check=True)
     stepper = os.path.join(target, "debug/examples/stepper")
     passed, failed, kinds = 0, 0, collections.defaultdict(list)
@@ -225,7 +228,7 @@ def main():
                 continue
             # What comes from the order in which processes ran differs the next time; what comes from a description does not.
             for attempt in range(3):
-                traces = run_both(name, f"{folder}/{attempt}", server.server_address[1], stepper, recorder, options.keep)
+                traces = run_both(name, f"{folder}/{attempt}", server.server_address[1], stepper, recorder, options.live, options.keep)
                 agree, most, different = compare(traces["s"], traces["o"], name in CHANCE)
                 good = most > 10 and agree >= LEAST.get(name, ENOUGH) * most
                 if good: break

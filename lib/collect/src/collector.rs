@@ -6,12 +6,14 @@
 //!
 //! | file | what for |
 //! |---|---|
+//! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
 //! | `lineage.rs` | which process a stream belongs to |
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
 
+mod early;
 mod feed;
 pub mod first_call;
 mod lineage;
@@ -30,11 +32,12 @@ use sptrace_wire::control::*;
 
 use crate::decode::book::AddressBook;
 use crate::decode::module::Module;
-use crate::decode::process::{Area, Loaded};
+use crate::decode::process::{Area, Areas, Loaded};
 use crate::decode::{Cursor, Decoder};
 use crate::event::calls::Calls;
 use crate::event::{Armed, Occurrence};
 use crate::numbers::Numbers;
+use crate::tap::Told;
 use crate::unfollowed::{UNSEEN, Unfollowed};
 use feed::{Feed, Lane, Recorder};
 use lineage::Ancestors;
@@ -49,6 +52,8 @@ struct StreamState {
     image: u64,
     /// Number of the chunk that comes next.
     sequence: u32,
+    /// Halves of its words that were taken before it was handed over.
+    taken: usize,
     cursor: Cursor,
     lane: Lane,
 }
@@ -247,6 +252,9 @@ impl<W: Write> Collector<W> {
         self.flush();
         let written = self.recorder.writer.event_note(note);
         self.check(written);
+        if let Some(tapped) = &mut self.recorder.tapped {
+            tapped.push(Told::Note(note.clone()));
+        }
     }
 
     /// Drains all full chunks; gives how many there were.
@@ -376,15 +384,23 @@ impl<W: Write> Collector<W> {
         let Some(mut state) = self.streams[stream].take() else {
             return;
         };
+        if meta.sequence != state.sequence {
+            state.taken = 0;
+        }
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena.halves(index), start_tsc, &mut state);
+        state.taken = 0;
         self.recorder.write_if_full(&mut state.lane);
         self.streams[stream] = Some(state);
     }
 
-    /// Hands the events in a chunk to its stream's encoder, which has room for all of them.
+    /// Hands the events in a chunk that were not taken yet to its stream's encoder, which has room
+    /// for all of them.
     fn decode(&mut self, halves: &[AtomicU32], start_tsc: u64, state: &mut StreamState) {
-        state.cursor.begin_chunk(start_tsc);
+        if state.taken == 0 {
+            state.cursor.begin_chunk(start_tsc);
+        }
+        let halves = halves.get(state.taken..).unwrap_or(&[]);
         self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
     }
 
@@ -393,16 +409,21 @@ impl<W: Write> Collector<W> {
         self.decode_with(state, |mut decoder| decoder.settle_lazy(None));
     }
 
+    /// The patch areas of a stream's process.
+    fn areas_of(&self, state: &StreamState) -> Arc<Areas> {
+        match self.book.processes.get(&state.lane.pid) {
+            Some(p) if p.image == state.image => Arc::clone(&p.areas),
+            _ => self.ancestors.areas_of(state.image),
+        }
+    }
+
     /// Does something with the records of a stream.
     fn decode_with<T>(
         &mut self,
         state: &mut StreamState,
         act: impl FnOnce(Decoder<'_, Feed<'_, W>>) -> T,
     ) -> T {
-        let areas = match self.book.processes.get(&state.lane.pid) {
-            Some(p) if p.image == state.image => Arc::clone(&p.areas),
-            _ => self.ancestors.areas_of(state.image),
-        };
+        let areas = self.areas_of(state);
         let mut feed = Feed {
             recorder: &mut self.recorder,
             lane: &mut state.lane,

@@ -12,6 +12,7 @@
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
+//! | [`whole`] | how far a chunk is written that a thread still writes |
 //! | `system_call.rs` | what calls of the kernel brought with them |
 //! | `call_values.rs` | what calls of functions brought with them |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
@@ -29,6 +30,7 @@ pub mod sink;
 mod system_call;
 #[cfg(test)]
 mod tests;
+pub mod whole;
 mod without_end;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -10,9 +10,11 @@
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
 //! | `numbers`, `pidfd`, [`privilege`] | which process is which, and what it may |
+//! | `open_files` | what processes have open |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
 //! | [`live`] | who runs already: attaching, detaching, beginning in the middle |
 //! | [`event`], [`react`], [`windows`], [`between`] | what may happen, and what follows |
+//! | [`tap`] | who is told of system calls while they are recorded |
 //! | [`output`], [`disk`], [`outcome`], [`clock`] | the file, coverage and loss, time |
 //!
 //! Threads: the caller's owns ptrace and waits for the program; one drains and does nothing else;
@@ -33,6 +35,7 @@ pub mod live;
 pub mod loops;
 pub mod modules;
 mod numbers;
+mod open_files;
 pub mod outcome;
 pub mod output;
 mod pidfd;
@@ -43,6 +46,7 @@ pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
+pub mod tap;
 pub mod unfollowed;
 pub mod values;
 pub mod windows;

@@ -20,6 +20,9 @@ use crate::shared::Shared;
 /// What begins a recording is looked for in what threads have not handed over yet so often.
 const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 
+/// How often who is told of a recording while it is made hears of it.
+const TELL_EVERY: Duration = Duration::from_millis(20);
+
 /// Starts both.
 ///
 /// # Errors
@@ -58,6 +61,11 @@ pub fn drain_loop(shared: &Shared) {
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
+    let mut last_told = Instant::now();
+    let most_ms = match shared.options.tap {
+        Some(_) => TELL_EVERY.as_millis() as u64,
+        None => 50,
+    };
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
@@ -67,6 +75,10 @@ pub fn drain_loop(shared: &Shared) {
         if last_start.elapsed() > LOOK_FOR_START_EVERY {
             c.look_ahead_for_start(&shared.arena);
             last_start = Instant::now();
+        }
+        if last_told.elapsed() >= TELL_EVERY {
+            c.tell(&shared.arena);
+            last_told = Instant::now();
         }
         react::collected(shared, &mut c);
         if let Some(why) = shared.shall_stop(c.written_bytes()) {
@@ -85,7 +97,7 @@ pub fn drain_loop(shared: &Shared) {
             shared.arena.grow();
         }
         if drained == 0 {
-            futex_wait(&control.doorbell, bell, 50);
+            futex_wait(&control.doorbell, bell, most_ms);
         }
     }
     // Leaving for good: nobody shall wait for us.

@@ -12,6 +12,7 @@ use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
 use crate::modules::decide::Decide;
+use crate::tap::Tap;
 use crate::values::Asked;
 
 /// What a recording is asked for.
@@ -56,6 +57,10 @@ pub struct Options {
     pub values: Option<Asked>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
+    /// Who is told of system calls while they are recorded.
+    pub tap: Option<Tap>,
+    /// A child of ours that has nothing to do with the recording.
+    pub helper: Option<u32>,
     /// Shows a line of progress; does nothing where there is no terminal.
     pub show_progress: fn(&str),
     /// What sptrace was started with, for the command.

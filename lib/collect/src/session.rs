@@ -30,6 +30,7 @@ use crate::live::gate::jump::GateJump;
 use crate::loops;
 use crate::modules::filters::Filters;
 use crate::modules::load::Preparing;
+use crate::open_files;
 use crate::outcome::Outcome;
 use crate::output::{self, Opened, Output};
 use crate::progress::Progress;
@@ -162,6 +163,7 @@ impl Session {
         let ring = ring.map_err(system("keeping a ring in memory"))?;
         let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
         let mut collector = Collector::new(writer_of(&mut opened, header)?);
+        collector.tap(options.tap.clone());
         let wake = wake_descriptor()?;
         let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
@@ -309,6 +311,7 @@ impl Session {
 
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
+        shared.lock().tell_rest();
         let control = shared.arena.control();
         let injected = shared.injected.load(Ordering::Relaxed);
         match injected.saturating_sub(control.begun.load(Ordering::Relaxed)) {
@@ -359,7 +362,12 @@ impl Session {
         }
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let exe = exe.to_string_lossy().into_owned();
-        self.shared.lock().exec(&self.shared.arena, pid, &exe);
+        let mut c = self.shared.lock();
+        c.exec(&self.shared.arena, pid, &exe);
+        if self.shared.options.system_calls.is_some() {
+            c.note(&open_files::note(pid));
+        }
+        drop(c);
         let arena_bytes = self.shared.arena.bytes();
         let result = may_enter(pid)
             .and_then(|()| limits::leave_room(pid, arena_bytes))
@@ -385,8 +393,8 @@ impl Session {
                 self.stopped(pid, s);
                 continue;
             }
-            if self.leader == Some(pid) {
-                // Its terminal has gone.
+            if self.leader == Some(pid) || self.shared.options.helper == Some(pid) {
+                // Of the leader: its terminal has gone.
                 continue;
             }
             let how = exit_status(s);

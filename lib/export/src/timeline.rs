@@ -227,7 +227,7 @@ impl<W: Write> Visitor for Timeline<'_, W> {
             Note::Exec { path, .. } => format!("exec {path}"),
             Note::Text { text, .. } => text.clone(),
             Note::Loss { events, .. } => format!("{events} events lost"),
-            Note::ModuleMap { .. } => return,
+            Note::ModuleMap { .. } | Note::Descriptors { .. } => return,
         };
         if self.notes.len() >= MAX_NOTES {
             self.notes_left_out += 1;

@@ -86,7 +86,8 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
     };
     let others = view.specials().filter(|s| !is_hidden(s));
     specials.extend(others.map(|s| PlanSpecial {
-        slot: s.slot + shift,
+        // Those without a slot stay behind all others.
+        slot: s.slot.saturating_add(shift),
         ..s
     }));
     let bytes = Rewritten {

@@ -8,12 +8,14 @@ mod call_counts;
 pub mod call_values;
 mod coverage;
 mod csv;
+mod descriptors;
 pub mod diff;
 mod functions;
 mod graph;
 mod library_calls;
 mod lines;
 mod relatives;
+mod sockets;
 mod style;
 mod summary;
 mod system_calls;
@@ -22,15 +24,16 @@ pub mod units;
 
 pub use call_counts::{CallCounts, CountKey};
 pub use coverage::{write_coverage, write_coverage_csv};
+pub use descriptors::Resolve;
 pub use functions::{
     FunctionColumn, SortKey, select_functions, write_function_columns, write_functions,
     write_functions_csv,
 };
 pub use graph::{GraphView, write_graph, write_graph_csv};
 pub use library_calls::LibraryCalls;
-pub use lines::{Lines, LinesOptions, Time};
+pub use lines::{DescriptorNames, Lines, LinesOptions, ThreadColumn, Time};
 pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
-pub use system_calls::{Call, Listener, SystemCalls, name_of};
+pub use system_calls::{Call, Calls, Listener, SystemCalls, Teller, name_of};
 pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};

@@ -1,15 +1,16 @@
 //! The system calls of a trace, put together: what a call began with, and what it returned.
 //!
-//! Given what a replay tells, in the order of time; tells a [`Listener`] of calls that begin and
-//! end, and of processes. A call that did not return has ended when its thread's next one begins,
-//! when its process executes another program (a successful execve) or ends.
+//! Given what a replay tells, or a recording while it is made, in the order of time; tells a
+//! [`Listener`] of calls that begin and end, and of processes. A call that did not return has ended
+//! when its thread's next one begins, when its process executes another program (a successful
+//! execve) or ends.
 //!
 //! Must not know how a call is shown.
 
 use std::collections::{BTreeMap, HashMap};
 
 use sptrace_trace::values::{UNKNOWN_NUMBER, Values, What};
-use sptrace_trace::{Dictionary, ExitStatus, Note, StreamId, Visitor};
+use sptrace_trace::{Dictionary, ExitStatus, Frame, FunctionId, Note, StreamId, Visitor};
 use sptrace_types::decode::memory::{Captured, Chunk, Memory};
 use sptrace_types::decode::types::Phase;
 use sptrace_types::syscalls;
@@ -23,6 +24,8 @@ pub struct Call {
     pub tid: u32,
     /// Its process, as far as that is known: of a vfork(2) child its parent's.
     pub pid: u32,
+    /// The process that made its process.
+    pub ppid: u32,
     /// When it began.
     pub start_tsc: u64,
     /// Its arguments.
@@ -33,6 +36,9 @@ pub struct Call {
     pub end_tsc: Option<u64>,
     /// The memory that shows its arguments.
     pub captured: Captured,
+    /// The functions that it was made in, the innermost first, if that was asked for and they were
+    /// recorded.
+    pub stack: Vec<FunctionId>,
 }
 
 /// Is told of calls and processes in the order of time.
@@ -43,6 +49,8 @@ pub trait Listener {
     fn ended(&mut self, call: &Call);
     /// A process, or a thread of it, has ended.
     fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus);
+    /// This is what a process has open, and the folder that it is in.
+    fn listed(&mut self, _pid: u32, _folder: &str, _open: &[(u32, String)]) {}
     /// It has enough.
     fn is_finished(&self) -> bool;
 }
@@ -56,26 +64,41 @@ const EXECVEAT: u32 = 322;
 const MOST_NESTED: usize = 64;
 
 /// Puts calls together.
-pub struct SystemCalls<'a, L> {
-    dictionary: &'a Dictionary,
+pub struct Calls<L> {
     /// What happened to processes and was not told yet, by time.
     notes: BTreeMap<(u64, usize), Note>,
+    /// Notes so far.
+    noted: usize,
     /// Calls that have begun, by thread, the innermost last: a handler may run inside of one.
     open: HashMap<u32, Vec<Call>>,
     /// Threads that have shown a call and not ended, by process.
     threads: BTreeMap<u32, Vec<u32>>,
+    /// The functions that the next call is made in.
+    stack: Vec<FunctionId>,
     /// Who is told.
     pub listener: L,
 }
 
-impl<'a, L: Listener> SystemCalls<'a, L> {
+/// The thread of which values are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Teller {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number.
+    pub tid: u32,
+    /// The process that made its process.
+    pub ppid: u32,
+}
+
+impl<L: Listener> Calls<L> {
     /// Nothing told yet.
-    pub fn new(dictionary: &'a Dictionary, listener: L) -> Self {
+    pub fn new(listener: L) -> Self {
         Self {
-            dictionary,
             notes: BTreeMap::new(),
+            noted: 0,
             open: HashMap::new(),
             threads: BTreeMap::new(),
+            stack: Vec::new(),
             listener,
         }
     }
@@ -89,17 +112,86 @@ impl<'a, L: Listener> SystemCalls<'a, L> {
         self.listener
     }
 
+    /// Something has happened, or will, to a process.
+    pub fn note(&mut self, note: &Note) {
+        if let Note::Exec { tsc, .. }
+        | Note::ProcessExit { tsc, .. }
+        | Note::Descriptors { tsc, .. } = note
+        {
+            self.notes.insert((*tsc, self.noted), note.clone());
+            self.noted += 1;
+        }
+    }
+
+    /// A thread has told what a call brought with it ([`Values`]).
+    pub fn values(&mut self, of: Teller, tsc: u64, bytes: &[u8]) {
+        let Ok(values) = Values::read(bytes) else {
+            return;
+        };
+        self.come_to(tsc);
+        // A vfork(2) child, in its parent's memory.
+        let of = match values.thread {
+            0 => of,
+            tid if tid == of.tid => of,
+            tid => Teller {
+                pid: tid,
+                tid,
+                ppid: of.pid,
+            },
+        };
+        let captured = Captured {
+            chunks: chunks(&values),
+        };
+        match values.what {
+            What::Begins(args) => {
+                let stack = std::mem::take(&mut self.stack);
+                self.begin(Call {
+                    number: values.number,
+                    tid: of.tid,
+                    pid: of.pid,
+                    ppid: of.ppid,
+                    start_tsc: tsc,
+                    args,
+                    result: None,
+                    end_tsc: None,
+                    captured,
+                    stack,
+                });
+            }
+            What::Returned(result) | What::ReturnedLate(result) => {
+                if let Some(place) = self.place(of.tid, values.number) {
+                    let calls = self.open.get_mut(&of.tid);
+                    if let Some(call) = calls.and_then(|calls| calls.get_mut(place)) {
+                        call.captured.chunks.extend(captured.chunks);
+                    }
+                    self.end(of.tid, place, tsc, Some(result));
+                }
+            }
+            // Of functions.
+            What::Called(_) | What::Answered { .. } => {}
+            What::Left => {
+                if let Some(place) = self.place(of.tid, values.number) {
+                    self.end(of.tid, place, tsc, None);
+                }
+            }
+        }
+    }
+
     /// Where the innermost open call of this number is; of an unknown one, the innermost.
     fn place(&self, tid: u32, number: u32) -> Option<usize> {
         let is_it = |call: &Call| number == UNKNOWN_NUMBER || call.number == number;
         self.open.get(&tid)?.iter().rposition(is_it)
     }
 
-    fn come_to(&mut self, tsc: u64) {
+    /// Tells of what happened to processes up to a time.
+    pub fn come_to(&mut self, tsc: u64) {
         while let Some(entry) = self.notes.first_entry().filter(|e| e.key().0 <= tsc) {
             match entry.remove() {
                 Note::Exec { pid, tsc, .. } => self.executed(pid, tsc),
                 Note::ProcessExit { pid, tsc, status } => self.process_exited(pid, tsc, status),
+                Note::Descriptors {
+                    pid, folder, open, ..
+                } => self.listener.listed(pid, &folder, &open),
                 _ => {}
             }
         }
@@ -214,57 +306,80 @@ pub(crate) fn chunks(values: &Values<'_>) -> Vec<Chunk> {
     values.pieces.iter().map(chunk).collect()
 }
 
-impl<L: Listener> Visitor for SystemCalls<'_, L> {
-    fn note(&mut self, note: &Note) {
-        if let Note::Exec { tsc, .. } | Note::ProcessExit { tsc, .. } = note {
-            self.notes.insert((*tsc, self.notes.len()), note.clone());
+/// Puts the calls of a trace together.
+pub struct SystemCalls<'a, L> {
+    dictionary: &'a Dictionary,
+    calls: Calls<L>,
+    /// The functions that each stream is in, if they are asked for.
+    stacks: Option<HashMap<StreamId, Vec<FunctionId>>>,
+}
+
+impl<'a, L: Listener> SystemCalls<'a, L> {
+    /// Nothing told yet.
+    pub fn new(dictionary: &'a Dictionary, listener: L) -> Self {
+        Self {
+            dictionary,
+            calls: Calls::new(listener),
+            stacks: None,
         }
     }
 
+    /// Calls shall have their stacks.
+    pub fn with_stacks(mut self) -> Self {
+        self.stacks = Some(HashMap::new());
+        self
+    }
+
+    /// Who is told.
+    pub fn listener(&mut self) -> &mut L {
+        &mut self.calls.listener
+    }
+
+    /// Nothing more will be told.
+    pub fn finish(self) -> L {
+        self.calls.finish()
+    }
+}
+
+impl<L: Listener> Visitor for SystemCalls<'_, L> {
+    fn note(&mut self, note: &Note) {
+        self.calls.note(note);
+    }
+
+    fn enter(&mut self, stream: StreamId, frame: &Frame) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.entry(stream).or_default().push(frame.function);
+        }
+    }
+
+    fn leave(&mut self, stream: StreamId, _frame: &Frame) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.entry(stream).or_default().pop();
+        }
+    }
+
+    fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
+        self.leave(stream, frame);
+    }
+
     fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
-        let (Ok(values), Some(info)) = (Values::read(bytes), self.dictionary.stream(stream)) else {
-            return;
-        };
-        self.come_to(tsc);
-        let tid = match values.thread {
-            0 => info.tid,
-            tid => tid,
-        };
-        let captured = Captured {
-            chunks: chunks(&values),
-        };
-        match values.what {
-            What::Begins(args) => self.begin(Call {
-                number: values.number,
-                tid,
-                pid: if tid == info.tid { info.pid } else { tid },
-                start_tsc: tsc,
-                args,
-                result: None,
-                end_tsc: None,
-                captured,
-            }),
-            What::Returned(result) | What::ReturnedLate(result) => {
-                if let Some(place) = self.place(tid, values.number) {
-                    let calls = self.open.get_mut(&tid);
-                    if let Some(call) = calls.and_then(|calls| calls.get_mut(place)) {
-                        call.captured.chunks.extend(captured.chunks);
-                    }
-                    self.end(tid, place, tsc, Some(result));
-                }
-            }
-            // Of functions.
-            What::Called(_) | What::Answered { .. } => {}
-            What::Left => {
-                if let Some(place) = self.place(tid, values.number) {
-                    self.end(tid, place, tsc, None);
-                }
-            }
+        if let Some(stacks) = &self.stacks {
+            // The innermost frame is the call's own.
+            let stack = stacks.get(&stream).map_or(&[][..], Vec::as_slice);
+            self.calls.stack = stack.iter().rev().skip(1).copied().collect();
+        }
+        if let Some(info) = self.dictionary.stream(stream) {
+            let of = Teller {
+                pid: info.pid,
+                tid: info.tid,
+                ppid: info.ppid,
+            };
+            self.calls.values(of, tsc, bytes);
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.listener.is_finished()
+        self.calls.listener.is_finished()
     }
 }
 

@@ -1,7 +1,10 @@
 //! Traces with system calls in, lines and tables out.
 
 use sptrace_addr::Svma;
-use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls, Time};
+use sptrace_render::{
+    CallCounts, Calls, CountKey, DescriptorNames, LibraryCalls, Lines, LinesOptions, SystemCalls,
+    Teller, ThreadColumn, Time,
+};
 use sptrace_trace::values::{Piece, Values, What};
 use sptrace_trace::{
     ExitStatus, Function, FunctionId, Header, Module, Names, Note, Order, SYSTEM_CALLS,
@@ -32,6 +35,15 @@ fn values(encoder: &mut StreamEncoder, tsc: u64, number: u32, what: What, memory
     let mut bytes = Vec::new();
     values.put(&mut bytes);
     encoder.values(tsc, &bytes);
+}
+
+fn open_files() -> Note {
+    Note::Descriptors {
+        pid: 7,
+        tsc: 1000,
+        folder: "/home".to_owned(),
+        open: vec![(3, "/dev/pts/1".to_owned())],
+    }
 }
 
 /// A program that opens a file that is not there, forks, reads while its child ends, and ends.
@@ -113,6 +125,7 @@ fn trace() -> Vec<u8> {
     child.exit(7000);
     values(e, 9000, READ, What::Returned(3), &[(0x6000, b"abc")]);
     e.exit(9000);
+    writer.event_note(&open_files()).unwrap();
     writer.write_block(&mut parent).unwrap();
     writer.write_block(&mut child).unwrap();
     let status = ExitStatus::Signaled(15);
@@ -126,7 +139,7 @@ fn trace() -> Vec<u8> {
 fn options() -> LinesOptions<'static> {
     LinesOptions {
         calls: Options::default(),
-        with_tid: true,
+        thread: ThreadColumn::Always,
         time: Time::None,
         is_relative: false,
         with_duration: false,
@@ -136,6 +149,10 @@ fn options() -> LinesOptions<'static> {
         min_ticks: 0,
         with_number: false,
         limit: None,
+        descriptors: DescriptorNames::None,
+        paths: Vec::new(),
+        resolve: |_| None,
+        functions: None,
     }
 }
 
@@ -255,4 +272,84 @@ fn calls_across_modules_are_those_whose_caller_is_of_another() {
         text.contains("2.6         2.6         2.6         1 open (libc.so)"),
         "{text}"
     );
+}
+
+#[test]
+fn descriptors_are_named_by_what_was_open_before() {
+    let named = LinesOptions {
+        descriptors: DescriptorNames::Paths,
+        ..options()
+    };
+    let text = lines(named);
+    assert!(text.contains("read(3</dev/pts/1>, "), "{text}");
+    assert!(
+        text.contains("openat(AT_FDCWD</home>, \"/no/file\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn calls_are_chosen_by_the_paths_that_they_name_or_that_descriptors_lead_to() {
+    let of = |path: &str| LinesOptions {
+        paths: vec![path.to_owned()],
+        ..options()
+    };
+    let names = |path| {
+        let text = lines(of(path));
+        let names = ["openat", "read", "fork"].into_iter();
+        names
+            .filter(|name| text.contains(*name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("/no/file"), ["openat"]);
+    assert_eq!(names("/dev/pts/1"), ["read"]);
+    assert_eq!(names("/no"), [""; 0]);
+}
+
+/// What is written by the time that a call runs, and at its end.
+#[test]
+fn a_call_that_lasts_is_shown_while_it_does() {
+    let header = Header {
+        tsc_hz: 1_000_000_000,
+        ..Header::default()
+    };
+    let of = Teller {
+        pid: 7,
+        tid: 7,
+        ppid: 1,
+    };
+    let clock = sptrace_trace::Clock::of(&header);
+    let options = LinesOptions {
+        thread: ThreadColumn::WhenSeveral,
+        ..options()
+    };
+    let mut calls = Calls::new(Lines::new(Vec::new(), &header, clock, options));
+    let put = |calls: &mut Calls<Lines<'_, Vec<u8>>>, of, tsc, what| {
+        let values = Values {
+            number: READ,
+            thread: 0,
+            what,
+            pieces: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        values.put(&mut bytes);
+        calls.values(of, tsc, &bytes);
+    };
+    put(&mut calls, of, 1, What::Begins([0, 0, 5, 0, 0, 0]));
+    calls.listener.show_begun();
+    put(&mut calls, of, 2, What::Returned(0));
+    put(&mut calls, of, 3, What::Begins([0, 0, 6, 0, 0, 0]));
+    calls.listener.show_begun();
+    let other = Teller { tid: 8, ..of };
+    put(&mut calls, other, 4, What::Begins([1, 0, 7, 0, 0, 0]));
+    put(&mut calls, other, 5, What::Returned(0));
+    put(&mut calls, of, 6, What::Returned(0));
+    let text = String::from_utf8(calls.finish().into_inner()).unwrap();
+    let expected = [
+        "read(0, NULL, 5)                        = 0",
+        "read(0,  <unfinished ...>",
+        "8     read(1, NULL, 7)                        = 0",
+        "7     <... read resumed>NULL, 6)              = 0",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }

@@ -392,7 +392,7 @@ impl<'a> Run<'a> {
     }
 
     fn take_ended(&mut self) {
-        let ended = self.calls.as_mut().map(|calls| &mut calls.listener);
+        let ended = self.calls.as_mut().map(SystemCalls::listener);
         let ended = ended.map(std::mem::take).unwrap_or_default();
         self.tell_ended(ended);
     }

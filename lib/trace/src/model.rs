@@ -212,6 +212,13 @@ pub enum Note {
     Text { pid: u32, tsc: u64, text: String },
     /// Events lost outside any stream.
     Loss { pid: u32, tsc: u64, events: u64 },
+    /// What a process had open, and the folder it was in.
+    Descriptors {
+        pid: u32,
+        tsc: u64,
+        folder: String,
+        open: Vec<(u32, String)>,
+    },
 }
 
 /// One counted fact of coverage or loss.
@@ -430,7 +437,8 @@ impl Note {
             | Self::Exec { tsc, .. }
             | Self::ModuleMap { tsc, .. }
             | Self::Text { tsc, .. }
-            | Self::Loss { tsc, .. } => tsc,
+            | Self::Loss { tsc, .. }
+            | Self::Descriptors { tsc, .. } => tsc,
         }
     }
 
@@ -441,7 +449,8 @@ impl Note {
             | Self::Exec { pid, .. }
             | Self::ModuleMap { pid, .. }
             | Self::Text { pid, .. }
-            | Self::Loss { pid, .. } => pid,
+            | Self::Loss { pid, .. }
+            | Self::Descriptors { pid, .. } => pid,
         }
     }
 
@@ -452,6 +461,7 @@ impl Note {
             Self::ModuleMap { .. } => 3,
             Self::Text { .. } => 4,
             Self::Loss { .. } => 5,
+            Self::Descriptors { .. } => 6,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -471,6 +481,14 @@ impl Note {
                 put_v(out, avma.0);
             }
             Self::Loss { events, .. } => put_v(out, *events),
+            Self::Descriptors { folder, open, .. } => {
+                put_string(out, folder);
+                put_v(out, open.len() as u64);
+                for (descriptor, path) in open {
+                    put_v(out, u64::from(*descriptor));
+                    put_string(out, path);
+                }
+            }
         }
     }
 
@@ -512,6 +530,19 @@ impl Note {
                 tsc,
                 events: from.v()?,
             },
+            6 => {
+                let folder = from.string()?;
+                let mut open = Vec::new();
+                for _ in 0..from.v()? {
+                    open.push((from.v32()?, from.string()?));
+                }
+                Self::Descriptors {
+                    pid,
+                    tsc,
+                    folder,
+                    open,
+                }
+            }
             _ => return Err(Malformed("unknown kind of note")),
         })
     }

@@ -2,7 +2,8 @@
 //!
 //! [`types`] is the language of descriptions; `crate::calls` holds the description of every call.
 //! From it, [`capture`] says which memory to read before and after a call, [`print`] writes the
-//! call as strace does, and [`fields`] reaches a value by its name.
+//! call as strace does, [`fields`] reaches a value by its name, and [`objects`] says which files a
+//! call is about.
 
 pub mod call;
 pub mod capture;
@@ -10,6 +11,7 @@ pub mod events;
 pub mod fields;
 pub mod function_line;
 pub mod memory;
+pub mod objects;
 pub mod print;
 pub mod types;
 

@@ -12,6 +12,7 @@ use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::eligible;
 
+use crate::commands::live::Live;
 use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::{report, script};
 use crate::exit_code;
@@ -91,14 +92,16 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let until = Until {
         duration: args.duration,
     };
-    let request = match args.record.request(Subject::Running, at_start) {
-        Ok(request) => request,
+    let live = args.record.live();
+    let asked = live.and_then(|live| Ok((live, args.record.request(Subject::Running, at_start)?)));
+    let (mut live, request) = match asked {
+        Ok(asked) => asked,
         Err(message) => {
             say(&message);
             return ExitCode::from(exit_code::WRONG_USAGE);
         }
     };
-    match record(request, pids, &until, quiet) {
+    match record(request, pids, &until, quiet, &mut live) {
         Ok(()) => {
             report::tell_script(script.as_deref(), &output);
             ExitCode::SUCCESS
@@ -131,6 +134,7 @@ fn record(
     mut pids: Vec<u32>,
     until: &Until,
     quiet: bool,
+    live: &mut Option<Live>,
 ) -> Result<(), Option<String>> {
     let mut seen = std::collections::BTreeSet::new();
     pids.retain(|pid| seen.insert(*pid));
@@ -147,13 +151,17 @@ fn record(
     request.command = command_of(*first);
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
-    let session = record::prepare(request)?;
+    let session = record::prepare(request, live)?;
     let tell = |pid: u32| {
         if !quiet {
             say(&format!("attached to {pid}"));
         }
     };
-    match session.attach(&pids, until, &tell) {
+    let attached = session.attach(&pids, until, &tell);
+    if let Some(live) = live.take() {
+        live.end();
+    }
+    match attached {
         Ok(attached) => {
             for refused in &attached.refused {
                 cannot(refused.pid, &refused.why);

@@ -7,6 +7,8 @@ pub mod ctl;
 pub mod doctor;
 pub mod executable;
 pub mod ktrace;
+mod lines;
+mod live;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -25,6 +25,8 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
+use crate::commands::lines::{LineArgs, RESULT_COLUMN};
+use crate::commands::live::{Live, Place, Shown};
 use crate::commands::{cache, selection, values};
 use crate::talk::say;
 
@@ -66,6 +68,8 @@ pub const WHAT: &str = "What is recorded";
 pub const WHEN: &str = "When it is recorded";
 /// And how much of it.
 pub const WHERE_TO: &str = "Where it is written, and how much";
+/// What is shown meanwhile.
+pub const LINES: &str = "Lines of system calls (report lines, --live)";
 /// And what a script adds.
 pub const SCRIPT: &str = "Scripts";
 
@@ -144,6 +148,19 @@ pub struct RecordArgs {
     /// When the program calls faster than the trace can be written
     #[arg(help_heading = WHERE_TO, long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
+    /// Print a line a system call, as `report lines` does, while the program runs: to standard
+    /// error, to FILE, or to the input of a COMMAND ('|COMMAND'). Without --syscalls, record
+    /// system calls alone, with -e only those of its SET. The trace is written as always
+    #[arg(help_heading = LINES, long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    live: Option<String>,
+    /// Write the lines of each process to a file of its own, FILE.PID
+    #[arg(help_heading = LINES, long, requires = "live")]
+    per_process: bool,
+    /// Show results in this column
+    #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
+    column: usize,
+    #[command(flatten)]
+    lines: LineArgs,
     /// Follow a script: what it says of the recording adds to these options, and its handlers are
     /// told of the recording when it has ended; what they print goes to standard error. A path or a
     /// name (`sptrace script list`), with the script's own options behind it: -S 'slow-calls
@@ -256,6 +273,8 @@ impl RecordArgs {
             values,
             system_calls,
             at_start,
+            tap: None,
+            helper: None,
             show_progress: if shows_progress {
                 show_progress
             } else {
@@ -343,8 +362,31 @@ impl RecordArgs {
         Err(refused.to_owned())
     }
 
-    /// Records all system calls, if none are asked for; and nothing else, if nothing else is.
-    pub fn default_to_system_calls(&mut self) {
+    /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
+    ///
+    /// # Errors
+    /// What does not fit together, or cannot be opened: one line for the user.
+    pub fn live(&mut self) -> Result<Option<Live>, String> {
+        let Some(text) = self.live.clone() else {
+            return match self.lines.is_default() && self.column == RESULT_COLUMN {
+                true => Ok(None),
+                false => Err("options of lines need --live (or `sptrace report lines`)".to_owned()),
+            };
+        };
+        let place = Place::of(&text, self.per_process)?;
+        let shown = Shown {
+            lines: self.lines.clone(),
+            string_limit: self.string_limit as usize,
+            column: self.column,
+        };
+        let live = Live::open(place, shown)?;
+        let recorded = self.lines.recorded().to_owned();
+        self.default_to_system_calls(&recorded);
+        Ok(Some(live))
+    }
+
+    /// Records these system calls, if none are asked for; and nothing else, if nothing else is.
+    pub fn default_to_system_calls(&mut self, set: &str) {
         if self.syscalls.is_some() || self.syscalls_only.is_some() {
             return;
         }
@@ -354,7 +396,7 @@ impl RecordArgs {
             true => &mut self.syscalls,
             false => &mut self.syscalls_only,
         };
-        *calls = Some("all".to_owned());
+        *calls = Some(set.to_owned());
     }
 
     /// The system calls of --syscalls or --syscalls-only.
@@ -410,13 +452,15 @@ fn decider(script: &Arc<Script>) -> Decide {
     }))
 }
 
-/// Prepares the recording that is asked for.
+/// Prepares the recording that is asked for, and the lines that are shown of it.
 ///
 /// # Errors
 /// One line for the user.
-pub fn prepare(request: Request) -> Result<Session, String> {
+pub fn prepare(mut request: Request, live: &mut Option<Live>) -> Result<Session, String> {
     has_fsgsbase()?;
     let begun = request.begun().map(Path::to_owned);
+    request.options.tap = live.as_ref().map(Live::tap);
+    request.options.helper = live.as_ref().and_then(Live::helper);
     let Request {
         command,
         options,
@@ -431,6 +475,9 @@ pub fn prepare(request: Request) -> Result<Session, String> {
     let events = Prepared::new(events, &output, &header).map_err(|e| e.to_string())?;
     if begun.is_some() {
         keep_old(&output);
+    }
+    if let Some(live) = live {
+        live.begin(&header)?;
     }
     let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
     session.map_err(|e| {

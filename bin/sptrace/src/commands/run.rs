@@ -18,6 +18,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
+use crate::commands::live::Live;
 use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::report;
 use crate::commands::script;
@@ -99,8 +100,19 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
     };
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let prints_counts = args.call_counts;
+    let mut live = match args.record.live() {
+        Ok(live) => live,
+        Err(why) => {
+            say(&why);
+            return ExitCode::from(exit_code::WRONG_USAGE);
+        }
+    };
     let mut kept = None;
-    match record(args, at_start, &mut kept) {
+    let ended = record(args, at_start, &mut kept, &mut live);
+    if let Some(live) = live {
+        live.end();
+    }
+    match ended {
         Ok(finished) => {
             record::report_end(&finished, &output, quiet, "the command");
             if prints_counts && let Err(e) = report::print_call_counts(&output) {
@@ -150,7 +162,7 @@ fn wrong_usage(message: String) -> Failure {
 /// What is asked for, if that can be done.
 fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
-        args.record.default_to_system_calls();
+        args.record.default_to_system_calls("all");
     }
     let words = args.command.iter();
     let subject = Subject::Launched {
@@ -172,7 +184,12 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     Ok(request)
 }
 
-fn record(args: RunArgs, at_start: AtStart, kept: &mut Option<Kept>) -> Result<Finished, Failure> {
+fn record(
+    args: RunArgs,
+    at_start: AtStart,
+    kept: &mut Option<Kept>,
+    live: &mut Option<Live>,
+) -> Result<Finished, Failure> {
     let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
     let request = request(args, at_start)?;
     let words = command.iter().map(|a| CString::new(a.as_bytes()));
@@ -196,7 +213,7 @@ fn record(args: RunArgs, at_start: AtStart, kept: &mut Option<Kept>) -> Result<F
             }
         }
     }
-    let mut session = record::prepare(request).map_err(own_failure)?;
+    let mut session = record::prepare(request, live).map_err(own_failure)?;
     if let Some(kept) = *kept {
         session.keep(kept);
     }

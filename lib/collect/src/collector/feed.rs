@@ -16,6 +16,7 @@ use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use crate::decode::names::Naming;
 use crate::decode::sink::{Inherited, Plain, Sink};
 use crate::event::calls::{Calls, Watched};
+use crate::tap::{Told, Waiting};
 use line::Line;
 use shadow::Shadow;
 
@@ -24,6 +25,8 @@ pub(super) struct Recorder<W: Write> {
     pub(super) writer: TraceWriter<W>,
     pub(super) calls: Option<Calls>,
     pub(super) shadow: Option<Shadow>,
+    /// Who is told at once.
+    pub(super) tapped: Option<Waiting>,
     /// What happened later is left out.
     pub(super) until_tsc: u64,
     /// The first error of the output, if any: recording ends then.
@@ -34,6 +37,8 @@ pub(super) struct Recorder<W: Write> {
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) pid: u32,
+    pub(super) tid: u32,
+    pub(super) ppid: u32,
     pub(super) line: Line,
     pub(super) watched: Watched,
 }
@@ -50,6 +55,7 @@ impl<W: Write> Recorder<W> {
             writer,
             calls: None,
             shadow: None,
+            tapped: None,
             until_tsc: u64::MAX,
             failed: None,
         }
@@ -159,6 +165,15 @@ impl<W: Write> Sink for Feed<'_, W> {
     fn values(&mut self, tsc: u64, bytes: &[u8]) {
         if let Some(encoder) = self.lane.line.recording() {
             encoder.values(tsc, bytes);
+            if let Some(tapped) = &mut self.recorder.tapped {
+                tapped.push(Told::Values {
+                    pid: self.lane.pid,
+                    tid: self.lane.tid,
+                    ppid: self.lane.ppid,
+                    tsc,
+                    bytes: bytes.to_vec(),
+                });
+            }
         }
     }
 

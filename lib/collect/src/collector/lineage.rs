@@ -226,6 +226,8 @@ impl<W: Write> Collector<W> {
         let line = self.recorder.new_line(info);
         let lane = line.map(|line| Lane {
             pid,
+            tid,
+            ppid,
             line,
             watched: Watched::default(),
         });
@@ -235,6 +237,7 @@ impl<W: Write> Collector<W> {
                 epoch,
                 image,
                 sequence: 0,
+                taken: 0,
                 cursor: Cursor::new(pid, start_tsc),
                 lane,
             }

@@ -60,6 +60,7 @@ impl<W: Write> Collector<W> {
             return;
         }
         self.recorder.begin_preview();
+        let tapped = self.recorder.tapped.take();
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
         for i in 0..used.min(STREAMS) {
             if let Some(index) = self.next_of(arena, i)
@@ -73,11 +74,12 @@ impl<W: Write> Collector<W> {
                 (self.record_bytes, self.torn) = counted;
             }
         }
+        self.recorder.tapped = tapped;
         self.recorder.end_preview();
     }
 
     /// The chunk that a thread is writing, if it is the one after what was drained.
-    fn next_of(&self, arena: &Arena, i: usize) -> Option<u32> {
+    pub(super) fn next_of(&self, arena: &Arena, i: usize) -> Option<u32> {
         let stream = arena.stream(i);
         let index = stream.chunk.load(Ordering::Acquire);
         let state = self.streams[i].as_ref()?;
@@ -107,14 +109,19 @@ impl<W: Write> Collector<W> {
             return false;
         }
         let mut state = state.clone();
+        if sequence != state.sequence {
+            state.taken = 0;
+        }
         let counted = (self.record_bytes, self.torn);
         // What is seen here is seen again when the chunk is full.
         let calls = self.recorder.calls.take();
+        let tapped = self.recorder.tapped.take();
         self.book.is_preview = true;
         self.decode(arena.halves(index), start_tsc, &mut state);
         self.settle_lazy(&mut state);
         self.book.is_preview = false;
         self.recorder.calls = calls;
+        self.recorder.tapped = tapped;
         found.record_bytes += self.record_bytes - counted.0;
         (self.record_bytes, self.torn) = counted;
         let packed = self.recorder.writer.pack(state.lane.line.encoder);

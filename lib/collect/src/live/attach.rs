@@ -26,6 +26,7 @@ use crate::live::prepare::{Looked, NO_TEXT, Prepared};
 use crate::live::stacks::Stacks;
 use crate::loops;
 use crate::numbers;
+use crate::open_files;
 use crate::react::EventsThread;
 use crate::session::{Finished, Session};
 
@@ -224,6 +225,10 @@ impl Session {
         }
         if threads.all().any(|t| t.regs.gs_base != 0) {
             return Err(TraceeError::NoRoom("it uses the gs register for itself"));
+        }
+        if self.shared.options.system_calls.is_some() {
+            let note = open_files::note(prepared.pid);
+            self.shared.lock().note(&note);
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
         if !is_ahead && !live.has_still(&prepared.mapped) {

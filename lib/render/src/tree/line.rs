@@ -255,6 +255,6 @@ pub fn note_text(note: &Note) -> Option<String> {
         Note::Exec { path, .. } => format!("exec {}", clean(path)),
         Note::Text { text, .. } => clean(text),
         Note::Loss { events, .. } => format!("{} events lost", Count(*events)),
-        Note::ModuleMap { .. } => return None,
+        Note::ModuleMap { .. } | Note::Descriptors { .. } => return None,
     })
 }

@@ -35,8 +35,8 @@ macro_rules! structs {
 const BYTES_65: Type = Type::Bytes(Len::Const(65));
 
 structs! {
-    TIMESPEC 16 = &[f!("tv_sec", 0, LONG), f!("tv_nsec", 8, LONG)];
-    TIMEVAL 16 = &[f!("tv_sec", 0, LONG), f!("tv_usec", 8, LONG)];
+    TIMESPEC 16 = &[f!("tv_sec", 0, LONG), f!("tv_nsec", 8, ULONG)];
+    TIMEVAL 16 = &[f!("tv_sec", 0, LONG), f!("tv_usec", 8, ULONG)];
     TIMEZONE 8 = &[f!("tz_minuteswest", 0, INT), f!("tz_dsttime", 4, INT)];
     ITIMERVAL 32 = &[f!("it_interval", 0, TIMEVAL_), f!("it_value", 16, TIMEVAL_)];
     ITIMERSPEC 32 = &[f!("it_interval", 0, TIMESPEC_), f!("it_value", 16, TIMESPEC_)];
@@ -48,9 +48,9 @@ structs! {
         hidden!("st_blksize", 56, ULONG), hidden!("st_blocks", 64, ULONG),
         when!("st_rdev", 40, Type::Device(8), Show::Device(24, true)),
         when!("st_size", 48, ULONG, Show::Device(24, false)),
-        hidden!("st_atime", 72, Type::Date), hidden!("st_atime_nsec", 80, ULONG),
-        hidden!("st_mtime", 88, Type::Date), hidden!("st_mtime_nsec", 96, ULONG),
-        hidden!("st_ctime", 104, Type::Date), hidden!("st_ctime_nsec", 112, ULONG),
+        hidden!("st_atime", 72, Type::Moment), hidden!("st_atime_nsec", 80, ULONG),
+        hidden!("st_mtime", 88, Type::Moment), hidden!("st_mtime_nsec", 96, ULONG),
+        hidden!("st_ctime", 104, Type::Moment), hidden!("st_ctime_nsec", 112, ULONG),
     ];
     STATX 256 = &[
         f!("stx_mask", 0, one!(&table::STATX)), hidden!("stx_blksize", 4, UINT),
@@ -169,11 +169,11 @@ structs! {
 
 const TIMEVAL_: Type = Type::Struct(&Struct {
     size: 16,
-    fields: &[f!("tv_sec", 0, LONG), f!("tv_usec", 8, LONG)],
+    fields: &[f!("tv_sec", 0, LONG), f!("tv_usec", 8, ULONG)],
 });
 const TIMESPEC_: Type = Type::Struct(&Struct {
     size: 16,
-    fields: &[f!("tv_sec", 0, LONG), f!("tv_nsec", 8, LONG)],
+    fields: &[f!("tv_sec", 0, LONG), f!("tv_nsec", 8, ULONG)],
 });
 const SIGVAL_: Type = Type::Struct(&Struct {
     size: 8,

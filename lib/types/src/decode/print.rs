@@ -195,6 +195,11 @@ impl Printer<'_> {
                 let (at, count) = (number(bytes, *pointer, 8), number(bytes, *length, 8));
                 self.owned_at(at, count);
             }
+            Type::Moment => {
+                let seconds = number(bytes, 0, 8) as i64;
+                let _ = write!(self.out, "{seconds}");
+                text::date(seconds, Some(number(bytes, 8, 8)), &mut self.out);
+            }
             _ => {
                 let width = ty.size().unwrap_or(8).min(8) as u8;
                 let value = number(bytes, 0, width);
@@ -217,7 +222,10 @@ impl Printer<'_> {
                         let _ = write!(self.out, "{}=", field.name);
                     }
                     let rest = bytes.get(usize::from(field.offset)..).unwrap_or(&[]);
-                    let size = field.ty.size().unwrap_or(8) as usize;
+                    let size = match field.ty {
+                        Type::Moment => 16,
+                        ty => ty.size().unwrap_or(8) as usize,
+                    };
                     let part = rest.get(..size).unwrap_or(rest).to_vec();
                     let at = self.element_at;
                     if let Type::Was(inner) = field.ty {

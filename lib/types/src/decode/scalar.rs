@@ -74,7 +74,7 @@ pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut Stri
             value if value > 1024 && value % 1024 == 0 => write!(out, "{}*1024", value / 1024),
             value => write!(out, "{value}"),
         },
-        Type::Date => {
+        Type::Date | Type::Moment => {
             let _ = write!(out, "{}", value as i64);
             text::date(value as i64, None, out);
             Ok(())

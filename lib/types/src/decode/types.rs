@@ -66,6 +66,8 @@ pub enum Type {
     Limit,
     /// Seconds, with the date beside them.
     Date,
+    /// The same, with the nanoseconds that follow them in the date.
+    Moment,
     /// Named constants.
     Named(&'static Names, u8),
     /// The bits under a mask are one of the first table, the others flags of the second.
@@ -303,7 +305,8 @@ impl Type {
             Self::Char | Self::Bool => 1,
             Self::Unknown => 8,
             Self::Owned(pointer, length) => u32::from(*pointer.max(length)) + 8,
-            Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit | Self::Date => 8,
+            Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit => 8,
+            Self::Date | Self::Moment => 8,
             Self::Boxed(inner) | Self::Was(inner) => inner.size()?,
             Self::Struct(description) => u32::from(description.size),
             Self::Array(element, Len::Const(count)) => element.size()? * count,

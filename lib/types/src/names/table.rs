@@ -20,6 +20,8 @@ pub static OPEN: Names = Names::flags("O_???", &[
     (0x80000, "O_CLOEXEC"),
     (0x200000, "O_PATH"),
     (0x410000, "O_TMPFILE"),
+    (0x100000, "__O_SYNC"),
+    (0x400000, "__O_TMPFILE"),
     (0x10000, "O_DIRECTORY"),
     (0x2000, "FASYNC"),
 ]);

@@ -7,36 +7,20 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use clap::{ArgAction, Args};
-use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls, Time};
+use clap::Args;
+use sptrace_render::ThreadColumn;
+use sptrace_render::{CallCounts, CountKey, LibraryCalls, Lines, LinesOptions, SystemCalls};
 use sptrace_trace::{Order, SYSTEM_CALLS, Wanted, replay};
-use sptrace_types::calls::Selection;
-use sptrace_types::decode::call::{Hex, Options};
 
 use super::{Reader, ReportArgs, Session, Sort, View, explain, open_trace};
-use crate::commands::selection;
+use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 
-/// Options of lines, with strace's letters.
+/// Options of what is shown of system calls.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "System calls (lines, syscalls)")]
+#[command(next_help_heading = "Lines of system calls (report lines, --live)")]
 pub struct CallArgs {
-    /// Show only these system calls: SET or trace=SET, as of strace (names, %file, %process,
-    /// %network, %memory, %desc, %signal, %ipc, !, /regex/)
-    #[arg(short = 'e', long = "trace", value_name = "SET")]
-    wanted: Option<String>,
-    /// Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds
-    /// since 1970
-    #[arg(short = 't', action = ArgAction::Count)]
-    time: u8,
-    /// Show the time since the line before
-    #[arg(short = 'r')]
-    relative: bool,
-    /// Show how long each call took
-    #[arg(short = 'T')]
-    duration: bool,
-    /// Show the thread's id, also where there is one thread
-    #[arg(short = 'f')]
-    with_tid: bool,
+    #[command(flatten)]
+    lines: LineArgs,
     /// Show at most N bytes of strings
     #[arg(
         short = 's',
@@ -45,31 +29,16 @@ pub struct CallArgs {
         default_value_t = 32
     )]
     string_limit: usize,
-    /// Show structures whole
-    #[arg(short = 'v')]
-    verbose: bool,
-    /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
-    #[arg(short = 'x', action = ArgAction::Count)]
-    hex: u8,
     /// Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which
     /// columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50,
     /// p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid,
     /// pid, thread
     #[arg(short = 'a', long = "columns", value_name = "COLUMN|NAMES")]
     columns: Option<String>,
-    /// Show only calls that succeeded
-    #[arg(short = 'z', conflicts_with = "failed")]
-    succeeded: bool,
-    /// Show only calls that failed
-    #[arg(short = 'Z')]
-    failed: bool,
-    /// Show the numbers of calls
-    #[arg(short = 'n')]
-    number: bool,
+    /// Show the functions that each call was made in, as far as they were recorded beside it
+    #[arg(short = 'k', long = "stack-traces")]
+    with_stack: bool,
 }
-
-/// Where the results of lines stand.
-const RESULT_COLUMN: usize = 40;
 
 impl CallArgs {
     /// Refuses --columns for a view that has none to choose, and what is no column.
@@ -110,17 +79,6 @@ impl CallArgs {
             .map(column)
             .collect::<Result<_, _>>()
             .map(Some)
-    }
-
-    fn wanted(&self) -> anyhow::Result<Option<Selection>> {
-        let Some(text) = &self.wanted else {
-            return Ok(None);
-        };
-        let set = text.strip_prefix("trace=").unwrap_or(text);
-        match selection::parse(set) {
-            Ok(selection) => Ok(Some(selection)),
-            Err(why) => bail!("-e {text}: {why}"),
-        }
     }
 }
 
@@ -177,57 +135,47 @@ pub fn show(
             session.args.input.display()
         );
     }
-    let wanted = calls.wanted()?;
     let header = reader.header().clone();
     if as_sums {
-        let sums = CallCounts::of(wanted);
+        let sums = CallCounts::of(calls.lines.wanted()?);
         let view = SystemCalls::new(dictionary, sums);
         let sums = session.replay(reader, 0, Order::Time, view)?.finish();
         let (key, limit) = (key_of(session.args.sort), session.args.limit);
         return Ok(sums.write(out, session.clock, key, limit)?);
     }
-    let options = lines_of(session, wanted);
-    let lines = Lines::new(out, &header, session.clock, options);
-    let view = SystemCalls::new(dictionary, lines);
+    let lines = Lines::new(out, &header, session.clock, lines_of(session)?);
+    let view = match calls.with_stack {
+        true => SystemCalls::new(dictionary, lines).with_stacks(),
+        false => SystemCalls::new(dictionary, lines),
+    };
     let lines = session.replay(reader, 0, Order::Time, view)?.finish();
     Ok(lines.result?)
 }
 
 /// How lines shall look.
-fn lines_of<'a>(session: &Session<'_>, wanted: Option<Selection>) -> LinesOptions<'a> {
+fn lines_of<'a>(session: &Session<'a>) -> anyhow::Result<LinesOptions<'a>> {
     let calls = &session.args.calls;
     let dictionary = &session.survey.dictionary;
-    let threads = dictionary.streams.iter().map(|s| s.tid);
-    let first = dictionary.streams.first().map(|s| s.tid);
-    LinesOptions {
-        calls: Options {
-            string_limit: calls.string_limit,
-            verbose: calls.verbose,
-            hex: match calls.hex {
-                0 => Hex::Never,
-                1 => Hex::NonAscii,
-                _ => Hex::All,
-            },
-            path_of: None,
-        },
-        with_tid: calls.with_tid || threads.into_iter().any(|tid| Some(tid) != first),
-        time: match calls.time {
-            0 => Time::None,
-            1 => Time::Seconds,
-            2 => Time::Microseconds,
-            _ => Time::Unix,
-        },
-        is_relative: calls.relative,
-        with_duration: calls.duration,
-        column: calls.column().unwrap_or(RESULT_COLUMN),
-        wanted,
-        succeeded: match (calls.succeeded, calls.failed) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
-        min_ticks: session.clock.ticks(session.args.min_time),
-        with_number: calls.number,
-        limit: session.args.limit,
+    let mut options = calls.lines.options(calls.string_limit, calls.column()?)?;
+    let mut threads = dictionary.streams.iter().map(|s| s.tid);
+    let first = threads.next();
+    if threads.any(|tid| Some(tid) != first) {
+        options.thread = ThreadColumn::Always;
     }
+    options.min_ticks = session.clock.ticks(session.args.min_time);
+    options.limit = session.args.limit;
+    if calls.with_stack {
+        let mut modules = dictionary.functions.iter().map(|f| f.module.0 as usize);
+        let is_function = |module: usize| {
+            let module = dictionary.modules.get(module);
+            module.is_some_and(|module| module.path != SYSTEM_CALLS)
+        };
+        if !modules.any(is_function) {
+            bail!(
+                "-k shows functions, and none were recorded: record with `sptrace run --syscalls`"
+            );
+        }
+        options.functions = Some(session.names);
+    }
+    Ok(options)
 }

@@ -1,0 +1,173 @@
+//! How lines of system calls look: strace's options, of `report lines` and of `--live`.
+//!
+//! Given the options; gives what `sptrace-render` is to be told of them. Must not know where calls
+//! come from.
+
+use std::path::Path;
+
+use anyhow::bail;
+use clap::{ArgAction, Args};
+use sptrace_render::{DescriptorNames, LinesOptions, ThreadColumn, Time};
+use sptrace_types::calls::Selection;
+use sptrace_types::decode::call::{Hex, Options};
+
+use crate::commands::selection;
+
+/// Where the results of lines stand.
+pub const RESULT_COLUMN: usize = 40;
+
+/// Options of lines, with strace's letters.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Lines of system calls (report lines, --live)")]
+pub struct LineArgs {
+    /// Show only these system calls: SET or trace=SET, as of strace (names, %file, %process,
+    /// %network, %memory, %desc, %signal, %ipc, !, /regex/)
+    #[arg(short = 'e', long = "trace", value_name = "SET")]
+    wanted: Option<String>,
+    /// Show only calls on PATH, or on a descriptor that leads to it (repeatable)
+    #[arg(short = 'P', long = "trace-path", value_name = "PATH")]
+    paths: Vec<String>,
+    /// Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds
+    /// since 1970
+    #[arg(short = 't', action = ArgAction::Count)]
+    time: u8,
+    /// Show the time since the line before
+    #[arg(short = 'r')]
+    relative: bool,
+    /// Show how long each call took
+    #[arg(short = 'T')]
+    spent: bool,
+    /// Show the thread's id, also where there is one thread
+    #[arg(short = 'f')]
+    with_tid: bool,
+    /// Show what descriptors lead to; -yy: of sockets their addresses
+    #[arg(short = 'y', action = ArgAction::Count)]
+    descriptors: u8,
+    /// Show structures whole
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
+    #[arg(short = 'x', action = ArgAction::Count)]
+    hex: u8,
+    /// Show only calls that succeeded
+    #[arg(short = 'z', conflicts_with = "failed")]
+    succeeded: bool,
+    /// Show only calls that failed
+    #[arg(short = 'Z')]
+    failed: bool,
+    /// Show the numbers of calls
+    #[arg(short = 'n')]
+    number: bool,
+}
+
+impl LineArgs {
+    /// True if none of these options was given.
+    pub fn is_default(&self) -> bool {
+        let none = Self {
+            wanted: None,
+            paths: Vec::new(),
+            time: 0,
+            relative: false,
+            spent: false,
+            with_tid: false,
+            descriptors: 0,
+            verbose: false,
+            hex: 0,
+            succeeded: false,
+            failed: false,
+            number: false,
+        };
+        *self == none
+    }
+
+    /// The calls that are to be shown; `None`: all.
+    ///
+    /// # Errors
+    /// It is no set of calls.
+    pub fn wanted(&self) -> anyhow::Result<Option<Selection>> {
+        let Some(text) = &self.wanted else {
+            return Ok(None);
+        };
+        match selection::parse(set_of(text)) {
+            Ok(selection) => Ok(Some(selection)),
+            Err(why) => bail!("-e {text}: {why}"),
+        }
+    }
+
+    /// The set of calls that must be recorded for what is to be shown.
+    pub fn recorded(&self) -> &str {
+        // What descriptors lead to is learnt from other calls.
+        let follows = self.descriptors > 0 || !self.paths.is_empty();
+        let wanted = self.wanted.as_deref().filter(|_| !follows);
+        wanted.map_or("all", set_of)
+    }
+
+    /// How lines shall look, of all calls, and without an end.
+    ///
+    /// # Errors
+    /// It is no set of calls.
+    pub fn options<'a>(
+        &self,
+        string_limit: usize,
+        column: usize,
+    ) -> anyhow::Result<LinesOptions<'a>> {
+        let given = self.paths.iter().cloned();
+        let resolved = self.paths.iter().filter_map(|path| resolve(path));
+        Ok(LinesOptions {
+            calls: Options {
+                string_limit,
+                verbose: self.verbose,
+                hex: match self.hex {
+                    0 => Hex::Never,
+                    1 => Hex::NonAscii,
+                    _ => Hex::All,
+                },
+                path_of: None,
+            },
+            thread: match self.with_tid {
+                true => ThreadColumn::Always,
+                false => ThreadColumn::WhenSeveral,
+            },
+            time: match self.time {
+                0 => Time::None,
+                1 => Time::Seconds,
+                2 => Time::Microseconds,
+                _ => Time::Unix,
+            },
+            is_relative: self.relative,
+            with_duration: self.spent,
+            column,
+            wanted: self.wanted()?,
+            succeeded: match (self.succeeded, self.failed) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
+            min_ticks: 0,
+            with_number: self.number,
+            limit: None,
+            descriptors: match self.descriptors {
+                0 => DescriptorNames::None,
+                1 => DescriptorNames::Paths,
+                _ => DescriptorNames::Addresses,
+            },
+            paths: given.chain(resolved).collect(),
+            resolve,
+            functions: None,
+        })
+    }
+}
+
+fn set_of(text: &str) -> &str {
+    text.strip_prefix("trace=").unwrap_or(text)
+}
+
+/// Follows the symbolic links of a path as they are now. Links of devices and of processes lead
+/// elsewhere for each process.
+fn resolve(path: &str) -> Option<String> {
+    if path.starts_with("/dev/") || path.starts_with("/proc/") {
+        return None;
+    }
+    let found = Path::new(path).canonicalize().ok()?;
+    Some(found.to_string_lossy().into_owned())
+}

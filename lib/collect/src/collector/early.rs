@@ -1,0 +1,60 @@
+//! What threads have written and not handed over, for who is told of it while it is recorded.
+//!
+//! Part of the [`Collector`]: takes of the chunk that each running thread is writing what is
+//! complete in it. It is taken for good, so when the thread hands the chunk over, the rest of it is
+//! read. Must not know what is told.
+
+use super::Collector;
+use crate::decode::whole::whole;
+use crate::tap::{Tap, Waiting};
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::STREAMS;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+impl<W: Write> Collector<W> {
+    /// Who is to be told of what is recorded, if anybody is. To be said before anything is.
+    pub fn tap(&mut self, tap: Option<Tap>) {
+        self.recorder.tapped = tap.map(Waiting::new);
+    }
+
+    /// Tells of what all threads have recorded up to now.
+    pub fn tell(&mut self, arena: &Arena) {
+        if self.recorder.tapped.is_none() {
+            return;
+        }
+        let now = crate::clock::tsc();
+        self.take_early(arena);
+        if let Some(tapped) = &mut self.recorder.tapped {
+            tapped.tell_until(now);
+        }
+    }
+
+    /// Tells of everything: no more will come.
+    pub fn tell_rest(&mut self) {
+        if let Some(tapped) = &mut self.recorder.tapped {
+            tapped.tell_until(u64::MAX);
+        }
+    }
+
+    fn take_early(&mut self, arena: &Arena) {
+        self.drain(arena);
+        let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
+        for i in 0..used.min(STREAMS) {
+            let Some(index) = self.next_of(arena, i) else {
+                continue;
+            };
+            let Some(mut state) = self.streams[i].take() else {
+                continue;
+            };
+            let (halves, start_tsc) = (arena.halves(index), arena.chunk(index).start_tsc);
+            let written = whole(halves, state.taken, &self.areas_of(&state));
+            if written > state.taken {
+                self.decode(&halves[..written], start_tsc, &mut state);
+                state.taken = written;
+                self.recorder.write_if_full(&mut state.lane);
+            }
+            self.streams[i] = Some(state);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How far a chunk that a thread is writing is written.
+//!
+//! Given the halves of its words and where reading begins; gives where the first record stands that
+//! may still change. Must not know what records mean.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use sptrace_wire::record::{CALL_ALONE, SYSTEM_CALL};
+
+use super::process::Areas;
+use super::record::Record;
+
+/// The agent takes the record of such a call back if no other program runs afterwards.
+const EXECVE: u32 = 59;
+const EXECVEAT: u32 = 322;
+
+/// Where the records end that are written, from `from` on, where a record begins. What a record's
+/// last word is may be unknown, so one of those counts as written once something follows it.
+pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas) -> usize {
+    let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
+    let (mut at, mut end) = (from, from);
+    while half(at) != 0 || half(at + 1) != 0 {
+        let (record, length) = Record::read(halves, at, areas);
+        let next = at + length;
+        let is_followed = half(next) != 0 || half(next + 1) != 0;
+        let is_whole = match record {
+            Record::Unfinished | Record::Torn => break,
+            // It goes with the call that it tells the callee of.
+            Record::WideCallee(_) => {
+                at = next;
+                continue;
+            }
+            Record::Values { id, low, .. } => {
+                let may_be_taken_back = id == SYSTEM_CALL
+                    && low & CALL_ALONE != 0
+                    && matches!(low & !CALL_ALONE, EXECVE | EXECVEAT);
+                !may_be_taken_back || is_followed
+            }
+            // The word with the id is its only one.
+            Record::Call(_) if length == 2 => true,
+            Record::Call(_) | Record::Control { .. } | Record::Nothing => is_followed,
+        };
+        if !is_whole {
+            break;
+        }
+        at = next;
+        end = next;
+    }
+    // What is read after this was written before the ends that were seen.
+    fence(Ordering::Acquire);
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sptrace_wire::record::{ANCHOR, SYSTEM_RETURN};
+    use sptrace_wire::values::END;
+
+    const STAMP: u32 = 7;
+
+    fn whole_of(halves: &[u32]) -> usize {
+        let mut all: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
+        all.extend((0..64).map(|_| AtomicU32::new(0)));
+        whole(&all, 0, &Areas::default())
+    }
+
+    fn call(number: u32, end: u32) -> Vec<u32> {
+        vec![STAMP, SYSTEM_CALL, number, 12, 1, 2, end]
+    }
+
+    #[test]
+    fn a_record_with_values_is_written_when_its_end_is() {
+        assert_eq!(whole_of(&call(0, END)), 7);
+        assert_eq!(whole_of(&call(0, 0)), 0);
+        assert_eq!(whole_of(&[call(0, END), call(1, 0)].concat()), 7);
+        assert_eq!(whole_of(&[STAMP, SYSTEM_RETURN]), 0);
+        assert_eq!(whole_of(&[]), 0);
+    }
+
+    #[test]
+    fn what_ends_in_an_unknown_word_is_written_when_something_follows() {
+        let anchor = vec![STAMP, ANCHOR, 5, 0];
+        assert_eq!(whole_of(&anchor), 0);
+        assert_eq!(whole_of(&[anchor, call(0, END)].concat()), 11);
+    }
+
+    #[test]
+    fn what_may_be_taken_back_waits_for_what_follows() {
+        let exec = call(EXECVE | CALL_ALONE, END);
+        assert_eq!(whole_of(&exec), 0);
+        assert_eq!(whole_of(&[exec, call(1, END)].concat()), 14);
+    }
+}

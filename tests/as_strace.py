@@ -1,0 +1,169 @@
+#!/usr/bin/python3 -SE
+"""sptrace with strace's command line, for strace's own test suite (tests/strace_suite.sh).
+
+usage: SPTRACE=sptrace tests/as_strace.py [option of strace]... COMMAND [ARG]...
+
+Given strace's options; runs `sptrace run -q --syscalls-only --live` with those that say the same, and writes the lines to
+where strace would (-o FILE, or standard error): without -f of the first process alone, without the column of threads where
+strace has none, without signals or ends that were not asked for. An option that says nothing to sptrace ends it with status
+98, and its name on standard error, which the suite's script counts by cause. Ends as the command did.
+Must not know: how a call is shown.
+"""
+import os, subprocess, sys, tempfile
+
+SHORT = "+a:Ab:cCdDe:E:fFhiI:kno:O:p:P:qrs:S:tTu:U:vVwxX:yYzZ"
+LONG = ["columns=", "trace=", "trace-path=", "string-limit=", "no-abbrev", "output=", "follow-forks", "output-separately", "quiet==", "decode-fds==", "env=", "help", "version",
+        "relative-timestamps==", "absolute-timestamps==", "timestamps==", "syscall-times==", "strings-in-hex==", "const-print-style=", "abbrev=", "verbose=", "raw=", "signal=", "signals=",
+        "status=", "successful-only", "failed-only", "syscall-number", "stack-traces", "inject=", "fault=", "read=", "write=", "kvm=", "attach=", "summary", "summary-only",
+        "summary-columns=", "summary-sort-by=", "summary-syscall-overhead=", "summary-wall-clock", "debug", "daemonize==", "detach-on=", "seccomp-bpf", "interruptible=", "user=",
+        "instruction-pointer", "decode-pids=", "pidns-translation", "secontext==", "tips==", "argv0=", "output-append-mode", "follow-forks", "strings="]
+SILENT = {"--seccomp-bpf", "-I", "--interruptible"}
+
+
+def unsupported(what):
+    print(f"as_strace: unsupported: {what}", file=sys.stderr)
+    sys.exit(98)
+
+
+class Asked:
+    """What strace is asked for."""
+
+    def __init__(self):
+        self.options, self.sets, self.output, self.follows, self.quiet, self.shows_signals, self.status, self.environment = [], [], None, 0, 0, True, None, []
+        self.per_process = self.appends = False
+
+    def event(self, text):
+        kind, has_kind, value = text.partition("=")
+        if not has_kind or kind in ("trace", "t"): return self.sets.append(value if has_kind else text)
+        if kind in ("signal", "signals", "s"):
+            if value in ("none", "!all"): self.shows_signals = False
+            elif value != "all": unsupported("-e signal=SET")
+        elif kind in ("abbrev", "a"):
+            if value in ("none", "!all"): self.options.append("-v")
+            elif value != "all": unsupported("-e abbrev=SET")
+        elif kind in ("verbose", "v") and value in ("all",): pass
+        elif kind in ("quiet", "q", "silent", "silence"):
+            if value in ("exit", "all") or "exit" in value.split(","): self.quiet = 2
+        elif kind in ("decode-fds", "decode-fd"):
+            if value == "path": self.options.append("-y")
+            elif value in ("all", "socket,path"): self.options.append("-yy")
+            elif value != "none": unsupported("-e decode-fds=SET")
+        elif kind == "status":
+            if value == "successful": self.options.append("-z")
+            elif value == "failed": self.options.append("-Z")
+            elif value != "all": unsupported("-e status=SET")
+        else: unsupported(f"-e {kind}=")
+
+    def drop(self, letter):
+        """The last of several counts."""
+        if letter in self.options:
+            at = self.options.index(letter)
+            del self.options[at : at + 2]
+
+    def option(self, name, value):
+        same = {"-a": "-a", "--columns": "-a", "-s": "-s", "--string-limit": "-s", "-P": "-P", "--trace-path": "-P"}
+        flags = {"-v": "-v", "--no-abbrev": "-v", "-T": "-T", "-r": "-r", "-t": "-t", "-x": "-x", "-y": "-y", "-z": "-z", "-Z": "-Z", "-n": "-n", "--successful-only": "-z", "--failed-only": "-Z", "--syscall-number": "-n"}
+        if name in same:
+            if same[name] != "-P": self.drop(same[name])
+            self.options += [same[name], value]
+        elif name in flags:
+            # Those that count are given as often; of the others once is enough.
+            if flags[name] in ("-t", "-x", "-y") or flags[name] not in self.options: self.options.append(flags[name])
+        elif name in ("-o", "--output"): self.output = value
+        elif name in ("-f", "-F", "--follow-forks"): self.follows += 1
+        elif name == "--output-separately": self.per_process = True
+        elif name in ("-A", "--output-append-mode"): self.appends = True
+        elif name == "-q": self.quiet += 1
+        elif name == "--quiet": self.event("quiet=" + (value or "attach,personality").lstrip("="))
+        elif name in ("-e",): self.event(value)
+        elif name in ("--trace", "--abbrev", "--verbose", "--signal", "--signals", "--status", "--raw", "--inject", "--fault", "--read", "--write", "--kvm"): self.event(f"{name[2:]}={value}")
+        elif name == "--decode-fds": self.event("decode-fds=" + (value or "path").lstrip("="))
+        elif name == "--strings-in-hex": self.options += {"": ["-xx"], "=all": ["-xx"], "=non-ascii": ["-x"]}.get(value) or unsupported(f"{name}{value}")
+        elif name == "--syscall-times" and value in ("", "=us"): self.options.append("-T")
+        elif name == "--relative-timestamps" and value in ("", "=us"): self.options.append("-r")
+        elif name in ("--absolute-timestamps", "--timestamps") and value in ("", "=s"): self.options.append("-t")
+        elif name in ("-X", "--const-print-style"):
+            if value != "abbrev": unsupported(f"-X {value}")
+        elif name in ("-E", "--env"): self.environment.append(value)
+        elif name in ("-h", "-V", "--help", "--version"): os.execvp("strace", ["strace", *sys.argv[1:]])
+        elif name not in SILENT: unsupported(name)
+
+
+def read(words):
+    """The options before the command. (getopt knows no options whose value may be left out.)"""
+    optional = {l[:-2] for l in LONG if l.endswith("==")}
+    rest, asked = list(words), Asked()
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
+        name, has_value, value = word[2:].partition("=")
+        if word.startswith("--") and name in optional:
+            asked.option(f"--{name}", f"={value}" if has_value else "")
+            continue
+        if word.startswith("--"):
+            wanting = [l[:-1] for l in LONG if l.endswith("=") and l[:-1].startswith(name)]
+            plain = [l for l in LONG if not l.endswith("=") and l.startswith(name)]
+            known = [l for l in (*wanting, *plain) if l == name] or [*wanting, *plain]
+            if len(set(known)) != 1: unsupported(f"--{name}")
+            if known[0] in wanting and not has_value: value = rest.pop(0) if rest else unsupported(word)
+            asked.option(f"--{known[0]}", value)
+            continue
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter not in SHORT: unsupported(f"-{letter}")
+            if SHORT[SHORT.index(letter) + 1 :].startswith(":"):
+                value, letters = letters or (rest.pop(0) if rest else unsupported(word)), ""
+                asked.option(f"-{letter}", value)
+            else: asked.option(f"-{letter}", "")
+    if rest and rest[0] == "--": rest.pop(0)
+    return asked, rest
+
+
+def chosen(lines, asked):
+    """The lines that strace would write, of all of ours."""
+    first = None
+    for line in lines:
+        tid, _, text = line.partition(" ")
+        text = text.lstrip(" ")
+        first = first or tid
+        if not asked.follows and tid != first: continue
+        if text.startswith("+++ exited") and asked.quiet > 1: continue
+        if text.startswith("--- SIG") and not asked.shows_signals: continue
+        yield f"{tid:<5} {text}" if asked.follows and asked.output else text
+
+
+def main():
+    asked, command = read(sys.argv[1:])
+    if not command: unsupported("no command")
+    for pair in asked.environment:
+        name, has_value, value = pair.partition("=")
+        if has_value: os.environ[name] = value
+        else: os.environ.pop(name, None)
+    sets = []
+    if asked.sets: sets = ["-e", ",".join(asked.sets)]
+    if len(asked.sets) > 1 and any(s.startswith("!") for s in asked.sets): unsupported("several -e trace= with !")
+    with tempfile.TemporaryDirectory(prefix="as_strace") as folder:
+        lines = f"{folder}/lines"
+        tool = [os.environ["SPTRACE"], "run", "-q", "-o", f"{folder}/trace", f"--live={lines}", "-f", *asked.options, *sets]
+        done = subprocess.run([*tool, "--", *command])
+        text = open(lines, encoding="latin-1").read().splitlines() if os.path.exists(lines) else []
+        kept = [line + "\n" for line in chosen(text, asked)]
+        if asked.output is None: sys.stderr.writelines(kept)
+        elif asked.output.startswith("|"): subprocess.run(["/bin/sh", "-c", asked.output[1:]], input="".join(kept), encoding="latin-1")
+        elif asked.per_process or asked.follows > 1:
+            for line in kept:
+                tid, _, rest = line.partition(" ")
+                with open(f"{asked.output}.{tid}", "a", encoding="latin-1") as f: f.write(rest.lstrip(" "))
+        else:
+            with open(asked.output, "a" if asked.appends else "w", encoding="latin-1") as f: f.writelines(kept)
+    if done.returncode < 0:
+        import resource, signal
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        try: signal.signal(-done.returncode, signal.SIG_DFL)
+        except OSError: pass
+        os.kill(os.getpid(), -done.returncode)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
