@@ -159,8 +159,7 @@ impl Session {
         let arena = arena_of(&options, &events.reactor)?;
         events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
-        let ring = events.reactor.ring();
-        let ring = ring.map_err(system("keeping a ring in memory"))?;
+        let ring = events.reactor.ring().map_err(system("keeping a ring"))?;
         let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
         let mut collector = Collector::new(writer_of(&mut opened, header)?);
         collector.tap(options.tap.clone());

@@ -25,7 +25,7 @@ pub fn objects(made: &Made<'_>) -> Vec<Object> {
     };
     let mut found = Vec::new();
     let mut folder = None;
-    for (index, ty) in call.of(&made.args).0.iter().enumerate() {
+    for (index, ty) in call.of(made.args).0.iter().enumerate() {
         let value = made.args.get(index).copied().unwrap_or(0);
         match ty {
             Type::Fd => found.push(Object::Descriptor(value as i32)),
