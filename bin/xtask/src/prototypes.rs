@@ -91,7 +91,7 @@ pub fn compare(table: &str, folder: &Path) -> Result<Compared> {
         .collect::<Result<_>>()?;
     let mut compared = Compared::default();
     let mut names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
-    let object = folder.join("prototypes.o");
+    let object = folder.join("prototypes.so");
     loop {
         let refused = compile(&names, &object)?;
         if refused.is_empty() {
@@ -138,8 +138,11 @@ fn compile(names: &[&str], object: &Path) -> Result<Vec<String>> {
             "-fmax-errors=0",
             "-fdiagnostics-color=never",
             "-xc",
-            "-c",
             "-",
+            // Linked: names and types of an object file are relocations yet.
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
             "-o",
         ])
         .arg(object)
