@@ -269,7 +269,7 @@ def set_of_system_calls_has_a_wrong_expression(b): return b.fails(USAGE, "run", 
 @case
 def system_calls_with_and_without_functions(b): return b.fails(USAGE, "run", "--syscalls", "--syscalls-only", "--", "true", says="cannot be used with")
 @case
-def spec_of_values_has_a_wrong_format(b): return b.fails(USAGE, "run", "-A", "f@arg1/q", "--", "true", says="       ^ formats are")
+def spec_of_values_has_a_wrong_format(b): return b.fails(USAGE, "run", "-A", "f@arg1/q", "--", "true", says="column 8 ('q'): formats are")
 @case
 def spec_of_values_has_a_wrong_type(b): return b.fails(USAGE, "run", "-A", "f@arg1/{itn}", "--", "true", says="there is no type")
 @case

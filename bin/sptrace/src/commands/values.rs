@@ -33,7 +33,7 @@ pub fn asked(
     for (option, texts, result_only) in [("-A", arguments, false), ("-R", results, true)] {
         for text in texts {
             let read = spec::parse(text, result_only);
-            specs.extend(read.map_err(|wrong| format!("{option}:\n{}", wrong.shown(text)))?);
+            specs.extend(read.map_err(|wrong| format!("{option} {}", wrong.shown(text)))?);
         }
     }
     let mut prototypes = HashMap::new();
@@ -59,7 +59,7 @@ fn read(path: &Path) -> Result<Vec<(String, Prototype)>, String> {
     if let Some((number, wrong)) = wrong.first() {
         let line = text.lines().nth(number - 1).unwrap_or("").trim();
         let place = format!("{}:{number}", path.display());
-        return Err(format!("{place}:\n{}", wrong.shown(line)));
+        return Err(format!("{place}: {}", wrong.shown(line)));
     }
     Ok(found
         .into_iter()

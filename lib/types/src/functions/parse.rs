@@ -48,10 +48,13 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// The text with a caret below the place, and the reason.
+    /// The text, the place in it and the reason, in one line.
     pub fn shown(&self, text: &str) -> String {
-        let column = text.get(..self.at).map_or(0, |head| head.chars().count());
-        format!("{text}\n{:column$}^ {}", "", self.why)
+        let column = 1 + text.get(..self.at).map_or(0, |head| head.chars().count());
+        match text.get(self.at..).unwrap_or("") {
+            "" => format!("'{text}' at its end: {}", self.why),
+            rest => format!("'{text}' at column {column} ('{rest}'): {}", self.why),
+        }
     }
 }
 

@@ -102,7 +102,7 @@ fn what_is_wrong_is_told_with_its_place() {
         at: 4,
         why: "why".to_owned(),
     };
-    assert_eq!(error.shown("int x"), "int x\n    ^ why");
+    assert_eq!(error.shown("int x"), "'int x' at column 5 ('x'): why");
 }
 
 #[test]
