@@ -289,6 +289,8 @@ fn schema() -> Result<Arc<Type>, ParquetError> {
         number("self_ns", Physical::INT64, plain, false)?,
         text("begin", true)?,
         text("end", true)?,
+        text("call", false)?,
+        text("result", false)?,
     ];
     let columns = columns.map(Arc::new).to_vec();
     let schema = Type::group_type_builder("call")

@@ -33,6 +33,25 @@ impl Numbers {
     }
 }
 
+/// Texts of which most are not there.
+#[derive(Default)]
+struct Texts {
+    known: Vec<ByteArray>,
+    levels: Vec<i16>,
+}
+
+impl Texts {
+    fn put(&mut self, text: Option<&str>) {
+        self.levels.push(i16::from(text.is_some()));
+        self.known.extend(text.map(ByteArray::from));
+    }
+
+    fn clear(&mut self) {
+        self.known.clear();
+        self.levels.clear();
+    }
+}
+
 /// Readers of Parquet count nanoseconds with a sign.
 fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
@@ -51,6 +70,8 @@ pub struct Group {
     own: Numbers,
     begins: Vec<&'static str>,
     ends: Vec<&'static str>,
+    calls: Texts,
+    results: Texts,
     texts: HashMap<(bool, FunctionId), ByteArray>,
 }
 
@@ -72,6 +93,10 @@ impl Group {
         self.own.put(row.self_ns);
         self.begins.push(row.begin_word);
         self.ends.push(row.end_word);
+        let line = row.line.as_ref();
+        self.calls.put(line.map(|line| line.call.as_str()));
+        self.results
+            .put(line.and_then(|line| line.result.strip_prefix("= ")));
     }
 
     /// Writes all rows, and has none any more.
@@ -97,6 +122,8 @@ impl Group {
         column::<Int64Type, _>(out, &self.own.known, Some(&self.own.levels))?;
         words(out, &self.begins)?;
         words(out, &self.ends)?;
+        column::<ByteArrayType, _>(out, &self.calls.known, Some(&self.calls.levels))?;
+        column::<ByteArrayType, _>(out, &self.results.known, Some(&self.results.levels))?;
         self.clear();
         Ok(())
     }
@@ -111,6 +138,8 @@ impl Group {
         self.own.clear();
         self.begins.clear();
         self.ends.clear();
+        self.calls.clear();
+        self.results.clear();
     }
 
     /// Names of functions, or of their modules; all known, or with levels.
