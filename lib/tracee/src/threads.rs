@@ -105,10 +105,8 @@ impl Threads {
 
     /// Tries one thread after the other.
     fn stop_any(pid: u32, idle: &dyn Fn()) -> Result<Self, TraceeError> {
-        let mut tids = threads_of(pid)?;
-        // The first thread is waited for by others most rarely; running ones stop later than
-        // sleeping ones.
-        tids.sort_by_key(|t| (matches!(state(pid, *t), Some('D')), *t));
+        let tids = threads_of(pid)?;
+        let tids = in_order(tids, |tid| matches!(state(pid, tid), Some('D')));
         let mut failure = TraceeError::Gone;
         for (k, tid) in tids.iter().enumerate() {
             let limit = if k == 0 {
@@ -479,4 +477,33 @@ fn child_event(tid: u32, options: i32) -> Result<Option<(i32, i32)>, TraceeError
     // SAFETY: of SIGCHLD, or zeros.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     Ok((pid != 0).then_some((info.si_code, status)))
+}
+
+/// Threads in the order in which they are tried: the first one is waited for by others most rarely,
+/// and who waits for a device stops late. A thread is looked at once: what it does changes
+/// meanwhile, and an order that changes while it is made is none.
+fn in_order(mut tids: Vec<u32>, waits: impl Fn(u32) -> bool) -> Vec<u32> {
+    tids.sort_by_cached_key(|tid| (waits(*tid), *tid));
+    tids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_fall_asleep_meanwhile_are_put_in_order() {
+        let asked = std::cell::Cell::new(0u32);
+        let waits = |_: u32| {
+            asked.set(asked.get().wrapping_mul(1_103_515_245).wrapping_add(12_345));
+            asked.get() & 0x1_0000 != 0
+        };
+        for threads in [1, 2, 21, 500] {
+            let mut tids = in_order((0..threads).rev().collect(), waits);
+            assert_eq!(tids.len(), threads as usize);
+            tids.sort_unstable();
+            assert!(tids.into_iter().eq(0..threads));
+        }
+        assert_eq!(in_order(vec![3, 1, 2], |tid| tid == 1), [2, 3, 1]);
+    }
 }
