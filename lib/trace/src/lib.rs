@@ -2,7 +2,7 @@
 //!
 //! The collector writes a trace with [`TraceWriter`] and one [`StreamEncoder`] a thread; `sptrace
 //! report` reads it with [`TraceReader`] and replays it with [`CallTree`]. The file layout is
-//! described in [`format`]. Knows nothing of processes, instructions or terminals.
+//! described in [`mod@format`]. Knows nothing of processes, instructions or terminals.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -83,7 +83,7 @@ pub struct Control {
     pub on_full: u32,
     /// Host: at most this many frames deep are functions instrumented (0: no limit).
     pub depth_limit: u32,
-    /// Host: 1 = recording begins at hooked functions only ([`crate::plan::SPECIAL_ROOT`]).
+    /// Host: 1 = recording begins at hooked functions only ([`crate::plan::SpecialKind::Root`]).
     pub roots_only: u32,
     /// Host: the pid of the process that this arena was made for, as the host sees it.
     pub pid: u32,
@@ -121,7 +121,7 @@ pub const RULES: usize = 7;
 /// Of each of them it is kept when it was turned so many times.
 pub const TURNS_KEPT: usize = 64;
 
-/// When the calls of some functions are recorded ([`crate::plan::SPECIAL_RULES`]).
+/// When the calls of some functions are recorded ([`crate::plan::HookRules`]).
 #[repr(C)]
 pub struct Rule {
     /// Host and agents: counts up when the rule is opened, and when it is closed: it is open while

@@ -8,7 +8,7 @@
 //!            section's first byte
 //! ```
 //!
-//! The *words* of a call are what its [`FunctionValues::sources`] name, in their order, and after
+//! The *words* of a call are what its `sources` name, in their order, and after
 //! the return the words [`RESULT_WORDS`] more: rax, rdx, xmm0. Captures name arguments by their
 //! number among them. Words of the entry that the return needs are kept meanwhile; others are 0.
 
