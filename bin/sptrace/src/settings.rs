@@ -18,12 +18,11 @@ use toml::de::{DeTable, DeValue};
 /// The file of the machine.
 const OF_ALL: &str = "/etc/sptrace/config.toml";
 /// Variables that are no settings of options, for those who look for misspelt ones.
-pub const OTHER_VARIABLES: [&str; 5] = [
+pub const OTHER_VARIABLES: [&str; 4] = [
     "SPTRACE_CONFIG",
     "SPTRACE_LOG",
     "SPTRACE_PATH",
     "SPTRACE_COMPLETE",
-    "SPTRACE_PAGER",
 ];
 /// Commands that work whatever the settings are.
 const WITHOUT: [&str; 3] = ["config", "doctor", "help"];

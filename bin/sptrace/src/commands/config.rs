@@ -34,13 +34,11 @@ machine's. A file that belongs to somebody else, or that others may write, is no
 pub struct ConfigArgs {}
 
 /// Other variables that say where things are, or how they look.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 4] = [
     "NO_COLOR",
-    "PAGER",
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
-    "DEBUGINFOD_URLS",
 ];
 
 /// Runs it.
