@@ -308,7 +308,9 @@ def compare_index(trace, want):
 def compare_parquet(trace, folder, by_time):
     """(what, wanted, got): Parquet as DuckDB reads it, if that is there (pip install duckdb)."""
     try: import duckdb
-    except ImportError: return
+    except ImportError:
+        print("parquet was not read: duckdb is not installed")
+        return
     def rows_of(source): return sorted_rows([dict(zip(by_time[0], ("" if v is None else str(v) for v in row))) for row in duckdb.sql(f"select {', '.join(chr(34) + c + chr(34) for c in by_time[0])} from {source}").fetchall()])
     path, parts = os.path.join(folder, "calls.parquet"), os.path.join(folder, "calls")
     with open(path, "wb") as out: out.write(trace.export("parquet"))
