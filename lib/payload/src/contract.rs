@@ -54,3 +54,35 @@ pub const TEXT_FAULTS: u64 = 1 << 63;
 pub const WANTED: u64 = 1;
 /// In what a program gives: a word is 0 because memory could not be read.
 pub const FAULTED: u64 = 2;
+
+/// The second form: code in the middle of a common routine ([`crate::in_place()`]).
+///
+/// It is called with the program's rdi, rsi, r8 to r15, rbx, rbp and vector registers as they were
+/// at the call; rdx and rcx have been saved on the stack, and rdx is the stack pointer before the
+/// call. The first part of it decides: it may change rax, rcx and the flags, and gives
+/// [`UNWANTED`], [`WANTED`] or [`UNDECIDED`] in eax. The second part writes: it finds the record at
+/// rcx, and may change rax and the flags.
+///
+/// Neither pushes anything or calls anybody: at each of its instructions the word at the stack
+/// pointer is the way back into the routine, by which a handler that interrupts it knows how far
+/// the call's event is. Neither can fault: the call's arguments on the stack are read in the page
+/// of the return address alone.
+///
+/// [`UNWANTED`]: in_place::UNWANTED
+/// [`WANTED`]: in_place::WANTED
+/// [`UNDECIDED`]: in_place::UNDECIDED
+pub mod in_place {
+    /// Where rdx is, from the stack pointer at the first instruction; above the way back and the
+    /// routine's own word.
+    pub const SAVED_RDX: i32 = 16;
+    /// Where rcx is.
+    pub const SAVED_RCX: i32 = 24;
+    /// Where the words go, from the start of the record.
+    pub const WORDS_AT: i32 = 16;
+    /// The call is not wanted.
+    pub const UNWANTED: u32 = 0;
+    /// It is.
+    pub const WANTED: u32 = 1;
+    /// The slow path has to find out.
+    pub const UNDECIDED: u32 = 2;
+}

@@ -11,6 +11,7 @@
 //! | [`check`] | what a program must fulfil before it is compiled |
 //! | [`contract`] | what compiled code is given, and what it gives |
 //! | [`mod@compile`] | native code |
+//! | [`mod@in_place`] | native code of a small program, for the middle of a common routine |
 //! | [`mod@interpret`] | the meaning of a program |
 //! | [`captured`] | reading what a program has kept |
 //!
@@ -23,9 +24,11 @@ pub mod captured;
 pub mod check;
 pub mod compile;
 pub mod contract;
+pub mod in_place;
 pub mod interpret;
 pub mod program;
 
 pub use compile::compile;
+pub use in_place::in_place;
 pub use interpret::interpret;
 pub use program::Program;

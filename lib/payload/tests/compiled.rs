@@ -4,6 +4,7 @@
 //! Runs the code on this thread, called as the agent would call it.
 
 use sptrace_payload::check::{check, most_bytes};
+use sptrace_payload::contract::in_place as in_place_contract;
 use sptrace_payload::contract::*;
 use sptrace_payload::interpret::{Call, Memory, Outcome};
 use sptrace_payload::program::*;
@@ -240,6 +241,19 @@ impl Random {
         }
     }
 
+    /// As a filter has it: a number of some width, and another; either may stand first.
+    fn comparison(&mut self, pages: &Pages) -> Expression {
+        use Binary::*;
+        let operations = [Equal, NotEqual, Below, BelowOrEqual, Less, LessOrEqual];
+        let operation = operations[self.below(6) as usize];
+        let number = Expression::Source(self.source()).narrow(self.width());
+        let other = Expression::Constant(self.word(pages));
+        match self.below(2) {
+            0 => number.with(operation, other),
+            _ => other.with(operation, number),
+        }
+    }
+
     fn statements(&mut self, pages: &Pages, depth: u32) -> Vec<Statement> {
         let count = self.below(4);
         (0..count).map(|_| self.statement(pages, depth)).collect()
@@ -333,6 +347,121 @@ fn compiled_programs_do_what_they_mean() {
         wanted > 5_000 && faulted > 500 && kept > 5_000,
         "{wanted} {faulted} {kept}"
     );
+}
+
+/// Calls code that was made for a routine, with the stack and the registers that the routine has;
+/// gives eax.
+fn run_in_place(code: &[u8], call: &Call, record: &mut [u32]) -> u32 {
+    let page = code_page(code);
+    let mut given: u64;
+    // SAFETY: the code is that of a checked program, called by its contract.
+    unsafe {
+        asm!(
+            "push [r12 + 24]",
+            "push [r12 + 16]",
+            "push 0",
+            "mov rdi, [r12]",
+            "mov rsi, [r12 + 8]",
+            "mov r8, [r12 + 32]",
+            "mov r9, [r12 + 40]",
+            "movq xmm0, [r15]",
+            "movq xmm1, [r15 + 8]",
+            "movq xmm2, [r15 + 16]",
+            "movq xmm3, [r15 + 24]",
+            "movq xmm4, [r15 + 32]",
+            "movq xmm5, [r15 + 40]",
+            "movq xmm6, [r15 + 48]",
+            "movq xmm7, [r15 + 56]",
+            "mov rdx, r14",
+            "mov rcx, r13",
+            "call rax",
+            "add rsp, 24",
+            inout("rax") page => given,
+            in("r12") call.arguments.as_ptr(),
+            in("r13") record.as_mut_ptr(),
+            in("r14") call.stack_pointer,
+            in("r15") call.vectors.as_ptr(),
+            clobber_abi("C"),
+        );
+    }
+    given as u32
+}
+
+#[test]
+fn code_for_the_middle_of_a_routine_does_what_its_program_means() {
+    const HALVES: usize = in_place_contract::WORDS_AT as usize / 4;
+    const FREE: u32 = 0xaaaa_aaaa;
+    let mut random = Random(0x11ed);
+    let pages = Pages::new(&mut random);
+    let (mut wanted, mut unwanted, mut undecided) = (0, 0, 0);
+    for number in 0..60_000 {
+        let program = Program {
+            wanted: match random.below(3) {
+                0 => None,
+                1 => Some(random.expression(&pages, 3)),
+                _ => Some(random.comparison(&pages)),
+            },
+            words: (0..random.below(4))
+                .map(|_| random.expression(&pages, 4))
+                .collect(),
+            parts: Vec::new(),
+        };
+        let call = random.call(&pages);
+        let Ok(Some(code)) = sptrace_payload::in_place(&program) else {
+            continue;
+        };
+        let want = interpret(&program, &call, &pages);
+        let mut record = vec![FREE; HALVES + 2 * program.words.len() + 1];
+        let decided = match code.decides.is_empty() {
+            true => in_place_contract::WANTED,
+            false => run_in_place(&code.decides, &call, &mut record),
+        };
+        assert!(record.iter().all(|half| *half == FREE));
+        if decided == in_place_contract::UNDECIDED {
+            undecided += 1;
+            continue;
+        }
+        let is_wanted = decided == in_place_contract::WANTED;
+        assert_eq!(
+            is_wanted, want.is_wanted,
+            "{number}: {program:?}\n{call:x?}"
+        );
+        if !is_wanted {
+            unwanted += 1;
+            continue;
+        }
+        wanted += 1;
+        run_in_place(&code.writes, &call, &mut record);
+        let (words, rest) = record[HALVES..].split_at(2 * program.words.len());
+        let bytes: Vec<u8> = words.iter().flat_map(|half| half.to_le_bytes()).collect();
+        assert_eq!(bytes, want.bytes, "{number}: {program:?}\n{call:x?}");
+        let others = record[..HALVES].iter().chain(rest);
+        assert!(others.into_iter().all(|half| *half == FREE));
+    }
+    // The comparison has seen something.
+    assert!(
+        wanted > 5_000 && unwanted > 500 && undecided > 100,
+        "{wanted} {unwanted} {undecided}"
+    );
+}
+
+#[test]
+fn code_for_the_middle_of_a_routine_leaves_the_stack_alone() {
+    let program = Program {
+        wanted: Some(Expression::argument(2).with(Binary::Less, 1 << 40)),
+        words: vec![Expression::argument(3), Source::Vector(2).into()],
+        ..Program::default()
+    };
+    let code = sptrace_payload::in_place(&program).unwrap().unwrap();
+    for code in [&code.decides, &code.writes] {
+        let decoder = iced_x86::Decoder::new(64, code, iced_x86::DecoderOptions::NONE);
+        for i in decoder {
+            assert!(
+                !i.is_stack_instruction() || i.mnemonic() == iced_x86::Mnemonic::Ret,
+                "{i}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,323 @@
+//! Native code that runs in the middle of a common routine, as the second half of
+//! [`crate::contract`] wants it.
+//!
+//! Given a program that keeps words alone, and reads no memory but the call's own arguments on the
+//! stack; gives two pieces of code that use the registers of the call where they are. They push
+//! nothing, so that a signal handler finds the routine that has called them. What cannot be done so
+//! is refused, and stays with [`mod@crate::compile`].
+
+use iced_x86::IcedError;
+use iced_x86::code_asm::registers::*;
+use iced_x86::code_asm::*;
+
+use crate::check::check;
+use crate::compile::CompileError;
+use crate::contract::in_place::*;
+use crate::program::{Binary, Expression, Program, Source, Width};
+
+/// The code of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InPlace {
+    /// Decides whether the call is wanted; empty: it is.
+    pub decides: Vec<u8>,
+    /// Writes the words.
+    pub writes: Vec<u8>,
+}
+
+/// The code of a program. `None`: it does what cannot be done in place.
+///
+/// # Errors
+/// It is not as it must be.
+pub fn in_place(program: &Program) -> Result<Option<InPlace>, CompileError> {
+    check(program)?;
+    if !program.parts.is_empty() {
+        return Ok(None);
+    }
+    let (Some(decides), Some(writes)) = (decides(program)?, writes(program)?) else {
+        return Ok(None);
+    };
+    Ok(Some(InPlace { decides, writes }))
+}
+
+/// Whether a piece of code could be made.
+type Made = Result<bool, IcedError>;
+
+fn decides(program: &Program) -> Result<Option<Vec<u8>>, IcedError> {
+    let most = most_on_stack(program);
+    if program.wanted.is_none() && most.is_none() {
+        return Ok(Some(Vec::new()));
+    }
+    let mut code = Code::new()?;
+    if let Some(most) = most {
+        code.stack_is_near(most)?;
+    }
+    let mut unwanted = code.a.create_label();
+    if let Some(wanted) = &program.wanted
+        && !code.unless(wanted, unwanted)?
+    {
+        return Ok(None);
+    }
+    code.a.mov(eax, WANTED)?;
+    code.a.ret()?;
+    if program.wanted.is_some() {
+        code.a.set_label(&mut unwanted)?;
+        code.a.mov(eax, UNWANTED)?;
+        code.a.ret()?;
+    }
+    Ok(Some(code.a.assemble(0)?))
+}
+
+fn writes(program: &Program) -> Result<Option<Vec<u8>>, IcedError> {
+    let mut code = Code::new()?;
+    code.may_use_rcx = false;
+    for (i, word) in (0i32..).zip(&program.words) {
+        if !code.word(word)? {
+            return Ok(None);
+        }
+        // By halves: a record begins at a multiple of four, and the program may have set AC.
+        let at = WORDS_AT + 8 * i;
+        code.a.mov(dword_ptr(rcx + at), eax)?;
+        code.a.shr(rax, 32)?;
+        code.a.mov(dword_ptr(rcx + at + 4), eax)?;
+    }
+    code.a.ret()?;
+    Ok(Some(code.a.assemble(0)?))
+}
+
+/// The greatest number of an argument on the stack.
+fn most_on_stack(program: &Program) -> Option<u8> {
+    let all = program.words.iter().chain(&program.wanted);
+    all.filter_map(on_stack).max()
+}
+
+fn on_stack(expression: &Expression) -> Option<u8> {
+    match expression {
+        Expression::Source(Source::Stack(n)) => Some(*n),
+        Expression::Narrow(inner, _) | Expression::Load(inner, _) => on_stack(inner),
+        Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+            on_stack(a).max(on_stack(b))
+        }
+        _ => None,
+    }
+}
+
+/// What a second operand is.
+enum Operand {
+    Register(AsmRegister64),
+    Memory(AsmMemoryOperand),
+    Immediate(i32),
+}
+
+struct Code {
+    a: CodeAssembler,
+    /// Else rcx is where the record is.
+    may_use_rcx: bool,
+}
+
+impl Code {
+    fn new() -> Result<Self, IcedError> {
+        Ok(Self {
+            a: CodeAssembler::new(64)?,
+            may_use_rcx: true,
+        })
+    }
+
+    /// The slow path reads arguments that do not lie in the page of the return address, which has
+    /// been pushed: a stack may end there.
+    fn stack_is_near(&mut self, most: u8) -> Result<(), IcedError> {
+        let mut is_near = self.a.create_label();
+        self.a.lea(rax, qword_ptr(rdx + 8 * i32::from(most) + 7))?;
+        self.a.lea(rcx, qword_ptr(rdx - 1))?;
+        self.a.xor(rax, rcx)?;
+        self.a.test(rax, -4096)?;
+        self.a.je(is_near)?;
+        self.a.mov(eax, UNDECIDED)?;
+        self.a.ret()?;
+        self.a.set_label(&mut is_near)?;
+        self.a.zero_bytes()
+    }
+
+    /// Goes to `not` if the word is zero.
+    fn unless(&mut self, condition: &Expression, not: CodeLabel) -> Made {
+        match condition {
+            Expression::Both(a, b) => Ok(self.unless(a, not)? && self.unless(b, not)?),
+            Expression::Either(a, b) => {
+                let mut other = self.a.create_label();
+                let mut is = self.a.create_label();
+                let first = self.unless(a, other)?;
+                self.a.jmp(is)?;
+                self.a.set_label(&mut other)?;
+                let second = self.unless(b, not)?;
+                self.a.set_label(&mut is)?;
+                self.a.zero_bytes()?;
+                Ok(first && second)
+            }
+            Expression::Binary(operation, a, b) if is_comparison(*operation) => {
+                self.unless_compared(*operation, a, b, not)
+            }
+            _ => {
+                let is_made = self.word(condition)?;
+                self.a.test(rax, rax)?;
+                self.a.je(not)?;
+                Ok(is_made)
+            }
+        }
+    }
+
+    fn unless_compared(
+        &mut self,
+        operation: Binary,
+        a: &Expression,
+        b: &Expression,
+        not: CodeLabel,
+    ) -> Made {
+        // What needs code is evaluated first, and the other compared with it.
+        let is_turned = operand(b).is_none() && operand_or_large(b).is_none();
+        let (first, second) = if is_turned { (b, a) } else { (a, b) };
+        if !self.word(first)? || !self.compare(second)? {
+            return Ok(false);
+        }
+        match (operation, is_turned) {
+            (Binary::Equal, _) => self.a.jne(not)?,
+            (Binary::NotEqual, _) => self.a.je(not)?,
+            (Binary::Below, false) => self.a.jae(not)?,
+            (Binary::Below, true) => self.a.jbe(not)?,
+            (Binary::BelowOrEqual, false) => self.a.ja(not)?,
+            (Binary::BelowOrEqual, true) => self.a.jb(not)?,
+            (Binary::Less, false) => self.a.jge(not)?,
+            (Binary::Less, true) => self.a.jle(not)?,
+            (_, false) => self.a.jg(not)?,
+            (_, true) => self.a.jl(not)?,
+        }
+        Ok(true)
+    }
+
+    /// Compares rax with a word.
+    fn compare(&mut self, with: &Expression) -> Made {
+        match (operand(with), operand_or_large(with)) {
+            (Some(Operand::Register(register)), _) => self.a.cmp(rax, register)?,
+            (Some(Operand::Memory(at)), _) => self.a.cmp(rax, at)?,
+            (Some(Operand::Immediate(word)), _) => self.a.cmp(rax, word)?,
+            (None, Some(word)) if self.may_use_rcx => {
+                self.a.mov(rcx, word)?;
+                self.a.cmp(rax, rcx)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Evaluates into rax.
+    fn word(&mut self, expression: &Expression) -> Made {
+        match expression {
+            Expression::Constant(word) => self.a.mov(rax, *word)?,
+            Expression::Source(source) => return self.source(*source),
+            Expression::Narrow(inner, width) => {
+                let is_made = self.word(inner)?;
+                self.narrow(*width)?;
+                return Ok(is_made);
+            }
+            Expression::Binary(operation, a, b) => {
+                let Some(second) = operand(b) else {
+                    return Ok(false);
+                };
+                return Ok(self.word(a)? && self.binary(*operation, &second)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn source(&mut self, source: Source) -> Made {
+        match (operand(&Expression::Source(source)), source) {
+            (Some(Operand::Register(register)), _) => self.a.mov(rax, register)?,
+            (Some(Operand::Memory(at)), _) => self.a.mov(rax, at)?,
+            (None, Source::Vector(n)) => match vector(n) {
+                Some(register) => self.a.movq(rax, register)?,
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn narrow(&mut self, width: Width) -> Result<(), IcedError> {
+        match width {
+            Width::U8 => self.a.movzx(eax, al),
+            Width::U16 => self.a.movzx(eax, ax),
+            Width::U32 => self.a.mov(eax, eax),
+            Width::U64 => Ok(()),
+            Width::I8 => self.a.movsx(rax, al),
+            Width::I16 => self.a.movsx(rax, ax),
+            Width::I32 => self.a.movsxd(rax, eax),
+        }
+    }
+
+    fn binary(&mut self, operation: Binary, second: &Operand) -> Made {
+        macro_rules! apply {
+            ($name:ident) => {
+                match second {
+                    Operand::Register(register) => self.a.$name(rax, *register)?,
+                    Operand::Memory(at) => self.a.$name(rax, *at)?,
+                    Operand::Immediate(word) => self.a.$name(rax, *word)?,
+                }
+            };
+        }
+        match (operation, second) {
+            (Binary::Add, _) => apply!(add),
+            (Binary::Subtract, _) => apply!(sub),
+            (Binary::And, _) => apply!(and),
+            (Binary::Or, _) => apply!(or),
+            (Binary::ExclusiveOr, _) => apply!(xor),
+            (Binary::ShiftLeft, Operand::Immediate(by)) => self.a.shl(rax, by & 63)?,
+            (Binary::ShiftRight, Operand::Immediate(by)) => self.a.shr(rax, by & 63)?,
+            (Binary::ShiftRightSigned, Operand::Immediate(by)) => self.a.sar(rax, by & 63)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A word that an instruction can name.
+fn operand(expression: &Expression) -> Option<Operand> {
+    let saved = |at: i32| Operand::Memory(qword_ptr(rsp + at));
+    Some(match expression {
+        Expression::Constant(word) => Operand::Immediate(i32::try_from(*word as i64).ok()?),
+        Expression::Source(Source::Argument(n)) => match n {
+            0 => Operand::Register(rdi),
+            1 => Operand::Register(rsi),
+            2 => saved(SAVED_RDX),
+            3 => saved(SAVED_RCX),
+            4 => Operand::Register(r8),
+            5 => Operand::Register(r9),
+            _ => return None,
+        },
+        Expression::Source(Source::Stack(n)) => Operand::Memory(qword_ptr(rdx + 8 * i32::from(*n))),
+        Expression::Source(Source::StackPointer) => Operand::Register(rdx),
+        _ => return None,
+    })
+}
+
+fn operand_or_large(expression: &Expression) -> Option<u64> {
+    match expression {
+        Expression::Constant(word) => Some(*word),
+        _ => None,
+    }
+}
+
+fn vector(n: u8) -> Option<AsmRegisterXmm> {
+    let all = [xmm0, xmm1, xmm2, xmm3, xmm4, xmm5, xmm6, xmm7];
+    all.get(usize::from(n)).copied()
+}
+
+fn is_comparison(operation: Binary) -> bool {
+    matches!(
+        operation,
+        Binary::Equal
+            | Binary::NotEqual
+            | Binary::Below
+            | Binary::BelowOrEqual
+            | Binary::Less
+            | Binary::LessOrEqual
+    )
+}
