@@ -4,12 +4,13 @@
 # usage: tests/packages.sh [DIR]      (where the systems are kept, default ~/.cache/sptrace-packages; made once, 250 MB each)
 #
 # Given: the right of root, debootstrap, an archive of Debian ($MIRROR, or the one that this machine's apt uses), and what
-# packaging/build needs. Builds the packages, twice (once if $ONCE is set), and then: the .deb in Debian 12 and 13 with nothing but the base
-# system (the README's first example, a manual page, completion of a word in bash, removal), the static program in a root
-# that has busybox and no C library, and in guests with Linux 6.1 and 5.10 (tests/vm/run), the tarballs' checksums, the
-# .rpm by rpm --test, and the PKGBUILD by makepkg, which builds it. What needs lintian, rpm, makepkg or qemu is left out, and
-# named, where these are not installed. Gives a line for each thing, then `N passed, N failed`; status 1 if one failed. Not a
-# step of .ci/run, for the archive and the room. Knows nothing of how sptrace works.
+# packaging/build needs. Builds the packages, twice (once if $ONCE is set), and then: the .deb in Debian 12 and 13 with
+# nothing but the base system (the README's first example, a manual page, completion of a word in bash, removal), the static
+# program in a root that has busybox and no C library, and in guests with Linux 6.1 and 5.10 (tests/vm/run), the tarballs'
+# checksums, the .rpm by rpm --test, the PKGBUILD by makepkg, which builds it, and the crates that are meant to be published
+# by cargo's dry run. What needs lintian, rpm, makepkg or qemu is left out, and named, where these are not installed. Gives a
+# line for each thing, then `N passed, N failed`; status 1 if one failed. Not a step of .ci/run, for the archive and the
+# room. Knows nothing of how sptrace works.
 set -eu
 cd "$(dirname "$0")/.."
 kept=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/sptrace-packages}
@@ -46,6 +47,7 @@ if [ -z "${ONCE:-}" ]; then
     packaging/build deb rpm tarball static > /dev/null
     while read -r name; do check "built again to the byte: $(basename "$name")" cmp "$name" "$work/first/$(basename "$name")"; done < "$work/names"
 fi
+check 'the crates that are meant to be published build by themselves' cargo publish --workspace --dry-run --quiet --locked
 deb=$(grep '\.deb$' "$work/names")
 (cd target/packages && check 'checksums of the tarballs' sha256sum --check --quiet ./*.sha256)
 # has TOOL: true if it is installed; what it would judge is left out else, and said.
@@ -67,7 +69,7 @@ if has makepkg && has fakeroot; then
     cp target/packages/PKGBUILD target/packages/sptrace-*[0-9].tar.gz "$work/arch"
     chown -R 1000:1000 "$work/arch"
     chmod 755 "$work"
-    as_user() { (cd "$work/arch" && setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override env HOME="$work/arch" CARGO_HOME="${CARGO_HOME:-/root/.cargo}" RUSTUP_HOME="${RUSTUP_HOME:-/root/.rustup}" PKGEXT=.pkg.tar "$@"); }
+    as_user() { (cd "$work/arch" && setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override env HOME="$work/arch" CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" PKGEXT=.pkg.tar "$@"); }
     check 'makepkg' as_user makepkg --nodeps --noconfirm
     check 'the package of makepkg has the program, a manual page and completions' sh -c 'for file in usr/bin/sptrace usr/share/man/man1/sptrace-run.1 usr/share/bash-completion/completions/sptrace; do tar -tf "$1"/sptrace-*.pkg.tar | grep -q "^$file" || exit 1; done' sh "$work/arch"
 fi
