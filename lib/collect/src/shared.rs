@@ -29,12 +29,12 @@ use crate::modules::load::{self, Preparing};
 use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::privilege::Program;
 use crate::progress::Progress;
 use crate::react::reactor::Reactor;
 use crate::request::Options;
 use crate::unfollowed::{NOT_PERMITTED, PRIVILEGED, Unfollowed};
 use crate::values::Values;
+use sptrace_tracee::privilege::Program;
 
 /// What the threads of a session share.
 pub struct Shared {
