@@ -39,7 +39,7 @@ LAYERS = {
     "export": {"trace", "render"},
     "dwarf": {"addr", "image"},
     "tracee": {"addr", "wire"},
-    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "patch", "trace", "tracee", "walk"},
+    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "patch", "payload", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "trace", "tracee", "types"},

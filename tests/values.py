@@ -114,6 +114,51 @@ def of_the_c_library(run):
 
 
 @case
+def by_the_common_routines(run):
+    """Numbers, which need no slow path from the second call on, in calls of every form; with a signal at any instruction."""
+    program, calls = run.program("values.signalled"), 20000
+    for kind in ("plain", "walk", "call", "jump"):
+        printed, rows = run.record(["-A", "f_two@arg1/i32,arg2/i32,retval/i32;f_far@arg1/i64,fparg1/f64,retval/f64",
+                                    "-A", "f_many@arg1/i64,arg7/i64%stack1,arg8/i64%stack2,retval/i64;f_inner@arg1/i32,arg2/i32,retval/i32"], [program, kind, str(calls)])
+        assert printed.endswith("right\n"), printed
+        within = int(printed.split(" calls, ")[1].split()[0])
+        seen, without = collections.Counter(), 0
+        for row in rows:
+            name, arguments = row["call"].rstrip(")").split("(")
+            number = [float(text) for text in arguments.split(", ")]
+            want = {"f_two": lambda a, b: a + b, "f_far": lambda a, b: a + b, "f_many": lambda a, g, h: 21, "f_inner": lambda a, b: a - b}[name](*number)
+            # What a handler has jumped out of has no result; at whose return it has looked at the stack, none that is told.
+            if row["result"] is None and kind != "plain":
+                without += 1
+                if kind != "jump": seen[name] += 1
+                continue
+            assert row["result"] is not None, (kind, line(row))
+            assert float(row["result"]) == want, (kind, line(row))
+            seen[name] += 1
+        want = {"f_two": 2 * calls, "f_far": calls, "f_many": calls, "f_inner": within}
+        for name, count in want.items():
+            # A round is cut short by a jump.
+            assert without <= {"plain": 0, "call": 0.001, "walk": 0.02, "jump": 0.2}[kind] * sum(seen.values()), (kind, without)
+            assert seen[name] == count or kind == "walk" and 0.97 * count < seen[name] <= count or kind == "call" and 0.999 * count < seen[name] <= count or kind == "jump" and 0.5 * count < seen[name] <= count, (kind, name, seen[name], count)
+
+
+@case
+def conditions(run):
+    """Of numbers and of strings, by the common routines and by the slow path: who holds is shown, and nobody else."""
+    program = [run.program("values.signalled"), "plain", "3000"]
+    def shown(spec): return own(run.record(["-A", spec], program)[1])
+    for spec, holds in ((f"arg1{how}{with_}", test) for how, test in (("==", int.__eq__), ("!=", int.__ne__), ("<", int.__lt__), ("<=", int.__le__), (">", int.__gt__), (">=", int.__ge__))
+                        for with_, test in ((5, test), (-7, test), (1 << 40, test))):
+        with_ = int(re.search(r"-?\d+$", spec).group())
+        pairs = [(a, 2 * a) for a in range(3000)] + [(-1 - a, a) for a in range(3000)]
+        want = [f"f_two({a}, {b}) = {a + b}" for a, b in pairs if holds(a, with_)]
+        same(want, shown(f"f_two@arg1/i32,arg2/i32,{spec},retval/i32"))
+    # The second word is a pointer that is read: only where the condition holds.
+    same([], shown("f_two@arg1/i32,arg2/s,arg1>5000"))
+    assert len(shown("f_two@arg1/i32,arg2/s,arg1>=2990")) == 10
+
+
+@case
 def wild_pointers(run):
     """Pointers that lead nowhere, strings at the end of what there is, memory that goes away meanwhile."""
     printed, rows = run.record(["-A", "f_*@arg1/s,retval/i32"], [run.program("values.wild")])

@@ -281,6 +281,31 @@ class Bench:
         print(f"\nA system call of dd bs=1, {native:.0f} ns native; ns above, and over native: "
               + ", ".join(f"{tool} {statistics.median(v) - native:.0f} ({statistics.median(v) / native:.2f})" for tool, v in samples.items() if v and tool != "native"), flush=True)
 
+    # ------------------------------------------------------------ values of calls
+
+    def values(self):
+        """A call of two integers with its result: with values, and with a condition that does not hold, over the record alone."""
+        if not self.sptrace: return
+        n = 20000 if self.args.check else self.args.calls
+        asked = {"record": [], "values": ["-A", "f_two@arg1/i64,arg2/i64,retval/i64"], "false": ["-A", "f_two@arg1/i64,arg2/i64,arg1<0,retval/i64"]}
+        asked["one"] = ["-A", "f_two@arg1/i64"]
+        samples = {}
+        for _ in range(self.rounds):
+            for mode in ("two", "two-pointer"):
+                for name, words in asked.items():
+                    command = [self.sptrace, "run", "-q", "-o", self.trace, *words, "--", self.path("loop"), mode, str(n)]
+                    try: out, _ = self.run(command)
+                    except RuntimeError as error: self.failures.append(f"values {mode} {name}: {error}"); continue
+                    samples.setdefault((mode, name), []).append(float(re.search(r"(?m)^(\d+) -?\d+$", out).group(1)) / n)
+        median = {key: statistics.median(values) for key, values in samples.items()}
+        self.result["values"] = {" ".join(key): value for key, value in median.items()}
+        for mode in ("two", "two-pointer"):
+            record = median.get((mode, "record"))
+            if record is None: continue
+            above = {name: median[mode, name] - record for name in ("values", "one", "false") if (mode, name) in median}
+            print(f"\nA call of two integers ({mode}), {record:.1f} ns with its record; ns above: "
+                  + ", ".join(f"{what} {above[name]:.1f}" for name, what in (("values", "both and the result"), ("one", "one of them"), ("false", "a condition that is false")) if name in above), flush=True)
+
     # ------------------------------------------------------------ analysis
 
     def analysis(self):
@@ -442,7 +467,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -453,7 +478,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

@@ -1,7 +1,7 @@
 // The smallest calls, many times: `loop MODE N [FILE]` makes N calls and prints (to FILE) the CPU nanoseconds (user + system) they took.
 //
 // Modes: direct, pointer, plt (an empty function: one `ret`), twenty (a function of 20 bytes, because some tools refuse
-// shorter ones), twenty-pointer. Built twice: plain, and with -DFLOOR, where every call stands between two hand-made
+// shorter ones), twenty-pointer, two (of two integers, whose sum it returns), two-pointer. Built twice: plain, and with -DFLOOR, where every call stands between two hand-made
 // hooks that do the least a full trace must do: rdtsc and one 8-byte record (u32 id, u32 low TSC) into a 64 KiB ring
 // that is used over and over. The floor has no reader, no limit check and no thread check: no tracer can be below it.
 #define _GNU_SOURCE
@@ -19,6 +19,8 @@ __attribute__((naked, noinline, noipa)) long f_twenty(long x)
     (void)x;
     __asm__("mov %rdi, %rax\n\tshr $3, %rax\n\txor %rdi, %rax\n\tlea (%rax,%rdi,4), %rax\n\tadd $0x55, %rax\n\tnop\n\tret");
 }
+
+__attribute__((noinline, noipa)) long f_two(long a, long b) { return a + b; }
 
 #ifdef FLOOR
 static char ring[65536] __attribute__((aligned(4096)));
@@ -47,6 +49,8 @@ int main(int argc, char **argv)
     long (*volatile twenty)(long) = f_twenty;
     void (*pointer)(void) = empty;
     long (*pointer20)(long) = twenty;
+    long (*volatile two)(long, long) = f_two;
+    long (*pointer_two)(long, long) = two;
 #ifdef FLOOR
     unsigned long at = 0;
     char *base = ring;
@@ -58,6 +62,8 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "plt") == 0) for (long i = 0; i < n; i++) CALL(f_library());
     else if (strcmp(mode, "twenty") == 0) for (long i = 0; i < n; i++) CALL(x = f_twenty(x));
     else if (strcmp(mode, "twenty-pointer") == 0) for (long i = 0; i < n; i++) CALL(x = pointer20(x));
+    else if (strcmp(mode, "two") == 0) for (long i = 0; i < n; i++) CALL(x = f_two(i, x));
+    else if (strcmp(mode, "two-pointer") == 0) for (long i = 0; i < n; i++) CALL(x = pointer_two(i, x));
     else return 2;
     printf("%lld %ld\n", cpu_ns() - start, x);
     return 0;

@@ -37,7 +37,7 @@ table() {
         echo "values.classes.O$level|g++ $O -O$level values/classes.cpp"
     done
     echo "values.bare|gcc $O -O2 -g0 values/values.c"
-    for case in library wild; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done
+    for case in library wild signalled; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"

@@ -11,6 +11,7 @@ pub mod host;
 pub mod live;
 pub mod lock;
 pub mod mapped;
+pub mod rows;
 pub mod sandbox;
 pub mod state;
 pub mod stopped;

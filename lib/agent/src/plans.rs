@@ -6,6 +6,7 @@
 pub mod modules;
 pub mod padding;
 pub mod patched;
+pub mod payloads;
 pub mod place;
 pub mod plan;
 pub mod ready;

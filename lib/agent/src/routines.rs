@@ -10,3 +10,4 @@ pub mod image;
 pub mod marks;
 pub mod quick;
 pub mod silent;
+mod values;

@@ -7,3 +7,4 @@ pub mod context;
 pub mod interrupted;
 pub mod moved;
 pub mod sigframe;
+pub mod valued;

@@ -45,7 +45,8 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    fn put(&mut self, bytes: &[u8]) -> u32 {
+    /// Keeps bytes; gives where they are.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> u32 {
         let at = self.start + self.bytes.len();
         self.bytes.extend(bytes);
         at as u32

@@ -37,6 +37,7 @@ mod numbers;
 mod open_files;
 pub mod outcome;
 pub mod output;
+mod payloads;
 mod progress;
 pub mod react;
 pub mod request;

@@ -27,6 +27,7 @@ use sptrace_wire::plan::{
 };
 
 use crate::captures::Rest;
+use crate::payloads::{Layout, Reads};
 
 /// Which values are recorded.
 #[derive(Clone, Debug)]
@@ -110,6 +111,7 @@ impl Values {
             rows,
             head,
             extent: asked.extent,
+            area_bytes: view.header().area_bytes,
         })
     }
 
@@ -291,6 +293,8 @@ pub struct Planned {
     rows: Vec<Row>,
     head: ValuesHead,
     extent: Extent,
+    /// Of the patch area, without code of ours.
+    area_bytes: u32,
 }
 
 impl Planned {
@@ -309,11 +313,18 @@ impl Planned {
             start: rest_at(self.rows.len()),
             bytes: Vec::new(),
         };
+        let mut layout = Layout::behind(self.area_bytes);
+        let head = layout.head(self.head);
         let numbered = (first..).zip(&self.rows);
         let rows: Vec<_> = numbered
-            .map(|(number, row)| row.values(number, self.extent, &mut rest))
+            .map(|(number, row)| {
+                let mut values = row.values(number, self.extent, &mut rest);
+                let reads = row.reads(self.extent);
+                layout.place(&mut values, reads, &mut |code| rest.put(code));
+                values
+            })
             .collect();
-        section(self.head, &rows, &rest.bytes)
+        section(head, &rows, &rest.bytes)
     }
 }
 
@@ -321,8 +332,8 @@ impl Row {
     fn values(&self, number: u32, extent: Extent, rest: &mut Rest) -> FunctionValues {
         let prototype = &self.prototype;
         let captures = rest.captures_of(&prototype.call, extent);
-        let returns =
-            prototype.result.is_some() || prototype.is_kernels || self.reads_after(extent);
+        let reads_after = self.reads(extent).after;
+        let returns = prototype.result.is_some() || prototype.is_kernels || reads_after;
         let mut values = FunctionValues {
             entry: self.entry,
             number,
@@ -364,10 +375,17 @@ impl Row {
         values
     }
 
-    fn reads_after(&self, extent: Extent) -> bool {
+    fn reads(&self, extent: Extent) -> Reads {
         let all = all_captures(&self.prototype.call, extent);
-        all.iter()
-            .any(|(_, loads)| loads.iter().any(|l| l.phase != Phase::Entry))
+        let any = |is_before: bool| {
+            let is_so = |phase| (phase == Phase::Entry) == is_before;
+            all.iter()
+                .any(|(_, loads)| loads.iter().any(|l| is_so(l.phase)))
+        };
+        Reads {
+            before: any(true),
+            after: any(false),
+        }
     }
 
     /// Words that the return needs.

@@ -7,6 +7,8 @@ use sptrace_wire::plan::{
     FN_VALUES, FunctionValues, PlanFunction, PlanHeader, PlanView, ValuesHead, ValuesView,
 };
 
+const PAGE_BYTES: u32 = 4096;
+
 /// Adds the section. `None`: it is not a plan.
 pub fn with_values(plan: &[u8], section: &[u8]) -> Option<Vec<u8>> {
     let view = PlanView::new(plan)?;
@@ -17,6 +19,7 @@ pub fn with_values(plan: &[u8], section: &[u8]) -> Option<Vec<u8>> {
         values_offset: u32::try_from(out.len()).ok()?,
         values_bytes: u32::try_from(section.len()).ok()?,
         total_bytes: u32::try_from(out.len() + section.len()).ok()?,
+        area_bytes: area_bytes(view.header().area_bytes, asked)?,
         ..*view.header()
     };
     out.extend(section);
@@ -31,6 +34,15 @@ pub fn with_values(plan: &[u8], section: &[u8]) -> Option<Vec<u8>> {
     out.get_mut(..PlanHeader::BYTES)?
         .copy_from_slice(&header.to_bytes());
     Some(out)
+}
+
+/// Bytes of a patch area that has room for the code of functions, too. `None`: more than an area
+/// can have.
+fn area_bytes(without: u32, asked: ValuesView<'_>) -> Option<u32> {
+    let functions = (0..asked.head.functions).map_while(|i| asked.get(i));
+    let mut ends = functions.map(|f| f.code_to.checked_add(f.code_bytes() as u32));
+    ends.try_fold(without, |most, end| Some(most.max(end?)))?
+        .checked_next_multiple_of(PAGE_BYTES)
 }
 
 /// The section, from its functions in the order of their entries and what they point to: offsets

@@ -7,13 +7,17 @@
 //! has such a stack pointer, so the call's exit, and a tail jump out of it, come to the slow path,
 //! while calls inside of it do not; and whatever ends the call ends them.
 //!
+//! After its first call the common routines do the same for functions of which no memory is read
+//! ([`crate::routines::values`]).
+//!
 //! Must not know what a word means.
 
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
+use crate::memory::table::Module;
 use crate::memory::thread::Hot;
-use crate::memory::{state, sys};
-use crate::plans::{modules, plan};
+use crate::memory::{lock, state, sys};
+use crate::plans::{modules, payloads, plan, ready};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
 use sptrace_wire::plan::*;
@@ -33,8 +37,7 @@ const MOST_DISTANCE: i64 = 1 << 20;
 struct Asked {
     view: ValuesView<'static>,
     values: FunctionValues,
-    /// The module's.
-    base: u64,
+    module: &'static Module,
 }
 
 impl Asked {
@@ -53,7 +56,7 @@ impl Asked {
         Some(Self {
             view,
             values: view.of(function.entry)?,
-            base: m.base.get(),
+            module: m,
         })
     }
 
@@ -80,7 +83,7 @@ impl Asked {
             ErrnoPlace::Unknown => return 0,
             ErrnoPlace::At => head.errno_distance.into(),
             ErrnoPlace::Behind => {
-                let slot = self.base.wrapping_add(head.errno_slot.into());
+                let slot = self.module.base.get().wrapping_add(head.errno_slot.into());
                 sys::read_word(slot).unwrap_or(0) as i64
             }
         };
@@ -89,6 +92,20 @@ impl Asked {
         }
         let at = sys::fs_base().wrapping_add_signed(distance);
         sys::read_word(at).unwrap_or(0) & 0xffff_ffff
+    }
+}
+
+/// The next calls of a function are left to the common routines, as far as they can be.
+fn make_quick(hot: &Hot, asked: &Asked, callee: u64) {
+    if hot.rows.get() == 0 {
+        hot.rows.set(state::process().rows.address());
+    }
+    if payloads::lacks(callee, &asked.values)
+        && ready::may_bring_values(asked.module, callee)
+        && lock::lock(hot.tid.get())
+    {
+        payloads::enter(asked.module, callee, &asked.view, &asked.values);
+        lock::unlock();
     }
 }
 
@@ -117,6 +134,7 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     let Some(asked) = Asked::of(callee) else {
         return;
     };
+    make_quick(hot, &asked, callee);
     let frame = shadow::call(hot).get();
     if hot.muted.get() != 0 || frame.rsp != rsp || hot.overflow.get() != 0 {
         return;

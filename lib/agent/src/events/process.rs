@@ -15,7 +15,7 @@ use crate::memory::table::Module;
 use crate::memory::thread::Hot;
 use crate::memory::{guarded, lock, sandbox, state, sys};
 use crate::patch::unpatch;
-use crate::plans::modules;
+use crate::plans::{modules, payloads};
 use crate::reach::{propagate, thread};
 use crate::record::{end, question, settle};
 use sptrace_wire::control::*;
@@ -111,6 +111,7 @@ pub(super) fn unload(hot: &Hot, entered: &mut Entered) {
     for m in modules::modules().skip(1) {
         m.doubtful.set(true);
         modules::forget(m.start.get(), m.end.get());
+        payloads::forget(m.start.get(), m.end.get());
     }
     lock::unlock();
 }

@@ -14,6 +14,7 @@
 //! listed for the host, which unmaps it.
 
 use crate::frames::handlers;
+use crate::memory::rows::Rows;
 use crate::memory::state::{DORMANT, Paddings, TEXT_BACK, Table};
 use crate::memory::table::Module;
 use crate::memory::thread::{BLOCK_BYTES, Hot};
@@ -225,6 +226,7 @@ pub fn process_memory(add: &mut dyn FnMut(u64, u64)) {
     add(p.fork_page.address(), PAGE);
     add(p.table.address(), size_of::<Table>() as u64);
     add(p.padding.address(), size_of::<Paddings>() as u64);
+    add(p.rows.address(), size_of::<Rows>() as u64);
     for hot in p.threads() {
         add(hot.block(), BLOCK_BYTES as u64);
         add(hot.pieces_at(), PIECES_BYTES as u64);

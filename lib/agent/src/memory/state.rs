@@ -5,6 +5,7 @@
 //! block) lies in pages marked MADV_WIPEONFORK.
 
 use crate::memory::mapped::{self, Zeroed};
+use crate::memory::rows::Rows;
 use crate::memory::sys;
 use crate::memory::table::{MODULES, Module};
 use crate::memory::thread::Hot;
@@ -84,6 +85,8 @@ pub struct Process {
     pub preparing: Flag,
     /// Values of some calls are recorded.
     pub has_values: Flag,
+    /// Functions whose calls bring values without the slow path; none: there are none.
+    pub rows: Link<Rows>,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
     pcs: Word,
     /// How many these are.
@@ -140,6 +143,7 @@ pub(crate) static PROCESS: Process = Process {
     heartbeat_tsc: AtomicU64::new(0),
     preparing: Flag::new(false),
     has_values: Flag::new(false),
+    rows: Link::none(),
     pcs: Word::new(0),
     pc_count: Half::new(0),
     padding: Link::none(),

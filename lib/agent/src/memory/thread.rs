@@ -115,6 +115,9 @@ pub struct Hot {
     /// A record with values that is being written with signals let in: where the door keeps rbp,
     /// and where the mark at its end will be. See [`crate::events::system_call_unblocked`].
     pub writing: Words<2>,
+    /// The table of functions whose values are recorded: see [`crate::memory::rows`]; 0: not known
+    /// yet, or there are none.
+    pub rows: Word,
 }
 
 // The assembler's numbers for these: see `common`.

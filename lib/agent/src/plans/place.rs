@@ -32,6 +32,17 @@ pub struct Place {
     pub system_call: Option<SystemCall>,
 }
 
+impl Place {
+    /// Bytes of the record of an event with this id that stand before its values; 0: they follow.
+    pub fn head_bytes(&self, id: u64) -> u32 {
+        match (id == self.exit, self.operand) {
+            (true, _) => 0,
+            (false, false) => 8,
+            (false, true) => 12,
+        }
+    }
+}
+
 /// Where the parts of a slot are that belongs to an instruction that calls the kernel
 /// ([`SYSTEM_CALL_ALONE`]).
 #[derive(Clone, Copy)]

@@ -19,11 +19,21 @@ pub enum Reach {
     ReturnAddress,
 }
 
+/// What is muted keeps its tail jumps as they are.
+fn needs_return_address(flags: u16) -> bool {
+    flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0
+}
+
+/// True if the common routines may record the calls of the function at `callee` with its values.
+pub fn may_bring_values(m: &Module, callee: u64) -> bool {
+    let is_so = |i| m.function(i) == INSTRUMENTED && !needs_return_address(plan::flags_of(m, i));
+    !m.doubtful.get() && !m.gone.get() && plan::function_at(m, callee).is_some_and(is_so)
+}
+
 /// Of a function that lacks nothing.
 pub(crate) fn verdict(m: &Module, i: u32) -> Reach {
     let flags = plan::flags_of(m, i);
-    // What is muted keeps its tail jumps as they are.
-    if flags & FN_RETURN_ADDRESS != 0 || flags & FN_MUTED != 0 && flags & FN_TAILS != 0 {
+    if needs_return_address(flags) {
         Reach::ReturnAddress
     } else if m.function(i) == INSTRUMENTED && flags & FN_VALUES == 0 {
         Reach::Ready

@@ -4,7 +4,8 @@
 //! Given an address that belongs to no known module; gives the module, or the fact that it is left
 //! alone. Must not know what led there.
 
-use crate::memory::mapped::Fresh;
+use crate::memory::mapped::{self, Fresh};
+use crate::memory::rows::Rows;
 use crate::memory::state;
 use crate::memory::state::Originals;
 use crate::memory::table::{MODULES, Mapped, Module};
@@ -147,7 +148,11 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.is_left.set(answer.is_left && is_preparing);
     take_up(&new, answer.is_left, key);
     if header.values_bytes > 0 {
-        state::process().has_values.set(true);
+        let p = state::process();
+        p.has_values.set(true);
+        if p.rows.get().is_none() {
+            p.rows.set(mapped::make::<Rows>());
+        }
     }
     let Some(m) = make_known(&new) else {
         return Asked::Nothing;

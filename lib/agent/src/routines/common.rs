@@ -26,15 +26,17 @@
 //! again: a handler that ran in between has used the same place.
 //!
 //! Assembled together with [`crate::routines::silent`] (what they become when nothing is recorded
-//! any more), [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
+//! any more), [`crate::routines::values`] (calls whose values are recorded),
+//! [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
 
+use crate::memory::rows;
 use crate::memory::state;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{HOT, Hot};
-use crate::routines::{door, marks, quick, silent};
+use crate::routines::{door, marks, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
-use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
+use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 use sptrace_wire::values::{CALL_BYTES, ERRORS, RETURN_BYTES};
 
 /// Behind a record's values.
@@ -139,6 +141,7 @@ global_asm!(
     .endm
     "#,
     silent::silent!(),
+    values::values!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -154,6 +157,7 @@ sptrace_entry:
     SAVE
     CHECK_THREAD sptrace_slow_0
     CHECK_PUSH 40, sptrace_slow_0
+sptrace_entry_plain:
     RESERVE 8, sptrace_slow_0
     STAMP sptrace_void_0
     mov rax, [rsp+32]
@@ -197,7 +201,8 @@ sptrace_void_1:
     mov dword ptr [rcx], 1
     mov dword ptr [rcx+4], {nothing}
 sptrace_slow_1:
-    SLOW 1
+    MARK CHECKING, 32
+    jmp sptrace_exit_values
 
     SILENT_INDIRECT
     .p2align 6
@@ -209,6 +214,7 @@ sptrace_indirect:
     CHECK_PUSH 48, sptrace_slow_2
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_2
+sptrace_indirect_plain:
     RESERVE 12, sptrace_slow_2
     mov [rcx+8], eax
     mov eax, [rsp+32]
@@ -235,7 +241,8 @@ sptrace_void_2:
     mov dword ptr [rcx+4], {nothing_narrow}
     mov dword ptr [rcx], 1
 sptrace_slow_2:
-    SLOW 2
+    MARK CHECKING, 32
+    jmp sptrace_indirect_values
 
     .p2align 6
 sptrace_tail:
@@ -292,7 +299,7 @@ sptrace_first:
     MARK SAVING, 0
     nop dword ptr [rax]
     SAVE
-    SLOW 5
+    jmp sptrace_first_values
     .p2align 4
 sptrace_tail_first:
     SAVE
@@ -497,6 +504,11 @@ sptrace_void_13:
 sptrace_slow_13:
     SLOW 13
 
+sptrace_first_values:
+    FIRST_VALUES
+    INDIRECT_VALUES
+    EXIT_VALUES
+
     SILENT_DOOR
 sptrace_common_end:
     "#,
@@ -553,6 +565,17 @@ sptrace_common_offsets:
     return_bytes = const RETURN_BYTES + END_MARK_BYTES,
     values_end = const sptrace_wire::values::END,
     end_bytes = const END_BYTES,
+    rows = const HOT + core::mem::offset_of!(Hot, rows),
+    lost = const HOT + core::mem::offset_of!(Hot, lost),
+    row_bits = const rows::ROW_BITS,
+    row_shift = const rows::ROW_SHIFT,
+    returns = const rows::RETURNS,
+    returns_by_routine = const rows::RETURNS_BY_ROUTINE,
+    fails_by_minus_one = const rows::FAILS_BY_MINUS_ONE,
+    fails_by_null = const rows::FAILS_BY_NULL,
+    frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
+    call_values = const sptrace_wire::record::CALL_VALUES,
+    return_values = const sptrace_wire::record::RETURN_VALUES,
     nothing = const sptrace_wire::record::NOTHING,
     nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
 );

@@ -7,7 +7,7 @@ use crate::memory::area::Area;
 use crate::memory::word::Word;
 use crate::routines::door;
 use core::mem::offset_of;
-use sptrace_wire::plan::AreaHeader;
+use sptrace_wire::plan::{AreaHeader, SLOTS_START};
 
 unsafe extern "C" {
     static sptrace_common_start: u8;
@@ -16,8 +16,11 @@ unsafe extern "C" {
 }
 
 /// Copies the routines to the start of a fresh area and wires the slow path. False: it is too
-/// small.
+/// small, or they would lie where the first slot does.
 pub fn install(area: &mut [u8]) -> bool {
+    if bytes() > SLOTS_START as usize {
+        return false;
+    }
     let door = door::address().to_le_bytes();
     let parts: [(usize, &[u8]); 3] = [
         (0, code()),
@@ -63,4 +66,14 @@ pub fn code() -> &'static [u8] {
 /// Bytes of the routines.
 pub fn bytes() -> usize {
     &raw const sptrace_common_end as usize - &raw const sptrace_common_start as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_routines_end_before_the_first_slot() {
+        assert!(bytes() <= SLOTS_START as usize, "{:#x}", bytes());
+    }
 }

@@ -14,19 +14,20 @@
 //! that cannot be moved stays as it is, and the walk ends there.
 
 use crate::frames::handlers;
+use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::live::StackWord;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
 use crate::memory::{frame, live, sys};
 use crate::plans::place::{Place, SystemCall};
-use crate::plans::{modules, place, slot};
+use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
 use crate::routines::marks::Phase;
 use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
-use crate::signals::{interrupted, moved, sigframe};
+use crate::signals::{interrupted, moved, sigframe, valued};
 use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
@@ -128,11 +129,27 @@ impl Context<'_> {
         let m = modules::of_area(rip);
         let area = m.map_or(0, Module::area_start);
         if let Some(m) = m.filter(|_| rip - area >= SLOTS_START as u64) {
+            if payloads::holds(m, rip) {
+                return self.out_of_payload(hot, handler);
+            }
             return place::place(m, rip).is_some_and(|place| self.out_of_slot(hot, &place));
         }
         let Some((phase, depth)) = marks::interrupted(rip, area) else {
             return self.out_of_unblocked(hot, handler);
         };
+        self.out_of_routine(hot, phase, depth, handler)
+    }
+
+    /// Inside a function's code, which a common routine has called: it leaves the stack alone.
+    fn out_of_payload(&mut self, hot: Option<&Hot>, handler: &core::ops::Range<u64>) -> bool {
+        let back = sys::read_word(self.0[RSP]).unwrap_or(0);
+        let area = modules::area(back).map_or(0, Area::start);
+        let called_from = marks::interrupted(back, area).filter(|_| area != 0);
+        let Some((phase, depth)) = called_from else {
+            return false;
+        };
+        self.0[RSP] += 8;
+        self.0[RIP] = back;
         self.out_of_routine(hot, phase, depth, handler)
     }
 
@@ -302,6 +319,16 @@ impl Context<'_> {
             reached @ (Phase::Committed | Phase::Pushed | Phase::Done) => {
                 return self.after_event(hot, reached, &around, &place, below, handler);
             }
+            reached @ (Phase::CommittedCall
+            | Phase::WrittenCall
+            | Phase::PushedCall
+            | Phase::PairedCall) => {
+                if reached == Phase::CommittedCall {
+                    valued::complete(self.1, word);
+                }
+                return self.after_valued(hot, reached, &around, &place, below, handler);
+            }
+            Phase::ReservedCall => valued::abandon(self.1, word, place.head_bytes(id)),
             Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
             Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
             _ => {}
@@ -393,6 +420,38 @@ impl Context<'_> {
         let is_entry = place.operand && id == place.entry;
         self.0[RSP] += if is_entry { 8 } else { 0 };
         self.forward(place, id)
+    }
+
+    /// The same of a call with values, or of its return.
+    fn after_valued(
+        &mut self,
+        hot: Option<&Hot>,
+        phase: Phase,
+        around: &Around,
+        place: &Place,
+        below: u64,
+        handler: &core::ops::Range<u64>,
+    ) -> bool {
+        let (id, above) = (around.at(0), around.base + 8);
+        let (rsp, callee) = match place.operand {
+            true => (above + 8, around.at(8)),
+            false => (above, slot::direct_target(id)),
+        };
+        let call = ShadowFrame {
+            rsp,
+            id,
+            callee: if place.operand { callee } else { 0 },
+        };
+        match hot {
+            Some(hot) if id == place.exit => valued::pop_frame(hot, above),
+            Some(hot) => valued::push_frame(hot, phase, (call, callee), below, handler),
+            None => {}
+        }
+        let reached = match phase {
+            Phase::PushedCall | Phase::PairedCall => Phase::Pushed,
+            _ => Phase::Committed,
+        };
+        self.after_event(hot, reached, around, place, below, handler)
     }
 
     /// The same around a call of the kernel: as if the routine had returned.

@@ -23,7 +23,7 @@ pub fn is_done(hot: Option<&Hot>, rsp: u64) {
 }
 
 /// The first words of a record of `bytes` at `word`, if it lies in the chunk that the thread holds.
-fn record_at<const N: usize>(
+pub(super) fn record_at<const N: usize>(
     hot: Option<&Hot>,
     word: u64,
     bytes: u64,

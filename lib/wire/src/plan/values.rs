@@ -11,6 +11,11 @@
 //! The *words* of a call are what its `sources` name, in their order, and after
 //! the return the words [`RESULT_WORDS`] more: rax, rdx, xmm0. Captures name arguments by their
 //! number among them. Words of the entry that the return needs are kept meanwhile; others are 0.
+//!
+//! Functions may have *code*, which the agent copies to a place of the patch area that the plan
+//! names, and which the common routines call (`lib/payload` says what it is given and gives). Its
+//! first part decides whether a call is wanted, its second writes the call's words. What has no
+//! code, or no part of it, is done by the slow path.
 
 use crate::layout::{byte_enum, layout};
 use crate::values::CallCaptures;
@@ -97,6 +102,8 @@ layout! {
         pub errno_distance: i32,
         /// Which.
         pub errno: ErrnoPlace,
+        /// Where the code of all functions begins in the patch area; 0: there is none.
+        pub code_start: u32,
     }
 }
 
@@ -139,10 +146,25 @@ layout! {
         pub second: u8,
         /// The same.
         pub mask: u64,
+        /// Where its code is.
+        pub code_at: u32,
+        /// Where that goes in the patch area.
+        pub code_to: u32,
+        /// Bytes of the part that decides; 0: every call is wanted.
+        pub decides_bytes: u16,
+        /// Bytes of the part that writes, which follows the other; 0: the slow path does it.
+        pub writes_bytes: u16,
+        /// 1: the common routine can record the result, unless the call has failed.
+        pub returns_by_routine: u8,
     }
 }
 
 impl FunctionValues {
+    /// Bytes of its code.
+    pub const fn code_bytes(&self) -> usize {
+        self.decides_bytes as usize + self.writes_bytes as usize
+    }
+
     /// Source number `i`.
     pub const fn source(&self, i: usize) -> u8 {
         match i {
@@ -198,6 +220,12 @@ impl<'a> ValuesView<'a> {
         let is_there = i < self.head.functions;
         let at = ValuesHead::BYTES + i as usize * FunctionValues::BYTES;
         is_there.then(|| FunctionValues::read(self.bytes.get(at..)?))?
+    }
+
+    /// The code of a function.
+    pub fn code(&self, of: &FunctionValues) -> Option<&'a [u8]> {
+        let at = of.code_at as usize;
+        self.bytes.get(at..at.checked_add(of.code_bytes())?)
     }
 
     /// What is recorded of the function that begins at this offset.

@@ -1,0 +1,78 @@
+//! Code that runs at the calls of a function whose values are recorded.
+//!
+//! Given a function that is instrumented, and its module's plan; puts its code into the patch area
+//! and its row into the table ([`crate::memory::rows`]), so that its calls need the slow path no
+//! more. Under the propagation lock. Must not know what the code does.
+
+use crate::memory::rows::{
+    self, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
+};
+use crate::memory::state;
+use crate::memory::table::Module;
+use crate::plans::modules;
+use sptrace_wire::plan::{Failure, FunctionValues, ValuesView};
+use sptrace_wire::values;
+
+/// The row of a function; `None`: its calls take the slow path.
+pub fn row(callee: u64) -> Option<&'static Row> {
+    rows::find(state::process().rows.get()?, callee)
+}
+
+/// True if a function could have a row, and has none.
+pub fn lacks(callee: u64, values: &FunctionValues) -> bool {
+    let Some(rows) = state::process().rows.get() else {
+        return false;
+    };
+    values.code_bytes() > 0
+        && rows::has_place(rows, callee)
+        && rows::find(rows, callee).is_none()
+        && modules::is_narrow(callee)
+}
+
+/// Gives it one.
+pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues) {
+    let (Some(rows), Some(code)) = (state::process().rows.get(), view.code(of)) else {
+        return;
+    };
+    let (at, start) = (u64::from(of.code_to), u64::from(view.head.code_start));
+    if start == 0 || at < start || !m.area().renew(at, code) {
+        return;
+    }
+    m.area_used.raise(at + code.len() as u64);
+    let part = |bytes: u16, offset: u64| match bytes {
+        0 => 0,
+        _ => m.area_start() + at + offset,
+    };
+    let says = Says {
+        decides: part(of.decides_bytes, 0),
+        writes: part(of.writes_bytes, of.decides_bytes.into()),
+        number: of.number,
+        kinds: kinds(of),
+    };
+    rows::enter(rows, callee, &says);
+}
+
+fn kinds(of: &FunctionValues) -> u32 {
+    let follow = 8 * usize::from(of.words) + size_of_val(&values::END);
+    let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+    follow as u32
+        | flag(of.returns != 0, RETURNS)
+        | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
+        | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
+        | flag(of.failure == Failure::Null, FAILS_BY_NULL)
+}
+
+/// True if this is an instruction of such code: the word at the stack pointer leads back into the
+/// routine that has called it.
+pub fn holds(m: &Module, rip: u64) -> bool {
+    let view = m.plan().and_then(|plan| ValuesView::new(plan.values()));
+    let start = view.map_or(0, |view| u64::from(view.head.code_start));
+    start != 0 && m.area_holds(rip) && rip - m.area_start() >= start
+}
+
+/// Forgets the functions in `[start, end)`, which are gone.
+pub fn forget(start: u64, end: u64) {
+    if let Some(rows) = state::process().rows.get() {
+        rows::forget(rows, start, end);
+    }
+}

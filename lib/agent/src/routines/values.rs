@@ -1,0 +1,313 @@
+//! Calls with values in the common routines: what FIRST, INDIRECT and EXIT do before they give an
+//! event to the slow path.
+//!
+//! Given a call of a function that has a row ([`crate::memory::rows`]); asks the function's code
+//! whether the call is wanted. If not, the call goes on as one without values. Else one reservation
+//! holds the call's record and the record of its values, which the function's code fills. Frames
+//! are pushed as the slow path does it: the call's own, and one a byte below it that brings its
+//! exit here ([`sptrace_wire::record::FRAME_VALUES`]). So each event of a call may be recorded here
+//! or by [`crate::events::call_values`], whichever way the other was.
+//!
+//! The row stands on the stack below what SAVE has pushed. The mark at the end of the values is
+//! written last: without it a reader passes over them. Words are written by halves, since the
+//! program may have set AC, but for frames and rows, which are aligned.
+
+/// For [`crate::routines::common`], whose macros it uses.
+macro_rules! values {
+    () => {
+        r#"
+    .set RESERVED_CALL, 14
+    .set COMMITTED_CALL, 15
+    .set WRITTEN_CALL, 16
+    .set PUSHED_CALL, 17
+    .set PAIRED_CALL, 18
+    /* Of the record of a result: rax, rdx, xmm0, errno, and the end. */
+    .set RESULT_BYTES, 36
+    .set RESULT_AND_EXIT_BYTES, 60
+
+    /* rax = a function: rcx = its row. Two probes. */
+    .macro FIND_ROW slow
+    mov rdx, gs:[{rows}]
+    test rdx, rdx
+    jz \slow
+    mov rcx, rax
+    shr rcx, 4
+    imul ecx, ecx, 0x9E3779B1
+    shr ecx, 32 - {row_bits}
+    shl ecx, {row_shift}
+    add rcx, rdx
+    cmp [rcx], rax
+    je 75f
+    add rcx, 1 << {row_shift}
+    cmp [rcx], rax
+    jne \slow
+75:
+    .endm
+    /* A row leads here: the way back to SLOW, without it. */
+    .macro SLOW_WITHOUT_ROW slow
+78: MARK CHECKING, 40
+    lea rsp, [rsp+8]
+    MARK CHECKING, 32
+    jmp \slow
+    .endm
+    /* rcx = a record with values at the start of what is reserved, or that many bytes behind it, which
+       will not be filled: one that is passed over, of all that is reserved. */
+    .macro VOID_CALL before, more
+    mov eax, [rcx+12]
+    add eax, \more
+    mov [rcx-\before+12], eax
+    mov dword ptr [rcx-\before], 1
+    mov dword ptr [rcx-\before+4], {call_values}
+    .endm
+    /* The frame of the call at rdx + 24. Again: what a handler has written there goes; the registers have
+       what was written first, but for the target. */
+    .macro WRITE_CALL_FRAME site
+    lea rcx, [rsp+\site+8]
+    mov [rdx+24], rcx
+    .if \site == 48
+    mov rax, [rsp+48]
+    mov [rdx+40], rax
+    .endif
+    mov rax, [rsp+40]
+    mov [rdx+32], rax
+    .endm
+    .macro WRITE_CALL_FRAME_AGAIN site
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    .if \site == 48
+    mov rax, [rsp+48]
+    mov [rdx+40], rax
+    .endif
+    .endm
+    /* The frame of its values above that; rcx has the stack pointer at the call site. */
+    .macro WRITE_VALUES_FRAME
+    dec rcx
+    mov [rdx+48], rcx
+    mov rax, [rsp]
+    mov rax, [rax]
+    mov [rdx+64], rax
+    movabs rax, {frame_values}
+    mov [rdx+56], rax
+    .endm
+    .macro WRITE_VALUES_FRAME_AGAIN
+    mov [rdx+48], rcx
+    mov [rdx+56], rax
+    mov rax, [rsp]
+    mov rax, [rax]
+    mov [rdx+64], rax
+    .endm
+
+    /* rcx = the row of what is called; `site`: where the stack pointer at the call site is; `head`: bytes
+       of the call's own record; `plain`: how a call goes on without values, with room for its frame
+       and, of one through a pointer, its target in rax. */
+    .macro CALL_WITH_VALUES site, head, plain, slow
+    push rcx
+    MARK CHECKING, 40
+    mov rcx, [rcx+8]
+    test rcx, rcx
+    jz 76f
+    lea rdx, [rsp+\site+8]
+    call rcx
+    cmp eax, 1
+    je 76f
+    ja 78f
+    lea rsp, [rsp+8]
+    MARK CHECKING, 32
+    .if \site == 48
+    mov rax, [rsp+40]
+    .endif
+    jmp \plain
+76: MARK CHECKING, 40
+    mov rax, [rsp]
+    cmp qword ptr [rax+16], 0
+    je 78f
+    cmp qword ptr gs:[MUTED], 0
+    jne 78f
+    mov rdx, gs:[TOPFRAME]
+    add rdx, 24
+    cmp rdx, gs:[FRAMELIMIT]
+    jae 78f
+    movzx edx, word ptr [rax+28]
+    lea eax, [rdx+\head+16]
+    mov ecx, eax
+    xadd gs:[CUR], rcx
+    lea rax, [rcx+rax-{end_bytes}]
+    lea rcx, [rcx+\head]
+    cmp rax, gs:[END]
+    ja 78f
+    MARK RESERVED_CALL, 40
+    mov [rcx+12], edx
+    rdtsc
+    cmp edx, gs:[HI]
+    jne 77f
+    mov [rcx], eax
+    mov dword ptr [rcx+4], {call_values}
+    mov rax, [rsp]
+    mov edx, [rax+24]
+    mov [rcx+8], edx
+    lea rdx, [rsp+\site+8]
+    call qword ptr [rax+16]
+    mov eax, [rcx]
+    mov edx, [rsp+40]
+    .if \head == 12
+    mov [rcx-8], edx
+    mov edx, [rsp+48]
+    mov [rcx-4], edx
+    mov [rcx-12], eax
+    .else
+    mov [rcx-8], eax
+    mov [rcx-4], edx
+    .endif
+    MARK COMMITTED_CALL, 40
+    mov edx, [rcx+12]
+    mov dword ptr [rcx+rdx+12], {values_end}
+    MARK WRITTEN_CALL, 40
+    mov rdx, gs:[TOPFRAME]
+    WRITE_CALL_FRAME \site
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED_CALL, 40
+    WRITE_CALL_FRAME_AGAIN \site
+    mov rax, [rsp]
+    test dword ptr [rax+28], {returns}
+    jz 79f
+    /* A handler may have ended without an event and left its frame on top. */
+    lea rax, [rdx+24]
+    cmp rax, gs:[TOPFRAME]
+    jne 73f
+    WRITE_VALUES_FRAME
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PAIRED_CALL, 40
+    WRITE_VALUES_FRAME_AGAIN
+79: MARK DONE, 40
+    lea rsp, [rsp+8]
+    RESTORE
+    .if \site == 48
+    ret 8
+    .else
+    ret
+    .endif
+    /* The result will not be recorded: the next event of the slow path tells. */
+73: MARK PUSHED_CALL, 40
+    inc qword ptr gs:[{lost}]
+    jmp 79b
+77: MARK RESERVED_CALL, 40
+    VOID_CALL \head, \head
+    SLOW_WITHOUT_ROW \slow
+    .endm
+
+    /* A direct call, from the slot of which the id leads to the callee. */
+    .macro FIRST_VALUES
+    MARK CHECKING, 32
+    CHECK_THREAD sptrace_slow_5
+    CHECK_PUSH 40, sptrace_slow_5
+    mov rax, [rsp+32]
+    test al, 7
+    jnz sptrace_slow_5
+    mov rcx, [rax]
+    cmp cl, 0xe8
+    jne sptrace_slow_5
+    shr rcx, 8
+    movsxd rcx, ecx
+    lea rax, [rax+rcx+5]
+    FIND_ROW sptrace_slow_5
+    CALL_WITH_VALUES 40, 8, sptrace_entry_plain, sptrace_slow_5
+sptrace_slow_5:
+    SLOW 5
+    .endm
+
+    .macro INDIRECT_VALUES
+sptrace_indirect_values:
+    MARK CHECKING, 32
+    CHECK_THREAD sptrace_slower_2
+    CHECK_PUSH 48, sptrace_slower_2
+    mov rax, [rsp+40]
+    FIND_ROW sptrace_slower_2
+    CALL_WITH_VALUES 48, 12, sptrace_indirect_plain, sptrace_slower_2
+sptrace_slower_2:
+    SLOW 2
+    .endm
+
+    /* The call's frame lies below that of its values, and nothing is kept for its return. */
+    .macro EXIT_VALUES
+sptrace_exit_values:
+    MARK CHECKING, 32
+    CHECK_THREAD sptrace_slower_1
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+39]
+    cmp rcx, [rdx]
+    jne sptrace_slower_1
+    movabs rax, {frame_values}
+    cmp rax, [rdx+8]
+    jne sptrace_slower_1
+    lea rcx, [rsp+40]
+    cmp rcx, [rdx-24]
+    jne sptrace_slower_1
+    bt qword ptr [rdx-16], 63
+    jc sptrace_slower_1
+    mov rax, [rdx+16]
+    FIND_ROW sptrace_slower_1
+    mov edx, [rcx+28]
+    test edx, {returns_by_routine}
+    jz sptrace_slower_1
+    cmp qword ptr gs:[MUTED], 0
+    jne sptrace_slower_1
+    mov eax, [rsp+24]
+    test edx, {fails_by_minus_one}
+    jz 75f
+    cmp eax, -1
+    je sptrace_slower_1
+75: test edx, {fails_by_null}
+    jz 76f
+    test eax, eax
+    jz sptrace_slower_1
+76: push rcx
+    MARK CHECKING, 40
+    mov ecx, RESULT_AND_EXIT_BYTES
+    xadd gs:[CUR], rcx
+    lea rax, [rcx+RESULT_AND_EXIT_BYTES-{end_bytes}]
+    cmp rax, gs:[END]
+    ja 78f
+    MARK RESERVED_CALL, 40
+    mov dword ptr [rcx+12], RESULT_BYTES
+    rdtsc
+    cmp edx, gs:[HI]
+    jne 77f
+    mov [rcx], eax
+    mov dword ptr [rcx+4], {return_values}
+    mov [rcx+52], eax
+    mov rax, [rsp]
+    mov eax, [rax+24]
+    mov [rcx+8], eax
+    mov rax, [rsp+32]
+    mov [rcx+16], eax
+    shr rax, 32
+    mov [rcx+20], eax
+    mov rax, [rsp+8]
+    mov [rcx+24], eax
+    shr rax, 32
+    mov [rcx+28], eax
+    movq rax, xmm0
+    mov [rcx+32], eax
+    shr rax, 32
+    mov [rcx+36], eax
+    mov eax, [rsp+40]
+    mov [rcx+56], eax
+    MARK COMMITTED_CALL, 40
+    mov dword ptr [rcx+48], {values_end}
+    MARK WRITTEN_CALL, 40
+    sub qword ptr gs:[TOPFRAME], 48
+    MARK DONE, 40
+    lea rsp, [rsp+8]
+    RESTORE
+    ret
+77: MARK RESERVED_CALL, 40
+    VOID_CALL 0, 8
+    SLOW_WITHOUT_ROW sptrace_slower_1
+sptrace_slower_1:
+    SLOW 1
+    .endm
+"#
+    };
+}
+
+pub(crate) use values;

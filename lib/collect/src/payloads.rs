@@ -1,0 +1,212 @@
+//! Code for the calls of functions whose values are recorded: what the common routines can do by
+//! themselves of what a module's plan asks for.
+//!
+//! Given what is recorded of a function ([`FunctionValues`]); makes of it a program of
+//! `sptrace-payload`, and puts its code into the plan's section. What needs memory of the traced
+//! program is left to the agent's slow path, but for the decision whether a call is wanted. Must
+//! not know what a word means.
+
+use sptrace_payload::in_place::{InPlace, in_place};
+use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
+use sptrace_wire::plan::{
+    Comparison, Failure, FunctionValues, SOURCE_STACK, SOURCE_VECTOR, ValuesHead,
+};
+
+/// What beside the words is read of a function's calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// Memory, before the call.
+    pub before: bool,
+    /// Memory, after it.
+    pub after: bool,
+}
+
+/// Puts the code of functions behind each other, from the area's offset `first` on.
+pub struct Layout {
+    next: u32,
+}
+
+/// Where a function's code may begin, so that its first instructions come at once.
+const ALIGNMENT: u32 = 16;
+
+impl Layout {
+    /// The first code goes behind the slots of an area with so many bytes.
+    pub fn behind(area_bytes: u32) -> Self {
+        Self {
+            next: area_bytes.next_multiple_of(ALIGNMENT),
+        }
+    }
+
+    /// The head of a section whose code begins here.
+    pub fn head(&self, head: ValuesHead) -> ValuesHead {
+        ValuesHead {
+            code_start: self.next,
+            ..head
+        }
+    }
+
+    /// Gives a function its code; `put` keeps it and says where.
+    pub fn place(
+        &mut self,
+        values: &mut FunctionValues,
+        reads: Reads,
+        put: &mut dyn FnMut(&[u8]) -> u32,
+    ) {
+        let Some(code) = code_of(values, reads) else {
+            return;
+        };
+        let bytes = [&code.decides[..], &code.writes].concat();
+        let length = |bytes: &[u8]| u16::try_from(bytes.len());
+        let (Ok(decides), Ok(writes)) = (length(&code.decides), length(&code.writes)) else {
+            return;
+        };
+        values.code_at = put(&bytes);
+        values.code_to = self.next;
+        values.decides_bytes = decides;
+        values.writes_bytes = writes;
+        values.returns_by_routine = u8::from(returns_by_routine(values, reads));
+        self.next = (self.next + bytes.len() as u32).next_multiple_of(ALIGNMENT);
+    }
+}
+
+/// The code of a function. `None`: the slow path does all of it.
+fn code_of(values: &FunctionValues, reads: Reads) -> Option<InPlace> {
+    let needs_memory = reads.before || values.keep != 0;
+    if needs_memory && values.comparison == Comparison::Always {
+        return None;
+    }
+    let mut code = in_place(&program_of(values)?).ok()??;
+    if needs_memory {
+        code.writes.clear();
+    }
+    Some(code)
+}
+
+/// A call that has failed is left to the slow path, which looks for errno. The routine compares the
+/// lower half of the result.
+fn returns_by_routine(values: &FunctionValues, reads: Reads) -> bool {
+    let is_known = match values.failure {
+        Failure::Never => true,
+        Failure::MinusOne | Failure::Null => values.result_bytes >= 4,
+    };
+    values.returns != 0 && values.keep == 0 && !reads.after && is_known
+}
+
+/// Which calls are wanted, and the words of one. `None`: a source that has no name.
+fn program_of(values: &FunctionValues) -> Option<Program> {
+    let words: Option<Vec<Expression>> = (0..usize::from(values.words))
+        .map(|i| source(values.source(i)).map(Expression::Source))
+        .collect();
+    let words = words?;
+    let wanted = match values.comparison {
+        Comparison::Always => None,
+        comparison => Some(compared(
+            comparison,
+            words.get(usize::from(values.compared))?.clone(),
+            values,
+        )),
+    };
+    Some(Program {
+        wanted,
+        words,
+        parts: Vec::new(),
+    })
+}
+
+fn compared(comparison: Comparison, word: Expression, values: &FunctionValues) -> Expression {
+    let word = word.narrow(match values.compared_bytes {
+        1 => Width::I8,
+        2 => Width::I16,
+        4 => Width::I32,
+        _ => Width::U64,
+    });
+    let with = Expression::Constant(values.with as u64);
+    match comparison {
+        Comparison::Always | Comparison::Equal => word.with(Binary::Equal, with),
+        Comparison::NotEqual => word.with(Binary::NotEqual, with),
+        Comparison::Less => word.with(Binary::Less, with),
+        Comparison::LessOrEqual => word.with(Binary::LessOrEqual, with),
+        Comparison::Greater => with.with(Binary::Less, word),
+        Comparison::GreaterOrEqual => with.with(Binary::LessOrEqual, word),
+    }
+}
+
+fn source(number: u8) -> Option<Source> {
+    Some(match number {
+        0..6 => Source::Argument(number),
+        SOURCE_VECTOR..SOURCE_STACK if number - SOURCE_VECTOR < 8 => {
+            Source::Vector(number - SOURCE_VECTOR)
+        }
+        SOURCE_STACK.. => Source::Stack(number - SOURCE_STACK),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Reads = Reads {
+        before: false,
+        after: false,
+    };
+
+    fn two_integers() -> FunctionValues {
+        let mut values = FunctionValues {
+            words: 2,
+            returns: 1,
+            result_bytes: 4,
+            ..FunctionValues::default()
+        };
+        values.set_source(1, 1);
+        values
+    }
+
+    fn placed(mut values: FunctionValues, reads: Reads) -> (FunctionValues, Vec<u8>) {
+        let mut kept = Vec::new();
+        Layout::behind(0x2008).place(&mut values, reads, &mut |code| {
+            kept = code.to_vec();
+            7
+        });
+        (values, kept)
+    }
+
+    #[test]
+    fn numbers_are_recorded_by_the_routines() {
+        let (values, code) = placed(two_integers(), NONE);
+        assert_eq!((values.code_at, values.code_to), (7, 0x2010));
+        assert_eq!((values.decides_bytes, values.returns_by_routine), (0, 1));
+        assert_eq!(usize::from(values.writes_bytes), code.len());
+    }
+
+    #[test]
+    fn what_needs_memory_is_left_to_the_slow_path_when_the_condition_holds() {
+        let before = Reads {
+            before: true,
+            after: false,
+        };
+        assert_eq!(placed(two_integers(), before).0.code_bytes(), 0);
+        let filtered = FunctionValues {
+            comparison: Comparison::Greater,
+            compared_bytes: 4,
+            with: i64::from(i32::MAX) + 1,
+            ..two_integers()
+        };
+        let (values, _) = placed(filtered, before);
+        assert!(values.decides_bytes > 0 && values.writes_bytes == 0);
+    }
+
+    #[test]
+    fn a_failure_that_is_narrower_than_half_a_word_is_left_to_the_slow_path() {
+        let failing = FunctionValues {
+            failure: Failure::MinusOne,
+            ..two_integers()
+        };
+        assert_eq!(placed(failing, NONE).0.returns_by_routine, 1);
+        let narrow = FunctionValues {
+            result_bytes: 2,
+            ..failing
+        };
+        assert_eq!(placed(narrow, NONE).0.returns_by_routine, 0);
+    }
+}
