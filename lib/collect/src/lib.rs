@@ -50,4 +50,3 @@ pub mod windows;
 
 pub use request::{OnEvents, Options, Request};
 pub use session::Session;
-pub use shared::Stopped;
