@@ -83,7 +83,8 @@ class Asked:
         elif name == "--relative-timestamps" and value in ("", "=us"): self.options.append("-r")
         elif name in ("--absolute-timestamps", "--timestamps") and value in ("", "=s"): self.options.append("-t")
         elif name in ("-X", "--const-print-style"):
-            if value != "abbrev": unsupported(f"-X {value}")
+            self.drop("-X")
+            self.options += ["-X", value]
         elif name in ("-E", "--env"): self.environment.append(value)
         elif name in ("-h", "-V", "--help", "--version"): os.execvp("strace", ["strace", *sys.argv[1:]])
         elif name not in SILENT: unsupported(name)

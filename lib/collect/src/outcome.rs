@@ -9,7 +9,7 @@ use sptrace_trace::{Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 20] = [
+const HOLES: [(usize, &str); 21] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -56,6 +56,10 @@ const HOLES: [(usize, &str); 20] = [
     (
         hole::SYSTEM_CALLS,
         "instructions that call the kernel and are left alone",
+    ),
+    (
+        hole::HANDLERS,
+        "signal handlers left alone, whose signals are not seen",
     ),
 ];
 

@@ -37,5 +37,5 @@ pub use notes::{early_end_text, note_text};
 pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
-pub use system_calls::{Call, Calls, Listener, SystemCalls, Teller, name_of};
+pub use system_calls::{Call, Calls, Listener, Signal, SystemCalls, Teller, name_of};
 pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};
