@@ -5,13 +5,15 @@ usage: tests/tidy.py [--self-check]
 
 Given: the repository this file lies in. Gives: one line for each violation, a last line `tidy: N problems`, status 1 if any.
   layers    each crate depends on just the crates that LAYERS names (dev-dependencies are free), each outside crate at
-            home in one crate only is used nowhere else
+            home in one crate only is used nowhere else; of a crate in PARTS a user names only the modules listed
   circles   no files of a crate use each other in a circle (see rust_modules.py), and where FLOORS orders a crate's
             folders, none uses one that stands behind it
   headers   each .rs file begins with a `//!` header, each script and test program with a comment
   size      no source file over 700 lines, unless listed in LONG with a reason; no function below a src/ over 60, unless
             listed in LONG_FUNCTIONS, which lists none that is shorter; no line of tests/harness over 99 columns
   unsafe    every crate but those in MAY_BE_UNSAFE forbids unsafe code
+  processes lib/tracee alone opens another process's files under /proc, traces it or asks the kernel for its memory, limits
+            and descriptors, but for the files in TOUCHES_PROCESSES, each with its reason
   comments  no line of a comment in a .rs file has more than 100 columns
   names     what README.md, ARCHITECTURE.md, CONTRIBUTING.md, the crates' README.md and tests/stranger.md name as a file of
             this repository exists
@@ -40,17 +42,22 @@ LAYERS = {
     "collect": {"types", "addr", "wire", "image", "code", "dwarf", "patch", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
-    "kernel": {"addr", "trace", "types"},
+    "kernel": {"addr", "trace", "tracee", "types"},
     "script": {"trace", "types", "render"},
     "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
     "xtask": {"types", "dwarf"},
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
 FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}, {"record"}, {"patch"}, {"reach"}, {"events"}, {"life"}]}
+# (crate, crate that it uses): the modules of the latter that it may name
+PARTS = {("kernel", "tracee"): {"proc"}}
 # outside crate: the crates that are its home
 HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "parquet": {"export"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
 MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
+# path: why it names another process's files, though it is not in lib/tracee
+TOUCHES_PROCESSES = {"lib/render/src/descriptors.rs": "a path in a traced program's words, which nobody opens"}
+ANOTHER_PROCESS = re.compile(r'"/proc"|"/proc/\{|\blibc::(?:ptrace|prlimit|SYS_kcmp|SYS_pidfd_\w+|(?:SYS_)?process_vm_\w+)\b|\bnix::sys::(?:ptrace|uio)\b')
 NO_STD = {"addr", "wire", "agent"}
 LONG = {"lib/types/src/names/table.rs": "made from header files"}  # path: reason
 MAX_LINES = 700
@@ -101,12 +108,34 @@ def check_layers(root):
             if used in HOMES and name not in HOMES[used]: yield f"{where}: {used} is at home in {', '.join(sorted(HOMES[used]))}, not in {name}"
 
 
+def check_parts(root):
+    for (user, used), parts in PARTS.items():
+        for at, _, names in os.walk(os.path.join(root, "lib", user, "src")):
+            for path in sorted(os.path.join(at, n) for n in names if n.endswith(".rs")):
+                named = re.findall(rf"\bsptrace_{used}::(\w+|\{{)", open(path, encoding="utf-8").read())
+                for part in sorted(set(named) - parts): yield f"{os.path.relpath(path, root)}: {user} uses of {used} only {', '.join(sorted(parts))}, not {part}"
+
+
 def check_unsafe(root):
     for top, name, folder in crates(root):
         if name in MAY_BE_UNSAFE: continue
         for entry in ("lib.rs", "main.rs"):
             path = os.path.join(folder, "src", entry)
             if os.path.exists(path) and "#![forbid(unsafe_code)]" not in open(path, encoding="utf-8").read(): yield f"{top}/{name}/src/{entry}: forbid(unsafe_code) is missing"
+
+
+def check_processes(root):
+    for top, name, folder in crates(root):
+        if (top, name) == ("lib", "tracee"): continue
+        for at, _, names in os.walk(os.path.join(folder, "src")):
+            for path in sorted(os.path.join(at, n) for n in names if n.endswith(".rs")):
+                where = os.path.relpath(path, root)
+                lines = enumerate(open(path, encoding="utf-8"), 1)
+                found = [(number, ANOTHER_PROCESS.search(line)[0]) for number, line in lines if not line.lstrip().startswith("//") and ANOTHER_PROCESS.search(line)]
+                if where in TOUCHES_PROCESSES:
+                    if not found: yield f"{where}: TOUCHES_PROCESSES of tests/tidy.py lists it, which touches none"
+                    continue
+                for number, what in found: yield f"{where}:{number}: {what} belongs into lib/tracee, which alone touches another process"
 
 
 def check_circles(root):
@@ -165,7 +194,7 @@ def check_files(root, files):
 
 
 def check(root, files):
-    return [*check_layers(root), *check_unsafe(root), *check_circles(root), *check_names(root), *check_files(root, files)]
+    return [*check_layers(root), *check_parts(root), *check_unsafe(root), *check_processes(root), *check_circles(root), *check_names(root), *check_files(root, files)]
 
 
 def self_check():
@@ -184,6 +213,11 @@ def self_check():
         put("lib/agent/src/life.rs", "//! A header.\npub mod start;\n")
         put("lib/agent/src/memory/sys.rs", "//! A header.\n")
         put("lib/agent/src/life/start.rs", "//! A header.\nuse crate::memory::sys;\n")
+        put("lib/render/Cargo.toml", "[dependencies]\n" + "".join(f"sptrace-{n}.workspace = true\n" for n in LAYERS["render"]))
+        put("lib/render/src/lib.rs", good)
+        put("lib/render/src/descriptors.rs", '//! A header.\npub fn f() { format!("/proc/{pid}") }\n')
+        put("lib/kernel/Cargo.toml", "[dependencies]\n" + "".join(f"sptrace-{n}.workspace = true\n" for n in LAYERS["kernel"]))
+        put("lib/kernel/src/lib.rs", "//! A header.\nuse sptrace_tracee::proc;\n")
         put("README.md", "See `lib/image/src/lib.rs`.\n")
         put("lib/image/src/lib.rs", good + "fn sixty() {\n" + "    f();\n" * 58 + "}\n")
         problems = check(root, ["lib/image/src/lib.rs"])
@@ -195,6 +229,10 @@ def self_check():
             ("is at home in", "lib/agent/Cargo.toml", "[dependencies]\ngoblin.workspace = true\n"),
             ("has no place", "lib/utils/Cargo.toml", "[dependencies]\n"),
             ("forbid(unsafe_code) is missing", "lib/image/src/lib.rs", "//! A header.\n"),
+            ("uses of tracee only proc", "lib/kernel/src/lib.rs", "//! A header.\nuse sptrace_tracee::ptrace;\n"),
+            ("alone touches another process", "lib/image/src/below.rs", '//! A header.\npub fn f() { read(format!("/proc/{pid}/mem")) }\n'),
+            ("alone touches another process", "lib/image/src/below.rs", "//! A header.\npub fn f() { libc::process_vm_readv() }\n"),
+            ("which touches none", "lib/render/src/descriptors.rs", "//! A header.\n"),
             ("a circle of files: above, below", "lib/image/src/below.rs", "//! A header.\nuse super::above::g;\npub fn f() { g() }\n"),
             ("a circle of files: above, below", "lib/image/src/below.rs", "//! A header.\npub fn f() { crate::above::g() }\n"),
             ("stands on the floor above", "lib/agent/src/memory/sys.rs", "//! A header.\nuse crate::life::start;\n"),

@@ -4,9 +4,10 @@
 usage: tests/tutorials.py [--sptrace PATH] [--only GLOB]... [--list] [--show]
 
 Given: man/tutorials/*.md and README.md. A block ```console holds commands behind `$ ` (a line that ends in a
-backslash, or is indented, goes on) and below each what it prints; a block whose words are a language and a file name
+backslash, or in the middle of a quotation, goes on) and below each what it prints; a block whose words are a language and a file name
 is written to that file. All commands of a page are run by one bash in a fresh folder, sptrace first in the path. Blocks
-of the README that are to be read, not run, have no language.
+that are to be read, not run, have no language. What a page only needs, and a reader has (a server that runs), stands as
+`$ ` commands in a comment `<!-- replay` ... `-->`; what they print is not looked at.
 Gives: one line a page, then `N passed, N failed`; status 1 if something differs.
 Compared: lines in order. `[...]` alone is any number of lines, within a line any text. A number is any number, with any
 unit of time; a hexadecimal address any other; blanks are one. --show prints what was printed instead.
@@ -24,8 +25,9 @@ def blocks(text):
     """(first line, words behind the fence, lines) of each block."""
     found, inside = [], None
     for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith("```") and inside is None: inside = (number, line[3:].split(), [])
-        elif line.startswith("```"): found.append(inside); inside = None
+        if line == "<!-- replay": inside = (number, ["replay"], [])
+        elif line.startswith("```") and inside is None: inside = (number, line[3:].split(), [])
+        elif line.startswith("```") or line == "-->" and inside and inside[1] == ["replay"]: found.append(inside); inside = None
         elif inside is not None: inside[2].append(line)
     return found
 
@@ -37,7 +39,8 @@ def commands(lines):
         if line.startswith("$ "): found.append(([line[2:]], []))
         elif goes_on: found[-1][0].append(line)
         elif found: found[-1][1].append(line)
-        goes_on = (line.startswith("$ ") or goes_on) and line.endswith("\\")
+        # By a backslash at its end, or as a quotation is open.
+        goes_on = (line.startswith("$ ") or goes_on) and (line.endswith("\\") or "".join(found[-1][0]).count("'") % 2 == 1)
     return [("\n".join(c), printed) for c, printed in found]
 
 
@@ -86,8 +89,9 @@ def replay(page, sptrace, show):
         for line, words, lines in blocks(text):
             if len(words) == 2:
                 with open(os.path.join(folder, words[1]), "w", encoding="utf-8") as f: f.write("\n".join(lines) + "\n")
-            if words[:1] != ["console"]: continue
+            if words[:1] not in (["console"], ["replay"]): continue
             for command, expected in commands(lines):
+                if words == ["replay"]: expected = ["[...]"]
                 count += 1
                 bash.stdin.write(f"{command}\nprintf '\\n%s\\n' =:=end\n")
                 bash.stdin.flush()
@@ -111,6 +115,7 @@ def self_check():
     assert differs(["a 5 ms", "[...]", "z"], ["a 7.3 us", "b", "c", "z"]) is None
     assert differs(["a", "b"], ["a"]) and differs(["a"], ["a", "b"]) and differs(["a 5"], ["a x"])
     assert differs(["call([...], 7) = 3"], ["call(2, 9) = 5"]) is None and differs(["openat = 3"], ["openat = -1 ENOENT"])
+    assert commands(["$ a 'b", "  c' d", "e"]) == [("a 'b\n  c' d", ["e"])]
     assert commands(["$ a \\", "  b", "c", "$ d"]) == [("a \\\n  b", ["c"]), ("d", [])]
     print("the replay finds what it should")
     return 0

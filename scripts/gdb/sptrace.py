@@ -15,7 +15,7 @@ from gdb.unwinder import Unwinder
 
 SLOTS_START = 0x1000  # the common routines lie before (lib/wire/src/plan.rs)
 HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/memory/state.rs)
-ROUTINE, ID, ROUTINES = 64, 104, 12  # of what the door pushes (lib/agent/src/memory/frame.rs)
+FLAGS, ROUTINE, ID, ROUTINES = 8, 64, 104, 12  # of what the door pushes (lib/agent/src/memory/frame.rs)
 OPEN_BITS = 3 << 62  # flags of a shadow frame's id
 REGISTERS = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
 
@@ -39,6 +39,11 @@ def jump_target(address):
     if not data or data[0] not in (0xE8, 0xE9):
         return 0
     return (address + 5 + struct.unpack("<i", data[1:])[0]) & (1 << 64) - 1
+
+
+def is_flags(value):
+    """Whether it may be the flags register: bit 1 is always set, and only 22 bits may be (Intel SDM, volume 1, 3.4.3)."""
+    return value & 2 and value < 1 << 22
 
 
 class Areas:
@@ -76,6 +81,14 @@ def way_back(area, address, limit=64):
     return 0
 
 
+def is_exit(area, address):
+    """Whether a slot's `call EXIT` has just been made from before `address`: it follows the call of what was called, and
+    `jmp back` follows it."""
+    before = read(address - 10, 10) or b""
+    called = before[:1] == b"\xe8" and not area[0] <= jump_target(address - 10) < area[0] + SLOTS_START
+    return (called or before[1:5] == b"\xff\x54\x24\xf8") and (read(address, 1) or b"") == b"\xe9"
+
+
 class Id:
     """What tells frames apart: gdb asks for these two."""
 
@@ -88,11 +101,11 @@ class SlotUnwinder(Unwinder):
         super().__init__("sptrace")
         self.areas = Areas()
 
-    def place(self, pc, sp, gs):
+    def place(self, pc, sp, gs, registers):
         """(return address, stack pointer) of the program's code that is at work there."""
         area, agent = self.areas.known(pc)
         if agent:
-            found = self.door(sp)
+            found = self.door(sp, registers)
             if found:
                 return found
             # The innermost recorded call, then: what it calls is at work.
@@ -114,14 +127,14 @@ class SlotUnwinder(Unwinder):
         area = self.areas.find(value, "areas")
         if not area or value < area[0] + SLOTS_START or not area[0] <= jump_target(value - 5) < area[0] + SLOTS_START:
             return None
-        back = way_back(area, value)
+        back = jump_target(value) if is_exit(area, value) else way_back(area, value)
         return (back, at + 8) if back else (word(at + 8), at + 16)
 
-    def door(self, sp):
-        """The same, in the agent: somewhere on its stack stands the address of what its door has pushed."""
-        data = next(filter(None, (read(sp, length) for length in (4096, 1024, 256))), b"")
-        for (value,) in struct.iter_unpack("<Q", data):
-            if value % 8 == 0 and value >= 1 << 16 and word(value + ROUTINE) < ROUTINES:
+    def door(self, sp, registers):
+        """The same, in the agent: in a register, or on its stack, stands the address of what its door has pushed."""
+        data = next(filter(None, (read(sp, length) for length in (16384, 4096, 1024, 256))), b"")
+        for value in registers + [value for (value,) in struct.iter_unpack("<Q", data)]:
+            if value % 8 == 0 and value >= 1 << 16 and word(value + ROUTINE) < ROUTINES and is_flags(word(value + FLAGS)):
                 found = self.behind_id(value + ID)
                 if found:
                     return found
@@ -134,7 +147,8 @@ class SlotUnwinder(Unwinder):
             gs = int(frame.read_register("gs_base")) & mask
         except (gdb.error, ValueError):
             gs = 0
-        found = self.place(pc & mask, sp & mask, gs)
+        registers = [int(frame.read_register(name)) & mask for name in REGISTERS]
+        found = self.place(pc & mask, sp & mask, gs, registers)
         if not found or not found[0]:
             return None
         info = frame.create_unwind_info(Id(gdb.Value(found[1]), gdb.Value(pc & mask)))

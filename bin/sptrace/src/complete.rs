@@ -14,6 +14,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use sptrace_image::Object;
+use sptrace_tracee::proc;
 
 /// The variable by which a shell's script asks; its value is the shell's name.
 pub const VARIABLE: &str = "SPTRACE_COMPLETE";
@@ -84,16 +85,13 @@ fn events() -> Vec<CompletionCandidate> {
 
 /// Processes that are not the kernel's, with what they execute.
 fn processes() -> Vec<CompletionCandidate> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let process = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        let _: u32 = name.parse().ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let is_program = !line.is_empty() && name != std::process::id().to_string();
-        is_program.then(|| candidate(name, line.trim()))
+    let others = proc::processes().into_iter();
+    let others = others.filter(|pid| *pid != std::process::id());
+    let process = |pid: u32| {
+        let line = proc::arguments(pid).join(" ");
+        (!line.is_empty()).then(|| candidate(pid.to_string(), &line))
     };
-    entries.filter_map(process).collect()
+    others.filter_map(process).collect()
 }
 
 fn scripts(current: &OsStr) -> Vec<CompletionCandidate> {
@@ -140,7 +138,7 @@ fn image_of_line() -> Option<PathBuf> {
         words.get(at + 1)
     };
     if let Some(pid) = behind("-p").and_then(|pid| pid.to_str()) {
-        return Some(Path::new("/proc").join(pid).join("exe"));
+        return Some(proc::files::program(pid.parse().ok()?));
     }
     let program = behind("--")?;
     if program.as_encoded_bytes().contains(&b'/') {

@@ -437,9 +437,3 @@ impl<W: Write> Collector<W> {
         })
     }
 }
-
-fn comm(pid: u32, tid: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
-        .map(|s| s.trim_end().to_owned())
-        .unwrap_or_default()
-}

@@ -4,11 +4,9 @@
 //! is waited for.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 
 use sptrace_tracee::keep::Kept;
-
-use crate::pidfd;
+use sptrace_tracee::{pidfd, proc};
 
 /// See the file's header.
 #[derive(Default)]
@@ -36,10 +34,7 @@ impl KeptCommand {
         let (kept, descriptor) = self.0.as_ref()?;
         match descriptor {
             Some(fd) => pidfd::has_ended(fd).then(|| pidfd::status(kept.command, fd)),
-            None => {
-                let here = PathBuf::from(format!("/proc/{}", kept.command));
-                (!here.exists()).then_some(None)
-            }
+            None => (!proc::exists(kept.command)).then_some(None),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sptrace_tracee::arena::Arena;
-use sptrace_tracee::eligible;
+use sptrace_tracee::{eligible, proc};
 
 /// From a fork to the child's first event: on a busy machine, too.
 const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ impl Latecomers {
     /// None of those that are there now.
     pub(crate) fn new() -> Self {
         Self {
-            before: eligible::processes().collect(),
+            before: proc::processes().into_iter().collect(),
             quiet_since: None,
         }
     }
@@ -38,7 +38,8 @@ impl Latecomers {
     pub(crate) fn may_come(&mut self, arena: &Arena) -> bool {
         let since = *self.quiet_since.get_or_insert_with(Instant::now);
         since.elapsed() < FIRST_EVENT_WITHIN
-            && eligible::processes()
+            && proc::processes()
+                .into_iter()
                 .any(|pid| !self.before.contains(&pid) && eligible::holds(pid, arena))
     }
 }

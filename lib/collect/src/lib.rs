@@ -5,11 +5,11 @@
 //! |---|---|
 //! | [`request`], [`captures`] | what a recording is asked for, and of system calls |
 //! | [`session`], [`shared`], [`loops`], [`signals`] | launch, exec, end; the threads |
-//! | [`limits`], `kept`, `progress` | a limit on memory, `--keep-pid`, what takes long |
+//! | `kept`, `progress` | `--keep-pid`, what takes long |
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
-//! | `numbers`, `pidfd`, [`privilege`] | which process is which, and what it may |
+//! | `numbers` | which process is which |
 //! | `open_files` | what processes have open |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
 //! | [`live`] | who runs already: attaching, detaching, beginning in the middle |
@@ -30,7 +30,6 @@ pub mod disk;
 pub mod event;
 mod kept;
 mod latecomers;
-pub mod limits;
 pub mod live;
 pub mod loops;
 pub mod modules;
@@ -38,8 +37,6 @@ mod numbers;
 mod open_files;
 pub mod outcome;
 pub mod output;
-mod pidfd;
-pub mod privilege;
 mod progress;
 pub mod react;
 pub mod request;
@@ -53,4 +50,3 @@ pub mod windows;
 
 pub use request::{OnEvents, Options, Request};
 pub use session::Session;
-pub use shared::Stopped;

@@ -12,10 +12,10 @@ use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
 
-use crate::limits;
 use crate::modules::answer;
 use crate::react;
 use crate::shared::Shared;
+use sptrace_tracee::limits;
 
 /// What begins a recording is looked for in what threads have not handed over yet so often.
 const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);

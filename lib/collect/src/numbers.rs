@@ -7,12 +7,13 @@
 //! number in the recording is found. Knows nothing of records.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sptrace_tracee::arena::Arena;
+use sptrace_tracee::memory;
+use sptrace_tracee::proc::{self, Stat, Status, files};
 use sptrace_wire::control::{HOST_RECORDING, PIDS_OTHER, Question, STREAM_LIVE, STREAMS, Stream};
 
 /// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be
@@ -163,8 +164,7 @@ impl Numbers {
                 return None;
             }
             self.known().elsewhere.insert(key);
-            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-            Some(exe.to_string_lossy().into_owned())
+            files::program_name(pid).ok()
         });
         executed.collect()
     }
@@ -177,7 +177,7 @@ fn find(arena: &Arena, number: u32, own: u32) -> Option<u32> {
     if first == Some(true) {
         return Some(own);
     }
-    let all = numbers_in("/proc").into_iter();
+    let all = proc::processes().into_iter();
     let mut others = all.filter(|pid| *pid != own);
     let found = others.find(|pid| is_surely(*pid) == Some(true));
     // Of one that may not be looked at, nothing speaks against it.
@@ -187,10 +187,10 @@ fn find(arena: &Arena, number: u32, own: u32) -> Option<u32> {
 /// Is it the process? None: nobody knows, since it may not be looked at.
 fn is_it(arena: &Arena, pid: u32, number: u32, own: u32) -> Option<bool> {
     let at = arena.control().number_avma.load(Ordering::Acquire);
-    if at == 0 || own_number(&format!("/proc/{pid}/status")) != Some(own) {
+    if at == 0 || own_number(Status::of(pid)) != Some(own) {
         return Some(false);
     }
-    let memory = match File::open(format!("/proc/{pid}/mem")) {
+    let memory = match memory::look_at(pid) {
         Ok(memory) => memory,
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return None,
         Err(_) => return Some(false),
@@ -202,50 +202,33 @@ fn is_it(arena: &Arena, pid: u32, number: u32, own: u32) -> Option<bool> {
 
 /// The number here of a thread of a process that knows itself by its own.
 pub fn task(pid: u32, own: u32) -> Option<u32> {
-    let folder = format!("/proc/{pid}/task");
-    let is_it = |tid: &u32| own_number(&format!("{folder}/{tid}/status")) == Some(own);
+    let is_it = |tid: &u32| own_number(Status::of_thread(pid, *tid)) == Some(own);
     if is_it(&own) {
         return Some(own);
     }
-    numbers_in(&folder).into_iter().find(is_it)
+    proc::threads(pid).into_iter().find(is_it)
 }
 
 /// By which number a thread knows itself.
 pub fn own_task(pid: u32, tid: u32) -> u32 {
-    own_number(&format!("/proc/{pid}/task/{tid}/status")).unwrap_or(tid)
-}
-
-fn numbers_in(folder: &str) -> Vec<u32> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
-        .collect()
+    own_number(Status::of_thread(pid, tid)).unwrap_or(tid)
 }
 
 /// The process still has that number of its own, has memory, and nobody traces it.
 fn is_free(pid: u32, own: u32) -> bool {
-    let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).unwrap_or_default();
-    let has = |what: &str| status.lines().any(|l| l.starts_with(what));
-    has("VmSize:") && has("TracerPid:\t0") && own_number(&path) == Some(own)
+    Status::of(pid).is_ok_and(|status| {
+        status.has_memory() && status.tracer().is_none() && status.own_number() == Some(own)
+    })
 }
 
 fn runs(pid: u32, tid: u32) -> bool {
-    let stat = match std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) {
-        Ok(stat) => stat,
+    match Stat::of_thread(pid, tid) {
+        Ok(stat) => !stat.has_ended(),
         // Too many are open just now: nobody knows, and it is asked again.
-        Err(e) => return matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
-    };
-    let state = stat
-        .iter()
-        .rposition(|b| *b == b')')
-        .and_then(|i| stat.get(i + 2).copied());
-    !matches!(state, Some(b'Z' | b'X') | None)
+        Err(e) => matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+    }
 }
 
-/// The number that a task has in its own, innermost pid namespace.
-fn own_number(status: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(status).ok()?;
-    let numbers = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().next_back()?.parse().ok()
+fn own_number(status: std::io::Result<Status>) -> Option<u32> {
+    status.ok()?.own_number()
 }

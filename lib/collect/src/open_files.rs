@@ -2,44 +2,31 @@
 //!
 //! Given a process; gives a note. Must not know who reads it.
 
-use std::fs;
-use std::path::Path;
-
 use sptrace_trace::Note;
+use sptrace_tracee::proc::files;
 
 use crate::clock;
 
 /// The descriptors of a process as they are now, and the folder that it is in.
 pub fn note(pid: u32) -> Note {
-    let own = format!("/proc/{pid}");
-    let entries = fs::read_dir(format!("{own}/fd"));
-    let mut open: Vec<(u32, String)> = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            Some((number, link(&entry.path())?))
-        })
-        .collect();
+    let numbers = files::descriptors(pid).into_iter();
+    let named = numbers.filter_map(|fd| Some((fd, files::descriptor_name(pid, fd)?)));
+    let mut open: Vec<(u32, String)> = named.collect();
     open.sort_unstable();
     Note::Descriptors {
         pid,
         tsc: clock::tsc(),
-        folder: link(Path::new(&format!("{own}/cwd"))).unwrap_or_default(),
+        folder: files::folder(pid).unwrap_or_default(),
         open,
     }
-}
-
-fn link(path: &Path) -> Option<String> {
-    let target = fs::read_link(path).ok()?;
-    Some(target.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::fd::AsRawFd;
+    use std::path::Path;
 
     #[test]
     fn what_is_open_is_named_by_its_path() {

@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::ffi::CString;
-use std::fs::File;
 use std::hash::Hasher;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use sptrace_trace::{ExitStatus, Header, TraceWriter};
+use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
+use sptrace_tracee::entry::entries;
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::keep::Kept;
+use sptrace_tracee::proc::{self, files};
 use sptrace_tracee::seccomp::{self, Refusal};
-use sptrace_tracee::{TraceeError, inject, launch, ptrace};
+use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::captures;
 use crate::collector::{Collector, first_call};
@@ -25,7 +26,6 @@ use crate::event::Source;
 use crate::event::relay::Relay;
 use crate::kept::KeptCommand;
 use crate::latecomers::Latecomers;
-use crate::limits;
 use crate::live::gate::jump::GateJump;
 use crate::loops;
 use crate::modules::filters::Filters;
@@ -37,7 +37,7 @@ use crate::progress::Progress;
 use crate::react::reactor::Reactor;
 use crate::react::{self, EventsThread, Prepared};
 use crate::request::Options;
-use crate::shared::{Command, Shared, Stopped};
+use crate::shared::{Command, Shared};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
 use crate::values::Values;
@@ -56,7 +56,7 @@ pub struct Finished {
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
     /// Why recording ended before the command did, if it was stopped.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<EarlyEnd>,
     /// How many dumps were written, if there were to be any: then there is no other trace.
     pub dumps: Option<u64>,
 }
@@ -359,8 +359,7 @@ impl Session {
             let _ = ptrace::detach(pid, 0);
             return;
         }
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let exe = exe.to_string_lossy().into_owned();
+        let exe = files::program_name(pid).unwrap_or_default();
         let mut c = self.shared.lock();
         c.exec(&self.shared.arena, pid, &exe);
         if self.shared.options.system_calls.is_some() {
@@ -370,7 +369,7 @@ impl Session {
         let arena_bytes = self.shared.arena.bytes();
         let result = may_enter(pid)
             .and_then(|()| limits::leave_room(pid, arena_bytes))
-            .and_then(|()| entries(pid, self.shared.options.loader))
+            .and_then(|()| entries(pid))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
         match &result {
             Ok(()) => log::info!("process {pid} executes {exe}: the agent is in it"),
@@ -425,7 +424,7 @@ impl Session {
     /// The same while all threads of a process are being stopped. They are let go in the end, so
     /// one that must be is promised that at once: its stop would be taken for theirs.
     pub(crate) fn obey_beside(&self, pid: u32) {
-        let is_its = |tid: u32| std::path::Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
+        let is_its = |tid: u32| proc::has_thread(pid, tid);
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Release(tid, reply) if is_its(tid) => drop(reply.send(true)),
@@ -553,40 +552,4 @@ fn may_enter(pid: u32) -> Result<(), TraceeError> {
         Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),
         Ok(()) | Err(Refusal::Hidden | Refusal::Unknown) => Ok(()),
     }
-}
-
-/// Where the program in `pid` will begin, and where ld.so begins (0: none), from its auxiliary
-/// vector (getauxval(3)).
-fn entries(pid: u32, _loader: bool) -> Result<[u64; 2], TraceeError> {
-    use std::os::unix::fs::FileExt;
-    const AT_BASE: u64 = 7;
-    const AT_ENTRY: u64 = 9;
-    let failed = |what| move |source| TraceeError::System { what, source };
-    let mut head = [0u8; 20];
-    File::open(format!("/proc/{pid}/exe"))
-        .and_then(|exe| exe.read_exact_at(&mut head, 0))
-        .map_err(failed("reading the program"))?;
-    if head[4] != 2 || head[18] != 62 {
-        return Err(TraceeError::NoRoom("it is not a 64-bit x86 program"));
-    }
-    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).map_err(failed("reading auxv"))?;
-    let find = |key: u64| {
-        auxv.chunks_exact(16).find_map(|pair| {
-            let (k, v) = pair.split_at(8);
-            (u64::from_le_bytes(k.try_into().ok()?) == key)
-                .then(|| Some(u64::from_le_bytes(v.try_into().ok()?)))
-                .flatten()
-        })
-    };
-    let entry = find(AT_ENTRY).ok_or(TraceeError::NoRoom("no entry point in auxv"))?;
-    let base = find(AT_BASE).unwrap_or(0);
-    if base == 0 {
-        return Ok([entry, 0]);
-    }
-    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed("opening memory"))?;
-    let mut e_entry = [0u8; 8];
-    memory
-        .read_exact_at(&mut e_entry, base + 24)
-        .map_err(failed("reading ld.so's header"))?;
-    Ok([entry, base.wrapping_add(u64::from_le_bytes(e_entry))])
 }

@@ -5,6 +5,8 @@
 //!
 //! Must not know: what it is that is named so.
 
+use sptrace_tracee::proc::Stat;
+
 /// A process that makes things in the kernel's tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -40,10 +42,9 @@ impl Owner {
     }
 }
 
-/// When a process was started, in ticks since the machine's (proc_pid_stat(5), starttime).
+/// When a process was started, in ticks since the machine's.
 fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    Stat::of(pid).ok().map(|stat| stat.started_ticks)
 }
 
 #[cfg(test)]

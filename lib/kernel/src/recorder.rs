@@ -16,6 +16,7 @@ use crate::source::Source;
 use crate::tasks::Tasks;
 use crate::tracefs::Tracefs;
 use sptrace_trace::TraceWriter;
+use sptrace_tracee::proc::{self, Stat};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Child, Command};
@@ -226,29 +227,15 @@ fn start(
 
 /// Our own threads.
 fn own_tasks() -> Vec<u32> {
-    threads_of(std::process::id())
-}
-
-fn threads_of(pid: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let numbers = entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse().ok());
-    numbers.collect()
+    proc::threads(std::process::id())
 }
 
 /// All threads, each with its process.
 fn tasks_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter()
-        .flat_map(|pid| threads_of(*pid).into_iter().map(|tid| (tid, *pid)))
+        .flat_map(|pid| proc::threads(*pid).into_iter().map(|tid| (tid, *pid)))
 }
 
 fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    let state = stat
-        .ok()
-        .and_then(|s| s.rsplit_once(") ")?.1.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    Stat::of(pid).is_ok_and(|stat| !stat.has_ended())
 }

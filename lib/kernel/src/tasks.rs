@@ -11,6 +11,7 @@ use crate::error::KernelError;
 use crate::source::{Frame, Happening, soft_interrupt};
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, StreamInfo, TraceWriter};
+use sptrace_tracee::proc::{self, Status};
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -182,11 +183,10 @@ impl<W: Write> Tasks<W> {
         let task = match self.tasks.entry(tid) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                let comm = std::fs::read_to_string(format!("/proc/{tid}/comm"));
                 let stream = self.writer.stream(&StreamInfo {
                     pid,
                     tid,
-                    comm: comm.unwrap_or_default().trim_end().to_owned(),
+                    comm: proc::thread_name(tid, tid),
                     start_tsc: tsc,
                     ..StreamInfo::default()
                 })?;
@@ -391,9 +391,7 @@ fn is_end_of(end: &Frame, open: &Frame) -> bool {
 
 /// The process that a task belongs to.
 fn thread_group(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
+    Status::of(tid).ok()?.thread_group()
 }
 
 #[cfg(test)]

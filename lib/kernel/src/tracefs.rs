@@ -8,6 +8,7 @@
 
 use crate::error::KernelError;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use sptrace_tracee::proc;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +89,7 @@ pub fn unmount_left_over() -> usize {
         let pid = name
             .to_str()
             .and_then(|n| n.strip_prefix(FOLDER)?.parse::<u32>().ok());
-        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        pid.is_some_and(|pid| !proc::exists(pid))
     });
     let is_gone = |path: &PathBuf| {
         let _ = umount2(path, MntFlags::MNT_DETACH);

@@ -12,8 +12,9 @@
 use crate::arena::{ARENA_AVMA, Arena};
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
-use crate::inside::{self, Place, map_inside, open_memory};
+use crate::inside::{self, Place, map_inside};
 use crate::maps::{self, Mapping};
+use crate::memory::open_to_write;
 use crate::offer;
 use crate::ptrace;
 use crate::threads::{Thread, Threads, restarted};
@@ -207,7 +208,7 @@ impl<'a> Carrier<'a> {
         image: &'a AgentImage,
         maps: &[Mapping],
     ) -> Result<Self, TraceeError> {
-        let memory = open_memory(pid)?;
+        let memory = open_to_write(pid)?;
         let bytes = code().len() + DATA_WORDS * 8 + arena.path().len() + 1;
         let place = Place::find(&memory, maps, bytes)?;
         let is_left_over = maps::is_traced(maps);

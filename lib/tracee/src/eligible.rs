@@ -5,9 +5,9 @@
 
 use crate::arena::Arena;
 use crate::maps;
+use crate::memory;
+use crate::proc::{self, Stat, Status, files};
 use crate::seccomp;
-use crate::threads::{state, threads_of};
-use std::path::Path;
 
 /// Why a process cannot be attached to.
 #[derive(Debug, thiserror::Error)]
@@ -18,57 +18,31 @@ fn unfit<T>(why: impl Into<String>) -> Result<T, Unfit> {
     Err(Unfit(why.into()))
 }
 
-/// What /proc/PID/status says.
-struct Status(String);
-
-impl Status {
-    fn of(pid: u32) -> Option<Self> {
-        std::fs::read(format!("/proc/{pid}/status"))
-            .ok()
-            .map(|s| Self(String::from_utf8_lossy(&s).into_owned()))
-    }
-
-    fn field(&self, name: &str) -> &str {
-        let line = self
-            .0
-            .lines()
-            .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
-        line.unwrap_or("").trim()
-    }
-}
-
 /// Looks for reasons not to attach to `pid`.
 ///
 /// # Errors
 /// The first that is found.
 pub fn check(pid: u32) -> Result<(), Unfit> {
-    let Some(status) = Status::of(pid) else {
+    let Ok(status) = Status::of(pid) else {
         return unfit("no such process (`ps -e` lists them)");
     };
-    let thread_group = status.field("Tgid");
-    if thread_group != pid.to_string() {
+    let thread_group = status.thread_group().unwrap_or(0);
+    if thread_group != pid {
         return unfit(format!(
             "it is a thread of process {thread_group}; attach to that"
         ));
     }
-    if status.field("State").starts_with(['Z', 'X']) {
+    if status.has_ended() {
         return unfit("it has ended already (a zombie, which its parent has not waited for)");
     }
-    let is_kernel = |stat: &str| {
-        const PF_KTHREAD: u64 = 0x0020_0000;
-        let flags = stat
-            .rsplit_once(") ")
-            .and_then(|r| r.1.split(' ').nth(6)?.parse().ok());
-        flags.is_some_and(|f: u64| f & PF_KTHREAD != 0)
-    };
-    if std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| is_kernel(&s)) {
+    if Stat::of(pid).is_ok_and(|stat| stat.is_kernel()) {
         return unfit("it is a kernel thread, which has no program to trace");
     }
     if is_ours(pid) {
         return unfit("sptrace runs in it or under it, and would wait for itself");
     }
     is_free(&status)?;
-    if status.field("x86_Thread_features").contains("shstk") {
+    if status.has_shadow_stack() {
         return unfit("it runs with a shadow stack (CET), which forbids patched return addresses");
     }
     may_look(pid, &status)?;
@@ -86,23 +60,21 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
 /// As there.
 pub fn check_again(pid: u32) -> Result<(), Unfit> {
     match Status::of(pid) {
-        Some(status) => is_free(&status),
-        None => unfit("it has just ended"),
+        Ok(status) => is_free(&status),
+        Err(_) => unfit("it has just ended"),
     }
 }
 
 /// Nobody traces it, and it is in no sandbox where nothing is permitted.
 fn is_free(status: &Status) -> Result<(), Unfit> {
-    let tracer = status.field("TracerPid");
-    if !matches!(tracer, "0" | "") {
-        let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+    if let Some(tracer) = status.tracer() {
+        let name = proc::thread_name(tracer, tracer);
         return unfit(format!(
-            "it is traced already, by {} (pid {tracer}); end that first",
-            name.trim_end()
+            "it is traced already, by {name} (pid {tracer}); end that first"
         ));
     }
     // What filters permit is looked at when its threads are stopped.
-    if status.field("Seccomp") == "1" {
+    if seccomp::mode_of(status) == seccomp::Mode::Strict {
         return unfit(format!(
             "{}; `sptrace run` can trace it up to that point",
             seccomp::Refusal::Strict
@@ -114,14 +86,12 @@ fn is_free(status: &Status) -> Result<(), Unfit> {
 /// True if the process catches SIGPROF, as profilers inside of programs do: their handlers walk
 /// stacks at any moment.
 pub fn is_sampled_within(pid: u32) -> bool {
-    let caught = |status: Status| u64::from_str_radix(status.field("SigCgt"), 16).ok();
-    let caught = Status::of(pid).and_then(caught).unwrap_or(0);
-    caught & 1 << (libc::SIGPROF - 1) != 0
+    Status::of(pid).is_ok_and(|status| status.catches(libc::SIGPROF))
 }
 
 /// True if there is no such process, or only what its parent has not waited for.
 pub fn has_ended(pid: u32) -> bool {
-    Status::of(pid).is_none_or(|s| s.field("State").starts_with(['Z', 'X']))
+    Status::of(pid).map_or(true, |status| status.has_ended())
 }
 
 /// The process itself, or one of those that wait for it.
@@ -131,8 +101,7 @@ fn is_ours(pid: u32) -> bool {
         if at == pid {
             return true;
         }
-        let parent = Status::of(at).and_then(|s| s.field("PPid").parse().ok());
-        at = parent.unwrap_or(0);
+        at = parent_of(at).unwrap_or(0);
     }
     pid == at
 }
@@ -140,15 +109,16 @@ fn is_ours(pid: u32) -> bool {
 /// Another process that uses the same memory (clone(2) with CLONE_VM alone). A vfork child is over
 /// soon.
 fn shares_memory(pid: u32) -> Option<u32> {
-    let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut others = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    // One that is about to end has none, as all threads of the kernel.
-    let has_memory = || Path::new(&format!("/proc/{pid}/exe")).exists();
-    others.find(|&other| {
+    proc::processes().into_iter().find(|&other| {
         // It may have come to its exec meanwhile.
         let same = || same_memory(pid, other);
-        other != pid && same() && !is_parent_waiting(pid) && same() && has_memory()
+        // One that is about to end has no memory, as all threads of the kernel.
+        other != pid && same() && !is_parent_waiting(pid) && same() && files::has_program(pid)
     })
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    Status::of(pid).ok()?.parent()
 }
 
 fn same_memory(pid: u32, other: u32) -> bool {
@@ -159,26 +129,24 @@ fn same_memory(pid: u32, other: u32) -> bool {
 
 /// True if the process waits for a vfork child.
 fn is_parent_waiting(pid: u32) -> bool {
-    let tids = threads_of(pid).unwrap_or_default();
-    tids.iter().any(|tid| state(pid, *tid) == Some('D'))
+    let waits = |tid: &u32| Stat::of_thread(pid, *tid).is_ok_and(|stat| stat.state == 'D');
+    proc::threads(pid).iter().any(waits)
 }
 
 /// True if the process uses the memory of its parent: what is done to one is done to both.
 pub fn is_vfork_child(pid: u32) -> bool {
-    let parent = Status::of(pid).and_then(|s| s.field("PPid").parse().ok());
-    parent.is_some_and(|parent| same_memory(pid, parent))
+    parent_of(pid).is_some_and(|parent| same_memory(pid, parent))
 }
 
 fn may_look(pid: u32, status: &Status) -> Result<(), Unfit> {
-    let Err(e) = std::fs::File::open(format!("/proc/{pid}/mem")) else {
+    let Err(e) = memory::look_at(pid) else {
         return Ok(());
     };
     if e.raw_os_error() == Some(libc::ENOENT) {
         return unfit("it has just ended");
     }
-    let uid = |s: &Status| s.field("Uid").split_whitespace().next().map(str::to_owned);
-    let own = Status::of(std::process::id());
-    let same_user = own.as_ref().and_then(uid) == uid(status);
+    let own = Status::of(std::process::id()).ok();
+    let same_user = own.and_then(|own| own.user()) == status.user();
     let why = why_not_permitted(pid, same_user);
     unfit(format!(
         "{why} (opening /proc/{pid}/mem: {e}; `sptrace doctor` says what is permitted here)"
@@ -187,8 +155,7 @@ fn may_look(pid: u32, status: &Status) -> Result<(), Unfit> {
 
 /// The reason why ptrace is not permitted, and the command that permits it.
 pub fn why_not_permitted(pid: u32, same_user: bool) -> String {
-    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-    if program.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+    if files::program_name(pid).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return "it has just ended".to_owned();
     }
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
@@ -212,33 +179,20 @@ pub fn why_not_permitted(pid: u32, same_user: bool) -> String {
 }
 
 fn is_64_bit(pid: u32) -> Result<(), Unfit> {
-    use std::io::Read;
-    let mut head = [0u8; 20];
-    let read = std::fs::File::open(format!("/proc/{pid}/exe"))
-        .and_then(|mut exe| exe.read_exact(&mut head));
-    if read.is_err() {
-        if has_ended(pid) {
-            return unfit("it has just ended");
-        }
-        return unfit("its program cannot be read (/proc/PID/exe)");
+    match files::is_64_bit(pid) {
+        Ok(true) => Ok(()),
+        Ok(false) => unfit("it is not a 64-bit x86 program"),
+        Err(_) if has_ended(pid) => unfit("it has just ended"),
+        Err(_) => unfit("its program cannot be read (/proc/PID/exe)"),
     }
-    if head[4] != 2 || head[18] != 62 {
-        return unfit("it is not a 64-bit x86 program");
-    }
-    Ok(())
-}
-
-/// Their numbers.
-pub fn processes() -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
 }
 
 /// Processes into which this arena is mapped.
 pub fn holders(arena: &Arena) -> Vec<u32> {
     let own = std::process::id();
-    processes()
-        .filter(|pid| *pid != own && Path::new(&format!("/proc/{pid}/exe")).exists())
+    let others = proc::processes().into_iter();
+    others
+        .filter(|pid| *pid != own && files::has_program(*pid))
         .filter(|pid| holds(*pid, arena))
         .collect()
 }

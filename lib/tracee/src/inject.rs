@@ -6,11 +6,13 @@
 //! `struct rt_sigframe`), whatever failed on the way.
 
 use crate::arena::{ARENA_AVMA, Arena};
+use crate::entry::Entries;
 use crate::error::TraceeError;
 use crate::image::{AgentImage, IMAGE_AVMA};
-use crate::inside::{self, Place, map_inside, open_memory};
+use crate::inside::{self, Place, map_inside};
 use crate::kill_point;
 use crate::maps;
+use crate::memory;
 use crate::offer;
 use crate::ptrace;
 use sptrace_wire::control::{ARENA_BYTES, IMAGE_BYTES};
@@ -58,14 +60,15 @@ unsafe extern "C" {
 /// Words of data before the path: what is mapped, start, entries (2).
 const DATA_WORDS: usize = inside::WORDS + 3;
 
-fn stub(arena: &Arena, image: &AgentImage, entries: [u64; 2]) -> Vec<u8> {
+fn stub(arena: &Arena, image: &AgentImage, entries: Entries) -> Vec<u8> {
     let start = &raw const sptrace_stub_start;
     let bytes = &raw const sptrace_stub_end as usize - start as usize;
     // SAFETY: the symbols delimit bytes of our own image.
     let mut code = unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec();
     let data = &raw const sptrace_stub_data as usize - start as usize;
     let mut words = inside::words(arena, image);
-    words.extend([image.start_avma, entries[0], entries[1]]);
+    let loader = entries.loader_avma.unwrap_or(0);
+    words.extend([image.start_avma, entries.program_avma, loader]);
     assert!(words.len() == DATA_WORDS && code.len() == data + DATA_WORDS * 8);
     code.truncate(data);
     code.extend(words.iter().flat_map(|w| w.to_le_bytes()));
@@ -91,8 +94,7 @@ fn signal_frame(regs: &libc::user_regs_struct, mask: u64) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-/// Injects into the stopped process `pid`, and lets it go. `entries`: where its program will begin,
-/// and where ld.so begins or 0.
+/// Injects into the stopped process `pid`, and lets it go.
 /// On an error the process is untouched and still stopped.
 ///
 /// # Errors
@@ -101,7 +103,7 @@ pub fn inject(
     pid: u32,
     arena: &Arena,
     image: &AgentImage,
-    entries: [u64; 2],
+    entries: Entries,
 ) -> Result<(), TraceeError> {
     let maps = maps::read(pid)?;
     if !maps::is_free(&maps, IMAGE_AVMA, IMAGE_BYTES)
@@ -109,7 +111,7 @@ pub fn inject(
     {
         return Err(TraceeError::NoRoom("the arena's place is taken"));
     }
-    let memory = open_memory(pid)?;
+    let memory = memory::open_to_write(pid)?;
     let mut regs = ptrace::registers(pid)?;
     let frame = signal_frame(&regs, ptrace::signal_mask(pid)?);
     let code = stub(arena, image, entries);

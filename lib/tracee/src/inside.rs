@@ -135,21 +135,6 @@ pub fn words(arena: &Arena, image: &AgentImage) -> Vec<u64> {
     words
 }
 
-/// The memory of a process, to read and write.
-///
-/// # Errors
-/// Not permitted, or it is gone.
-pub fn open_memory(pid: u32) -> Result<File, TraceeError> {
-    let mut how = File::options();
-    how.read(true).write(true);
-    kill_point::around("opening memory", || how.open(format!("/proc/{pid}/mem"))).map_err(
-        |source| TraceeError::System {
-            what: "opening /proc/PID/mem",
-            source,
-        },
-    )
-}
-
 /// Writes code of ours, or what it needs.
 ///
 /// # Errors

@@ -4,12 +4,13 @@
 //! decide about other processes, and says one line for each question, with a remedy where the
 //! answer is no. Must not know the kernel's own tracing, and where anything is shown.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::memory;
 use crate::ptrace;
 
 /// One answer.
@@ -178,11 +179,7 @@ impl TestChild {
         let seized = ptrace::seize(pid).map_err(|e| {
             format!("{e}: a seccomp filter (of a container?) or a debugger above forbids it; `--cap-add=SYS_PTRACE`")
         });
-        let memory = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{pid}/mem"));
-        let memory = memory
+        let memory = memory::look_to_write(pid)
             .map(|_| format!("/proc/{pid}/mem could be opened"))
             .map_err(|e| format!("/proc/PID/mem: {e}: is /proc mounted, and not with hidepid?"));
         let taken = take_descriptor(pid)

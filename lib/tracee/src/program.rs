@@ -7,6 +7,7 @@
 
 use crate::eligible::has_ended;
 use crate::error::TraceeError;
+use crate::proc::AuxiliaryVector;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -36,13 +37,13 @@ pub fn cause(pid: u32, memory: &File, e: TraceeError) -> TraceeError {
 /// True if all of a program is mapped that its exec maps: the auxiliary vector is made last, behind
 /// the vdso.
 pub fn is_loaded(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/auxv")).map_or(true, |auxv| auxv.iter().any(|b| *b != 0))
+    AuxiliaryVector::of(pid).map_or(true, |auxv| auxv.is_made())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inside::open_memory;
+    use crate::memory::open_to_write as open_memory;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 

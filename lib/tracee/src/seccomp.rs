@@ -9,6 +9,7 @@
 mod bpf;
 
 use crate::error::TraceeError;
+use crate::proc::Status;
 use bpf::{Action, Call, Instruction};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -242,12 +243,14 @@ pub enum Mode {
 
 /// In which mode a task is; one that is gone is in none.
 pub fn mode(tid: u32) -> Mode {
-    let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&status);
-    let number = text.lines().find_map(|l| l.strip_prefix("Seccomp:"));
-    match number.map(str::trim) {
-        Some("1") => Mode::Strict,
-        Some("2") => Mode::Filter,
+    Status::of(tid).map_or(Mode::None, |status| mode_of(&status))
+}
+
+/// In which mode a task was.
+pub fn mode_of(status: &Status) -> Mode {
+    match status.seccomp_mode() {
+        Some(libc::SECCOMP_MODE_STRICT) => Mode::Strict,
+        Some(libc::SECCOMP_MODE_FILTER) => Mode::Filter,
         _ => Mode::None,
     }
 }

@@ -10,6 +10,7 @@
 //! Must not know why the process is stopped.
 
 use crate::error::TraceeError;
+use crate::proc::{self, Stat, Status};
 use crate::ptrace;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -77,14 +78,10 @@ enum Seen {
 impl Threads {
     fn none(pid: u32) -> Self {
         let own = std::process::id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(") ")
-            .and_then(|r| r.1.split(' ').nth(1)?.parse::<u32>().ok());
         Self {
             pid,
             held: BTreeMap::new(),
-            is_child: parent == Some(own),
+            is_child: Stat::of(pid).is_ok_and(|stat| stat.parent == own),
         }
     }
 
@@ -393,17 +390,8 @@ fn begun_again(t: &Thread, pid: u32) -> libc::user_regs_struct {
 
 /// A signal is about to be delivered to the thread: the system call was interrupted for it.
 fn has_signal(pid: u32, t: &Thread) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/task/{}/status", t.tid)) else {
-        return true;
-    };
-    let pending = status
-        .lines()
-        .filter_map(|l| {
-            l.strip_prefix("SigPnd:")
-                .or_else(|| l.strip_prefix("ShdPnd:"))
-        })
-        .filter_map(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    pending.fold(0, |all, bits| all | bits) & !t.mask != 0
+    let status = Status::of_thread(pid, t.tid);
+    status.map_or(true, |status| status.pending_signals() & !t.mask != 0)
 }
 
 /// The thread ids of a process.
@@ -411,27 +399,23 @@ fn has_signal(pid: u32, t: &Thread) -> bool {
 /// # Errors
 /// It is gone.
 pub fn threads_of(pid: u32) -> Result<Vec<u32>, TraceeError> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| TraceeError::Gone)?;
-    Ok(entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
-        .collect())
+    let threads = proc::threads(pid);
+    match threads.is_empty() {
+        true => Err(TraceeError::Gone),
+        false => Ok(threads),
+    }
 }
 
 /// True if the calling thread traces it (proc_pid_status(5), TracerPid).
 fn is_ours(pid: u32, tid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let status = status.unwrap_or_default();
-    let tracer = status.lines().find_map(|l| l.strip_prefix("TracerPid:"));
     // SAFETY: a plain query.
-    let own = unsafe { libc::gettid() };
-    tracer.and_then(|t| t.trim().parse().ok()) == Some(own)
+    let own = unsafe { libc::gettid() } as u32;
+    Status::of_thread(pid, tid).is_ok_and(|status| status.tracer() == Some(own))
 }
 
 /// The state of a thread, a letter (proc_pid_stat(5)).
 pub fn state(pid: u32, tid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    Stat::of_thread(pid, tid).ok().map(|stat| stat.state)
 }
 
 /// What a thread that is held has met: `Some` status of a stop.

@@ -10,7 +10,7 @@ use clap::Args;
 use sptrace_collect::Request;
 use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
-use sptrace_tracee::eligible;
+use sptrace_tracee::{eligible, proc};
 
 use crate::commands::live::Live;
 use crate::commands::record::{self, RecordArgs, Subject};
@@ -148,7 +148,7 @@ fn record(
     let Some(first) = pids.first() else {
         return Err(None);
     };
-    request.command = command_of(*first);
+    request.command = proc::arguments(*first);
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
     let session = record::prepare(request, live)?;
@@ -177,14 +177,4 @@ fn record(
             Err(None)
         }
     }
-}
-
-/// The arguments with which a process was started.
-fn command_of(pid: u32) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    bytes
-        .split(|b| *b == 0)
-        .filter(|a| !a.is_empty())
-        .map(|a| String::from_utf8_lossy(a).into_owned())
-        .collect()
 }

@@ -16,10 +16,10 @@ use sptrace_collect::event::rule::Rule;
 use sptrace_collect::modules::decide::{Decide, Decided};
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
-use sptrace_collect::{OnEvents, Options, Request, Session, Stopped, clock};
+use sptrace_collect::{OnEvents, Options, Request, Session, clock};
 use sptrace_script::{Decision, FunctionFacts, Script};
 use sptrace_trace::ring::LEAST_RING_BYTES;
-use sptrace_trace::{Header, TraceError};
+use sptrace_trace::{EarlyEnd, Header, TraceError};
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
@@ -519,9 +519,9 @@ pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
         ));
     } else if let Some(stopped) = &finished.stopped {
         let why = match stopped {
-            Stopped::AtSize => format!("{output} has reached --max-size"),
-            Stopped::DiskLow => format!("the disk of {output} runs low"),
-            asked @ Stopped::AtEvent(_) => asked.why(),
+            EarlyEnd::AtSize => format!("{output} has reached --max-size"),
+            EarlyEnd::DiskLow => format!("the disk of {output} runs low"),
+            asked @ EarlyEnd::AtEvent(_) => sptrace_render::early_end_text(asked),
         };
         say(&format!(
             "recording ended early: {why} ({who} was not disturbed)"

@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 
 use sptrace_trace::{Note, StreamInfo};
 use sptrace_tracee::arena::Arena;
+use sptrace_tracee::proc;
 use sptrace_wire::control::{STREAM_LIVE, STREAMS, Stream};
 
 use super::feed::Lane;
-use super::{Collector, StreamState, comm};
+use super::{Collector, StreamState};
 use crate::decode::Cursor;
 use crate::decode::process::{Area, Areas, Process};
 use crate::event::calls::Watched;
@@ -218,7 +219,7 @@ impl<W: Write> Collector<W> {
             pid,
             tid,
             ppid,
-            comm: comm(pid, tid),
+            comm: proc::thread_name(pid, tid),
             start_tsc,
             parent,
             execs,

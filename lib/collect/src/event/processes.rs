@@ -7,7 +7,7 @@
 
 use super::parse::signal_name;
 use super::{Occurrence, Source};
-use crate::pidfd;
+use sptrace_tracee::pidfd;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};

@@ -8,7 +8,6 @@
 //! stopped, or that cannot be attached to at the moment.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,9 +16,8 @@ use std::time::Duration;
 
 use sptrace_tracee::maps::{self, LiveMaps};
 use sptrace_tracee::threads::state;
-use sptrace_tracee::{TraceeError, eligible};
+use sptrace_tracee::{TraceeError, eligible, limits, proc};
 
-use crate::limits;
 use crate::live::prepare::{Code, Looked, Prepared, code_of};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -268,36 +266,8 @@ fn family(first: u32) -> Vec<u32> {
     let mut found = vec![first];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        found.extend(children_of(parent));
+        found.extend(proc::children(parent));
         next += 1;
     }
     found
-}
-
-/// The children of all threads of a process; where the kernel does not list them, by their parents.
-fn children_of(pid: u32) -> Vec<u32> {
-    if !Path::new("/proc/thread-self/children").exists() {
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
-        return pids
-            .filter(|child| parent_of(*child) == Some(pid))
-            .collect();
-    }
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let lists = threads
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| {
-            let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
-            pids.collect::<Vec<u32>>()
-        })
-        .collect()
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

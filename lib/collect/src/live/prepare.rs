@@ -17,7 +17,7 @@ use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::image::IMAGE_AVMA;
 use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, program, seccomp};
+use sptrace_tracee::{TraceeError, entry, memory, program, seccomp};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
 
@@ -69,7 +69,7 @@ pub(crate) struct Looked {
 impl Looked {
     /// Looks at a process: into the cache, and into the recording, before the agent asks.
     pub(crate) fn at(shared: &Shared, pid: u32) -> Result<Self, TraceeError> {
-        let memory = open_memory(pid)?;
+        let memory = memory::open(pid)?;
         if !program::is_loaded(pid) {
             return Err(TraceeError::Replaced);
         }
@@ -124,7 +124,7 @@ impl Session {
         }
         self.shared.lock().forget(pid);
         let memory = looked.memory;
-        let loader = loader_of(pid);
+        let loader = entry::loader(pid).unwrap_or(0);
         let stack = looked.maps.iter().find(|m| m.path == "[stack]");
         let command = Command {
             command: COMMAND_PREPARE,
@@ -279,26 +279,4 @@ fn text_of(shared: &Shared, pid: u32, maps: &[Mapping], m: &Mapping) -> u64 {
         Some(known.text.0.wrapping_add(bias))
     });
     start.map_or(m.start, |start| start.max(m.start))
-}
-
-pub(crate) fn open_memory(pid: u32) -> Result<File, TraceeError> {
-    File::open(format!("/proc/{pid}/mem")).map_err(|source| TraceeError::System {
-        what: "opening /proc/PID/mem",
-        source,
-    })
-}
-
-/// Where ld.so lies, from the auxiliary vector; 0 without.
-fn loader_of(pid: u32) -> u64 {
-    const AT_BASE: u64 = 7;
-    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
-    let words: Vec<u64> = auxv
-        .chunks_exact(8)
-        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)))
-        .collect();
-    let pairs = words.chunks_exact(2);
-    pairs
-        .into_iter()
-        .find(|p| p[0] == AT_BASE)
-        .map_or(0, |p| p[1])
 }

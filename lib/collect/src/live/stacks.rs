@@ -8,6 +8,7 @@
 use sptrace_addr::{Avma, Bias};
 use sptrace_image::UnwindTables;
 use sptrace_tracee::maps::Mapping;
+use sptrace_tracee::memory;
 use sptrace_walk::{
     Cache, End, FunctionStart, Memory, Module, PageCache, Registers, Unreadable, Unwinder,
 };
@@ -113,7 +114,7 @@ impl Files {
 }
 
 fn copy(pid: u32, m: &Mapping) -> Option<Mapped> {
-    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    let memory = memory::open(pid).ok()?;
     let mut bytes = vec![0; (m.end - m.start) as usize];
     memory.read_exact_at(&mut bytes, m.start).ok()?;
     Some(Mapped {

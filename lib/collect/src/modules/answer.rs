@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use sptrace_tracee::arena::futex_wake;
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
+use sptrace_tracee::memory;
 use sptrace_tracee::seccomp;
 use sptrace_wire::control::*;
 use sptrace_wire::module_answer::{ModuleAnswer, PlannedModule};
@@ -101,7 +102,7 @@ fn answer_of(shared: &Shared, q: &Question, pid: u32, live: &LiveMaps) -> [u64; 
             [start, end, 0, 0, 0, 0]
         }
         ASK_FILTER => {
-            let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
+            let memory = memory::open(pid);
             let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
             word(is_permitted.into())
         }

@@ -12,6 +12,7 @@ use sptrace_image::Object;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{build_plan, columns::to_columns};
 use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::proc::files;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PLAN_VERSION;
 
@@ -70,11 +71,11 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     if same(&direct) {
         return Some(direct);
     }
-    let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+    let inside = files::inside(pid, path);
     if same(&inside) {
         return Some(inside);
     }
-    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    let exe = files::program(pid);
     same(&exe).then_some(exe)
 }
 

@@ -4,6 +4,7 @@
 //! extents. Must not know why the agent asks now.
 
 use sptrace_tracee::maps::Mapping;
+use sptrace_tracee::proc::Status;
 
 /// First and last address of the mapping of a file's code that ends after `address`, and of those
 /// that continue it, if they can be made writable for a moment as a whole. That charges all of
@@ -37,9 +38,8 @@ fn is_counted_strictly() -> bool {
 }
 
 fn has_locked_memory(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let locked = status.lines().find_map(|l| l.strip_prefix("VmLck:"));
-    locked.is_none_or(|kib| kib.trim() != "0 kB")
+    let locked = Status::of(pid).ok().and_then(|status| status.locked_kib());
+    locked != Some(0)
 }
 
 fn number(path: &str) -> Option<u64> {

@@ -1,11 +1,11 @@
 //! Where a patch area goes: within reach of a rel32 from every byte of the module, and so that the
 //! low halves of addresses stay unique within the process (they are the records' ids).
 
-use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 
 use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::memory;
 use sptrace_wire::plan::{AREA_MAGIC, AreaHeader};
 use sptrace_wire::record::CONTROL_IDS;
 
@@ -54,7 +54,7 @@ pub fn left_area(
     wanted: (u64, u64),
     bytes: u64,
 ) -> Option<u64> {
-    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    let memory = memory::open(pid).ok()?;
     let is_it = |m: &&Mapping| {
         let mut header = [0u8; size_of::<AreaHeader>()];
         let word = |header: &[u8], at: usize| {

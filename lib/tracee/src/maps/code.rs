@@ -7,6 +7,7 @@
 
 use super::{LiveMaps, Mapping, query};
 use crate::error::TraceeError;
+use crate::proc::Status;
 use std::collections::BTreeSet;
 
 /// Executable mappings of files at one moment.
@@ -75,14 +76,8 @@ impl LiveMaps {
         })
     }
 
-    /// KiB of executable mappings (proc(5): VmExe and VmLib are their sum in two parts).
     fn code_kib(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-            line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-        };
-        Some(kib("VmExe:")? + kib("VmLib:")?)
+        Status::of(self.pid).ok()?.code_kib()
     }
 }
 

@@ -14,10 +14,12 @@ use super::sieve::Sieve;
 use super::{END, MESSAGE_BYTES};
 use crate::event::key::Key;
 use crate::event::settings;
+use sptrace_tracee::pidfd;
+use sptrace_tracee::proc::Stat;
 use sptrace_tracee::terminal::keep_only;
 use std::io::Error;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
+use std::os::fd::{IntoRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// How often we look whether we have come into the foreground, and whether the command has stopped.
@@ -159,8 +161,8 @@ const COMMAND: usize = 4;
 
 impl Relaying {
     fn new(mut ends: Ends, signals: RawFd, pid: i32) -> Self {
-        // SAFETY: gives a fresh descriptor or an error: then it has ended.
-        let command = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
+        // Without one it has ended.
+        let command = pidfd::open(pid as u32).map_or(-1, IntoRawFd::into_raw_fd);
         Self {
             sieve: Sieve::new(std::mem::take(&mut ends.keys)),
             host: ends.host,
@@ -424,11 +426,7 @@ impl Relaying {
 
 /// Has a signal stopped it? (Not a tracer.)
 fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state == Some('T')
+    Stat::of(pid as u32).is_ok_and(|stat| stat.state == 'T')
 }
 
 fn poll(fd: RawFd, events: i16) -> libc::pollfd {

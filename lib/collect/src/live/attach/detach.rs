@@ -13,12 +13,11 @@ use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::inside::Place;
 use sptrace_tracee::maps::{self, LiveMaps};
 use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, eligible, program, seccomp};
+use sptrace_tracee::{TraceeError, eligible, memory, program, seccomp};
 use sptrace_wire::attach::*;
 use sptrace_wire::control::HOST_DETACHING;
 
 use super::{ATTEMPTS_END, PAUSE, attempts, entry_of};
-use crate::live::prepare::open_memory;
 use crate::session::Session;
 
 /// Attempts in which a thread must be out of all slots to be let go; never more than half of the
@@ -73,7 +72,7 @@ impl Session {
     fn try_detach(&mut self, pid: u32) -> Result<Option<&'static str>, TraceeError> {
         // It may stand at an exec stop.
         self.serve();
-        let memory = open_memory(pid)?;
+        let memory = memory::open(pid)?;
         let result = self.try_detach_program(pid, &memory);
         result.map_err(|e| program::cause(pid, &memory, e))
     }

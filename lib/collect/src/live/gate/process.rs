@@ -13,7 +13,8 @@ use sptrace_addr::Avma;
 use sptrace_patch::gate::{JUMP_BYTES, WAY_BYTES};
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
-use sptrace_tracee::inside::{self, open_memory};
+use sptrace_tracee::inside;
+use sptrace_tracee::memory::open_to_write;
 use sptrace_tracee::threads::{Thread, Threads};
 use sptrace_tracee::{TraceeError, eligible, gate, seccomp};
 use sptrace_walk::{Unreadable, call_that_led_to};
@@ -63,7 +64,7 @@ impl Session {
         if seccomp::mode(pid) != seccomp::Mode::None {
             return Err(TraceeError::LeftAlone(SANDBOXED));
         }
-        let memory = open_memory(pid)?;
+        let memory = open_to_write(pid)?;
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
             let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
@@ -198,7 +199,7 @@ impl Session {
         if led.is_empty() {
             return Ok(());
         }
-        let memory = open_memory(pid)?;
+        let memory = open_to_write(pid)?;
         for l in led.iter() {
             let mut there = [0u8; JUMP_BYTES];
             if memory.read_exact_at(&mut there, l.at).is_ok() && there == l.jump {

@@ -6,6 +6,8 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::proc::Stat;
+
 /// `None`: it has ended and was reaped, or there is no descriptor left.
 pub fn open(pid: u32) -> Option<OwnedFd> {
     // SAFETY: gives a descriptor of our own or an error.
@@ -31,16 +33,8 @@ pub fn status(pid: u32, process: &OwnedFd) -> Option<i32> {
     status_of_zombie(pid).or_else(|| status_of_reaped(process))
 }
 
-/// The last field of a zombie's `stat` (proc_pid_stat(5)).
 fn status_of_zombie(pid: u32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-    const EXIT_CODE: usize = 52 - 3;
-    let is_zombie = matches!(fields.first(), Some(&"Z"));
-    fields
-        .get(EXIT_CODE)
-        .filter(|_| is_zombie)
-        .and_then(|code| code.parse().ok())
+    Stat::of(pid).ok()?.wait_status()
 }
 
 /// `struct pidfd_info` of linux/pidfd.h in its first size.

@@ -5,36 +5,36 @@
 //! privileged.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::memory;
+use crate::proc::files;
 
 /// A program as a process names it.
 pub struct Program {
     /// Its name, as far as it has one.
     pub name: String,
     /// Where it is found here.
-    file: String,
+    file: PathBuf,
 }
 
 impl Program {
     /// What lies at `at` in the process: in what the name is looked up, and where that lies (see
     /// `ASK_EXEC`). None: it cannot be read.
     pub fn of(pid: u32, at: u64) -> Option<Self> {
-        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-        let mut words = [0u8; 16];
-        memory.read_exact_at(&mut words, at).ok()?;
-        let (directory, path) = words.split_at(8);
-        let directory = u64::from_le_bytes(directory.try_into().ok()?) as i32;
-        let path = u64::from_le_bytes(path.try_into().ok()?);
+        let memory = memory::open(pid).ok()?;
+        let directory = memory::word(&memory, at)? as i32;
+        let path = memory::word(&memory, at.checked_add(8)?)?;
         let mut bytes = [0u8; 4096];
         let got = memory.read_at(&mut bytes, path).ok()?;
         let end = bytes[..got].iter().position(|b| *b == 0).unwrap_or(got);
         let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let file = match directory {
-            _ if name.starts_with('/') => format!("/proc/{pid}/root{name}"),
-            libc::AT_FDCWD => format!("/proc/{pid}/cwd/{name}"),
-            fd if name.is_empty() => format!("/proc/{pid}/fd/{fd}"),
-            fd => format!("/proc/{pid}/fd/{fd}/{name}"),
+            _ if name.starts_with('/') => files::inside(pid, &name),
+            libc::AT_FDCWD => files::from_folder(pid, &name),
+            fd => files::from_descriptor(pid, fd, &name),
         };
         let name = match name.is_empty() {
             true => std::fs::read_link(&file).map_or(name, |f| f.to_string_lossy().into_owned()),
@@ -60,8 +60,8 @@ impl Program {
     }
 }
 
-fn has_capabilities(file: &str) -> bool {
-    let Ok(file) = CString::new(file) else {
+fn has_capabilities(file: &Path) -> bool {
+    let Ok(file) = CString::new(file.as_os_str().as_bytes()) else {
         return false;
     };
     // SAFETY: NUL-terminated names; a null buffer of size 0 asks for the size.

@@ -6,7 +6,9 @@
 
 use std::os::fd::RawFd;
 
-use sptrace_tracee::{TraceeError, terminal};
+use crate::error::TraceeError;
+use crate::proc::files;
+use crate::terminal;
 
 /// What the agent maps in a process beside the arena, before the program runs: its image, a table,
 /// the first thread's block, the first patch area.
@@ -45,13 +47,9 @@ pub fn leave_room(pid: u32, arena_bytes: u64) -> Result<(), TraceeError> {
         return Err(TraceeError::NoRoom(why));
     }
     let descriptors = limit(pid, libc::RLIMIT_NOFILE);
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok())
-        .filter(|fd| *fd < descriptors);
-    if open.count() as u64 >= descriptors {
+    let open = files::descriptors(pid).into_iter();
+    let counted = open.filter(|fd| u64::from(*fd) < descriptors).count();
+    if counted as u64 >= descriptors {
         return Err(TraceeError::NoRoom(
             "all descriptors that it may have are in use (ulimit -n)",
         ));
