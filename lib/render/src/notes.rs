@@ -1,7 +1,7 @@
 //! Notes of a trace as sentences: what happened to a process, and what became of the recording.
 //!
-//! Given a note; gives a line of text without control characters, or none for notes that views read
-//! and do not show. Must not know where the line stands.
+//! Given a note; gives a line of text without control characters, or none for notes that are read
+//! by views and not shown. Must not know where the line stands.
 
 use crate::units::clean;
 use sptrace_trace::{EarlyEnd, ExitStatus, Note, Turn, Window};

@@ -1,6 +1,7 @@
-// Signals delivered to handlers of every kind: by signal(2) and with a siginfo_t, sent, queued, by a timer, of a child, of a
-// bad address, one inside of another, on a stack of its own, in a thread, in the middle of a system call that fails or is
-// begun again, once only, and to an empty function. Prints for each how often it has run.
+// Signals delivered to handlers of every kind: by signal(2) and with a siginfo_t, sent, queued, by
+// a timer, of a child, of a bad address, one inside of another, on a stack of its own, in a
+// thread, in the middle of a system call that fails or is begun again, once only, and to an empty
+// function. Prints for each how often it has run.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
