@@ -17,7 +17,7 @@ NGINX = """
 daemon off; master_process on; worker_processes 1; pid {folder}/pid; error_log {folder}/error;
 events {{}}
 http {{ access_log {folder}/access; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; server {{ listen 127.0.0.1:{port}; root {folder}/root; }} }}
+uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; server {{ listen 127.0.0.1:{port}; root {folder}/pages; }} }}
 """
 PROGRAM = ["/bin/sh", "-c", "for i in 1 2 3 4 5; do cat /etc/hostname >/dev/null; sleep 0.1; done; exit 7"]
 
@@ -104,9 +104,9 @@ def a_web_server(bench):
     program = shutil.which("nginx") or ("/usr/sbin/nginx" if os.path.exists("/usr/sbin/nginx") else None)
     if not program: raise Skip("no nginx")
     port = free_port()
-    os.mkdir(f"{bench.folder}/root")
+    os.mkdir(f"{bench.folder}/pages")
     os.chmod(bench.folder, 0o755)
-    open(f"{bench.folder}/root/page", "w").write("hello from the page")
+    open(f"{bench.folder}/pages/page", "w").write("hello from the page")
     conf = f"{bench.folder}/nginx.conf"
     open(conf, "w").write(NGINX.format(folder=bench.folder, port=port))
     with subprocess.Popen([program, "-c", conf, "-p", bench.folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
@@ -114,7 +114,7 @@ def a_web_server(bench):
             question = b"GET /page HTTP/1.0\r\n\r\n"
             asked(port, question)
             worker = int(open(f"/proc/{server.pid}/task/{server.pid}/children").read().split()[0])
-            attached(bench, worker, port, question, b"200 OK", [r'openat\(AT_FDCWD.*"[^"]*/root/page", O_RDONLY', r"(sendfile|writev)\("])
+            attached(bench, worker, port, question, b"200 OK", [r'openat\(AT_FDCWD.*"[^"]*/pages/page", O_RDONLY', r"(sendfile|writev)\("])
             if server.poll() is not None: raise Failed(f"the server has ended with {server.returncode}")
         finally: server.terminate()
 
