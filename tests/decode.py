@@ -8,7 +8,7 @@ agree, then the kinds of differences that are left, by call, with an example (N 
 failed` alone on the last line; status 1 if a program agrees in less than 99 % of its lines.
 A command runs twice, under `strace -f` and under lib/types/examples/stepper.rs, which reads the memory that the descriptions
 ask for and nothing else; or, with --recorded, under `sptrace run --syscalls-only` ($SPTRACE) and `report lines`, or with
---live, under `sptrace run --live=FILE`, without signals, which are not recorded. Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
+--live, under `sptrace run --live=FILE`, without signals (tests/signals.py compares them). Process ids, addresses, times and random bytes are made equal; what strace cuts into `unfinished` and
 `resumed` is put together; threads are compared each with the one that is most like it.
 Must not know: how lines are made.
 """
@@ -38,7 +38,7 @@ PROGRAMS = {
     "busybox": "/bin/busybox sh -c 'ls -l tree; cat tree/1 | wc -l; mkdir b{run}; rmdir b{run}'", "touch": "/usr/bin/touch -d 2020-01-01 touched{run}", "df": "/bin/df .", "mv": "/bin/mv moved{run} moved{run}.to", "chmod": "/bin/chmod -R u+w tree", "timeout": "/usr/bin/timeout 5 true", "stat": "/usr/bin/stat -f . tree/1", "cp.paths": "/bin/cp tree/1 tree/2 y{run}/", "cat.long": "/bin/cat tree/1 big", "setpriv": "/usr/bin/setpriv --dump",
 }
 FLAGS = {"ls.verbose": ["-v"], "cp.paths": ["-y"], "cat.long": ["-s", "100"]}
-# What a recording does not have (--recorded): signals, the ends of their handlers, and that a call was begun again.
+# What a recording does not have (--recorded): signals without handlers, the ends of handlers, and that a call was begun again.
 UNRECORDED = r"--- SIG|rt_sigreturn|rt_sigsuspend|.* = \? ERESTART"
 # bash reads the list of its mappings, of which some are sptrace's.
 LEAST = {"bash": 0.97}

@@ -179,6 +179,7 @@ impl<S: Sink> Decoder<'_, S> {
                         wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
                         wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
                         wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
+                        wire::SIGNAL => self.signal(tsc, low, &bytes),
                         _ => self.system_return(tsc, low, &bytes),
                     }
                 }

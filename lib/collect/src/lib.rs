@@ -51,4 +51,3 @@ pub mod windows;
 
 pub use request::{OnEvents, Options, Request};
 pub use session::Session;
-pub use shared::Stopped;

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::{MEMORY, RING, SEEN_IN_PART, SHADOW, Summary, WITHOUT_END};
+use sptrace_trace::{Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 20] = [
+const HOLES: [(usize, &str); 21] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -56,6 +56,10 @@ const HOLES: [(usize, &str); 20] = [
     (
         hole::SYSTEM_CALLS,
         "instructions that call the kernel and are left alone",
+    ),
+    (
+        hole::HANDLERS,
+        "signal handlers left alone, whose signals are not seen",
     ),
 ];
 
@@ -153,45 +157,45 @@ impl Outcome {
     pub fn summary(&self, end_tsc: u64) -> Summary {
         let mut s = Summary {
             end_tsc,
-            rows: Vec::new(),
+            ..Summary::default()
         };
         for (name, n) in &self.patched {
-            s.row("sites", &format!("patched: {name}"), *n);
+            s.row(Section::Sites, &format!("patched: {name}"), *n);
         }
         for (name, n) in &self.refused {
-            s.row("refused", name, *n);
+            s.row(Section::Refused, name, *n);
         }
         for (name, n) in &self.holes {
-            s.row("hole", name, *n);
+            s.row(Section::Hole, name, *n);
         }
         for (path, why) in &self.left_out {
-            s.row("left out", &format!("{path}: {why}"), 1);
+            s.row(Section::LeftOut, &format!("{path}: {why}"), 1);
         }
         for (what, times) in &self.unfollowed {
-            s.row("not followed", what, *times);
+            s.row(Section::NotFollowed, what, *times);
         }
         for (why, calls) in &self.seen_in_part {
-            s.row(SEEN_IN_PART, why, *calls);
+            s.row(Section::SeenInPart, why, *calls);
         }
         for (why, calls) in self.without_end.iter().filter(|(_, calls)| *calls > 0) {
-            s.row(WITHOUT_END, why, *calls);
+            s.row(Section::WithoutEnd, why, *calls);
         }
-        s.row("functions", "instrumented", self.functions);
-        s.row("events", "recorded", self.events);
-        s.row(MEMORY, "bytes of records", self.record_bytes);
-        s.row("loss", "events dropped", self.lost);
+        s.row(Section::Functions, "instrumented", self.functions);
+        s.row(Section::Events, "recorded", self.events);
+        s.row(Section::Memory, "bytes of records", self.record_bytes);
+        s.row(Section::Loss, "events dropped", self.lost);
         for (name, n) in self.torn_words() {
-            s.row("loss", name, n);
+            s.row(Section::Loss, name, n);
         }
         if let Some(followed) = self.followed {
             s.row(
-                SHADOW,
+                Section::Shadow,
                 "events before the start, followed and left out",
                 followed,
             );
         }
         if self.overwritten > 0 {
-            s.row(RING, "events dropped by --ring", self.overwritten);
+            s.row(Section::Ring, "events dropped by --ring", self.overwritten);
         }
         s
     }

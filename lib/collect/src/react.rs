@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use sptrace_trace::{DUMP, ExitStatus, Note, Snapshot};
+use sptrace_trace::{EarlyEnd, ExitStatus, Note, Section, Snapshot, Turn, Window};
 
 use crate::clock;
 use crate::collector::Collector;
@@ -31,7 +31,7 @@ use crate::event::processes::Processes;
 use crate::event::time::Moments;
 use crate::event::{Occurrence, Reaction, Source, Verdict, What, wait::once};
 use crate::output::Output;
-use crate::shared::{Shared, Stopped};
+use crate::shared::Shared;
 use crate::windows::Start;
 
 /// The events thread of a recording.
@@ -242,7 +242,7 @@ fn follow_up(
         Reaction::Stop => {
             c.record_until(occurrence.tsc);
             if windows.stop(occurrence.tsc) {
-                shared.stop(c, Stopped::AtEvent(text));
+                shared.stop(c, EarlyEnd::AtEvent(text));
             } else {
                 reactor.causes().ended = text;
                 reactor.armed.count_anew(Reaction::Start);
@@ -288,19 +288,22 @@ enum Edge {
 
 fn note_window(shared: &Shared, c: &mut Collector<Output>, edge: Edge, tsc: u64) {
     let reactor = &shared.reactor;
-    let Some(times) = reactor.windows.several() else {
+    let Some(of) = reactor.windows.several() else {
         return;
     };
-    let (what, option, cause) = match edge {
-        Edge::Begin => ("began", "--start-on", reactor.causes().begun.clone()),
-        Edge::End => ("ended", "--stop-on", reactor.causes().ended.clone()),
-    };
     let number = reactor.windows.number();
-    c.note(&Note::Text {
-        pid: 0,
-        tsc,
-        text: format!("recording {number} of {times} {what} at {option} {cause}"),
-    });
+    let window = Window { number, of };
+    let turn = match edge {
+        Edge::Begin => Turn::Begins {
+            event: reactor.causes().begun.clone(),
+            window: Some(window),
+        },
+        Edge::End => Turn::Ends {
+            event: reactor.causes().ended.clone(),
+            window,
+        },
+    };
+    c.note(&Note::Recording { pid: 0, tsc, turn });
 }
 
 fn text_of(shared: &Shared, occurrence: &Occurrence) -> String {
@@ -336,13 +339,13 @@ fn started(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence) 
         if reactor.windows.several().is_some() {
             return shared.wake_main();
         }
-        c.note(&Note::Text {
+        c.note(&Note::Recording {
             pid: occurrence.pid,
             tsc: occurrence.tsc,
-            text: format!(
-                "recording began at --start-on {}",
-                text_of(shared, occurrence)
-            ),
+            turn: Turn::Begins {
+                event: text_of(shared, occurrence),
+                window: None,
+            },
         });
     }
     shared.wake_main();
@@ -381,16 +384,18 @@ fn dump(
         }
     };
     snapshot.add_blocks(&ahead.blocks);
-    snapshot.add_note(&Note::Text {
+    snapshot.add_note(&Note::Recording {
         pid: occurrence.pid,
         tsc: occurrence.tsc,
-        text: format!("dumped at {text}"),
+        turn: Turn::Dumped {
+            event: text.clone(),
+        },
     });
     let mut outcome = shared.outcome(c);
     outcome.events += ahead.events;
     outcome.record_bytes += ahead.record_bytes;
     let mut summary = shared.summary(&outcome);
-    summary.row(DUMP, &text, 1);
+    summary.row(Section::Dump, &text, 1);
     let number = reactor.made.fetch_add(1, Ordering::AcqRel) + 1;
     let events = outcome.events.saturating_sub(snapshot.dropped().events);
     reactor.waiting().push_back(Dump {

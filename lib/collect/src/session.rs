@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use sptrace_trace::{ExitStatus, Header, TraceWriter};
+use sptrace_keys::Relay;
+use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::entry::entries;
 use sptrace_tracee::image::{self, AgentImage};
@@ -23,7 +24,6 @@ use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 use crate::captures;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
-use crate::event::relay::Relay;
 use crate::kept::KeptCommand;
 use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
@@ -37,7 +37,7 @@ use crate::progress::Progress;
 use crate::react::reactor::Reactor;
 use crate::react::{self, EventsThread, Prepared};
 use crate::request::Options;
-use crate::shared::{Command, Shared, Stopped};
+use crate::shared::{Command, Shared};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
 use crate::values::Values;
@@ -56,7 +56,7 @@ pub struct Finished {
     /// Why recording ended early, if it did.
     pub output_error: Option<std::io::Error>,
     /// Why recording ended before the command did, if it was stopped.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<EarlyEnd>,
     /// How many dumps were written, if there were to be any: then there is no other trace.
     pub dumps: Option<u64>,
 }

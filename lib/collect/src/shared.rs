@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sptrace_patch::columns::from_columns;
 use sptrace_patch::values::with_values;
-use sptrace_trace::{ENDED_EARLY, Note, RECORDED, RECORDED_FOR, Summary};
+use sptrace_trace::{EarlyEnd, Note, Section, Summary, Turn};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
@@ -57,7 +57,7 @@ pub struct Shared {
     pub(crate) disk: Mutex<DiskWatch>,
     /// Events that the ring has overwritten.
     pub(crate) overwritten: Arc<AtomicU64>,
-    pub(crate) stopped: OnceLock<Stopped>,
+    pub(crate) stopped: OnceLock<EarlyEnd>,
     /// Nothing that is later is in the trace (TSC); `u64::MAX`: it goes on to the command's end.
     pub(crate) end_tsc: AtomicU64,
     /// What events lead to.
@@ -72,28 +72,6 @@ pub struct Shared {
     pub(crate) unfollowed: Arc<Unfollowed>,
     /// Programs that the agent was put into after an exec.
     pub(crate) injected: AtomicU64,
-}
-
-/// Why recording ended before the command did, though the trace could be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// The file has [`Options::max_bytes`].
-    AtSize,
-    /// Its volume runs low ([`crate::disk`]).
-    DiskLow,
-    /// An event that the user had named.
-    AtEvent(String),
-}
-
-impl Stopped {
-    /// For the trace.
-    pub fn why(&self) -> String {
-        match self {
-            Self::AtSize => "the file had reached --max-size".to_owned(),
-            Self::DiskLow => "the disk was running low".to_owned(),
-            Self::AtEvent(event) => format!("--stop-on {event}"),
-        }
-    }
 }
 
 /// What other threads want of the session.
@@ -232,25 +210,24 @@ impl Shared {
     }
 
     /// Must recording end, now that the trace has so many bytes?
-    pub(crate) fn shall_stop(&self, written_bytes: u64) -> Option<Stopped> {
+    pub(crate) fn shall_stop(&self, written_bytes: u64) -> Option<EarlyEnd> {
         if self.options.max_bytes > 0 && written_bytes >= self.options.max_bytes {
-            return Some(Stopped::AtSize);
+            return Some(EarlyEnd::AtSize);
         }
         let mut disk = self.disk.lock().ok()?;
-        disk.is_low(written_bytes).then_some(Stopped::DiskLow)
+        disk.is_low(written_bytes).then_some(EarlyEnd::DiskLow)
     }
 
     /// Ends recording, not the program. Only the first time counts.
-    pub fn stop(&self, c: &mut Collector<Output>, why: Stopped) {
-        let text = format!("recording ended early: {}", why.why());
-        if matches!(why, Stopped::AtEvent(_)) {
+    pub fn stop(&self, c: &mut Collector<Output>, why: EarlyEnd) {
+        if matches!(why, EarlyEnd::AtEvent(_)) {
             self.end_tsc.fetch_min(c.until_tsc(), Ordering::AcqRel);
         }
-        if self.stopped.set(why).is_ok() {
-            c.note(&Note::Text {
+        if self.stopped.set(why.clone()).is_ok() {
+            c.note(&Note::Recording {
                 pid: 0,
                 tsc: clock::tsc(),
-                text,
+                turn: Turn::EndsEarly(why),
             });
         }
         let state = &self.arena.control().host_state;
@@ -296,13 +273,11 @@ impl Shared {
     pub fn summary(&self, outcome: &Outcome) -> Summary {
         let end_tsc = clock::tsc().min(self.end_tsc.load(Ordering::Acquire));
         let mut summary = outcome.summary(end_tsc);
-        if let Some(stopped) = self.stopped.get() {
-            summary.row(ENDED_EARLY, &stopped.why(), 1);
-        }
+        summary.ended_early = self.stopped.get().cloned();
         let windows = self.reactor.windows();
         if windows.several().is_some() {
-            summary.row(RECORDED, "times", windows.number());
-            summary.row(RECORDED_FOR, "ticks", windows.ticks(end_tsc));
+            summary.row(Section::Recorded, "times", windows.number());
+            summary.row(Section::RecordedFor, "ticks", windows.ticks(end_tsc));
         }
         summary
     }

@@ -20,9 +20,8 @@ use columns::{
 };
 use levels::{LEVELS, Levels, step_ns};
 use rustc_hash::FxHashMap as HashMap;
-use sptrace_trace::{
-    Entry, ExitStatus, Frame, FunctionId, Mark, Note, Stats, StreamId, StreamTotals, Visitor,
-};
+use sptrace_render::note_text;
+use sptrace_trace::{Entry, Frame, FunctionId, Mark, Note, Stats, StreamId, StreamTotals, Visitor};
 use std::io::{self, Write};
 use track::{Longest, MARKS, Track};
 
@@ -215,19 +214,8 @@ impl<'a, W: Write> Timeline<'a, W> {
 
 impl<W: Write> Visitor for Timeline<'_, W> {
     fn note(&mut self, note: &Note) {
-        let text = match note {
-            Note::ProcessExit {
-                status: ExitStatus::Exited(code),
-                ..
-            } => format!("process exited with status {code}"),
-            Note::ProcessExit {
-                status: ExitStatus::Signaled(signal),
-                ..
-            } => format!("process killed by signal {signal}"),
-            Note::Exec { path, .. } => format!("exec {path}"),
-            Note::Text { text, .. } => text.clone(),
-            Note::Loss { events, .. } => format!("{events} events lost"),
-            Note::ModuleMap { .. } | Note::Descriptors { .. } => return,
+        let Some(text) = note_text(note) else {
+            return;
         };
         if self.notes.len() >= MAX_NOTES {
             self.notes_left_out += 1;

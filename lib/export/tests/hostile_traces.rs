@@ -4,8 +4,8 @@
 use sptrace_addr::Svma;
 use sptrace_export::{Context, ExportError, Format, Measure, Source, export};
 use sptrace_trace::{
-    ExitStatus, Function, FunctionId, Header, Module, Names, Note, Selection, StreamInfo, Summary,
-    TraceReader, TraceWriter, Wanted,
+    ExitStatus, Function, FunctionId, Header, Module, Names, Note, Section, Selection, StreamInfo,
+    Summary, TraceReader, TraceWriter, Wanted,
 };
 use std::io::Cursor;
 
@@ -94,8 +94,8 @@ fn trace() -> Vec<u8> {
         end_tsc: 90_000,
         ..Summary::default()
     };
-    summary.row("sites", "patched: call instruction", 1234);
-    summary.row("loss", "events dropped", 12);
+    summary.row(Section::Sites, "patched: call instruction", 1234);
+    summary.row(Section::Loss, "events dropped", 12);
     writer.finish(&summary).unwrap()
 }
 

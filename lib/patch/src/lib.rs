@@ -10,6 +10,7 @@ pub mod columns;
 pub mod ends;
 pub mod errno;
 pub mod gate;
+pub mod handlers;
 pub mod kept;
 pub mod movable;
 pub mod mute;

@@ -59,6 +59,8 @@ pub fn rendezvous(object: &Object<'_>) -> Option<Hook> {
 pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hooked> {
     let view = PlanView::new(plan)?;
     let h = view.header();
+    // What may come to be a handler can be hooked as any function.
+    let is_special = |s: &PlanSpecial| s.kind != SpecialKind::Handler;
     // Twice: where the sites' slots will lie is known when the hooks' own are counted.
     let joinable = Joinable::new(view);
     let mut made = Made::default();
@@ -70,7 +72,11 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
             slot: SLOTS_START,
             blob_bytes: h.blob_bytes.next_multiple_of(8),
             shift,
-            special: view.specials().map(|s| s.entry).collect(),
+            special: view
+                .specials()
+                .filter(is_special)
+                .map(|s| s.entry)
+                .collect(),
             ..Made::default()
         };
         let failed = hooks
@@ -80,9 +86,10 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
         shift = (made.slot - SLOTS_START).next_multiple_of(64);
     }
     let mut specials = std::mem::take(&mut made.specials);
-    // A hook's jump may take the place of that of an instruction that calls the kernel.
+    // A hook's jump may take the place of that of an instruction that calls the kernel, or of a
+    // handler's.
     let is_hidden = |s: &PlanSpecial| {
-        s.kind.is_system_call() && made.covers(s.start, s.start + u32::from(s.span))
+        s.kind.is_for_system_calls() && made.covers(s.start, s.start + u32::from(s.span))
     };
     let others = view.specials().filter(|s| !is_hidden(s));
     specials.extend(others.map(|s| PlanSpecial {

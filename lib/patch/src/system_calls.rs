@@ -23,6 +23,7 @@ use sptrace_code::{Analysis, Function, Site, SiteFlags};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::handlers::{Handler, handlers};
 use crate::kept::{Keep, Kept};
 use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal};
@@ -57,6 +58,8 @@ pub struct SystemCalls {
     pub taken: Vec<Interception>,
     /// Left alone.
     pub refused: Vec<(Svma, Refusal)>,
+    /// Functions that may come to be signal handlers.
+    pub handlers: Vec<Handler>,
 }
 
 /// Looks at every instruction that calls the kernel. `plan`: the module's; nothing is found if the
@@ -87,6 +90,13 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
         }
     }
     found.taken.sort_unstable_by_key(|taken| taken.start);
+    let calls = found.taken.iter();
+    finder
+        .covered
+        .extend(calls.map(|t| (t.start, t.start + u32::from(t.span))));
+    finder.covered.sort_unstable();
+    let is_free = |start, end| finder.is_free(start, end);
+    found.handlers = handlers(object, analysis, (finder.base, &kept), &is_free);
     found
 }
 
@@ -139,6 +149,19 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
     let blob_start = old.blob_bytes.next_multiple_of(8);
     let mut blob: Vec<u8> = Vec::new();
     let mut specials: Vec<_> = view.specials().collect();
+    for handler in &found.handlers {
+        specials.push(PlanSpecial {
+            entry: handler.entry,
+            kind: SpecialKind::Handler,
+            slot,
+            argument: blob_start + blob.len() as u32,
+            start: handler.start,
+            span: handler.span,
+            ..PlanSpecial::default()
+        });
+        slot += handler.slot_bytes.next_multiple_of(8);
+        blob.extend(&handler.template);
+    }
     for taken in &found.taken {
         specials.push(PlanSpecial {
             entry: taken.at,
@@ -215,7 +238,7 @@ pub fn without_system_calls(plan: &mut [u8]) {
     let Some(view) = PlanView::new(plan) else {
         return;
     };
-    let first = view.specials().position(|s| s.kind.is_system_call());
+    let first = view.specials().position(|s| s.kind.is_for_system_calls());
     let Some(first) = first else {
         return;
     };

@@ -262,6 +262,20 @@ impl Builder {
         true
     }
 
+    /// The interception of a function's entry that may be all of the function.
+    pub fn whole_special(&mut self, object: &Object<'_>, range: &HookRange) -> bool {
+        if range.ret_bytes == 0 {
+            return self.special(object, range.start, range.moved_end);
+        }
+        self.call_common(common::SPECIAL);
+        self.header.entry_id = self.here();
+        let is_moved = self.relocate(object, range.start, range.moved_end);
+        let end = object.code_from(range.moved_end);
+        let end = end.and_then(|code| code.get(..range.ret_bytes));
+        self.code.extend(end.unwrap_or(&[]));
+        is_moved && end.is_some()
+    }
+
     /// The hook at a function's entry: its return, the interception, what was moved.
     pub fn hook(&mut self, object: &Object<'_>, range: &HookRange) -> bool {
         self.code.extend([0x48, 0x8d, 0x64, 0x24, 0xf8]);

@@ -1,20 +1,24 @@
 //! What was traced of what could have been, and what was lost: the summary's rows by section.
 
 use crate::csv::field;
+use crate::notes::early_end_text;
 use crate::style::Style;
 use crate::units::{Count, clean};
-use sptrace_trace::{Summary, SummaryRow};
+use sptrace_trace::{Section, Summary};
 use std::io::{self, Write};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style as TableStyle};
 
+/// Stands as a section of its own behind the others.
+const ENDED_EARLY: &str = "ended early";
+
 /// The sections of a summary in order of appearance.
-pub(crate) fn sections(summary: &Summary) -> Vec<&str> {
-    let mut sections: Vec<&str> = Vec::new();
+pub(crate) fn sections(summary: &Summary) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
     for row in &summary.rows {
-        if !sections.contains(&row.section.as_str()) {
-            sections.push(&row.section);
+        if !sections.contains(&row.section) {
+            sections.push(row.section);
         }
     }
     sections
@@ -25,25 +29,30 @@ pub(crate) fn sections(summary: &Summary) -> Vec<&str> {
 /// # Errors
 /// Those of `out`.
 pub fn write_coverage(out: &mut impl Write, summary: &Summary, style: Style) -> io::Result<()> {
-    for (at, section) in sections(summary).into_iter().enumerate() {
-        if at > 0 {
-            writeln!(out)?;
-        }
-        writeln!(out, "{}", style.heading(&clean(section)))?;
-        let rows = summary.rows.iter().filter(|row| row.section == section);
+    let mut between = "";
+    for section in sections(summary) {
+        writeln!(out, "{between}{}", style.heading(section.name()))?;
+        let rows = summary.rows_of(section);
+        let rows = rows.map(|row| (row.key.as_str(), row.count));
         writeln!(out, "{}", table(rows, summary.total(section)))?;
+        between = "\n";
+    }
+    if let Some(why) = &summary.ended_early {
+        writeln!(out, "{between}{}", style.heading(ENDED_EARLY))?;
+        let why = early_end_text(why);
+        writeln!(out, "{}", table([(why.as_str(), 1)].into_iter(), 1))?;
     }
     Ok(())
 }
 
-fn table<'a>(rows: impl Iterator<Item = &'a SummaryRow>, total: u64) -> String {
+fn table<'a>(rows: impl Iterator<Item = (&'a str, u64)>, total: u64) -> String {
     let mut table = Builder::default();
-    for row in rows {
-        let share = row.count as f64 * 100.0 / total.max(1) as f64;
+    for (key, count) in rows {
+        let share = count as f64 * 100.0 / total.max(1) as f64;
         table.push_record([
-            Count(row.count).to_string(),
+            Count(count).to_string(),
             format!("{share:.2} %"),
-            clean(&row.key),
+            clean(key),
         ]);
     }
     let mut table = table.build();
@@ -65,10 +74,13 @@ pub fn write_coverage_csv(out: &mut impl Write, summary: &Summary) -> io::Result
         write!(
             out,
             "{},{},{}\r\n",
-            field(&row.section),
+            field(row.section.name()),
             field(&row.key),
             row.count
         )?;
+    }
+    if let Some(why) = &summary.ended_early {
+        write!(out, "{ENDED_EARLY},{},1\r\n", field(&early_end_text(why)))?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod functions;
 mod graph;
 mod library_calls;
 mod lines;
+mod notes;
 mod relatives;
 mod sockets;
 mod style;
@@ -32,8 +33,9 @@ pub use functions::{
 pub use graph::{GraphView, write_graph, write_graph_csv};
 pub use library_calls::LibraryCalls;
 pub use lines::{DescriptorNames, Lines, LinesOptions, ThreadColumn, Time};
+pub use notes::{early_end_text, note_text};
 pub use relatives::{Way, select_relatives, write_relatives, write_relatives_csv};
 pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
-pub use system_calls::{Call, Calls, Listener, SystemCalls, Teller, name_of};
+pub use system_calls::{Call, Calls, Listener, Signal, SystemCalls, Teller, name_of};
 pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};

@@ -12,12 +12,12 @@ use std::rc::Rc;
 use sptrace_trace::{Clock, ExitStatus, Header, Names};
 use sptrace_types::calls::Selection;
 use sptrace_types::decode::call::{Line, Made, Options};
-use sptrace_types::decode::events::end_line;
+use sptrace_types::decode::events::{end_line, signal_line};
 use sptrace_types::decode::objects::{Object, objects};
 use sptrace_types::decode::print::line;
 
 use crate::descriptors::{Descriptors, FOLDER, Resolve};
-use crate::system_calls::{Call, Listener, name_of};
+use crate::system_calls::{Call, Listener, Signal, name_of};
 
 /// How lines look.
 #[derive(Clone)]
@@ -408,6 +408,15 @@ impl<W: Write> Listener for Lines<'_, W> {
         if let Some(descriptors) = &self.descriptors {
             descriptors.borrow_mut().gone(tid);
         }
+    }
+
+    fn signal(&mut self, signal: &Signal) {
+        self.interrupt();
+        self.meet(signal.tid);
+        let style = self.options.calls.style;
+        let text = signal_line(signal.number, &signal.info, style);
+        let text = self.prefix(signal.tsc, signal.tid) + &text;
+        self.write(&text);
     }
 
     fn listed(&mut self, pid: u32, folder: &str, open: &[(u32, String)]) {

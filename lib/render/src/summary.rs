@@ -2,11 +2,12 @@
 
 use crate::coverage::sections;
 use crate::functions::Row;
+use crate::notes::early_end_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, DUMP, Dropped, ENDED_EARLY, Ending, Header, MEMORY, Names, RECORDED, RECORDED_FOR, RING,
-    SEEN_IN_PART, SHADOW, Stats, StreamTotals, Summary, SummaryRow, Survey, WITHOUT_END,
+    Clock, Dropped, Ending, Header, Names, Section, Stats, StreamTotals, Summary, SummaryRow,
+    Survey,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -65,7 +66,7 @@ fn write_when(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
     let ran = Duration(clock.since_start_ns(end_tsc)).to_string();
     writeln!(out, "started    {started}, ran {}", ran.trim())?;
     if let Ending::Complete(summary) = ending
-        && let Some(dump) = summary.rows.iter().find(|row| row.section == DUMP)
+        && let Some(dump) = summary.rows_of(Section::Dump).next()
     {
         writeln!(out, "dump       written at {}", clean(&dump.key))?;
     }
@@ -114,8 +115,11 @@ fn recorded(ending: &Ending, clock: Clock) -> Option<(u64, u64)> {
     let Ending::Complete(summary) = ending else {
         return None;
     };
-    let is_there = summary.rows.iter().any(|row| row.section == RECORDED);
-    let (times, ticks) = (summary.total(RECORDED), summary.total(RECORDED_FOR));
+    let is_there = summary.rows_of(Section::Recorded).next().is_some();
+    let (times, ticks) = (
+        summary.total(Section::Recorded),
+        summary.total(Section::RecordedFor),
+    );
     is_there.then(|| (times, clock.ns(ticks)))
 }
 
@@ -163,7 +167,7 @@ fn write_time(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io:
         Ending::Complete(summary) => &summary.rows[..],
         _ => &[],
     };
-    let in_part = || rows.iter().filter(|row| row.section == SEEN_IN_PART);
+    let in_part = || rows.iter().filter(|row| row.section == Section::SeenInPart);
     if all > 0 {
         // Cut off, not rounded: 100 % means all.
         let share = |ticks: u64| (ticks as f64 * 1000.0 / all as f64).floor() / 10.0;
@@ -186,7 +190,7 @@ fn write_time(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io:
         }
     }
     for row in in_part() {
-        let text = format!("{SEEN_IN_PART}: {}", clean(&row.key));
+        let text = format!("{}: {}", row.section.name(), clean(&row.key));
         writeln!(out, "{}", style.warning(&text))?;
     }
     Ok(())
@@ -202,13 +206,11 @@ fn write_unknown(
     if unseen + unwound == 0 {
         return Ok(());
     }
-    let reasons = rows.iter().filter(|row| row.section == WITHOUT_END);
+    let without_end = || rows.iter().filter(|row| row.section == Section::WithoutEnd);
+    let reasons = without_end();
     let reasons = reasons.map(|row| format!("{} {}", Count(row.count), clean(&row.key)));
     let left = (unwound > 0).then(|| format!("{} left by a throw or longjmp", Count(unwound)));
-    let told: u64 = rows
-        .iter()
-        .filter(|row| row.section == WITHOUT_END)
-        .fold(0, |sum, row| sum.saturating_add(row.count));
+    let told: u64 = without_end().fold(0, |sum, row| sum.saturating_add(row.count));
     let cut = unseen.saturating_sub(told);
     let cut = (cut > 0).then(|| {
         let cut = Count(cut);
@@ -240,7 +242,9 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
     };
     let coverage = summary.map_or_else(|| "unknown".to_owned(), coverage_line);
     writeln!(out, "coverage   {coverage}")?;
-    let counted = summary.map_or(0, |summary| summary.total("loss")).max(lost);
+    let counted = summary
+        .map_or(0, |summary| summary.total(Section::Loss))
+        .max(lost);
     let loss = if counted == 0 && summary.is_some() {
         "no event lost".to_owned()
     } else if counted == 0 {
@@ -253,11 +257,11 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         writeln!(out, "{}", style.warning(&dropped_text(dropped)))?;
     }
     let rows = summary.map_or(&[][..], |summary| &summary.rows);
-    for row in rows.iter().filter(|row| row.section == ENDED_EARLY) {
-        let text = format!("recording ended early: {}", clean(&row.key));
+    if let Some(why) = summary.and_then(|summary| summary.ended_early.as_ref()) {
+        let text = format!("recording ended early: {}", early_end_text(why));
         writeln!(out, "{}", style.warning(&text))?;
     }
-    for row in rows.iter().filter(|row| row.section == SHADOW) {
+    for row in rows.iter().filter(|row| row.section == Section::Shadow) {
         let count = Count(row.count);
         writeln!(
             out,
@@ -280,7 +284,10 @@ fn in_memory(ending: &Ending) -> String {
     let Ending::Complete(summary) = ending else {
         return String::new();
     };
-    match (summary.total(MEMORY), summary.total("events")) {
+    match (
+        summary.total(Section::Memory),
+        summary.total(Section::Events),
+    ) {
         (0, _) | (_, 0) => String::new(),
         (bytes, events) => format!(" ({:.2} in memory)", bytes as f64 / events as f64),
     }
@@ -295,7 +302,10 @@ pub fn dropped_text(dropped: Dropped) -> String {
 }
 
 fn coverage_line(summary: &Summary) -> String {
-    let (patched, refused) = (summary.total("sites"), summary.total("refused"));
+    let (patched, refused) = (
+        summary.total(Section::Sites),
+        summary.total(Section::Refused),
+    );
     let reached = patched.saturating_add(refused);
     let share = (reached > 0).then(|| {
         // Cut off, not rounded: 100 % means all.
@@ -303,24 +313,23 @@ fn coverage_line(summary: &Summary) -> String {
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
     let told = [
-        "sites",
-        "events",
-        "loss",
-        DUMP,
-        ENDED_EARLY,
-        MEMORY,
-        RECORDED,
-        RECORDED_FOR,
-        RING,
-        SEEN_IN_PART,
-        SHADOW,
-        WITHOUT_END,
+        Section::Sites,
+        Section::Events,
+        Section::Loss,
+        Section::Dump,
+        Section::Memory,
+        Section::Recorded,
+        Section::RecordedFor,
+        Section::Ring,
+        Section::SeenInPart,
+        Section::Shadow,
+        Section::WithoutEnd,
     ];
     let others = sections(summary)
         .into_iter()
         .filter(|section| !told.contains(section));
     let others =
-        others.map(|section| format!("{} {}", clean(section), Count(summary.total(section))));
+        others.map(|section| format!("{} {}", section.name(), Count(summary.total(section))));
     let parts: Vec<String> = share.into_iter().chain(others).collect();
     if parts.is_empty() {
         "not recorded".to_owned()

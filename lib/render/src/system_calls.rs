@@ -41,6 +41,21 @@ pub struct Call {
     pub stack: Vec<FunctionId>,
 }
 
+/// A signal that is delivered to a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its number.
+    pub number: u32,
+    /// The thread that it comes to.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// When.
+    pub tsc: u64,
+    /// Its siginfo_t; empty: not known, since the handler has not asked for it.
+    pub info: Vec<u8>,
+}
+
 /// Is told of calls and processes in the order of time.
 pub trait Listener {
     /// A call begins.
@@ -49,6 +64,8 @@ pub trait Listener {
     fn ended(&mut self, call: &Call);
     /// A process, or a thread of it, has ended.
     fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus);
+    /// A signal is delivered to a handler.
+    fn signal(&mut self, _signal: &Signal) {}
     /// This is what a process has open, and the folder that it is in.
     fn listed(&mut self, _pid: u32, _folder: &str, _open: &[(u32, String)]) {}
     /// It has enough.
@@ -167,6 +184,13 @@ impl<L: Listener> Calls<L> {
                     self.end(of.tid, place, tsc, Some(result));
                 }
             }
+            What::Signal => self.listener.signal(&Signal {
+                number: values.number,
+                tid: of.tid,
+                pid: of.pid,
+                tsc,
+                info: info_of(&values),
+            }),
             // Of functions.
             What::Called(_) | What::Answered { .. } => {}
             What::Left => {
@@ -291,6 +315,12 @@ fn waited_for(call: &Call) -> Option<(u32, ExitStatus)> {
         0x7f => None,
         signal => Some((pid, ExitStatus::Signaled(signal as i32))),
     }
+}
+
+/// The siginfo_t that came with a signal.
+fn info_of(values: &Values<'_>) -> Vec<u8> {
+    let first = values.pieces.first();
+    first.map_or_else(Vec::new, |piece| piece.bytes.to_vec())
 }
 
 pub(crate) fn chunks(values: &Values<'_>) -> Vec<Chunk> {

@@ -11,9 +11,10 @@ pub use fold::FoldedTree;
 pub use line::{Column, Columns};
 
 use crate::call_values::{Begun, Descriptions, Told};
+use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration};
-use line::{Cells, Who, begin_remarks, end_remarks, note_text, push_call, push_remarks};
+use line::{Cells, Who, begin_remarks, end_remarks, push_call, push_remarks};
 use sptrace_trace::values::Values;
 use sptrace_trace::{Clock, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor};
 use sptrace_types::decode::call::Line;

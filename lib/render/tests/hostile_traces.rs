@@ -10,8 +10,8 @@ use sptrace_render::{
 use sptrace_trace::compare::{Excerpt, Run};
 use sptrace_trace::{
     CallTree, Clock, Dictionary, Ending, ExitStatus, Focus, Function, FunctionId, Graph,
-    GraphNames, Header, Item, Module, Names, Note, Order, Recast, Selection, Stats, StreamInfo,
-    Summary, TraceError, TraceReader, TraceWriter, Visitor, Wanted, replay as pipeline,
+    GraphNames, Header, Item, Module, Names, Note, Order, Recast, Section, Selection, Stats,
+    StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Visitor, Wanted, replay as pipeline,
 };
 use std::io::{Cursor, Write};
 
@@ -100,8 +100,8 @@ fn trace() -> Vec<u8> {
         end_tsc: 90_000,
         ..Summary::default()
     };
-    summary.row("sites", "patched: call instruction", 1234);
-    summary.row("loss", "events dropped", 12);
+    summary.row(Section::Sites, "patched: call instruction", 1234);
+    summary.row(Section::Loss, "events dropped", 12);
     writer.finish(&summary).unwrap()
 }
 

@@ -7,8 +7,7 @@ use sptrace_render::{
 };
 use sptrace_trace::{
     CallTree, Clock, Ending, ExitStatus, Function, FunctionId, Header, Item, Module, Names, Note,
-    RECORDED, RECORDED_FOR, SEEN_IN_PART, Stats, StreamEncoder, StreamInfo, Summary, Survey,
-    TraceReader, TraceWriter, Visitor, WITHOUT_END,
+    Section, Stats, StreamEncoder, StreamInfo, Summary, Survey, TraceReader, TraceWriter, Visitor,
 };
 use std::io::Cursor;
 
@@ -109,14 +108,18 @@ fn trace() -> Vec<u8> {
         end_tsc: 2_220_000,
         ..Summary::default()
     };
-    summary.row("sites", "patched: call instruction", 1234);
-    summary.row("sites", "patched: call block", 6);
-    summary.row("refused", "no room", 3);
-    summary.row("loss", "events dropped", 12);
-    summary.row(RECORDED, "times", 3);
-    summary.row(SEEN_IN_PART, "prog: its runtime walks its own stacks", 1);
-    summary.row(WITHOUT_END, "called by code that is not seen", 1);
-    summary.row(RECORDED_FOR, "ticks", 2_000_000);
+    summary.row(Section::Sites, "patched: call instruction", 1234);
+    summary.row(Section::Sites, "patched: call block", 6);
+    summary.row(Section::Refused, "no room", 3);
+    summary.row(Section::Loss, "events dropped", 12);
+    summary.row(Section::Recorded, "times", 3);
+    summary.row(
+        Section::SeenInPart,
+        "prog: its runtime walks its own stacks",
+        1,
+    );
+    summary.row(Section::WithoutEnd, "called by code that is not seen", 1);
+    summary.row(Section::RecordedFor, "ticks", 2_000_000);
     writer.finish(&summary).unwrap()
 }
 

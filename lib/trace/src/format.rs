@@ -9,7 +9,7 @@
 //!                      4 description (a string: what the values of a function mean);
 //!                      numbered from 0 in order of appearance, always before their first use
 //! kind 3   block       events of one stream
-//! kind 4   note        one process or module event, or a text
+//! kind 4   note        one event of a process, a module or the recording: [`crate::Note`]
 //! kind 5   end         the summary; the last section of a trace that ended in order
 //! kind 6   ring        after the header: the rest is not in this order, see [`crate::ring`]
 //!
@@ -42,7 +42,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

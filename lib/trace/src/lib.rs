@@ -19,11 +19,13 @@ pub mod index;
 mod mirror;
 mod model;
 pub mod names;
+mod note;
 mod reader;
 mod replay;
 pub mod ring;
 pub mod stats;
 mod step;
+mod summary;
 pub mod values;
 mod writer;
 
@@ -34,11 +36,11 @@ pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
 pub use model::{
-    Clock, DUMP, ENDED_EARLY, Entry, Event, ExitStatus, Function, FunctionId, Header, MEMORY,
-    Module, ModuleId, Note, RECORDED, RECORDED_FOR, RING, SEEN_IN_PART, SHADOW, SYSTEM_CALLS,
-    StreamId, StreamInfo, Summary, SummaryRow, WITHOUT_END,
+    Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, SYSTEM_CALLS,
+    StreamId, StreamInfo,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
+pub use note::{EarlyEnd, Note, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
     CallId, CallTree, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick, Recast,
@@ -46,4 +48,5 @@ pub use replay::{
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};
+pub use summary::{Section, Summary, SummaryRow};
 pub use writer::{Classifier, TraceWriter};

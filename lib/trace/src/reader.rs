@@ -10,10 +10,10 @@ use crate::format::{
     Cursor, MAGIC, MAX_SECTION_BYTES, PREAMBLE_BYTES, SECTION_HEADER_BYTES, SectionKind, VERSION,
     header_check,
 };
-use crate::model::{
-    Clock, Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
-};
+use crate::model::{Clock, Function, FunctionId, Header, Module, ModuleId, StreamId, StreamInfo};
+use crate::note::Note;
 use crate::ring::{Dropped, TraceFile};
+use crate::summary::Summary;
 use crate::writer::{TAG_DESCRIPTION, TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};

@@ -9,12 +9,15 @@
 //!            what 3, one that was told without its end has returned: result v
 //!            what 4, a call of a function begins: words v, word v * words
 //!            what 5, it has returned: result v * 3 (rax, rdx, xmm0), errno v (0: no failure)
+//!            what 6, the signal of this number is delivered to a handler; its piece is the
+//!                    siginfo_t, if that is known
 //!            piece *
 //! For functions the number is that of a description in the dictionary.
 //! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,
 //!            bytes v, the bytes
 //! ```
-//! They follow the beginning of the call's frame, and stand before its end; those of 3 stand alone.
+//! They follow the beginning of the call's frame, and stand before its end; those of 3 and 6
+//! stand alone.
 //! Made by the collector, read by the views that show them. Must not know what a number means.
 
 use crate::error::Malformed;
@@ -56,6 +59,8 @@ pub enum What {
         /// Why it has failed; 0: it has not.
         errno: u32,
     },
+    /// A signal is delivered to a handler; the number is the signal's.
+    Signal,
 }
 
 /// Memory.
@@ -79,13 +84,14 @@ impl<'a> Values<'a> {
             What::ReturnedLate(_) => 3,
             What::Called(_) => 4,
             What::Answered { .. } => 5,
+            What::Signal => 6,
         });
         put_v(out, self.number.into());
         put_v(out, self.thread.into());
         match &self.what {
             What::Begins(args) => args.iter().for_each(|arg| put_v(out, *arg)),
             What::Returned(result) | What::ReturnedLate(result) => put_v(out, *result as u64),
-            What::Left => {}
+            What::Left | What::Signal => {}
             What::Called(words) => {
                 put_v(out, words.len() as u64);
                 words.iter().for_each(|word| put_v(out, *word));
@@ -133,6 +139,7 @@ impl<'a> Values<'a> {
                 words: [from.v()?, from.v()?, from.v()?],
                 errno: from.v32()?,
             },
+            6 => What::Signal,
             _ => return Err(Malformed("values of an unknown kind")),
         };
         let mut pieces = Vec::new();
@@ -173,6 +180,7 @@ mod tests {
                 words: [1, 2, 3],
                 errno: 2,
             },
+            What::Signal,
         ];
         for what in all {
             let values = Values {

@@ -6,10 +6,10 @@
 use crate::encoder::{Packed, StreamEncoder, check_function};
 use crate::error::TraceError;
 use crate::format::{MAGIC, SectionKind, VERSION, put_section, put_string};
-use crate::model::{
-    Function, FunctionId, Header, Module, ModuleId, Note, StreamId, StreamInfo, Summary,
-};
+use crate::model::{Function, FunctionId, Header, Module, ModuleId, StreamId, StreamInfo};
+use crate::note::Note;
 use crate::step::Step;
+use crate::summary::Summary;
 use std::io::Write;
 
 /// Dictionary bytes that are collected before a section is written.

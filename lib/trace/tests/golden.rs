@@ -6,8 +6,8 @@
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{
-    DUMP, ENDED_EARLY, ExitStatus, Function, FunctionId, Header, MEMORY, Module, Note,
-    SEEN_IN_PART, StreamEncoder, StreamInfo, Summary, TraceReader, TraceWriter, WITHOUT_END,
+    EarlyEnd, ExitStatus, Function, FunctionId, Header, Module, Note, Section, StreamEncoder,
+    StreamInfo, Summary, TraceReader, TraceWriter, Turn, Window,
 };
 use std::path::PathBuf;
 
@@ -168,11 +168,6 @@ fn child(e: &mut StreamEncoder) {
 fn golden() -> Vec<u8> {
     let mut writer = TraceWriter::create(Vec::new(), &header()).unwrap();
     names(&mut writer);
-    let note = |pid, ticks, text: &str| Note::Text {
-        pid,
-        tsc: BEGIN_TSC + ticks,
-        text: text.into(),
-    };
     let exec = Note::Exec {
         pid: 100,
         tsc: BEGIN_TSC + 900,
@@ -189,15 +184,12 @@ fn golden() -> Vec<u8> {
     let mut third = stream(&mut writer, 102, 102, 100_000);
     child(&mut third);
     writer.write_block(&mut third).unwrap();
-    writer
-        .event_note(&note(100, 50_000, "recording 1 began"))
-        .unwrap();
-    let loss = Note::Loss {
-        pid: 102,
-        tsc: BEGIN_TSC + 104_500,
-        events: 5,
-    };
-    writer.event_note(&loss).unwrap();
+    for (ticks, turn) in turns() {
+        let (pid, tsc) = (0, BEGIN_TSC + ticks);
+        writer
+            .event_note(&Note::Recording { pid, tsc, turn })
+            .unwrap();
+    }
     for (pid, ticks, status) in [
         (102, 200_000, ExitStatus::Signaled(11)),
         (100, 3_000_000, ExitStatus::Exited(3)),
@@ -210,30 +202,66 @@ fn golden() -> Vec<u8> {
     writer.finish(&summary()).unwrap()
 }
 
+/// What became of the recording, and when.
+fn turns() -> Vec<(u64, Turn)> {
+    let event = |event: &str| event.to_owned();
+    let window = |number| Window { number, of: 2 };
+    let between = |is_opening, event, missed| Turn::Between {
+        glob: "demo::parse*".into(),
+        is_opening,
+        event,
+        missed,
+    };
+    let begins = |number| Turn::Begins {
+        event: event("signal:USR1"),
+        window: Some(window(number)),
+    };
+    let ends = Turn::Ends {
+        event: event("ctl:stop"),
+        window: window(1),
+    };
+    let dumped = Turn::Dumped {
+        event: event("crash (process 102 was killed by SIGSEGV)"),
+    };
+    vec![
+        (50_000, begins(1)),
+        (60_000, between(true, event("call:malloc#3"), 0)),
+        (104_500, ends),
+        (150_000, between(false, event("time:1s"), 4)),
+        (160_000, begins(2)),
+        (199_000, dumped),
+        (2_900_000, Turn::EndsEarly(EarlyEnd::AtSize)),
+    ]
+}
+
 fn summary() -> Summary {
     let mut summary = Summary {
         end_tsc: BEGIN_TSC + 3_100_000,
+        ended_early: Some(EarlyEnd::AtSize),
         ..Summary::default()
     };
     for (section, key, count) in [
-        ("sites", "patched: call instruction", 1234),
-        ("sites", "patched: tail jump", 56),
-        ("refused", "no room for a jump", 3),
-        ("hole", "changes to another stack", 1),
-        ("left out", "[vdso]: no file", 1),
+        (Section::Sites, "patched: call instruction", 1234),
+        (Section::Sites, "patched: tail jump", 56),
+        (Section::Refused, "no room for a jump", 3),
+        (Section::Hole, "changes to another stack", 1),
+        (Section::LeftOut, "[vdso]: no file", 1),
         (
-            SEEN_IN_PART,
+            Section::SeenInPart,
             "/usr/bin/demo: its runtime walks its own stacks",
             8,
         ),
-        (WITHOUT_END, "called by code that is not seen", 8),
-        ("functions", "instrumented", 12),
-        ("events", "recorded", 193),
-        (MEMORY, "bytes of records", 1600),
-        ("loss", "events dropped", 77),
-        ("loss", "torn words", 0),
-        (DUMP, "crash (process 102 was killed by SIGSEGV)", 1),
-        (ENDED_EARLY, "the trace has 1 MiB", 1),
+        (Section::WithoutEnd, "called by code that is not seen", 8),
+        (Section::Functions, "instrumented", 12),
+        (Section::Events, "recorded", 193),
+        (Section::Memory, "bytes of records", 1600),
+        (Section::Loss, "events dropped", 77),
+        (Section::Loss, "torn words", 0),
+        (
+            Section::Dump,
+            "crash (process 102 was killed by SIGSEGV)",
+            1,
+        ),
     ] {
         summary.row(section, key, count);
     }
@@ -250,7 +278,7 @@ fn the_golden_trace_is_what_is_written_today_and_can_be_read() {
     let kept = std::fs::read(&path).unwrap();
     let mut reader = TraceReader::new(std::io::Cursor::new(&kept)).unwrap();
     let survey = reader.survey().unwrap();
-    assert_eq!((survey.blocks.len(), survey.notes.len()), (3, 5));
+    assert_eq!((survey.blocks.len(), survey.notes.len()), (3, 10));
     assert!(made.len() < 10_000);
     assert!(
         made == kept,

@@ -4,7 +4,7 @@ use sptrace_addr::Svma;
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{
     Ending, Event, Function, FunctionId, Header, Item, Module, Note, RingFile, Snapshot,
-    StreamEncoder, StreamId, StreamInfo, Summary, TraceReader, TraceWriter,
+    StreamEncoder, StreamId, StreamInfo, Summary, TraceReader, TraceWriter, Turn,
 };
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -143,12 +143,14 @@ fn the_end_is_kept_and_the_rest_counted() {
         let stream = if n == 1 || n == 590 { 2 } else { n % 2 };
         recording.block(stream, calls);
         if n % 50 == 20 {
-            let text = Note::Text {
+            let note = Note::Recording {
                 pid: 0,
                 tsc: 0,
-                text: "x".repeat(n),
+                turn: Turn::Dumped {
+                    event: "x".repeat(n),
+                },
             };
-            recording.writer.event_note(&text).unwrap();
+            recording.writer.event_note(&note).unwrap();
         }
         if n % 11 == 0 {
             // As if the writer had been killed here.

@@ -3,8 +3,8 @@
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
-    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, StreamEncoder,
-    StreamInfo, Summary, TraceError, TraceReader, TraceWriter,
+    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, Section, StreamEncoder,
+    StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Turn,
 };
 
 const FUNCTIONS: u32 = 300;
@@ -198,17 +198,19 @@ fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
         }
     }
     writer.write_block(&mut encoder).unwrap();
-    let note = Note::Text {
+    let note = Note::Recording {
         pid: 7,
         tsc: 9,
-        text: "a note".into(),
+        turn: Turn::Dumped {
+            event: "crash".into(),
+        },
     };
     writer.event_note(&note).unwrap();
     let mut summary = Summary {
         end_tsc: 99,
         ..Summary::default()
     };
-    summary.row("sites", "patched", 12);
+    summary.row(Section::Sites, "patched", 12);
     writer.finish(&summary).unwrap()
 }
 

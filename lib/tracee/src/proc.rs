@@ -1,8 +1,8 @@
 //! What `/proc` says of a process and of its threads, at the moment of the question.
 //!
-//! Given numbers; gives numbers, names and typed records. A process that is gone, or that may not be
-//! looked at, has no threads, no children and an empty name: who must know the difference asks for
-//! [`Stat`] or [`Status`], which say that nothing could be read.
+//! Given numbers; gives numbers, names and typed records. A process that is gone, or that may not
+//! be looked at, has no threads, no children and an empty name: who must know the difference asks
+//! for [`Stat`] or [`Status`], which say that nothing could be read.
 //!
 //! Must not know: what the process is looked at for.
 

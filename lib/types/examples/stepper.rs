@@ -18,6 +18,7 @@ use sptrace_types::decode::capture::{Extent, captures, run};
 use sptrace_types::decode::memory::Captured;
 use sptrace_types::decode::print::line;
 use sptrace_types::decode::{events, types::Returns};
+use sptrace_types::names::Style;
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut, Write};
 use std::process::Command;
@@ -112,7 +113,11 @@ impl Stepper {
                 if self.begun
                     && let Ok(info) = ptrace::getsiginfo(pid)
                 {
-                    writeln!(self.out, "{pid} {}", events::signal_line(&bytes_of(&info)))?;
+                    writeln!(
+                        self.out,
+                        "{pid} {}",
+                        events::signal_line(signal as u32, &bytes_of(&info), Style::Abbrev)
+                    )?;
                 }
             }
             WaitStatus::PtraceEvent(_, _, event) => {

@@ -21,3 +21,4 @@ mod scalar;
 mod socket;
 mod special;
 mod text;
+mod words;

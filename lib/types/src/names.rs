@@ -7,7 +7,39 @@
 
 pub mod table;
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
+
+/// How a number that has a name is shown (`-X`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// As its name.
+    #[default]
+    Abbrev,
+    /// As a number.
+    Raw,
+    /// As a number, with its name beside it.
+    Verbose,
+}
+
+impl Style {
+    /// Writes what is written as this number or by this name.
+    pub fn write(self, number: impl Display, name: &str, out: &mut String) {
+        let _ = match self {
+            Self::Abbrev => write!(out, "{name}"),
+            Self::Raw => write!(out, "{number}"),
+            Self::Verbose => write!(out, "{number} /* {name} */"),
+        };
+    }
+}
+
+/// A number in hexadecimal; 0 is `0`.
+pub fn hex(value: u64) -> String {
+    if value == 0 {
+        "0".to_owned()
+    } else {
+        format!("{value:#x}")
+    }
+}
 
 /// A table of named constants.
 #[derive(Debug)]
@@ -51,8 +83,25 @@ impl Names {
         found.map(|(value, _)| *value)
     }
 
-    /// Writes a value: its name, or its bits' names.
-    pub fn write(&self, value: u64, out: &mut String) {
+    /// Writes a value in a style.
+    pub fn write(&self, value: u64, style: Style, out: &mut String) {
+        if style == Style::Abbrev || style == Style::Verbose && !self.knows(value) {
+            self.write_names(value, out);
+            return;
+        }
+        let mut names = String::new();
+        self.write_names(value, &mut names);
+        style.write(hex(value), &names, out);
+    }
+
+    /// The value has a name, or one of its bits has.
+    fn knows(&self, value: u64) -> bool {
+        let has_bit = |(bits, _): &(u64, _)| *bits != 0 && value & bits == *bits;
+        self.name(value).is_some() || self.flags && self.values.iter().any(has_bit)
+    }
+
+    /// Writes its name, or its bits' names.
+    pub fn write_names(&self, value: u64, out: &mut String) {
         if !self.flags {
             match self.name(value) {
                 Some(name) => out.push_str(name),

@@ -7,6 +7,7 @@ use sptrace_types::decode::capture::{Extent, From, all_captures, captures, run};
 use sptrace_types::decode::memory::Captured;
 use sptrace_types::decode::print::line;
 use sptrace_types::decode::{events, fields};
+use sptrace_types::names::Style;
 use sptrace_types::syscalls;
 
 /// Memory as it is before and after a call.
@@ -356,13 +357,21 @@ fn signals_and_ends_are_lines() {
     info[8] = 1;
     info[16] = 9;
     assert_eq!(
-        events::signal_line(&info),
+        events::signal_line(info[0].into(), &info, Style::Abbrev),
         "--- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9, si_uid=0, si_status=0, si_utime=0, si_stime=0} ---"
     );
     info[0] = 11;
     assert_eq!(
-        events::signal_line(&info),
+        events::signal_line(info[0].into(), &info, Style::Abbrev),
         "--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0x9} ---"
+    );
+    assert_eq!(
+        events::signal_line(10, &[], Style::Abbrev),
+        "--- SIGUSR1 {si_signo=SIGUSR1, ...} ---"
+    );
+    assert_eq!(
+        events::signal_line(11, &info, Style::Verbose),
+        "--- SIGSEGV {si_signo=11 /* SIGSEGV */, si_code=0x1 /* SEGV_MAPERR */, si_addr=0x9} ---"
     );
     assert_eq!(events::end_line(0x300), "+++ exited with 3 +++");
     assert_eq!(

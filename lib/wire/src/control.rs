@@ -205,6 +205,8 @@ pub mod hole {
     pub const IN_FLIGHT: usize = 20;
     /// Instructions that call the kernel and cannot be intercepted, in modules that are recorded.
     pub const SYSTEM_CALLS: usize = 21;
+    /// Signal handlers whose entry cannot be intercepted.
+    pub const HANDLERS: usize = 22;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

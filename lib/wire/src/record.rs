@@ -15,7 +15,7 @@
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
-//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`RETURN_VALUES`], whose payload
+//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`SIGNAL`], whose payload
 //!   says how many bytes follow it ([`crate::values`]).
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
@@ -67,6 +67,10 @@ pub const SYSTEM_RETURN: u32 = 14;
 pub const CALL_VALUES: u32 = 15;
 /// The same of a call whose exit is recorded next.
 pub const RETURN_VALUES: u32 = 16;
+
+/// A signal is delivered to a handler. Low half of the payload: its number; high half: bytes that
+/// follow ([`crate::values`]).
+pub const SIGNAL: u32 = 17;
 
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.

@@ -7,9 +7,11 @@
 //! ```text
 //! table    = CaptureTable, CallCaptures * calls, then what these point to, in any order:
 //!            Arm * arms (the first is for all other arguments), u64 * values, Load * loads
-//! record   = the 16 bytes of SYSTEM_CALL or SYSTEM_RETURN (see [`crate::record`]), then
+//! record   = the 16 bytes of SYSTEM_CALL and so on (see [`crate::record`]), then
 //!            SYSTEM_CALL:   thread u32 (0: the stream's own), reserved u32, argument u64 * 6
 //!            SYSTEM_RETURN: number u32 ([`UNKNOWN_NUMBER`]: not known), reserved u32, result i64
+//!            SIGNAL:        thread u32, reserved u32; its piece is the siginfo_t, if the handler
+//!                           has asked for it
 //!            piece *, END u32
 //! piece    = Piece, bytes, filling to a multiple of 4
 //! ```
@@ -28,6 +30,8 @@ pub const UNKNOWN_NUMBER: u32 = u32::MAX;
 pub const CALL_BYTES: usize = 56;
 /// Bytes before the pieces of a [`crate::record::SYSTEM_RETURN`].
 pub const RETURN_BYTES: usize = 16;
+/// Bytes before the piece of a [`crate::record::SIGNAL`].
+pub const SIGNAL_BYTES: usize = 8;
 /// The results that are errors, as the kernel returns them.
 pub const ERRORS: core::ops::Range<i64> = -4095..0;
 

@@ -21,7 +21,7 @@ use sptrace_kernel::policy::{Policy, Root};
 use sptrace_kernel::recorder::{self, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
-use sptrace_trace::{ExitStatus, Summary, TraceWriter};
+use sptrace_trace::{ExitStatus, Section, Summary, TraceWriter};
 
 use crate::commands::attach::parse_duration;
 use crate::commands::executable::{self, Refused};
@@ -319,17 +319,25 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         ..Summary::default()
     };
     summary.row(
-        "loss",
+        Section::Loss,
         "records for which the kernel had no room",
         outcome.lost,
     );
-    summary.row("loss", "gaps of unknown length", outcome.lost_unknown);
+    summary.row(
+        Section::Loss,
+        "gaps of unknown length",
+        outcome.lost_unknown,
+    );
     if outcome.follows_calls {
         let what = "functions of the kernel called through pointers only (how many is not known)";
-        summary.row("hole", what, 1);
+        summary.row(Section::Hole, what, 1);
     }
     for event in &outcome.missing {
-        summary.row("hole", &format!("not recorded of the kernel: {event}"), 1);
+        summary.row(
+            Section::Hole,
+            &format!("not recorded of the kernel: {event}"),
+            1,
+        );
     }
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)

@@ -6,15 +6,27 @@
 use std::path::Path;
 
 use anyhow::bail;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use sptrace_render::{DescriptorNames, LinesOptions, ThreadColumn, Time};
 use sptrace_types::calls::Selection;
 use sptrace_types::decode::call::{Hex, Options};
+use sptrace_types::names::Style;
 
 use crate::commands::selection;
 
 /// Where the results of lines stand.
 pub const RESULT_COLUMN: usize = 40;
+
+/// How constants are shown.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstantStyle {
+    /// O_RDONLY
+    Abbrev,
+    /// 0
+    Raw,
+    /// 0 /* O_RDONLY */
+    Verbose,
+}
 
 /// Options of lines, with strace's letters.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -49,6 +61,14 @@ pub struct LineArgs {
     /// Show strings with bytes that are not printable ASCII in hexadecimal; -xx: all strings
     #[arg(short = 'x', action = ArgAction::Count)]
     hex: u8,
+    /// Show flags and other constants by name, as numbers, or as numbers with names beside them
+    #[arg(
+        short = 'X',
+        long = "const-print-style",
+        value_name = "STYLE",
+        default_value = "abbrev"
+    )]
+    style: ConstantStyle,
     /// Show only calls that succeeded
     #[arg(short = 'z', conflicts_with = "failed")]
     succeeded: bool,
@@ -73,6 +93,7 @@ impl LineArgs {
             descriptors: 0,
             verbose: false,
             hex: 0,
+            style: ConstantStyle::Abbrev,
             succeeded: false,
             failed: false,
             number: false,
@@ -121,6 +142,11 @@ impl LineArgs {
                     0 => Hex::Never,
                     1 => Hex::NonAscii,
                     _ => Hex::All,
+                },
+                style: match self.style {
+                    ConstantStyle::Abbrev => Style::Abbrev,
+                    ConstantStyle::Raw => Style::Raw,
+                    ConstantStyle::Verbose => Style::Verbose,
                 },
                 path_of: None,
             },

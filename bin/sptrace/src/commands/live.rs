@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use sptrace_collect::tap::{Tap, Told};
-use sptrace_render::{Call, Calls, Lines, LinesOptions, Listener, Teller};
+use sptrace_render::{Call, Calls, Lines, LinesOptions, Listener, Signal, Teller};
 use sptrace_trace::{Clock, ExitStatus, Header};
 
 use crate::commands::lines::LineArgs;
@@ -251,7 +251,8 @@ impl Live {
     }
 }
 
-fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
+/// Does it with all signals blocked in this thread, as threads that it begins have them.
+pub fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: sets are ours; the mask is put back.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
@@ -441,6 +442,12 @@ impl Listener for Files {
     fn ended(&mut self, call: &Call) {
         if let Some(lines) = self.of(call.pid) {
             lines.ended(call);
+        }
+    }
+
+    fn signal(&mut self, signal: &Signal) {
+        if let Some(lines) = self.of(signal.pid) {
+            lines.signal(signal);
         }
     }
 

@@ -7,7 +7,7 @@
 //! any more, which [`crate::events::dormant`] does. Must not know how the entry was intercepted.
 
 use crate::events::entered::Entered;
-use crate::events::{dormant, process};
+use crate::events::{delivered, dormant, process};
 use crate::memory::frame::Frame;
 use crate::memory::thread::Hot;
 use crate::plans::modules;
@@ -38,6 +38,7 @@ fn deeds_of(kind: SpecialKind) -> (Recording, Dormant) {
         // Hooks, and instructions, have routines of their own.
         Root | RootOpen | Mapped => (process::nothing, dormant::nothing),
         SystemCall | SystemCallFar | SystemCallRefused => (process::nothing, dormant::nothing),
+        Handler => (delivered::enter, dormant::nothing),
         Nothing => (process::nothing, dormant::nothing),
     }
 }

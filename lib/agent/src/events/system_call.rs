@@ -15,7 +15,7 @@ use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::Frame;
 use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{sandbox, state, sys};
-use crate::reach::thread;
+use crate::reach::{handler, thread};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
 use crate::routines::quick;
@@ -147,6 +147,11 @@ fn prepare(hot: &Hot, number: u32, args: [u64; 6]) {
     }
     if number == RT_SIGACTION {
         handlers::registered();
+        let handler = match args[1] {
+            0 => None,
+            action => sys::read_word(action),
+        };
+        handler::watch(hot, handler.unwrap_or(0));
     }
     if let Some(exec) = Exec::by_number(number.into(), args)
         && !hot.asked_exec.take()

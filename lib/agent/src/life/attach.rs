@@ -19,7 +19,7 @@ use crate::memory::table::{INSTRUMENTED, Module};
 use crate::memory::{lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
-use crate::reach::{areas, module, propagate, thread};
+use crate::reach::{areas, handler, module, propagate, thread};
 use crate::record::{chunk, deep};
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
@@ -164,6 +164,7 @@ fn activate(b: &AttachBlock) -> u32 {
             propagate::instrument_resolvers(m);
         }
     }
+    handler::watch_all();
     if state::control().roots_only == 0 {
         for pc in p.pcs().unwrap_or(&[]) {
             instrument_around(*pc);
@@ -182,7 +183,8 @@ fn activate(b: &AttachBlock) -> u32 {
 /// A walker or another special function must not go unseen because somebody stands at its very
 /// entry.
 fn specials_in_flight(m: &Module) -> bool {
-    let mut specials = plan::specials(m).filter(|s| !s.kind.is_hook() && !s.kind.is_system_call());
+    let mut specials =
+        plan::specials(m).filter(|s| !s.kind.is_hook() && !s.kind.is_for_system_calls());
     specials.any(|s| {
         let at = m.base.get() + s.start as u64;
         stopped::is_in_flight(at, at + s.span as u64)

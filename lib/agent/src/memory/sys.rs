@@ -245,16 +245,35 @@ pub fn restore_signals(mask: u64) {
     ask(SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]);
 }
 
-/// The restorer of the handler of `signal`, if there is one (rt_sigaction(2); SA_RESTORER), and
-/// whether the signal is blocked while it runs (no SA_NODEFER).
-pub fn restorer(signal: usize) -> Option<(u64, bool)> {
-    // handler, flags, restorer, mask
+/// What the kernel does about a signal.
+pub struct Handler {
+    /// The handler, or SIG_DFL or SIG_IGN.
+    pub address: u64,
+    /// SA_ and more.
+    pub flags: u64,
+    /// Where it returns to.
+    pub restorer: u64,
+}
+
+/// What the kernel does about a signal (rt_sigaction(2)).
+pub fn handler(signal: usize) -> Option<Handler> {
     let mut now = [0u64; 4];
     // SAFETY: the kernel's struct has 32 bytes.
     let r = unsafe { call(SIGACTION, [signal, 0, now.as_mut_ptr() as usize, 8, 0, 0]) };
-    let [handler, flags, restorer, _] = now;
-    let there = r == 0 && handler > 1 && flags & 0x0400_0000 != 0 && restorer != 0;
-    there.then_some((restorer, flags & 0x4000_0000 == 0))
+    let [address, flags, restorer, _mask] = now;
+    (r == 0).then_some(Handler {
+        address,
+        flags,
+        restorer,
+    })
+}
+
+/// The restorer of the handler of `signal`, if there is one (SA_RESTORER), and whether the signal
+/// is blocked while it runs (no SA_NODEFER).
+pub fn restorer(signal: usize) -> Option<(u64, bool)> {
+    let now = handler(signal)?;
+    let there = now.address > 1 && now.flags & 0x0400_0000 != 0 && now.restorer != 0;
+    there.then_some((now.restorer, now.flags & 0x4000_0000 == 0))
 }
 
 /// True if text that was writable can be executable again: the program, or one before it, may have

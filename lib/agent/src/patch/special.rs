@@ -28,41 +28,64 @@ pub fn install_specials(m: &Module) {
         }
     }
     for s in plan::specials(m) {
-        if s.kind == SpecialKind::SystemCallRefused {
-            state::count_hole(hole::SYSTEM_CALLS);
-            continue;
-        }
-        let Some(p) = Patch::of_special(m, &s) else {
-            continue;
-        };
-        let is_standing = match s.kind.is_system_call() {
-            // A call that is begun again is found where it stands: see
-            // [`crate::plans::place::SystemCall`].
-            true if is_intact(&s) => {
-                stopped::is_in_flight(p.at, p.at + p.ours.bytes().len() as u64)
-            }
-            true => stopped::is_in_flight(p.at, p.at + s.span as u64 + 1),
-            false => stopped::is_in_flight(p.at, p.at + s.span as u64),
-        };
-        if is_standing {
-            state::count_hole(hole::IN_FLIGHT);
-        } else if m.stands(p.at, p.original.bytes()) && site::template(m, s.argument, s.slot) {
-            match Springboard::of_special(m, &s) {
-                Some(spring) => {
-                    site::put_springboard(m, &p, &spring, &mut batch);
-                }
-                None => batch.add(&p),
-            }
-            match s.kind {
-                SpecialKind::Prctl => state::process().sees_sandbox.set(true),
-                SpecialKind::Syscall => state::process().sees_syscall.set(true),
-                _ => {}
-            }
-        } else {
-            state::count_hole(hole::BYTES_DIFFER);
+        match s.kind {
+            SpecialKind::SystemCallRefused => state::count_hole(hole::SYSTEM_CALLS),
+            // Until the kernel is told of it.
+            SpecialKind::Handler => {}
+            _ => install(m, &s, &mut batch),
         }
     }
     batch.flush();
+}
+
+/// Intercepts the entry of the function at this address, which is to be a signal handler. False:
+/// that is impossible.
+pub fn install_handler(m: &Module, entry: u64) -> bool {
+    let offset = entry.wrapping_sub(m.base.get());
+    let is_it = |s: &PlanSpecial| s.kind == SpecialKind::Handler && u64::from(s.entry) == offset;
+    let Some(s) = plan::specials(m).find(is_it) else {
+        return false;
+    };
+    let Some(p) = Patch::of_special(m, &s) else {
+        return false;
+    };
+    if !m.stands(p.at, p.ours.bytes()) {
+        let mut batch = text::Batch::of(m);
+        install(m, &s, &mut batch);
+        batch.flush();
+    }
+    m.stands(p.at, p.ours.bytes())
+}
+
+/// Adds the patch of a special function, if its bytes are those of the plan.
+fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) {
+    let Some(p) = Patch::of_special(m, s) else {
+        return;
+    };
+    let is_standing = match s.kind.is_system_call() {
+        // A call that is begun again is found where it stands: see
+        // [`crate::plans::place::SystemCall`].
+        true if is_intact(s) => stopped::is_in_flight(p.at, p.at + p.ours.bytes().len() as u64),
+        true => stopped::is_in_flight(p.at, p.at + s.span as u64 + 1),
+        false => stopped::is_in_flight(p.at, p.at + s.span as u64),
+    };
+    if is_standing {
+        state::count_hole(hole::IN_FLIGHT);
+    } else if m.stands(p.at, p.original.bytes()) && site::template(m, s.argument, s.slot) {
+        match Springboard::of_special(m, s) {
+            Some(spring) => {
+                site::put_springboard(m, &p, &spring, batch);
+            }
+            None => batch.add(&p),
+        }
+        match s.kind {
+            SpecialKind::Prctl => state::process().sees_sandbox.set(true),
+            SpecialKind::Syscall => state::process().sees_syscall.set(true),
+            _ => {}
+        }
+    } else {
+        state::count_hole(hole::BYTES_DIFFER);
+    }
 }
 
 /// True if the jump leaves the instruction that calls the kernel as it is, or takes its place: a

@@ -104,7 +104,7 @@ pub fn range(start: u64, end: u64) {
 }
 
 fn hooks(m: &Module, now: &mut Now, batch: &mut text::Batch) {
-    let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_system_call();
+    let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_for_system_calls();
     for s in plan::specials(m).filter(is_optional) {
         let Some(p) = Patch::of_special(m, &s) else {
             continue;

@@ -1,5 +1,5 @@
-//! Records of calls of the kernel: frames of functions that stand for them, and what they brought
-//! with them.
+//! Records of calls of the kernel and of signals: frames of functions that stand for the calls, and
+//! what they brought with them.
 //!
 //! Part of the [`Decoder`]. The layout is in `sptrace_wire::values`, that of what the trace gets in
 //! [`sptrace_trace::values`]. Must not know what a number or an argument means.
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sptrace_trace::values::{Piece, Values, What};
 use sptrace_wire::record::{CALL_ALONE, LEFT, RETURNED};
-use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES, When, pieces};
+use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES, SIGNAL_BYTES, When, pieces};
 
 use super::Decoder;
 use super::module::PLACE_ENTRY;
@@ -86,6 +86,22 @@ impl<S: Sink> Decoder<'_, S> {
             LEFT => self.sink.unwound(tsc, 1),
             _ => {}
         }
+        true
+    }
+
+    /// A signal is delivered. False: what comes from here on is not wanted.
+    pub(super) fn signal(&mut self, tsc: u64, number: u32, bytes: &[u8]) -> bool {
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        self.settle_lazy(None);
+        let values = Values {
+            number,
+            thread: word(bytes, 0) as u32,
+            what: What::Signal,
+            pieces: pieces_of(bytes.get(SIGNAL_BYTES..).unwrap_or(&[])),
+        };
+        self.tell_values(tsc, &values);
         true
     }
 

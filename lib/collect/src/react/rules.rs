@@ -3,7 +3,7 @@
 //! Given an event's time, and turns that agents have made; turns the rule, and notes all turns in
 //! the trace. Must not know how an event is recognised.
 
-use sptrace_trace::Note;
+use sptrace_trace::{Note, Turn};
 
 use crate::collector::Collector;
 use crate::event::Reaction;
@@ -39,19 +39,19 @@ pub(super) fn noted(shared: &Shared, c: &mut Collector<Output>) {
             continue;
         };
         let start = rule.start.as_ref().map_or("start", |event| &event.text);
-        let (what, event, next) = match turn.is_open {
-            true => ("begins", start, Reaction::Close(turn.rule)),
-            false => ("ends", rule.stop.text.as_str(), Reaction::Open(turn.rule)),
+        let (event, next) = match turn.is_open {
+            true => (start, Reaction::Close(turn.rule)),
+            false => (rule.stop.text.as_str(), Reaction::Open(turn.rule)),
         };
-        let before = match turn.missed {
-            0 => String::new(),
-            n => format!(", after {n} turns more than could be noted"),
-        };
-        let glob = &rule.glob;
-        c.note(&Note::Text {
+        c.note(&Note::Recording {
             pid: 0,
             tsc: turn.tsc,
-            text: format!("--between '{glob}' {what} at {event}{before}"),
+            turn: Turn::Between {
+                glob: rule.glob.clone(),
+                is_opening: turn.is_open,
+                event: event.to_owned(),
+                missed: turn.missed,
+            },
         });
         reactor.armed.count_anew(next);
         reactor.wake();

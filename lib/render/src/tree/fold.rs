@@ -8,9 +8,8 @@
 //! as far as it is known, and what comes inside of it is folded further. A thread's lines come when
 //! nothing can repeat them any more, so those of different threads are not in the order of time.
 
-use super::line::{
-    Cells, Columns, Who, begin_remarks, end_remarks, note_text, push_call, push_remarks,
-};
+use super::line::{Cells, Columns, Who, begin_remarks, end_remarks, push_call, push_remarks};
+use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration};
 use sptrace_trace::{Clock, Frame, FunctionId, Mark, Names, Note, StreamId, StreamTotals, Visitor};

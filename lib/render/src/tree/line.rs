@@ -3,8 +3,8 @@
 //! Given what is known of a line; gives text. Must not know when a line is written.
 
 use crate::style::Style;
-use crate::units::{Count, Duration, clean};
-use sptrace_trace::{Clock, Entry, ExitStatus, Frame, Header, Names, Note, StreamId};
+use crate::units::{Duration, clean};
+use sptrace_trace::{Clock, Entry, Frame, Header, Names, Note, StreamId};
 use std::fmt::Write as _;
 
 /// Levels beyond this are not indented further.
@@ -243,18 +243,4 @@ pub fn push_remarks(line: &mut String, remarks: &[&str], style: Style) {
         line.push(' ');
         line.push_str(&style.aside(&format!("/* {} */", remarks.join(", "))));
     }
-}
-
-/// What happened to a process, in words.
-pub fn note_text(note: &Note) -> Option<String> {
-    Some(match note {
-        Note::ProcessExit { status, .. } => match *status {
-            ExitStatus::Exited(code) => format!("process exited with status {code}"),
-            ExitStatus::Signaled(signal) => format!("process killed by signal {signal}"),
-        },
-        Note::Exec { path, .. } => format!("exec {}", clean(path)),
-        Note::Text { text, .. } => clean(text),
-        Note::Loss { events, .. } => format!("{} events lost", Count(*events)),
-        Note::ModuleMap { .. } | Note::Descriptors { .. } => return None,
-    })
 }

@@ -6,7 +6,8 @@
 
 use crate::decoder::Block;
 use crate::error::{Malformed, TraceError};
-use crate::model::{Event, Note};
+use crate::model::Event;
+use crate::note::Note;
 use crate::reader::{Item, TraceReader};
 use std::io::Read;
 use std::sync::Arc;

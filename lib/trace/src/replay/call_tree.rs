@@ -25,7 +25,8 @@ use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::mirror::MAX_CHAIN;
-use crate::model::{Entry, Event, FunctionId, Note, StreamId};
+use crate::model::{Entry, Event, FunctionId, StreamId};
+use crate::note::Note;
 use crate::reader::Dictionary;
 use std::collections::HashMap;
 

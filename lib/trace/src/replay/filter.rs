@@ -4,7 +4,8 @@
 //! A frame that began before the range is shown from the range's beginning on, if it reaches it.
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
-use crate::model::{FunctionId, Note, StreamId};
+use crate::model::{FunctionId, StreamId};
+use crate::note::Note;
 use crate::reader::Dictionary;
 use std::collections::HashMap;
 

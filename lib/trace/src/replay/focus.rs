@@ -5,7 +5,8 @@
 //! one ends as one that is counted nowhere.
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
-use crate::model::{FunctionId, Note, StreamId};
+use crate::model::{FunctionId, StreamId};
+use crate::note::Note;
 use rustc_hash::FxHashMap as HashMap;
 
 /// What is known of an open frame.

@@ -1,7 +1,8 @@
 //! Leaves out frames that are not known to be long enough.
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
-use crate::model::{Note, StreamId};
+use crate::model::StreamId;
+use crate::note::Note;
 
 /// Passes on the ends of frames that are long enough.
 ///

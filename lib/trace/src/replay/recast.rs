@@ -4,7 +4,8 @@
 //! For sums of who called whom. Depths stay those of the frames that ran.
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
-use crate::model::{FunctionId, Note, StreamId};
+use crate::model::{FunctionId, StreamId};
+use crate::note::Note;
 
 /// Passes on frames under other numbers.
 pub struct Recast<V> {

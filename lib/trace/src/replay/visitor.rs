@@ -3,7 +3,8 @@
 //! A [`Visitor`] is given these by [`super::CallTree`], or by what stands between. Knows nothing of
 //! how they are found out.
 
-use crate::model::{Entry, FunctionId, Note, StreamId};
+use crate::model::{Entry, FunctionId, StreamId};
+use crate::note::Note;
 
 /// What is unusual about a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,8 @@
 use super::{Dropped, SECTION_HEADER, State, TraceFile};
 use crate::error::TraceError;
 use crate::format::{SectionKind, put_section};
-use crate::model::{Note, Summary};
+use crate::note::Note;
+use crate::summary::Summary;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;

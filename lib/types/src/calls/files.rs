@@ -87,7 +87,7 @@ pub(super) static CALLS: &[Call] = &[
     r!("inotify_init", Returns::Fd, &[]), r!("inotify_init1", Returns::Fd, &[one!(&table::IN_INIT)]),
     c!("inotify_add_watch", &[FD, PATH, one!(&table::INOTIFY)]), c!("inotify_rm_watch", &[FD, INT]),
     r!("memfd_create", Returns::Fd, &[STR, one!(&table::MFD)]),
-    c!("mount", &[PATH, PATH, STR, one!(&table::MOUNT), STR]), c!("umount2", &[PATH, one!(&table::UMOUNT)]), c!("pivot_root", &[PATH, PATH]),
+    c!("mount", &[PATH, PATH, Type::Either(3, NO_TYPE, &ADDR, &STR), Type::Shown(Special::MountFlags), Type::Either(3, NO_DATA, &ADDR, &STR)]), c!("umount2", &[PATH, one!(&table::UMOUNT)]), c!("pivot_root", &[PATH, PATH]),
     c!("getxattr", &[PATH, STR, LIST4, ULONG]), c!("lgetxattr", &[PATH, STR, LIST4, ULONG]), c!("fgetxattr", &[FD, STR, LIST4, ULONG]),
     c!("setxattr", &[PATH, STR, buffer!(3), ULONG, one!(&table::XATTR)]), c!("lsetxattr", &[PATH, STR, buffer!(3), ULONG, one!(&table::XATTR)]),
     c!("fsetxattr", &[FD, STR, buffer!(3), ULONG, one!(&table::XATTR)]),
@@ -95,6 +95,11 @@ pub(super) static CALLS: &[Call] = &[
     c!("removexattr", &[PATH, STR]), c!("lremovexattr", &[PATH, STR]), c!("fremovexattr", &[FD, STR]),
 ];
 
+/// Flags of mount(2) with which it does not look at the type: MS_REMOUNT, MS_BIND, MS_MOVE, and
+/// those of propagation.
+const NO_TYPE: u64 = 0x20 | NO_DATA;
+/// And with which it does not look at the data.
+const NO_DATA: u64 = 0x1000 | 0x2000 | 0x20000 | 0x40000 | 0x80000 | 0x100000;
 const RWF: Type = one!(&table::RWF);
 
 macro_rules! arm {

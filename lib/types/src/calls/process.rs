@@ -63,7 +63,7 @@ pub(super) static CALLS: &[Call] = &[
     c!("unshare", &[one!(&table::UNSHARE)]), c!("setns", &[FD, one!(&table::NAMESPACES)]),
     c!("ptrace", &[one!(&table::PTRACE), INT, ADDR, ADDR]), c!("seccomp", &[one!(&table::SECCOMP), one!(&table::SECCOMP_FLAGS), ADDR]), c!("personality", &[HEX4]), c!("kcmp", &[INT, INT, one!(&table::KCMP), HEX, HEX]),
     r!("pidfd_open", Returns::Fd, &[INT, one!(&table::PIDFD)]), c!("pidfd_send_signal", &[FD, SIG, into!(&Type::Shown(Special::SignalInfo)), HEX4]), r!("pidfd_getfd", Returns::Fd, &[FD, INT, HEX4]),
-    c!("ioprio_get", &[one!(&table::IOPRIO_WHO), INT]), c!("ioprio_set", &[one!(&table::IOPRIO_WHO), INT, HEX4]),
+    r!("ioprio_get", Returns::IoPriority, &[one!(&table::IOPRIO_WHO), INT]), c!("ioprio_set", &[one!(&table::IOPRIO_WHO), INT, Type::Shown(Special::IoPriority)]),
     c!("getrandom", &[FILLED, ULONG, one!(&table::GRND)]), c!("getcpu", &[out!(&Type::Boxed(&UINT)), out!(&Type::Boxed(&UINT)), ADDR]),
 ];
 
@@ -89,11 +89,16 @@ static PRCTL: Variants = Variants { selector: 0, mask: 0xffff_ffff, second: None
     arm!([4, 8, 28, 29, 36], [ULONG]), arm!([15], [STR]), arm!([16], [out!(&Type::Str)]),
     arm!([23, 24], [Type::Named(&table::CAPABILITY, 8)]), arm!([38], [HEX, HEX, HEX, HEX]),
     arm!([39], [HEX, HEX, HEX, HEX]),
+    arm!([50], [Type::Shown(Special::SveLength)]), arm!([63], [Type::Shown(Special::SmeLength)]), arm!([51, 64], []),
+    arm!([54], [Type::Named(&table::PAC_KEYS, 8), HEX, HEX, HEX]),
+    arm!([55], [Type::Shown(Special::TaggedAddress), HEX, HEX, HEX]),
+    arm!([60], [Type::Named(&table::PAC_ENABLED, 8), Type::Named(&table::PAC_ENABLED, 8), HEX, HEX]),
+    arm!([62], [one!(&table::SCHED_CORE), INT, Type::Shown(Special::PidType), out!(&Type::Boxed(&HEX))]),
     arm!([47], [one!(&table::CAP_AMBIENT), Type::Named(&table::CAPABILITY, 8), HEX, HEX]),
 ] };
 
 /// By operation: numbers of asm/prctl.h.
 #[rustfmt::skip]
 static ARCH: Variants = Variants { selector: 0, mask: 0xffff_ffff, second: None, arms: &[
-    arm!([0x1002, 0x1001], [ADDR]), arm!([0x1003, 0x1004], [out!(&Type::Boxed(&HEX))]), arm!([0x1011], []),
+    arm!([0x1002, 0x1001], [HEX]), arm!([0x1003, 0x1004], [out!(&Type::Boxed(&ADDR))]), arm!([0x1011], []),
 ] };

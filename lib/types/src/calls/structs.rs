@@ -91,8 +91,8 @@ structs! {
         hidden!("ru_nivcsw", 136, ULONG),
     ];
     TMS 32 = &[
-        f!("tms_utime", 0, LONG), f!("tms_stime", 8, LONG), f!("tms_cutime", 16, LONG),
-        f!("tms_cstime", 24, LONG),
+        f!("tms_utime", 0, Type::Ticks), f!("tms_stime", 8, Type::Ticks), f!("tms_cutime", 16, Type::Ticks),
+        f!("tms_cstime", 24, Type::Ticks),
     ];
     SYSINFO 112 = &[
         f!("uptime", 0, LONG), f!("loads", 8, Type::Array(&ULONG, Len::Const(3))),

@@ -3,6 +3,7 @@
 //! Must not know: what its arguments are.
 
 use super::memory::Memory;
+use crate::names::Style;
 
 /// Which strings are shown in hexadecimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Options<'a> {
     pub verbose: bool,
     /// Which strings are shown in hexadecimal.
     pub hex: Hex,
+    /// How numbers that have names are shown (`-X`).
+    pub style: Style,
     /// What a descriptor leads to (`-y`).
     pub path_of: Option<&'a dyn Fn(i32) -> Option<String>>,
 }
@@ -35,6 +38,7 @@ impl Default for Options<'_> {
             string_limit: 32,
             verbose: false,
             hex: Hex::Never,
+            style: Style::Abbrev,
             path_of: None,
         }
     }

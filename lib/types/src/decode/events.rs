@@ -4,15 +4,21 @@
 
 use super::capture::number;
 use super::scalar;
-use crate::names::table;
+use crate::names::{Style, hex, table};
 use std::fmt::Write;
 
-/// The line of a signal that is delivered, from its siginfo_t.
-pub fn signal_line(info: &[u8]) -> String {
+/// The line of a signal that is delivered, from its siginfo_t, which is empty if it is not known.
+pub fn signal_line(signal: u32, info: &[u8], style: Style) -> String {
     let mut line = String::from("--- ");
-    scalar::signal(number(info, 0, 4), &mut line);
+    scalar::signal(signal.into(), Style::Abbrev, &mut line);
     line.push(' ');
-    signal_info(info, &mut line);
+    if info.is_empty() {
+        line.push_str("{si_signo=");
+        scalar::signal(signal.into(), style, &mut line);
+        line.push_str(", ...}");
+    } else {
+        signal_info(info, style, &mut line);
+    }
     line.push_str(" ---");
     line
 }
@@ -23,7 +29,7 @@ pub fn end_line(status: u32) -> String {
         return format!("+++ exited with {} +++", status >> 8 & 0xff);
     }
     let mut line = String::from("+++ killed by ");
-    scalar::signal(u64::from(status & 0x7f), &mut line);
+    scalar::signal(u64::from(status & 0x7f), Style::Abbrev, &mut line);
     line.push_str(if status & 0x80 != 0 {
         " (core dumped) +++"
     } else {
@@ -34,7 +40,8 @@ pub fn end_line(status: u32) -> String {
 
 /// How a child ended or stopped, as wait tells it.
 pub(super) fn wait_status(status: u32, out: &mut String) {
-    let named = |number: u32, out: &mut String| scalar::signal(u64::from(number), out);
+    let named =
+        |number: u32, out: &mut String| scalar::signal(u64::from(number), Style::Abbrev, out);
     let (low, high) = (status & 0x7f, status >> 8 & 0xff);
     if status == 0xffff {
         out.push_str("{WIFCONTINUED(s)}");
@@ -62,16 +69,16 @@ pub(super) fn wait_status(status: u32, out: &mut String) {
 }
 
 /// Writes a siginfo_t.
-pub(super) fn signal_info(info: &[u8], out: &mut String) {
+pub(super) fn signal_info(info: &[u8], style: Style, out: &mut String) {
     let (signal, error, code) = (number(info, 0, 4), number(info, 4, 4), number(info, 8, 4));
     if signal == 0 {
         out.push_str("{}");
         return;
     }
     out.push_str("{si_signo=");
-    scalar::signal(signal, out);
+    scalar::signal(signal, style, out);
     out.push_str(", si_code=");
-    signal_code(signal, code, out);
+    signal_code(signal, code, style, out);
     if error != 0 {
         out.push_str(", si_errno=");
         match crate::names::error(error) {
@@ -81,7 +88,7 @@ pub(super) fn signal_info(info: &[u8], out: &mut String) {
     }
     let from_user = (code as i32) <= 0;
     match signal {
-        17 if !from_user => child(code, info, out),
+        17 if !from_user => child(code, info, style, out),
         4 | 5 | 7 | 8 | 11 if !from_user => {
             out.push_str(", si_addr=");
             scalar::address(number(info, 16, 8), out);
@@ -110,7 +117,7 @@ pub(super) fn signal_info(info: &[u8], out: &mut String) {
 }
 
 /// What a SIGCHLD says of the child.
-fn child(code: u64, info: &[u8], out: &mut String) {
+fn child(code: u64, info: &[u8], style: Style, out: &mut String) {
     const EXITED: u64 = 1;
     let (pid, uid) = (number(info, 16, 4) as i32, number(info, 20, 4));
     let status = number(info, 24, 4);
@@ -118,14 +125,12 @@ fn child(code: u64, info: &[u8], out: &mut String) {
     if code == EXITED {
         let _ = write!(out, "{status}");
     } else {
-        scalar::signal(status, out);
+        scalar::signal(status, style, out);
     }
     let (user, system) = (number(info, 32, 8), number(info, 40, 8));
     for (name, ticks) in [("si_utime", user), ("si_stime", system)] {
-        let _ = write!(out, ", {name}={ticks}");
-        if ticks != 0 {
-            let _ = write!(out, " /* {}.{:02} s */", ticks / 100, ticks % 100);
-        }
+        let _ = write!(out, ", {name}=");
+        scalar::ticks(ticks, out);
     }
 }
 
@@ -144,12 +149,11 @@ fn sender(code: i32, info: &[u8], out: &mut String) {
     }
     let value = number(info, 24, 8);
     if code < 0 && code != -6 && value != 0 {
-        let (low, whole) = (value as i32, value);
-        let _ = write!(out, ", si_value={{int={low}, ptr={whole:#x}}}");
+        let _ = write!(out, ", si_int={}, si_ptr={value:#x}", value as i32);
     }
 }
 
-fn signal_code(signal: u64, code: u64, out: &mut String) {
+fn signal_code(signal: u64, code: u64, style: Style, out: &mut String) {
     let own = match signal {
         4 => &table::ILL,
         5 => &table::TRAP,
@@ -160,9 +164,10 @@ fn signal_code(signal: u64, code: u64, out: &mut String) {
         _ => &table::SI_CODE,
     };
     let name = table::SI_CODE.name(code).or_else(|| own.name(code));
+    let name = name.or((signal == 31 && code == 1).then_some("SYS_SECCOMP"));
     match name {
-        Some(name) => out.push_str(name),
-        None if signal == 31 && code == 1 => out.push_str("SYS_SECCOMP"),
+        Some(name) if (code as i32) < 0 => style.write(code as i32, name, out),
+        Some(name) => style.write(hex(code), name, out),
         None => drop(write!(out, "{:#x}", code as u32)),
     }
 }

@@ -10,7 +10,8 @@ use super::call::{Line, Made, Options};
 use super::capture::number;
 use super::printer::Printer;
 use super::types::{Field, Len, Phase, Returns, Show, Struct, Type};
-use super::{formats, scalar, special, text};
+use super::{formats, scalar, special, text, words};
+use crate::names::Style;
 use crate::{calls, names, syscalls};
 use std::fmt::Write;
 
@@ -130,7 +131,8 @@ impl Printer<'_> {
                 let bytes = self.length(*len);
                 self.bytes(address, bytes)
             }
-            Type::Array(element, len) => {
+            // Of a known length: all of it or nothing.
+            Type::Array(element, len) if !matches!(len, Len::Const(_)) => {
                 let count = self.length(*len);
                 self.array(element, address, count)
             }
@@ -445,6 +447,15 @@ impl Printer<'_> {
             }
             Returns::Timeout | Returns::Poll | Returns::Select if value == 0 => {
                 write!(self.out, "= 0 (Timeout)")
+            }
+            Returns::IoPriority => {
+                let _ = write!(self.out, "= {value}");
+                if self.options.style != Style::Raw {
+                    let mut text = String::new();
+                    words::io_priority_name(value as u32, self.options.style, &mut text);
+                    let _ = write!(self.out, " ({text})");
+                }
+                Ok(())
             }
             Returns::Poll => special::polled(self, value, parameters),
             Returns::Select => special::selected(self, value),

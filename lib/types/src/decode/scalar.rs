@@ -5,8 +5,9 @@
 use super::call::Options;
 use super::text;
 use super::types::Type;
-use crate::names::table;
-use std::fmt::Write;
+pub(super) use crate::names::hex;
+use crate::names::{Names, Style, table};
+use std::fmt::{Display, Write};
 
 const AT_FDCWD: i32 = -100;
 const FORMAT_BITS: u64 = 0o170_000;
@@ -32,64 +33,63 @@ pub(super) fn cut(value: u64, width: u8) -> u64 {
 
 /// Writes a number; false if the type is not a number's.
 pub(super) fn write(ty: &Type, value: u64, options: &Options<'_>, out: &mut String) -> bool {
-    let _ = match ty {
-        Type::Signed(width) => write!(out, "{}", signed(value, *width)),
-        Type::Unsigned(width) => write!(out, "{}", cut(value, *width)),
-        Type::Hex(width) => {
-            let value = cut(value, *width);
-            write!(out, "{}", hex(value))
-        }
-        Type::Octal => {
-            octal(cut(value, 2), out);
-            Ok(())
-        }
-        Type::Address => {
-            address(value, out);
-            Ok(())
-        }
+    let style = options.style;
+    match ty {
+        Type::Signed(width) => put(signed(value, *width), out),
+        Type::Unsigned(width) => put(cut(value, *width), out),
+        Type::Hex(width) => put(hex(cut(value, *width)), out),
+        Type::Octal => octal(cut(value, 2), out),
+        Type::Address => address(value, out),
         Type::Fd | Type::DirFd => {
             descriptor(value as i32, matches!(ty, Type::DirFd), options, out);
-            Ok(())
         }
-        Type::Id => match value as u32 {
-            u32::MAX => write!(out, "-1"),
-            id => write!(out, "{id}"),
-        },
-        Type::Signal => {
-            signal(cut(value, 4), out);
-            Ok(())
-        }
-        Type::Mode(width) => {
-            mode(cut(value, *width), out);
-            Ok(())
-        }
-        Type::Device(width) => {
-            let value = cut(value, *width);
-            let major = value >> 8 & 0xfff | value >> 32 & !0xfff;
-            let minor = value & 0xff | value >> 12 & 0xffff_ff00;
-            write!(out, "makedev({}, {})", hex(major), hex(minor))
-        }
-        Type::Limit => match value {
-            u64::MAX => write!(out, "RLIM64_INFINITY"),
-            value if value > 1024 && value % 1024 == 0 => write!(out, "{}*1024", value / 1024),
-            value => write!(out, "{value}"),
-        },
+        Type::Id if value as u32 == u32::MAX => put("-1", out),
+        Type::Id => put(value as u32, out),
+        Type::Signal => signal(cut(value, 4), style, out),
+        Type::Mode(width) => mode(cut(value, *width), style, out),
+        Type::Device(width) => device(cut(value, *width), style, out),
+        Type::Limit => limit(value, style, out),
         Type::Date | Type::Moment => {
-            let _ = write!(out, "{}", value as i64);
+            put(value as i64, out);
             text::date(value as i64, None, out);
-            Ok(())
         }
-        Type::Named(names, width) => {
-            names.write(cut(value, *width), out);
-            Ok(())
-        }
-        Type::Parts(mask, choice, flags) => {
-            parts(*mask, choice, flags, value, out);
-            Ok(())
-        }
+        Type::Ticks => ticks(value, out),
+        Type::Named(names, width) => names.write(cut(value, *width), style, out),
+        Type::Parts(mask, choice, flags) => parts(*mask, (choice, flags), value, style, out),
         _ => return of_a_function(ty, value, out),
-    };
+    }
     true
+}
+
+fn put(shown: impl Display, out: &mut String) {
+    let _ = write!(out, "{shown}");
+}
+
+/// Writes ticks, and how many seconds they are.
+pub(super) fn ticks(value: u64, out: &mut String) {
+    let _ = write!(out, "{}", value as i64);
+    if value != 0 {
+        let _ = write!(out, " /* {}.{:02} s */", value / 100, value % 100);
+    }
+}
+
+fn limit(value: u64, style: Style, out: &mut String) {
+    let name = match value {
+        u64::MAX => "RLIM64_INFINITY".to_owned(),
+        value if value > 1024 && value % 1024 == 0 => format!("{}*1024", value / 1024),
+        _ => {
+            out.push_str(&value.to_string());
+            return;
+        }
+    };
+    style.write(value, &name, out);
+}
+
+fn device(value: u64, style: Style, out: &mut String) {
+    let major = value >> 8 & 0xfff | value >> 32 & !0xfff;
+    let minor = value & 0xff | value >> 12 & 0xffff_ff00;
+    let name = format!("makedev({}, {})", hex(major), hex(minor));
+    style.write(hex(value), &name, out);
 }
 
 /// The same of types that only functions have.
@@ -135,27 +135,33 @@ pub(super) fn character(byte: u8, out: &mut String) {
     out.push('\'');
 }
 
-fn parts(
-    mask: u64,
-    choice: &crate::names::Names,
-    flags: &crate::names::Names,
-    value: u64,
-    out: &mut String,
-) {
-    choice.write(value & mask, out);
+fn parts(mask: u64, (choice, flags): (&Names, &Names), value: u64, style: Style, out: &mut String) {
     let rest = value & !mask;
-    if flags.write_bits(rest, "|", out) == 0 && rest != 0 {
-        let _ = write!(out, "|{rest:#x}");
+    // Of a socket's type, strace shows the two parts as two numbers.
+    let is_split = std::ptr::eq(choice, &raw const table::SOCK_TYPE);
+    if style != Style::Abbrev && is_split {
+        choice.write(value & mask, style, out);
+        if rest != 0 {
+            out.push('|');
+            flags.write(rest, style, out);
+        }
+        return;
     }
-}
-
-/// A number in hexadecimal; 0 is `0`.
-pub(super) fn hex(value: u64) -> String {
-    if value == 0 {
-        "0".to_owned()
-    } else {
-        format!("{value:#x}")
+    let mut names = String::new();
+    choice.write_names(value & mask, &mut names);
+    // The size of huge pages is a number among the flags.
+    const HUGE_SHIFT: u32 = 26;
+    const HUGE_MASK: u64 = 0x3f << HUGE_SHIFT;
+    let is_mapping = std::ptr::eq(choice, &raw const table::MAP_TYPE);
+    let huge = if is_mapping { rest & HUGE_MASK } else { 0 };
+    let rest = rest & !huge;
+    if flags.write_bits(rest, "|", &mut names) == 0 && rest != 0 {
+        let _ = write!(names, "|{}", hex(rest));
     }
+    if huge != 0 {
+        let _ = write!(names, "|{}<<MAP_HUGE_SHIFT", huge >> HUGE_SHIFT);
+    }
+    style.write(hex(value), &names, out);
 }
 
 /// Writes an address.
@@ -174,10 +180,10 @@ pub(super) fn octal(value: u64, out: &mut String) {
 
 /// Writes a descriptor, with what it leads to if that is asked for.
 pub(super) fn descriptor(fd: i32, may_be_here: bool, options: &Options<'_>, out: &mut String) {
-    let _ = match fd {
-        AT_FDCWD if may_be_here => write!(out, "AT_FDCWD"),
-        fd => write!(out, "{fd}"),
-    };
+    match fd {
+        AT_FDCWD if may_be_here => options.style.write(fd, "AT_FDCWD", out),
+        fd => out.push_str(&fd.to_string()),
+    }
     if let Some(path) = options.path_of.and_then(|path_of| path_of(fd)) {
         out.push('<');
         text::escape(path.as_bytes(), options.hex, out);
@@ -186,29 +192,37 @@ pub(super) fn descriptor(fd: i32, may_be_here: bool, options: &Options<'_>, out:
 }
 
 /// Writes a signal's name.
-pub(super) fn signal(number: u64, out: &mut String) {
-    let _ = match (table::SIGNALS.name(number), number) {
-        (Some(name), _) => write!(out, "{name}"),
-        (None, 32) => write!(out, "SIGRTMIN"),
-        (None, 33..=64) => write!(out, "SIGRT_{}", number - 32),
-        (None, _) => write!(out, "{}", number as i32),
-    };
-}
-
-fn mode(value: u64, out: &mut String) {
-    match table::S_IFMT.name(value & FORMAT_BITS) {
-        Some(name) => out.push_str(name),
-        None if value & FORMAT_BITS != 0 => {
-            octal(value, out);
+pub(super) fn signal(number: u64, style: Style, out: &mut String) {
+    let name = match (table::SIGNALS.name(number), number) {
+        (Some(name), _) => name.to_owned(),
+        (None, 32) => "SIGRTMIN".to_owned(),
+        (None, 33..=64) => format!("SIGRT_{}", number - 32),
+        (None, _) => {
+            out.push_str(&(number as i32).to_string());
             return;
         }
-        None => {}
+    };
+    style.write(number, &name, out);
+}
+
+fn mode(value: u64, style: Style, out: &mut String) {
+    let (format, rest) = (value & FORMAT_BITS, value & 0o7777);
+    let Some(kind) = table::S_IFMT.name(format).or((format == 0).then_some("")) else {
+        octal(value, out);
+        return;
+    };
+    let mut name = kind.to_owned();
+    if format != 0 {
+        name.push('|');
     }
-    if value & FORMAT_BITS != 0 {
-        out.push('|');
+    if table::S_ISUGID.write_bits(rest & 0o7000, "", &mut name) > 0 {
+        name.push('|');
     }
-    if table::S_ISUGID.write_bits(value & 0o7000, "", out) > 0 {
-        out.push('|');
+    octal(rest & 0o777, &mut name);
+    let mut number = String::new();
+    octal(value, &mut number);
+    match name == number {
+        true => out.push_str(&name),
+        false => style.write(number, &name, out),
     }
-    octal(value & 0o777, out);
 }

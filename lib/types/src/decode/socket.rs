@@ -6,36 +6,46 @@ use super::call::Hex;
 use super::capture::number;
 use super::printer::Printer;
 use super::{scalar, text};
-use crate::names::table;
+use crate::names::{Style, table};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Writes an address.
-pub(super) fn socket_address(bytes: &[u8], out: &mut String) {
+pub(super) fn socket_address(bytes: &[u8], style: Style, out: &mut String) {
     let family = number(bytes, 0, 2);
     let port = u16::from_be_bytes([at(bytes, 2), at(bytes, 3)]);
     out.push_str("{sa_family=");
-    table::AF.write(family, out);
+    table::AF.write(family, style, out);
+    let part = |name: &str, bytes: &[u8], text: String, out: &mut String| {
+        let mut number = String::new();
+        text::quote(bytes, false, Hex::All, &mut number);
+        let _ = write!(out, ", {name}=");
+        style.write(number, &text, out);
+    };
+    let ranged = |range: std::ops::Range<usize>| bytes.get(range).unwrap_or(&[]);
     let _ = match family {
         1 => unix_address(bytes, out),
         2 if bytes.len() >= 8 => {
             let address = Ipv4Addr::new(at(bytes, 4), at(bytes, 5), at(bytes, 6), at(bytes, 7));
-            write!(
-                out,
-                ", sin_port=htons({port}), sin_addr=inet_addr(\"{address}\")"
-            )
+            part("sin_port", ranged(2..4), format!("htons({port})"), out);
+            let text = format!("inet_addr(\"{address}\")");
+            part("sin_addr", ranged(4..8), text, out);
+            Ok(())
         }
         10 if bytes.len() >= 24 => {
             let mut octets = [0; 16];
             octets.copy_from_slice(bytes.get(8..24).unwrap_or(&[0; 16]));
             let flow = number(bytes, 4, 4).swap_bytes() >> 32;
             let scope = number(bytes, 24, 4);
-            let _ = write!(
-                out,
-                ", sin6_port=htons({port}), sin6_flowinfo=htonl({flow})"
-            );
+            part("sin6_port", ranged(2..4), format!("htons({port})"), out);
+            part("sin6_flowinfo", ranged(4..8), format!("htonl({flow})"), out);
             let address = Ipv6Addr::from(octets);
-            let _ = write!(out, ", inet_pton(AF_INET6, \"{address}\", &sin6_addr)");
+            if style == Style::Abbrev {
+                let _ = write!(out, ", inet_pton(AF_INET6, \"{address}\", &sin6_addr)");
+            } else {
+                let text = format!("inet_pton(AF_INET6, \"{address}\")");
+                part("sin6_addr", &octets, text, out);
+            }
             write!(out, ", sin6_scope_id={scope}")
         }
         16 if bytes.len() >= 12 => {
@@ -74,6 +84,7 @@ pub(super) fn at(bytes: &[u8], index: usize) -> u8 {
 
 /// Writes ancillary data.
 pub(super) fn control(printer: &mut Printer<'_>, bytes: &[u8]) {
+    let style = printer.options.style;
     let mut rest = bytes;
     printer.out.push('[');
     while rest.len() >= 16 {
@@ -83,10 +94,10 @@ pub(super) fn control(printer: &mut Printer<'_>, bytes: &[u8]) {
             .out
             .push_str(if rest.len() == bytes.len() { "" } else { ", " });
         let _ = write!(printer.out, "{{cmsg_len={length}, cmsg_level=");
-        table::SOL.write(level, &mut printer.out);
+        table::SOL.write(level, style, &mut printer.out);
         printer.out.push_str(", cmsg_type=");
         if level == 1 {
-            table::SCM.write(kind, &mut printer.out);
+            table::SCM.write(kind, style, &mut printer.out);
         } else {
             let _ = write!(printer.out, "{kind:#x}");
         }

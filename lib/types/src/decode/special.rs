@@ -7,25 +7,28 @@ use super::capture::number;
 use super::printer::Printer;
 use super::socket::{at, control, socket_address};
 use super::types::{Phase, Special, Type};
-use super::{events, scalar, text};
-use crate::names::table;
+use super::{events, scalar, text, words};
+use crate::names::{Style, table};
 use std::fmt::Write;
 
 /// Writes a value that is in a register.
 pub(super) fn register(printer: &mut Printer<'_>, special: Special, value: u64) {
+    let style = printer.options.style;
     match special {
-        Special::CloneFlags => clone_flags(value, &mut printer.out),
-        Special::FutexOp => futex(value, &mut printer.out),
-        Special::IoctlOp => ioctl(value & 0xffff_ffff, &mut printer.out),
+        Special::CloneFlags => clone_flags(value, style, &mut printer.out),
+        Special::FutexOp => futex(value, style, &mut printer.out),
+        Special::IoctlOp => ioctl(value & 0xffff_ffff, style, &mut printer.out),
         Special::IpcFlags => {
-            let flags = value & !0o777;
-            if table::IPC.write_bits(flags & 0xffff_ffff, "", &mut printer.out) > 0 {
+            let flags = value & 0xffff_ffff & !0o777;
+            if flags != 0 {
+                table::IPC.write(flags, style, &mut printer.out);
                 printer.out.push('|');
             }
             scalar::octal(value & 0o777, &mut printer.out);
         }
         Special::Protocol => protocol(printer, value),
-        Special::FileSystem => file_system(value, &mut printer.out),
+        Special::FileSystem => file_system(value, style, &mut printer.out),
+        _ if words::write(special, value, style, &mut printer.out) => {}
         _ => scalar::address(value, &mut printer.out),
     }
 }
@@ -56,7 +59,7 @@ pub(super) fn memory(printer: &mut Printer<'_>, special: Special, address: u64) 
             let Some(read) = printer.exactly(address, length) else {
                 return false;
             };
-            socket_address(&read, &mut printer.out);
+            socket_address(&read, printer.options.style, &mut printer.out);
         }
         Special::Entries => return entries(printer, address),
         Special::Control(len) => {
@@ -86,17 +89,18 @@ pub(super) fn memory(printer: &mut Printer<'_>, special: Special, address: u64) 
 
 /// Writes what these bytes are.
 pub(super) fn bytes(printer: &mut Printer<'_>, special: Special, bytes: &[u8]) {
+    let style = printer.options.style;
     let out = &mut printer.out;
     match special {
-        Special::SignalSet(_) => signals(bytes, out),
+        Special::SignalSet(_) => signals(bytes, style, out),
         Special::CpuSet(_) => cpus(bytes, out),
         Special::WaitStatus => {
             out.push('[');
             events::wait_status(number(bytes, 0, 4) as u32, out);
             out.push(']');
         }
-        Special::SignalInfo => events::signal_info(bytes, out),
-        Special::FileTime => file_time(bytes, out),
+        Special::SignalInfo => events::signal_info(bytes, style, out),
+        Special::FileTime => file_time(bytes, style, out),
         Special::Stamp => {
             let (seconds, part) = (number(bytes, 0, 8) as i64, number(bytes, 8, 4));
             let _ = write!(out, "{{tv_sec={seconds}, tv_nsec={part}}}");
@@ -107,7 +111,7 @@ pub(super) fn bytes(printer: &mut Printer<'_>, special: Special, bytes: &[u8]) {
             let (low, all) = (number(bytes, 0, 4), number(bytes, 0, 8));
             let _ = write!(out, "{{u32={low}, u64={all}}}");
         }
-        Special::Capabilities => capabilities(bytes, out),
+        Special::Capabilities => capabilities(bytes, style, out),
         _ => {
             let value = number(bytes, 0, bytes.len().min(8) as u8);
             register(printer, special, value);
@@ -115,7 +119,7 @@ pub(super) fn bytes(printer: &mut Printer<'_>, special: Special, bytes: &[u8]) {
     }
 }
 
-fn signals(bytes: &[u8], out: &mut String) {
+fn signals(bytes: &[u8], style: Style, out: &mut String) {
     let set: Vec<u64> = (1..=bytes.len() as u64 * 8)
         .filter(|n| {
             bytes
@@ -135,8 +139,8 @@ fn signals(bytes: &[u8], out: &mut String) {
     for (index, signal) in shown.iter().enumerate() {
         out.push_str(if index == 0 { "" } else { " " });
         let mut name = String::new();
-        scalar::signal(*signal, &mut name);
-        out.push_str(name.strip_prefix("SIG").unwrap_or(&name));
+        scalar::signal(*signal, Style::Abbrev, &mut name);
+        style.write(signal, name.strip_prefix("SIG").unwrap_or(&name), out);
     }
     out.push(']');
 }
@@ -195,7 +199,7 @@ fn entries(printer: &mut Printer<'_>, address: u64) -> bool {
             list,
             "{{d_ino={inode}, d_off={offset}, d_reclen={length}, d_type="
         );
-        table::DT.write(u64::from(at(entry, 18)), &mut list);
+        table::DT.write(u64::from(at(entry, 18)), printer.options.style, &mut list);
         list.push_str(", d_name=");
         text::quote(
             name.get(..end).unwrap_or(name),
@@ -217,36 +221,48 @@ fn entries(printer: &mut Printer<'_>, address: u64) -> bool {
     true
 }
 
-fn capabilities(bytes: &[u8], out: &mut String) {
+fn capabilities(bytes: &[u8], style: Style, out: &mut String) {
     for (index, name) in (0u16..).zip(["{effective", ", permitted", ", inheritable"]) {
         let low = number(bytes, index * 4, 4);
         let set = number(bytes, index * 4 + 12, 4) << 32 | low;
         let _ = write!(out, "{name}=");
-        let mut before = "";
+        let mut names = String::new();
         for (bit, capability) in table::CAPABILITY.values {
             if set >> bit & 1 != 0 {
-                let _ = write!(out, "{before}1<<{capability}");
-                before = "|";
+                let before = if names.is_empty() { "" } else { "|" };
+                let _ = write!(names, "{before}1<<{capability}");
             }
         }
-        out.push_str(if before.is_empty() { "0" } else { "" });
+        match names.is_empty() {
+            true => out.push_str(&scalar::hex(set)),
+            false => style.write(scalar::hex(set), &names, out),
+        }
     }
     out.push('}');
 }
 
-fn file_time(bytes: &[u8], out: &mut String) {
+fn file_time(bytes: &[u8], style: Style, out: &mut String) {
     const NOW: u64 = 0x3fff_ffff;
     const OMIT: u64 = 0x3fff_fffe;
     let (seconds, part) = (number(bytes, 0, 8), number(bytes, 8, 8));
-    let _ = match part {
-        NOW => write!(out, "UTIME_NOW"),
-        OMIT => write!(out, "UTIME_OMIT"),
+    let seconds = seconds as i64;
+    let name = match part {
+        NOW => "UTIME_NOW",
+        OMIT => "UTIME_OMIT",
         _ => {
-            let _ = write!(out, "{{tv_sec={}, tv_nsec={part}}}", seconds as i64);
-            text::date(seconds as i64, Some(part), out);
-            Ok(())
+            let _ = write!(out, "{{tv_sec={seconds}, tv_nsec={part}}}");
+            text::date(seconds, Some(part), out);
+            return;
         }
     };
+    if style == Style::Abbrev {
+        out.push_str(name);
+        return;
+    }
+    let _ = write!(out, "{{tv_sec={seconds}, tv_nsec={part}}}");
+    if style == Style::Verbose {
+        let _ = write!(out, " /* {name} */");
+    }
 }
 
 fn termios(printer: &mut Printer<'_>, bytes: &[u8]) {
@@ -258,7 +274,7 @@ fn termios(printer: &mut Printer<'_>, bytes: &[u8]) {
     let input = number(bytes, 0, 4);
     let out = &mut printer.out;
     out.push('{');
-    table::BAUD.write(control & 0o010_017, out);
+    table::BAUD.write(control & 0o010_017, printer.options.style, out);
     let bit = |value: u64, mask: u64| if value & mask != 0 { "" } else { "-" };
     let _ = write!(out, " {}opost", bit(output, 1));
     let _ = write!(
@@ -271,32 +287,34 @@ fn termios(printer: &mut Printer<'_>, bytes: &[u8]) {
     let _ = input;
 }
 
-fn clone_flags(value: u64, out: &mut String) {
+fn clone_flags(value: u64, style: Style, out: &mut String) {
     let (flags, signal) = (value & !0xff, value & 0xff);
-    let written = table::CLONE.write_bits(flags, "", out);
-    if written == 0 && flags != 0 {
-        let _ = write!(out, "{flags:#x}");
+    if flags != 0 || signal == 0 {
+        table::CLONE.write(flags, style, out);
     }
     if signal != 0 {
         out.push_str(if flags == 0 { "" } else { "|" });
-        scalar::signal(signal, out);
-    } else if flags == 0 {
-        out.push('0');
+        scalar::signal(signal, style, out);
     }
 }
 
-fn futex(value: u64, out: &mut String) {
+fn futex(value: u64, style: Style, out: &mut String) {
     const REALTIME: u64 = 256;
     let op = value & 0xffff_ffff;
-    if op & REALTIME != 0 && table::FUTEX.name(op & !REALTIME).is_some() {
-        table::FUTEX.write(op & !REALTIME, out);
-        out.push_str("|FUTEX_CLOCK_REALTIME");
+    if op & REALTIME != 0
+        && let Some(name) = table::FUTEX.name(op & !REALTIME)
+    {
+        style.write(
+            scalar::hex(op),
+            &format!("{name}|FUTEX_CLOCK_REALTIME"),
+            out,
+        );
     } else {
-        table::FUTEX.write(op, out);
+        table::FUTEX.write(op, style, out);
     }
 }
 
-fn ioctl(value: u64, out: &mut String) {
+fn ioctl(value: u64, style: Style, out: &mut String) {
     // A terminal's requests have one name each that is used; others are shown with all.
     let all = table::IOCTL.values.iter().filter(|(v, _)| *v == value);
     let mut names: Vec<_> = all.map(|(_, name)| *name).collect();
@@ -305,31 +323,34 @@ fn ioctl(value: u64, out: &mut String) {
     }
     names.sort_unstable();
     if !names.is_empty() {
-        out.push_str(&names.join(" or "));
+        style.write(scalar::hex(value), &names.join(" or "), out);
         return;
     }
-    let direction = match value >> 30 {
-        0 => "_IOC_NONE",
-        1 => "_IOC_WRITE",
-        2 => "_IOC_READ",
-        _ => "_IOC_READ|_IOC_WRITE",
+    let direction = match (style, value >> 30) {
+        (Style::Raw, direction) => scalar::hex(direction),
+        (_, 0) => "_IOC_NONE".to_owned(),
+        (_, 1) => "_IOC_WRITE".to_owned(),
+        (_, 2) => "_IOC_READ".to_owned(),
+        _ => "_IOC_READ|_IOC_WRITE".to_owned(),
     };
     let (kind, nr, size) = (value >> 8 & 0xff, value & 0xff, value >> 16 & 0x3fff);
     let (kind, nr, size) = (scalar::hex(kind), scalar::hex(nr), scalar::hex(size));
-    let _ = write!(out, "_IOC({direction}, {kind}, {nr}, {size})");
+    let name = format!("_IOC({direction}, {kind}, {nr}, {size})");
+    style.write(scalar::hex(value), &name, out);
 }
 
 fn protocol(printer: &mut Printer<'_>, value: u64) {
+    let style = printer.options.style;
     match printer.arg(0) & 0xffff_ffff {
-        2 | 10 => table::IPPROTO.write(value & 0xffff_ffff, &mut printer.out),
-        16 => table::NETLINK.write(value & 0xffff_ffff, &mut printer.out),
+        2 | 10 => table::IPPROTO.write(value & 0xffff_ffff, style, &mut printer.out),
+        16 => table::NETLINK.write(value & 0xffff_ffff, style, &mut printer.out),
         _ => drop(write!(printer.out, "{}", value as u32)),
     }
 }
 
-fn file_system(value: u64, out: &mut String) {
+fn file_system(value: u64, style: Style, out: &mut String) {
     match table::FSMAGIC.name(value) {
-        Some(name) => out.push_str(name),
+        Some(name) => style.write(scalar::hex(value), name, out),
         None => drop(write!(out, "{value:#x}")),
     }
 }
@@ -356,7 +377,7 @@ pub(super) fn polled(
             let fd = number(&entry, 0, 4) as i32;
             scalar::descriptor(fd, false, &printer.options, &mut printer.out);
             printer.out.push_str(", revents=");
-            table::POLL.write(found, &mut printer.out);
+            table::POLL.write(found, printer.options.style, &mut printer.out);
             printer.out.push('}');
         }
     }

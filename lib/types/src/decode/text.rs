@@ -51,7 +51,14 @@ pub(super) fn escape(bytes: &[u8], hex: Hex, out: &mut String) {
 }
 
 /// A time as strace dates it, in universal time.
+/// No date: no time at all, more than a second's nanoseconds, or a year that no calendar reaches.
 pub(super) fn date(seconds: i64, nanoseconds: Option<u64>, out: &mut String) {
+    const SECOND_NS: u64 = 1_000_000_000;
+    const MOST_SECONDS: i64 = (i32::MAX as i64) * 31_556_952;
+    let part = nanoseconds.unwrap_or(0);
+    if part >= SECOND_NS || seconds == 0 && part == 0 || seconds.abs() > MOST_SECONDS {
+        return;
+    }
     let (days, second) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
     // Days since the first of March of the year 0, in years that end with February.
     let shifted = days + 719_468;

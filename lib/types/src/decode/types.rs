@@ -68,6 +68,8 @@ pub enum Type {
     Date,
     /// The same, with the nanoseconds that follow them in the date.
     Moment,
+    /// Ticks of the kernel's clock, a hundred in a second.
+    Ticks,
     /// Named constants.
     Named(&'static Names, u8),
     /// The bits under a mask are one of the first table, the others flags of the second.
@@ -163,6 +165,20 @@ pub enum Special {
     FileSystem,
     /// Three sets of capabilities, in two halves.
     Capabilities,
+    /// Mode and flags of a policy on memory; its bytes.
+    MemoryPolicy(u8),
+    /// Class and level of a priority of input and output.
+    IoPriority,
+    /// Length of vectors, and flags, of prctl's SVE operations.
+    SveLength,
+    /// The same of its SME operations.
+    SmeLength,
+    /// How addresses with tags are treated.
+    TaggedAddress,
+    /// What kind of id an id is, to the scheduler.
+    PidType,
+    /// Flags of mount(2), below its magic number.
+    MountFlags,
 }
 
 /// A structure.
@@ -223,6 +239,8 @@ pub enum Returns {
     Poll,
     /// As select: what was found.
     Select,
+    /// A priority of input and output.
+    IoPriority,
 }
 
 /// A call.
@@ -306,7 +324,7 @@ impl Type {
             Self::Unknown => 8,
             Self::Owned(pointer, length) => u32::from(*pointer.max(length)) + 8,
             Self::Parts(..) | Self::Address | Self::At(..) | Self::Limit => 8,
-            Self::Date | Self::Moment => 8,
+            Self::Date | Self::Moment | Self::Ticks => 8,
             Self::Boxed(inner) | Self::Was(inner) => inner.size()?,
             Self::Struct(description) => u32::from(description.size),
             Self::Array(element, Len::Const(count)) => element.size()? * count,

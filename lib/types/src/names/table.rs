@@ -1416,17 +1416,88 @@ pub static PRCTL: Names = Names::choice("PR_???", &[
     (0x28, "PR_GET_TID_ADDRESS"),
     (0x29, "PR_SET_THP_DISABLE"),
     (0x2a, "PR_GET_THP_DISABLE"),
+    (0x2b, "PR_MPX_ENABLE_MANAGEMENT"),
+    (0x2c, "PR_MPX_DISABLE_MANAGEMENT"),
     (0x2d, "PR_SET_FP_MODE"),
     (0x2e, "PR_GET_FP_MODE"),
     (0x2f, "PR_CAP_AMBIENT"),
+    (0x32, "PR_SVE_SET_VL"),
+    (0x33, "PR_SVE_GET_VL"),
     (0x34, "PR_GET_SPECULATION_CTRL"),
     (0x35, "PR_SET_SPECULATION_CTRL"),
+    (0x36, "PR_PAC_RESET_KEYS"),
+    (0x37, "PR_SET_TAGGED_ADDR_CTRL"),
+    (0x38, "PR_GET_TAGGED_ADDR_CTRL"),
     (0x39, "PR_SET_IO_FLUSHER"),
     (0x3a, "PR_GET_IO_FLUSHER"),
     (0x3b, "PR_SET_SYSCALL_USER_DISPATCH"),
+    (0x3c, "PR_PAC_SET_ENABLED_KEYS"),
+    (0x3d, "PR_PAC_GET_ENABLED_KEYS"),
     (0x3e, "PR_SCHED_CORE"),
+    (0x3f, "PR_SME_SET_VL"),
+    (0x40, "PR_SME_GET_VL"),
     (0x53564d41, "PR_SET_VMA"),
     (0x59616d61, "PR_SET_PTRACER"),
+]);
+
+/// `PR_PAC_???`.
+#[rustfmt::skip]
+pub static PAC_KEYS: Names = Names::flags("PR_PAC_???", &[
+    (0x1, "PR_PAC_APIAKEY"),
+    (0x2, "PR_PAC_APIBKEY"),
+    (0x4, "PR_PAC_APDAKEY"),
+    (0x8, "PR_PAC_APDBKEY"),
+    (0x10, "PR_PAC_APGAKEY"),
+]);
+
+/// `PR_PAC_???`.
+#[rustfmt::skip]
+pub static PAC_ENABLED: Names = Names::flags("PR_PAC_???", &[
+    (0x1, "PR_PAC_APIAKEY"),
+    (0x2, "PR_PAC_APIBKEY"),
+    (0x4, "PR_PAC_APDAKEY"),
+    (0x8, "PR_PAC_APDBKEY"),
+]);
+
+/// `PR_SVE_???`.
+#[rustfmt::skip]
+pub static SVE: Names = Names::flags("PR_SVE_???", &[
+    (0x40000, "PR_SVE_SET_VL_ONEXEC"),
+    (0x20000, "PR_SVE_VL_INHERIT"),
+]);
+
+/// `PR_SME_???`.
+#[rustfmt::skip]
+pub static SME: Names = Names::flags("PR_SME_???", &[
+    (0x40000, "PR_SME_SET_VL_ONEXEC"),
+    (0x20000, "PR_SME_VL_INHERIT"),
+]);
+
+/// `PR_MTE_TCF_???`.
+#[rustfmt::skip]
+pub static MTE_TCF: Names = Names::choice("PR_MTE_TCF_???", &[
+    (0x0, "PR_MTE_TCF_NONE"),
+    (0x2, "PR_MTE_TCF_SYNC"),
+    (0x4, "PR_MTE_TCF_ASYNC"),
+    (0x6, "PR_MTE_TCF_MASK"),
+]);
+
+/// `PR_SCHED_CORE_???`.
+#[rustfmt::skip]
+pub static SCHED_CORE: Names = Names::choice("PR_SCHED_CORE_???", &[
+    (0x0, "PR_SCHED_CORE_GET"),
+    (0x1, "PR_SCHED_CORE_CREATE"),
+    (0x2, "PR_SCHED_CORE_SHARE_TO"),
+    (0x3, "PR_SCHED_CORE_SHARE_FROM"),
+]);
+
+/// `PIDTYPE_???`.
+#[rustfmt::skip]
+pub static PIDTYPE: Names = Names::choice("PIDTYPE_???", &[
+    (0x0, "PIDTYPE_PID"),
+    (0x1, "PIDTYPE_TGID"),
+    (0x2, "PIDTYPE_PGID"),
+    (0x3, "PIDTYPE_SID"),
 ]);
 
 /// `PR_CAP_AMBIENT_???`.
@@ -1496,6 +1567,8 @@ pub static ARCH_PRCTL: Names = Names::choice("ARCH_???", &[
     (0x1021, "ARCH_GET_XCOMP_SUPP"),
     (0x1022, "ARCH_GET_XCOMP_PERM"),
     (0x1023, "ARCH_REQ_XCOMP_PERM"),
+    (0x1024, "ARCH_GET_XCOMP_GUEST_PERM"),
+    (0x1025, "ARCH_REQ_XCOMP_GUEST_PERM"),
     (0x2001, "ARCH_MAP_VDSO_X32"),
     (0x2002, "ARCH_MAP_VDSO_32"),
     (0x2003, "ARCH_MAP_VDSO_64"),
@@ -1668,6 +1741,42 @@ pub static SIGEV: Names = Names::choice("SIGEV_???", &[
     (0x1, "SIGEV_NONE"),
     (0x2, "SIGEV_THREAD"),
     (0x4, "SIGEV_THREAD_ID"),
+]);
+
+/// `MPOL_???`.
+#[rustfmt::skip]
+pub static MPOL: Names = Names::choice("MPOL_???", &[
+    (0x0, "MPOL_DEFAULT"),
+    (0x1, "MPOL_PREFERRED"),
+    (0x2, "MPOL_BIND"),
+    (0x3, "MPOL_INTERLEAVE"),
+    (0x4, "MPOL_LOCAL"),
+    (0x5, "MPOL_PREFERRED_MANY"),
+]);
+
+/// `MPOL_???`.
+#[rustfmt::skip]
+pub static MPOL_MODE_FLAGS: Names = Names::flags("MPOL_???", &[
+    (0x8000, "MPOL_F_STATIC_NODES"),
+    (0x4000, "MPOL_F_RELATIVE_NODES"),
+    (0x2000, "MPOL_F_NUMA_BALANCING"),
+]);
+
+/// `MPOL_???`.
+#[rustfmt::skip]
+pub static MPOL_MF: Names = Names::flags("MPOL_???", &[
+    (0x1, "MPOL_MF_STRICT"),
+    (0x2, "MPOL_MF_MOVE"),
+    (0x4, "MPOL_MF_MOVE_ALL"),
+]);
+
+/// `IOPRIO_CLASS_???`.
+#[rustfmt::skip]
+pub static IOPRIO_CLASS: Names = Names::choice("IOPRIO_CLASS_???", &[
+    (0x0, "IOPRIO_CLASS_NONE"),
+    (0x1, "IOPRIO_CLASS_RT"),
+    (0x2, "IOPRIO_CLASS_BE"),
+    (0x3, "IOPRIO_CLASS_IDLE"),
 ]);
 
 /// `MPOL_???`.

@@ -54,6 +54,9 @@ byte_enum! {
         /// An instruction that calls the kernel and is left alone; `rules` is the number of the
         /// reason.
         SystemCallRefused = 25,
+        /// A function that may be a signal handler. Its text is left alone until the kernel is told
+        /// of it.
+        Handler = 26,
     }
 }
 
@@ -61,6 +64,11 @@ impl SpecialKind {
     /// True of hooks, whose slot has another shape ([`HOOK_ENTRY`]).
     pub const fn is_hook(self) -> bool {
         matches!(self, Self::Root | Self::RootOpen | Self::Mapped)
+    }
+
+    /// True of what is there for a recording of system calls only.
+    pub const fn is_for_system_calls(self) -> bool {
+        self.is_system_call() || matches!(self, Self::Handler)
     }
 
     /// True of instructions that call the kernel.

@@ -1,0 +1,365 @@
+//! Notes: what happened to processes and to the recording beside the calls, and their bytes.
+//!
+//! A note says by type what happened, with its numbers and names; sentences are made of it by who
+//! shows it. [`crate::writer`] puts each into a section of its own, between the blocks.
+
+use crate::error::Malformed;
+use crate::format::{Cursor, put_string, put_v};
+use crate::model::{ExitStatus, ModuleId};
+use sptrace_addr::Avma;
+
+/// Something that happened beside the calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the process, the time and what the variant names"
+)]
+pub enum Note {
+    /// A process ended.
+    ProcessExit {
+        pid: u32,
+        tsc: u64,
+        status: ExitStatus,
+    },
+    /// A process replaced its program.
+    Exec { pid: u32, tsc: u64, path: String },
+    /// A module was mapped; `avma` is where its `svma.start` lies.
+    ModuleMap {
+        pid: u32,
+        tsc: u64,
+        module: ModuleId,
+        avma: Avma,
+    },
+    /// An event has had an effect on the recording; pid 0 if it concerns no one process.
+    Recording { pid: u32, tsc: u64, turn: Turn },
+    /// What a process had open, and the folder it was in.
+    Descriptors {
+        pid: u32,
+        tsc: u64,
+        folder: String,
+        open: Vec<(u32, String)>,
+    },
+}
+
+/// What became of the recording. An event is named as the user has, with what is known of it in
+/// parentheses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It begins.
+    Begins {
+        /// The event of `--start-on`.
+        event: String,
+        /// Which one of several recordings that is.
+        window: Option<Window>,
+    },
+    /// It pauses, or ends with the last window.
+    Ends {
+        /// The event of `--stop-on`.
+        event: String,
+        /// Which one of several recordings that was.
+        window: Window,
+    },
+    /// It ends before the command does.
+    EndsEarly(EarlyEnd),
+    /// The ring is copied, and this trace is the copy.
+    Dumped {
+        /// The event of `--dump-on`.
+        event: String,
+    },
+    /// Functions are recorded from here on, or no longer.
+    Between {
+        /// The functions of `--between`.
+        glob: String,
+        /// From here on they are.
+        is_opening: bool,
+        /// The event that turned the rule.
+        event: String,
+        /// Turns before that could not be noted.
+        missed: u64,
+    },
+}
+
+/// One of the recordings that a trace holds, with pauses between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The first is 1.
+    pub number: u64,
+    /// So many at most.
+    pub of: u64,
+}
+
+/// Why recording ended before the command did, though the trace could be written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EarlyEnd {
+    /// The file had reached the size that it may have.
+    AtSize,
+    /// Its volume ran low.
+    DiskLow,
+    /// At an event of `--stop-on`.
+    AtEvent(String),
+}
+
+impl Note {
+    /// When it happened.
+    pub fn tsc(&self) -> u64 {
+        match *self {
+            Self::ProcessExit { tsc, .. }
+            | Self::Exec { tsc, .. }
+            | Self::ModuleMap { tsc, .. }
+            | Self::Recording { tsc, .. }
+            | Self::Descriptors { tsc, .. } => tsc,
+        }
+    }
+
+    /// The process it concerns, 0 for none.
+    pub fn pid(&self) -> u32 {
+        match *self {
+            Self::ProcessExit { pid, .. }
+            | Self::Exec { pid, .. }
+            | Self::ModuleMap { pid, .. }
+            | Self::Recording { pid, .. }
+            | Self::Descriptors { pid, .. } => pid,
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let tag = match self {
+            Self::ProcessExit { .. } => 1,
+            Self::Exec { .. } => 2,
+            Self::ModuleMap { .. } => 3,
+            Self::Recording { .. } => 4,
+            Self::Descriptors { .. } => 5,
+        };
+        out.push(tag);
+        put_v(out, u64::from(self.pid()));
+        put_v(out, self.tsc());
+        match self {
+            Self::ProcessExit { status, .. } => {
+                let (by_signal, number) = match *status {
+                    ExitStatus::Exited(code) => (0, code),
+                    ExitStatus::Signaled(signal) => (1, signal),
+                };
+                out.push(by_signal);
+                put_v(out, u64::from(number as u32));
+            }
+            Self::Exec { path, .. } => put_string(out, path),
+            Self::ModuleMap { module, avma, .. } => {
+                put_v(out, u64::from(module.0));
+                put_v(out, avma.0);
+            }
+            Self::Recording { turn, .. } => turn.write(out),
+            Self::Descriptors { folder, open, .. } => {
+                put_string(out, folder);
+                put_v(out, open.len() as u64);
+                for (descriptor, path) in open {
+                    put_v(out, u64::from(*descriptor));
+                    put_string(out, path);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn read(mut from: Cursor<'_>) -> Result<Self, Malformed> {
+        let tag = from.u8()?;
+        let (pid, tsc) = (from.v32()?, from.v()?);
+        Ok(match tag {
+            1 => {
+                let by_signal = from.u8()? != 0;
+                let number = from.v32()? as i32;
+                let status = if by_signal {
+                    ExitStatus::Signaled(number)
+                } else {
+                    ExitStatus::Exited(number)
+                };
+                Self::ProcessExit { pid, tsc, status }
+            }
+            2 => Self::Exec {
+                pid,
+                tsc,
+                path: from.string()?,
+            },
+            3 => {
+                let (module, avma) = (ModuleId(from.v32()?), Avma(from.v()?));
+                Self::ModuleMap {
+                    pid,
+                    tsc,
+                    module,
+                    avma,
+                }
+            }
+            4 => {
+                let turn = Turn::read(&mut from)?;
+                Self::Recording { pid, tsc, turn }
+            }
+            5 => {
+                let folder = from.string()?;
+                let mut open = Vec::new();
+                for _ in 0..from.v()? {
+                    open.push((from.v32()?, from.string()?));
+                }
+                Self::Descriptors {
+                    pid,
+                    tsc,
+                    folder,
+                    open,
+                }
+            }
+            _ => return Err(Malformed("unknown kind of note")),
+        })
+    }
+}
+
+impl Turn {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Begins { event, window } => {
+                out.push(1);
+                put_string(out, event);
+                // The first window is 1, so 0 is none.
+                window.unwrap_or(Window { number: 0, of: 0 }).write(out);
+            }
+            Self::Ends { event, window } => {
+                out.push(2);
+                put_string(out, event);
+                window.write(out);
+            }
+            Self::EndsEarly(why) => {
+                out.push(3);
+                why.write(out);
+            }
+            Self::Dumped { event } => {
+                out.push(4);
+                put_string(out, event);
+            }
+            Self::Between {
+                glob,
+                is_opening,
+                event,
+                missed,
+            } => {
+                out.extend([5, u8::from(*is_opening)]);
+                put_string(out, glob);
+                put_string(out, event);
+                put_v(out, *missed);
+            }
+        }
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            1 => {
+                let (event, window) = (from.string()?, Window::read(from)?);
+                let window = (window.number > 0).then_some(window);
+                Self::Begins { event, window }
+            }
+            2 => Self::Ends {
+                event: from.string()?,
+                window: Window::read(from)?,
+            },
+            3 => Self::EndsEarly(EarlyEnd::read(from.u8()?, from)?),
+            4 => Self::Dumped {
+                event: from.string()?,
+            },
+            5 => {
+                let is_opening = from.u8()? != 0;
+                let (glob, event, missed) = (from.string()?, from.string()?, from.v()?);
+                Self::Between {
+                    glob,
+                    is_opening,
+                    event,
+                    missed,
+                }
+            }
+            _ => return Err(Malformed("unknown turn of the recording")),
+        })
+    }
+}
+
+impl Window {
+    fn write(self, out: &mut Vec<u8>) {
+        put_v(out, self.number);
+        put_v(out, self.of);
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let (number, of) = (from.v()?, from.v()?);
+        Ok(Self { number, of })
+    }
+}
+
+impl EarlyEnd {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::AtSize => out.push(1),
+            Self::DiskLow => out.push(2),
+            Self::AtEvent(event) => {
+                out.push(3);
+                put_string(out, event);
+            }
+        }
+    }
+
+    /// `tag` is what was written first.
+    pub(crate) fn read(tag: u8, from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        match tag {
+            1 => Ok(Self::AtSize),
+            2 => Ok(Self::DiskLow),
+            3 => Ok(Self::AtEvent(from.string()?)),
+            _ => Err(Malformed("unknown reason of an early end")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_comes_back_as_it_was_written() {
+        let event = || "call:parse (thread 3)".to_owned();
+        let window = Window { number: 2, of: 9 };
+        let (glob, missed) = ("parse*".to_owned(), 7);
+        let turns = [(event(), None), (event(), Some(window))]
+            .map(|(event, window)| Turn::Begins { event, window });
+        let early = [
+            EarlyEnd::AtSize,
+            EarlyEnd::DiskLow,
+            EarlyEnd::AtEvent(event()),
+        ];
+        let between = [true, false].map(|is_opening| Turn::Between {
+            glob: glob.clone(),
+            is_opening,
+            event: event(),
+            missed,
+        });
+        let others = [
+            Turn::Ends {
+                event: event(),
+                window,
+            },
+            Turn::Dumped { event: event() },
+        ];
+        let all = turns
+            .into_iter()
+            .chain(early.map(Turn::EndsEarly))
+            .chain(between)
+            .chain(others);
+        for turn in all {
+            let (pid, tsc) = (17, 1 << 40);
+            let note = Note::Recording { pid, tsc, turn };
+            let mut bytes = Vec::new();
+            note.write(&mut bytes);
+            assert_eq!(Note::read(Cursor::new(&bytes)).unwrap(), note);
+            for end in 0..bytes.len() {
+                assert!(Note::read(Cursor::new(&bytes[..end])).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_that_nobody_has_written_is_refused() {
+        assert!(Note::read(Cursor::new(&[6, 0, 0])).is_err());
+        assert!(Note::read(Cursor::new(&[4, 0, 0, 6])).is_err());
+        assert!(Note::read(Cursor::new(&[4, 0, 0, 3, 4])).is_err());
+    }
+}
