@@ -214,7 +214,6 @@ sptrace_indirect:
     CHECK_PUSH 48, sptrace_slow_2
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_2
-sptrace_indirect_plain:
     RESERVE 12, sptrace_slow_2
     mov [rcx+8], eax
     mov eax, [rsp+32]

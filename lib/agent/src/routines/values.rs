@@ -98,8 +98,8 @@ macro_rules! values {
     .endm
 
     /* rcx = the row of what is called; `site`: where the stack pointer at the call site is; `head`: bytes
-       of the call's own record; `plain`: how a call goes on without values, with room for its frame
-       and, of one through a pointer, its target in rax. */
+       of the call's own record; `plain`: how a call goes on without values, with room for its frame:
+       it must not lead back here where a chunk ends. */
     .macro CALL_WITH_VALUES site, head, plain, slow
     push rcx
     MARK CHECKING, 40
@@ -113,9 +113,6 @@ macro_rules! values {
     ja 78f
     lea rsp, [rsp+8]
     MARK CHECKING, 32
-    .if \site == 48
-    mov rax, [rsp+40]
-    .endif
     jmp \plain
 76: MARK CHECKING, 40
     mov rax, [rsp]
@@ -222,7 +219,7 @@ sptrace_indirect_values:
     CHECK_PUSH 48, sptrace_slower_2
     mov rax, [rsp+40]
     FIND_ROW sptrace_slower_2
-    CALL_WITH_VALUES 48, 12, sptrace_indirect_plain, sptrace_slower_2
+    CALL_WITH_VALUES 48, 12, sptrace_slower_2, sptrace_slower_2
 sptrace_slower_2:
     SLOW 2
     .endm
