@@ -159,6 +159,12 @@ def conditions(run):
 
 
 @case
+def a_false_condition_where_chunks_end(run):
+    """A routine and the lookup of values once led to each other for ever where a chunk had no room."""
+    assert own(run.record(["-A", "f_two@arg1/i32,arg1>1000000,retval/i32"], [run.program("values.signalled"), "plain", "40000"])[1]) == []
+
+
+@case
 def wild_pointers(run):
     """Pointers that lead nowhere, strings at the end of what there is, memory that goes away meanwhile."""
     printed, rows = run.record(["-A", "f_*@arg1/s,retval/i32"], [run.program("values.wild")])
