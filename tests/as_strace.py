@@ -9,14 +9,15 @@ strace has none, without signals or ends that were not asked for. An option that
 98, and its name on standard error, which the suite's script counts by cause. Ends as the command did.
 Must not know: how a call is shown.
 """
-import os, subprocess, sys, tempfile
+import os, signal, subprocess, sys, tempfile
 
 SHORT = "+a:Ab:cCdDe:E:fFhiI:kno:O:p:P:qrs:S:tTu:U:vVwxX:yYzZ"
-LONG = ["columns=", "trace=", "trace-path=", "string-limit=", "no-abbrev", "output=", "follow-forks", "output-separately", "quiet==", "decode-fds==", "env=", "help", "version",
+LONG = ["columns=", "trace=", "trace-path=", "string-limit=", "no-abbrev", "output=", "follow-forks", "output-separately", "quiet==", "silent==", "silence==", "decode-fds==", "env=", "help", "version",
         "relative-timestamps==", "absolute-timestamps==", "timestamps==", "syscall-times==", "strings-in-hex==", "const-print-style=", "abbrev=", "verbose=", "raw=", "signal=", "signals=",
         "status=", "successful-only", "failed-only", "syscall-number", "stack-traces", "inject=", "fault=", "read=", "write=", "kvm=", "attach=", "summary", "summary-only",
         "summary-columns=", "summary-sort-by=", "summary-syscall-overhead=", "summary-wall-clock", "debug", "daemonize==", "detach-on=", "seccomp-bpf", "interruptible=", "user=",
         "instruction-pointer", "decode-pids=", "pidns-translation", "secontext==", "tips==", "argv0=", "output-append-mode", "follow-forks", "strings="]
+HEX_FORMS = {"": ["-xx"], "=all": ["-xx"], "=non-ascii": ["-x"], "=non-ascii-chars": ["-x"], "=none": []}
 SILENT = {"--seccomp-bpf", "-I", "--interruptible"}
 
 
@@ -25,19 +26,37 @@ def unsupported(what):
     sys.exit(98)
 
 
+def signals_hidden_by(chosen):
+    """Of `-e signal=SET`: whether a signal of this name is not shown."""
+    is_inverse, names = chosen.startswith("!"), chosen.lstrip("!").split(",")
+    if names == ["all"]: return lambda name: is_inverse
+    if names == ["none"]: return lambda name: not is_inverse
+    def plain(name): return name.strip().upper().removeprefix("SIG")
+    named = {plain(signal.Signals(int(name)).name) if name.isdigit() and int(name) in signal.valid_signals() else plain(name) for name in names}
+    return lambda name: (plain(name) in named) == is_inverse
+
+
+def time_options(form):
+    """strace's --absolute-timestamps[=FORM] in our letters."""
+    parts = dict(part.split(":", 1) if ":" in part else (("precision" if part in ("s", "ms", "us", "ns") else "format"), part) for part in form.lstrip("=").split(",") if part)
+    shown, precision = parts.get("format", "time"), parts.get("precision", "s")
+    precision = {"0": "s", "6": "us"}.get(precision, precision)
+    if shown == "none": return []
+    return {("time", "s"): ["-t"], ("time", "us"): ["-t", "-t"], ("unix", "us"): ["-t", "-t", "-t"]}.get((shown, precision)) or unsupported(f"--absolute-timestamps={form.lstrip('=')}")
+
+
 class Asked:
     """What strace is asked for."""
 
     def __init__(self):
-        self.options, self.sets, self.output, self.follows, self.quiet, self.shows_signals, self.status, self.environment = [], [], None, 0, 0, True, None, []
+        self.options, self.sets, self.output, self.follows, self.quiet, self.hidden_signals, self.status, self.environment = [], [], None, 0, 0, lambda name: False, None, []
         self.per_process = self.appends = False
 
     def event(self, text):
         kind, has_kind, value = text.partition("=")
         if not has_kind or kind in ("trace", "t"): return self.sets.append(value if has_kind else text)
         if kind in ("signal", "signals", "s"):
-            if value in ("none", "!all"): self.shows_signals = False
-            elif value != "all": unsupported("-e signal=SET")
+            self.hidden_signals = signals_hidden_by(value)
         elif kind in ("abbrev", "a"):
             if value in ("none", "!all"): self.options.append("-v")
             elif value != "all": unsupported("-e abbrev=SET")
@@ -74,14 +93,14 @@ class Asked:
         elif name == "--output-separately": self.per_process = True
         elif name in ("-A", "--output-append-mode"): self.appends = True
         elif name == "-q": self.quiet += 1
-        elif name == "--quiet": self.event("quiet=" + (value or "attach,personality").lstrip("="))
+        elif name in ("--quiet", "--silent", "--silence"): self.event("quiet=" + (value or "attach,personality").lstrip("="))
         elif name in ("-e",): self.event(value)
         elif name in ("--trace", "--abbrev", "--verbose", "--signal", "--signals", "--status", "--raw", "--inject", "--fault", "--read", "--write", "--kvm"): self.event(f"{name[2:]}={value}")
         elif name == "--decode-fds": self.event("decode-fds=" + (value or "path").lstrip("="))
-        elif name == "--strings-in-hex": self.options += {"": ["-xx"], "=all": ["-xx"], "=non-ascii": ["-x"]}.get(value) or unsupported(f"{name}{value}")
+        elif name == "--strings-in-hex": self.options += HEX_FORMS[value] if value in HEX_FORMS else unsupported(f"{name}{value}")
         elif name == "--syscall-times" and value in ("", "=us"): self.options.append("-T")
         elif name == "--relative-timestamps" and value in ("", "=us"): self.options.append("-r")
-        elif name in ("--absolute-timestamps", "--timestamps") and value in ("", "=s"): self.options.append("-t")
+        elif name in ("--absolute-timestamps", "--timestamps"): self.options = [o for o in self.options if o != "-t"] + time_options(value)
         elif name in ("-X", "--const-print-style"):
             self.drop("-X")
             self.options += ["-X", value]
@@ -129,7 +148,7 @@ def chosen(lines, asked):
         first = first or tid
         if not asked.follows and tid != first: continue
         if text.startswith("+++ exited") and asked.quiet > 1: continue
-        if text.startswith("--- SIG") and not asked.shows_signals: continue
+        if text.startswith("--- SIG") and asked.hidden_signals(text.split()[1]): continue
         yield f"{tid:<5} {text}" if asked.follows and asked.output else text
 
 
@@ -146,7 +165,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="as_strace") as folder:
         lines = f"{folder}/lines"
         tool = [os.environ["SPTRACE"], "run", "-q", "-o", f"{folder}/trace", f"--live={lines}", "-f", *asked.options, *sets]
-        done = subprocess.run([*tool, "--", *command])
+        # The command has the descriptors that it would have under strace.
+        done = subprocess.run([*tool, "--", *command], close_fds=False)
         text = open(lines, encoding="latin-1").read().splitlines() if os.path.exists(lines) else []
         kept = [line + "\n" for line in chosen(text, asked)]
         if asked.output is None: sys.stderr.writelines(kept)
@@ -158,7 +178,7 @@ def main():
         else:
             with open(asked.output, "a" if asked.appends else "w", encoding="latin-1") as f: f.writelines(kept)
     if done.returncode < 0:
-        import resource, signal
+        import resource
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         try: signal.signal(-done.returncode, signal.SIG_DFL)
         except OSError: pass

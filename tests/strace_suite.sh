@@ -5,7 +5,7 @@
 #
 # Debian's source package strace: its test programs say of each system call what strace shows of it. tests/as_strace.py
 # translates strace's command line. Needs the network and dpkg-dev, autoconf's tools as of Debian's package, python3; takes
-# half an hour on two processors. Not a step of .ci/run for that reason. Prints a line a cause with how many tests fail by it,
+# some six minutes on two processors. Not a step of .ci/run for that reason. Prints a line a cause with how many tests fail by it,
 # and at the end how many pass; in DIR, `passed` and `failed` name them, with causes. $TESTS: a glob of tests; $JOBS: how many
 # run at once. The status is 1 if fewer than $WANTED (250) pass.
 set -eu

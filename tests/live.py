@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Lines of system calls while a program runs (--live): of servers that run already, and where the output ends.
+
+usage: tests/live.py [--sptrace PATH] [--only GLOB]
+
+Given Debian's redis-server and nginx, if they are installed; attaches to them with --live, asks them something, and looks for
+the calls that served it in the lines, before the recording ends; they must go on afterwards. A reader that goes away and a disk
+that is full end the lines, which is said once, and never the program. Exit status: 1 if anything differs.
+"""
+import argparse, os, re, shutil, socket, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
+from case import Cases, Failed, Skip, find_sptrace, run_cases
+
+case = Cases()
+NGINX = """
+daemon off; master_process on; worker_processes 1; pid {folder}/pid; error_log {folder}/error;
+events {{}}
+http {{ access_log {folder}/access; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; server {{ listen 127.0.0.1:{port}; root {folder}/pages; }} }}
+"""
+PROGRAM = ["/bin/sh", "-c", "for i in 1 2 3 4 5; do cat /etc/hostname >/dev/null; sleep 0.1; done; exit 7"]
+
+
+class Bench:
+    def __init__(self, sptrace, folder):
+        self.sptrace, self.folder = sptrace, folder
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def asked(port, question, seconds=10):
+    """The answer of a server, which may not listen yet."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 5) as s:
+                s.sendall(question)
+                return s.recv(4096)
+        except OSError:
+            if time.monotonic() > until: raise
+            time.sleep(0.1)
+
+
+def wait_for(path, start, pattern, seconds):
+    """Waits until a line of the file has the pattern, behind its first `start` bytes."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with open(path, errors="replace") as lines:
+            lines.seek(start)
+            text = lines.read()
+        found = re.search(pattern, text, re.MULTILINE)
+        if found: return found[0]
+        time.sleep(0.05)
+    raise Failed(f"no line has {pattern!r} among\n{text[:1500]}")
+
+
+def attached(bench, pid, port, question, answer, patterns):
+    """A server is asked while it is attached to, and afterwards."""
+    live = f"{bench.folder}/lines"
+    open(live, "w").close()
+    words = [bench.sptrace, "attach", "-q", "-p", str(pid), "-o", f"{bench.folder}/trace", f"--live={live}", "-f", "-yy", "--for", "60s"]
+    recorder = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 50
+        # The preparation of a program takes a while the first time.
+        while os.path.getsize(live) == 0 and time.monotonic() < until:
+            if answer not in asked(port, question): raise Failed("a wrong answer")
+            time.sleep(0.1)
+        start = os.path.getsize(live)
+        if answer not in asked(port, question): raise Failed("a wrong answer while it is recorded")
+        found = [wait_for(live, start, pattern, 10) for pattern in patterns]
+        if recorder.poll() is not None: raise Failed(f"the recording has ended with {recorder.returncode} already")
+    finally:
+        recorder.terminate()
+        recorder.wait(30)
+    if answer not in asked(port, question): raise Failed("a wrong answer afterwards")
+    return found
+
+
+@case
+def a_database_server(bench):
+    """redis-server: what it reads and writes to a client."""
+    program = shutil.which("redis-server")
+    if not program: raise Skip("no redis-server")
+    port = free_port()
+    words = [program, "--port", str(port), "--save", "", "--dir", bench.folder, "--bind", "127.0.0.1"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            question = b"*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n"
+            asked(port, question)
+            attached(bench, server.pid, port, question, b"hello", [r'read\(\d+(<[^"]*>)?, "\*2\\r\\n\$4\\r\\nECHO', r'write\(\d+(<[^"]*>)?, "\$5\\r\\nhello\\r\\n", 11\)'])
+            if server.poll() is not None: raise Failed(f"the server has ended with {server.returncode}")
+        finally: server.terminate()
+
+
+@case
+def a_web_server(bench):
+    """nginx: the worker opens the file that is asked for, and sends it."""
+    program = shutil.which("nginx") or ("/usr/sbin/nginx" if os.path.exists("/usr/sbin/nginx") else None)
+    if not program: raise Skip("no nginx")
+    port = free_port()
+    os.mkdir(f"{bench.folder}/pages")
+    os.chmod(bench.folder, 0o755)
+    open(f"{bench.folder}/pages/page", "w").write("hello from the page")
+    conf = f"{bench.folder}/nginx.conf"
+    open(conf, "w").write(NGINX.format(folder=bench.folder, port=port))
+    with subprocess.Popen([program, "-c", conf, "-p", bench.folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            question = b"GET /page HTTP/1.0\r\n\r\n"
+            asked(port, question)
+            worker = int(open(f"/proc/{server.pid}/task/{server.pid}/children").read().split()[0])
+            attached(bench, worker, port, question, b"200 OK", [r'openat\(AT_FDCWD.*"[^"]*/pages/page", O_RDONLY', r"(sendfile|writev)\("])
+            if server.poll() is not None: raise Failed(f"the server has ended with {server.returncode}")
+        finally: server.terminate()
+
+
+def ended_output(bench, place):
+    words = [bench.sptrace, "run", "-q", "-o", f"{bench.folder}/trace", f"--live={place}", "--", *PROGRAM]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    if done.returncode != 7: raise Failed(f"the program ends with {done.returncode}, alone with 7")
+    said = [line for line in done.stderr.splitlines() if "not shown any more" in line]
+    if len(said) != 1: raise Failed(f"said {len(said)} times: {done.stderr[:500]}")
+    shown = subprocess.run([bench.sptrace, "report", "lines", "-i", f"{bench.folder}/trace"], stdout=subprocess.PIPE, text=True)
+    if shown.stdout.count('"/etc/hostname"') < 5: raise Failed("the trace has not all of the calls")
+    return said[0]
+
+
+@case
+def a_reader_that_goes_away(bench):
+    """Its pipe is closed after two lines."""
+    said = ended_output(bench, "|head -n 2 >/dev/null")
+    if "Broken pipe" not in said: raise Failed(said)
+
+
+@case
+def a_full_disk(bench):
+    """No byte can be written."""
+    said = ended_output(bench, "/dev/full")
+    if "No space left" not in said: raise Failed(said)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sptrace")
+    parser.add_argument("--only", action="append", default=[])
+    options = parser.parse_args()
+    sptrace = find_sptrace(options.sptrace)
+
+    def of(function):
+        def run():
+            with tempfile.TemporaryDirectory() as folder: return function(Bench(sptrace, folder))
+        return run
+    return run_cases((c.__name__, of(c)) for c in case.chosen(options.only))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
