@@ -39,7 +39,8 @@ LAYERS = {
     "export": {"trace", "render"},
     "dwarf": {"addr", "image"},
     "tracee": {"addr", "wire"},
-    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "patch", "trace", "tracee", "walk"},
+    "keys": {"tracee"},
+    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "keys", "patch", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "trace", "tracee", "types"},
@@ -50,11 +51,11 @@ LAYERS = {
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
 FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}, {"record"}, {"patch"}, {"reach"}, {"events"}, {"life"}]}
 # (crate, crate that it uses): the modules of the latter that it may name
-PARTS = {("kernel", "tracee"): {"proc"}}
+PARTS = {("kernel", "tracee"): {"proc"}, ("keys", "tracee"): {"pidfd", "proc", "terminal"}}
 # outside crate: the crates that are its home
 HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "parquet": {"export"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
-MAY_BE_UNSAFE = {"wire", "agent", "tracee", "collect", "kernel", "sptrace", "code"}
+MAY_BE_UNSAFE = {"wire", "agent", "tracee", "keys", "collect", "kernel", "sptrace", "code"}
 # path: why it names another process's files, though it is not in lib/tracee
 TOUCHES_PROCESSES = {"lib/render/src/descriptors.rs": "a path in a traced program's words, which nobody opens"}
 ANOTHER_PROCESS = re.compile(r'"/proc"|"/proc/\{|\blibc::(?:ptrace|prlimit|SYS_kcmp|SYS_pidfd_\w+|(?:SYS_)?process_vm_\w+)\b|\bnix::sys::(?:ptrace|uio)\b')

@@ -13,13 +13,10 @@
 pub mod calls;
 pub mod control;
 pub mod error;
-pub mod key;
+pub mod keys;
 pub mod parse;
 pub mod processes;
-pub mod relay;
 pub mod rule;
-mod settings;
-pub mod terminal;
 pub mod time;
 pub mod wait;
 
@@ -28,8 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use error::EventError;
-use key::Key;
 use rule::Rule;
+use sptrace_keys::Key;
 
 /// Something that may happen, and at which of its occurrences it counts.
 #[derive(Clone, Debug, PartialEq)]

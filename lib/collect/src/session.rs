@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use sptrace_keys::Relay;
 use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::entry::entries;
@@ -23,7 +24,6 @@ use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 use crate::captures;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
-use crate::event::relay::Relay;
 use crate::kept::KeptCommand;
 use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;

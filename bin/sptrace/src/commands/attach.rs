@@ -12,8 +12,7 @@ use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::{eligible, proc};
 
-use crate::commands::live::Live;
-use crate::commands::record::{self, RecordArgs, Subject};
+use crate::commands::record::{self, RecordArgs, Shows, Subject};
 use crate::commands::{report, script};
 use crate::exit_code;
 use crate::talk::say;
@@ -92,16 +91,17 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let until = Until {
         duration: args.duration,
     };
-    let live = args.record.live();
-    let asked = live.and_then(|live| Ok((live, args.record.request(Subject::Running, at_start)?)));
-    let (mut live, request) = match asked {
+    let shows = args.record.shown();
+    let asked =
+        shows.and_then(|shows| Ok((shows, args.record.request(Subject::Running, at_start)?)));
+    let (mut shows, request) = match asked {
         Ok(asked) => asked,
         Err(message) => {
             say(&message);
             return ExitCode::from(exit_code::WRONG_USAGE);
         }
     };
-    match record(request, pids, &until, quiet, &mut live) {
+    match record(request, pids, &until, quiet, &mut shows) {
         Ok(()) => {
             report::tell_script(script.as_deref(), &output);
             ExitCode::SUCCESS
@@ -134,7 +134,7 @@ fn record(
     mut pids: Vec<u32>,
     until: &Until,
     quiet: bool,
-    live: &mut Option<Live>,
+    shows: &mut Shows,
 ) -> Result<(), Option<String>> {
     let mut seen = std::collections::BTreeSet::new();
     pids.retain(|pid| seen.insert(*pid));
@@ -151,16 +151,14 @@ fn record(
     request.command = proc::arguments(*first);
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
-    let session = record::prepare(request, live)?;
+    let session = record::prepare(request, shows)?;
     let tell = |pid: u32| {
         if !quiet {
             say(&format!("attached to {pid}"));
         }
     };
     let attached = session.attach(&pids, until, &tell);
-    if let Some(live) = live.take() {
-        live.end();
-    }
+    std::mem::take(shows).end();
     match attached {
         Ok(attached) => {
             for refused in &attached.refused {

@@ -251,7 +251,8 @@ impl Live {
     }
 }
 
-fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
+/// Does it with all signals blocked in this thread, as threads that it begins have them.
+pub fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: sets are ours; the mask is put back.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();

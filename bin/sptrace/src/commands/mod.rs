@@ -14,4 +14,5 @@ pub mod report;
 pub mod run;
 pub mod script;
 mod selection;
+mod top;
 mod values;

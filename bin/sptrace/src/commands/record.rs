@@ -27,6 +27,7 @@ use sptrace_types::decode::capture::Extent;
 
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
+use crate::commands::top::Top;
 use crate::commands::{cache, selection, values};
 use crate::talk::say;
 
@@ -148,6 +149,12 @@ pub struct RecordArgs {
     /// When the program calls faster than the trace can be written
     #[arg(help_heading = WHERE_TO, long, value_enum, default_value_t = OnFull::Block)]
     on_full: OnFull,
+    /// Show the functions that take the most time while the program runs, in place of what is on
+    /// the terminal: calls, times and rates, by keys ordered, filtered, and with their callers. A
+    /// thread's calls are there when 64 KiB of them are recorded. The command should not read the
+    /// terminal, nor write to it. The trace is written as always
+    #[arg(help_heading = WHERE_TO, long, conflicts_with_all = ["ring", "live"])]
+    top: bool,
     /// Print a line a system call, as `report lines` does, while the program runs: to standard
     /// error, to FILE, or to the input of a COMMAND ('|COMMAND'). Without --syscalls, record
     /// system calls alone, with -e only those of its SET. The trace is written as always
@@ -362,11 +369,18 @@ impl RecordArgs {
         Err(refused.to_owned())
     }
 
-    /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
+    /// Opens what shows the recording while it is made.
     ///
     /// # Errors
     /// What does not fit together, or cannot be opened: one line for the user.
-    pub fn live(&mut self) -> Result<Option<Live>, String> {
+    pub fn shown(&mut self) -> Result<Shows, String> {
+        let lines = self.live()?;
+        let top = self.top.then(|| Top::open(&self.output)).transpose()?;
+        Ok(Shows { lines, top })
+    }
+
+    /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
+    fn live(&mut self) -> Result<Option<Live>, String> {
         let Some(text) = self.live.clone() else {
             return match self.lines.is_default() && self.column == RESULT_COLUMN {
                 true => Ok(None),
@@ -452,15 +466,34 @@ fn decider(script: &Arc<Script>) -> Decide {
     }))
 }
 
-/// Prepares the recording that is asked for, and the lines that are shown of it.
+/// What shows a recording while it is made.
+#[derive(Default)]
+pub struct Shows {
+    lines: Option<Live>,
+    top: Option<Top>,
+}
+
+impl Shows {
+    /// The recording has ended: waits until all is shown.
+    pub fn end(self) {
+        if let Some(lines) = self.lines {
+            lines.end();
+        }
+        if let Some(top) = self.top {
+            top.end();
+        }
+    }
+}
+
+/// Prepares the recording that is asked for, and what is shown of it.
 ///
 /// # Errors
 /// One line for the user.
-pub fn prepare(mut request: Request, live: &mut Option<Live>) -> Result<Session, String> {
+pub fn prepare(mut request: Request, shows: &mut Shows) -> Result<Session, String> {
     has_fsgsbase()?;
     let begun = request.begun().map(Path::to_owned);
-    request.options.tap = live.as_ref().map(Live::tap);
-    request.options.helper = live.as_ref().and_then(Live::helper);
+    request.options.tap = shows.lines.as_ref().map(Live::tap);
+    request.options.helper = shows.lines.as_ref().and_then(Live::helper);
     let Request {
         command,
         options,
@@ -476,8 +509,11 @@ pub fn prepare(mut request: Request, live: &mut Option<Live>) -> Result<Session,
     if begun.is_some() {
         keep_old(&output);
     }
-    if let Some(live) = live {
-        live.begin(&header)?;
+    if let Some(lines) = &mut shows.lines {
+        lines.begin(&header)?;
+    }
+    if let Some(top) = &mut shows.top {
+        top.begin()?;
     }
     let session = with_file_size_errors(|| Session::prepare(options, &header, AGENT, events));
     session.map_err(|e| {

@@ -18,8 +18,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
-use crate::commands::live::Live;
-use crate::commands::record::{self, RecordArgs, Subject};
+use crate::commands::record::{self, RecordArgs, Shows, Subject};
 use crate::commands::report;
 use crate::commands::script;
 use crate::exit_code;
@@ -100,18 +99,16 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
     };
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let prints_counts = args.call_counts;
-    let mut live = match args.record.live() {
-        Ok(live) => live,
+    let mut shows = match args.record.shown() {
+        Ok(shows) => shows,
         Err(why) => {
             say(&why);
             return ExitCode::from(exit_code::WRONG_USAGE);
         }
     };
     let mut kept = None;
-    let ended = record(args, at_start, &mut kept, &mut live);
-    if let Some(live) = live {
-        live.end();
-    }
+    let ended = record(args, at_start, &mut kept, &mut shows);
+    shows.end();
     match ended {
         Ok(finished) => {
             record::report_end(&finished, &output, quiet, "the command");
@@ -188,7 +185,7 @@ fn record(
     args: RunArgs,
     at_start: AtStart,
     kept: &mut Option<Kept>,
-    live: &mut Option<Live>,
+    shows: &mut Shows,
 ) -> Result<Finished, Failure> {
     let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
     let request = request(args, at_start)?;
@@ -213,7 +210,7 @@ fn record(
             }
         }
     }
-    let mut session = record::prepare(request, live).map_err(own_failure)?;
+    let mut session = record::prepare(request, shows).map_err(own_failure)?;
     if let Some(kept) = *kept {
         session.keep(kept);
     }

@@ -1,5 +1,7 @@
 //! What can be wrong with an event, by cause; each text says what to write or do instead.
 
+use sptrace_keys::KeyError;
+
 /// The forms of an event, for the user.
 pub const FORMS: &str = "time:DURATION, signal:NAME, key:KEY, ctl:WORD, call:GLOB, return:GLOB, \
                          slow:GLOB>DURATION, crash, exit; each maybe with #N";
@@ -25,15 +27,9 @@ pub enum EventError {
     /// No signal, or not one that we can wait for.
     #[error("'{0}' is no signal to wait for; those are: {1}")]
     Signal(String, String),
-    /// No key.
-    #[error(
-        "'{0}' is no key: one character, f1 to f12, up, down, left, right, home, end, insert, delete, \
-         pageup, pagedown, enter, tab, escape, space or backspace, after ctrl-, alt- or shift-"
-    )]
-    Key(String),
-    /// The terminal keeps it.
-    #[error("key:{0} never arrives: the terminal {1}")]
-    KeptKey(String, &'static str),
+    /// No key, or none that arrives.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// No word.
     #[error("'{0}' is no control word: up to 32 letters, digits, - and _")]
     Word(String),

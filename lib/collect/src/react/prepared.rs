@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use sptrace_keys::Relay;
 use sptrace_trace::{Clock, Header};
 
 use super::reactor::Reactor;
@@ -18,8 +19,7 @@ use crate::between::Between;
 use crate::collector::Collector;
 use crate::event::calls::Calls;
 use crate::event::control::Control;
-use crate::event::relay::Relay;
-use crate::event::terminal::Keys;
+use crate::event::keys::Keys;
 use crate::event::{Armed, Event, EventError, Reaction, Source, What};
 use crate::live::gate::Gates;
 use crate::output::{self, Output};

@@ -8,7 +8,7 @@
 //!
 //! Must not know: where bytes come from and go to.
 
-use crate::event::key::{ESCAPE, Key, length};
+use crate::key::{ESCAPE, Key, length};
 use std::time::{Duration, Instant};
 
 /// The bytes of one key come within this.

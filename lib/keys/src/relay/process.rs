@@ -12,8 +12,9 @@
 
 use super::sieve::Sieve;
 use super::{END, MESSAGE_BYTES};
-use crate::event::key::Key;
-use crate::event::settings;
+use crate::key::Key;
+use crate::pressed::Clock;
+use crate::settings;
 use sptrace_tracee::pidfd;
 use sptrace_tracee::proc::Stat;
 use sptrace_tracee::terminal::keep_only;
@@ -43,6 +44,8 @@ pub struct Ends {
     pub begun: RawFd,
     /// What is not for the command, each with its event.
     pub keys: Vec<(usize, Key)>,
+    /// Says when a key was read.
+    pub clock: Clock,
     /// Is there a shell that goes on with a stopped command?
     pub is_job: bool,
     /// Does the command's output go elsewhere? Then who reads it may well write on our terminal.
@@ -345,11 +348,11 @@ impl Relaying {
     }
 
     fn tell(&self, events: &[usize]) {
-        let tsc = crate::clock::tsc();
+        let time = (self.ends.clock)();
         for event in events {
             let mut message = [0; MESSAGE_BYTES];
             message[..8].copy_from_slice(&(*event as u64).to_le_bytes());
-            message[8..].copy_from_slice(&tsc.to_le_bytes());
+            message[8..].copy_from_slice(&time.to_le_bytes());
             let how = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // A host that does not read for so long is stopped: the key is lost.
             // SAFETY: the buffer has the size that is said.

@@ -1,33 +1,33 @@
-//! The source of keys when the command reads the terminal, too: `key:KEY` with a relay in between.
+//! Keys when the command reads the terminal, too: with a relay in between.
 //!
 //! The command gets a terminal of its own (a pseudo-terminal, pty(7);
 //! [`sptrace_tracee::terminal`]). A process of its own, the *relay* ([`process`]), hands on what is
-//! typed on ours, but for the keys that events wait for ([`sieve`]), and what the command writes;
+//! typed on ours, but for the keys that are waited for ([`sieve`]), and what the command writes;
 //! it tells us of the keys. It needs nothing of us: when we are stopped or killed the command goes
 //! on at its terminal. What we say while it works goes the same way as what the command says.
 //!
-//! Given the armed events; gives the command's terminal, and occurrences. When this value goes,
+//! Given the keys; gives the command's terminal, and which were pressed. When this value goes,
 //! everything that the command has written is on our terminal, and that has its settings again.
 
-pub mod process;
-pub mod sieve;
+mod process;
+mod sieve;
 
-use super::error::EventError;
-use super::key::Key;
-use super::{Occurrence, Source, settings};
+use crate::key::Key;
+use crate::pressed::{Clock, Pressed};
+use crate::settings;
 use sptrace_tracee::terminal::Terminal;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What the relay tells of a key: the event's index and the time.
+/// What the relay tells of a key: its number and the time.
 const MESSAGE_BYTES: usize = 16;
 /// What we tell the relay: the command has ended.
 const END: u8 = b'e';
 
 /// The controlling terminal, opened anew: what is set for this descriptor is set for nobody else's.
-pub(super) fn controlling() -> Result<File> {
+pub(crate) fn controlling() -> Result<File> {
     let mut how = OpenOptions::new();
     how.read(true)
         .write(true)
@@ -56,11 +56,7 @@ impl Relay {
     ///
     /// # Errors
     /// No such terminal, or no process.
-    pub fn open(keys: Vec<(usize, Key)>) -> std::result::Result<Self, EventError> {
-        Self::start(keys).map_err(EventError::NoRelay)
-    }
-
-    fn start(keys: Vec<(usize, Key)>) -> Result<Self> {
+    pub fn open(keys: Vec<(usize, Key)>, clock: Clock) -> Result<Self> {
         let terminal = controlling()?;
         let former = settings::of(terminal.as_raw_fd()).ok_or_else(Error::last_os_error)?;
         let (master, slave) = pair()?;
@@ -78,6 +74,7 @@ impl Relay {
             host: theirs.as_raw_fd(),
             begun: told.as_raw_fd(),
             keys,
+            clock,
             is_job,
             is_shared: !streams[1],
         })?;
@@ -167,31 +164,30 @@ impl Drop for Relay {
     }
 }
 
-impl Source for Relay {
-    fn descriptors(&self) -> Vec<RawFd> {
-        match self.is_gone {
-            true => Vec::new(),
-            false => vec![self.host.as_raw_fd()],
-        }
+impl Relay {
+    /// Readable when a key was pressed; `None`: the relay has gone.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        (!self.is_gone).then(|| self.host.as_raw_fd())
     }
 
-    fn look(&mut self, found: &mut Vec<Occurrence>) {
+    /// Takes what the relay has told of.
+    pub fn pressed(&mut self) -> Vec<Pressed> {
+        let mut found = Vec::new();
         if self.is_gone {
-            return;
+            return found;
         }
         while let Some(message) = self.receive(libc::MSG_DONTWAIT) {
-            let (event, tsc) = message.split_at(8);
+            let (key, time) = message.split_at(8);
             let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-            found.push(Occurrence {
-                event: number(event) as usize,
-                tsc: number(tsc),
-                pid: 0,
-                detail: String::new(),
+            found.push(Pressed {
+                number: number(key) as usize,
+                time: number(time),
             });
         }
         if self.is_gone {
             self.gone();
         }
+        found
     }
 }
 

@@ -4,10 +4,23 @@
 //! Linux console and most others follow). [`tokens`] cuts what was read into keys. A terminal in
 //! non-canonical mode sends no more about a key than these bytes: `ctrl-i` is `tab`.
 
-use super::error::EventError;
 use std::str::FromStr;
 
-pub(super) const ESCAPE: u8 = 0x1b;
+pub(crate) const ESCAPE: u8 = 0x1b;
+
+/// Why a key cannot be waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// It has no such name.
+    #[error(
+        "'{0}' is no key: one character, f1 to f12, up, down, left, right, home, end, insert, delete, \
+         pageup, pagedown, enter, tab, escape, space or backspace, after ctrl-, alt- or shift-"
+    )]
+    Unknown(String),
+    /// The terminal keeps it.
+    #[error("key:{0} never arrives: the terminal {1}")]
+    Kept(String, &'static str),
+}
 
 /// A key with its modifiers.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,10 +105,10 @@ const CONSOLE: [(&str, u8); 5] = [
 ];
 
 impl FromStr for Key {
-    type Err = EventError;
+    type Err = KeyError;
 
-    fn from_str(text: &str) -> Result<Self, EventError> {
-        let wrong = || EventError::Key(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let wrong = || KeyError::Unknown(text.to_owned());
         let (modifiers, name) = Modifiers::of(text);
         let sequences = match plain(name) {
             Some(bytes) => simple(bytes, modifiers).ok_or_else(wrong)?,
@@ -105,7 +118,7 @@ impl FromStr for Key {
             return Err(wrong());
         }
         if let Some(why) = kept(&sequences) {
-            return Err(EventError::KeptKey(text.to_owned(), why));
+            return Err(KeyError::Kept(text.to_owned(), why));
         }
         Ok(Self { sequences })
     }

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""`--top` on a terminal: what it shows, what its keys do, and that the terminal is given back however it ends.
+
+usage: tests/top.py [--sptrace PATH] [--only GLOB]... [--list]
+
+Given: a built sptrace and gcc. Each case has a terminal of its own (pty(7)); what is written to it is put on a screen of 150
+columns as a terminal would, as far as sptrace asks for it. Gives: one line a case, then `N passed, N failed` alone on the
+last line; status 1 if anything failed. Must not know: how sptrace works.
+"""
+import fcntl, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, time
+
+from harness.case import Cases, Failed, find_sptrace, run_cases
+
+ROWS, COLUMNS = 24, 150
+case = Cases()
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+static volatile long spin;
+__attribute__((noinline)) void f_slow(void) { for (int i = 0; i < 200000; i++) spin++; }
+__attribute__((noinline)) void f_often(void) { spin++; }
+__attribute__((noinline)) void f_caller(void) { for (int i = 0; i < 200; i++) f_often(); f_slow(); }
+int main(int argc, char **argv)
+{
+    for (long i = 0, rounds = atol(argv[1]); i < rounds; i++) { f_caller(); }
+    return 3;
+}
+"""
+
+
+class Terminal:
+    """A program on a terminal of its own, and what stands on it."""
+
+    def __init__(self, argv, folder):
+        self.screen, self.at = [[" "] * COLUMNS for _ in range(ROWS)], [0, 0]
+        self.rest, self.is_other = "", False
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execv(argv[0], argv)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.status = None
+
+    def settings(self): return termios.tcgetattr(self.fd)[:4]
+
+    def feed(self, text):
+        """The few sequences that are used: where to go on, erase, another screen."""
+        text = self.rest + text
+        self.rest = ""
+        while text:
+            m = re.match(r"\x1b\[([?0-9;]*)([A-Za-z])", text)
+            if m:
+                text = text[m.end():]
+                numbers = [int(n or 1) for n in m[1].split(";")] if "?" not in m[1] else []
+                if m[2] == "H": self.at = [(numbers + [1, 1])[0] - 1, (numbers + [1, 1])[1] - 1]
+                elif m[2] == "J": self.screen = [[" "] * COLUMNS for _ in range(ROWS)]
+                elif m[0].endswith("?1049h"): self.is_other = True
+                elif m[0].endswith("?1049l"): self.is_other = False
+            elif text[0] == "\x1b" and len(text) < 16: self.rest = text; return
+            else:
+                c, text = text[0], text[1:]
+                row, column = self.at
+                if c == "\n": self.at[0] = min(row + 1, ROWS - 1)
+                elif c == "\r": self.at[1] = 0
+                elif c >= " " and row < ROWS and column < COLUMNS: self.screen[row][column] = c; self.at[1] += 1
+
+    def read(self, seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if not select.select([self.fd], [], [], left)[0]: return
+            try: got = os.read(self.fd, 65536)
+            except OSError: got = b""
+            if not got: return
+            self.feed(got.decode("utf-8", "replace"))
+
+    def text(self): return "\n".join("".join(row).rstrip() for row in self.screen)
+
+    def shows(self, what, seconds=30):
+        """Whether the screen comes to show it."""
+        end = time.monotonic() + seconds
+        while not re.search(what, self.text(), re.M):
+            if time.monotonic() > end or self.ended(): return False
+            self.read(0.2)
+        return True
+
+    def type(self, text): os.write(self.fd, text.encode())
+
+    def ended(self):
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid: self.status = status
+        return self.status is not None
+
+    def end(self, seconds=40):
+        end = time.monotonic() + seconds
+        while not self.ended() and time.monotonic() < end: self.read(0.1)
+        self.read(0.3)
+        return self.status
+
+    def close(self):
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+class Bench:
+    def __init__(self, sptrace, folder):
+        self.sptrace, self.folder = sptrace, folder
+        with open(f"{folder}/p.c", "w") as f: f.write(PROGRAM)
+        subprocess.run(["gcc", "-O1", "-o", f"{folder}/p", f"{folder}/p.c"], check=True)
+
+    def top(self, rounds, *before): return Terminal([self.sptrace, *(before or ("run", "-q")), "--top", "--", f"{self.folder}/p", str(rounds)], self.folder)
+
+
+def rows(terminal):
+    """The functions in the order of the list."""
+    return re.findall(r"\b(f_\w+)$", terminal.text(), re.M)
+
+
+@case
+def the_hottest_function_is_first(b):
+    t = b.top(1000000)
+    try:
+        former = t.settings()
+        if not t.shows(r"calls/s.*\n.* f_slow$"): raise Failed(f"f_slow is not first:\n{t.text()}")
+        t.type("c")
+        if not t.shows(r"^by calls\n.*\n.* f_often$"): raise Failed(f"f_often is not first by calls:\n{t.text()}")
+        t.type("\r")
+        if not t.shows(r"from f_caller: [\d,]+ calls"): raise Failed(f"no callers:\n{t.text()}")
+        t.type("\x1b")
+        t.type("/slo\r")
+        if not t.shows(r"filter: slo") or not t.shows(r"^by calls.*\n.*\n.* f_slow$"): raise Failed(f"the filter does not hold:\n{t.text()}")
+        if "f_often" in t.text(): raise Failed(f"what is filtered out is shown:\n{t.text()}")
+        t.type("q")
+        time.sleep(0.5)
+        t.read(0.5)
+        if t.is_other or t.settings() != former: raise Failed("q does not give the terminal back")
+        if t.ended(): raise Failed("q ended the program")
+    finally: t.close()
+
+
+@case
+def the_end_gives_the_terminal_back(b):
+    t = b.top(40000)
+    try:
+        former = t.settings()
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        if os.waitstatus_to_exitcode(t.end() or 0) != 3: raise Failed(f"the status is {t.status}, not 3")
+        if t.is_other or t.settings() != former: raise Failed("the terminal is not as before")
+    finally: t.close()
+
+
+@case
+def a_signal_gives_the_terminal_back(b):
+    t = b.top(1000000)
+    try:
+        former = t.settings()
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        t.type("\x03")  # the terminal's interrupt: for the command, and it ends
+        if os.waitstatus_to_exitcode(t.end() or 0) != -signal.SIGINT: raise Failed(f"Ctrl-C: the status is {t.status}")
+        if t.is_other or t.settings() != former: raise Failed("the terminal is not as before")
+    finally: t.close()
+
+
+@case
+def a_running_program_is_shown(b):
+    program = subprocess.Popen([f"{b.folder}/p", "1000000"], stdout=subprocess.DEVNULL)
+    t = Terminal([b.sptrace, "attach", "-q", "--top", "-p", str(program.pid), "--for", "4s"], b.folder)
+    try:
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        if t.end() != 0 or t.is_other: raise Failed(f"status {t.status}, the other screen {t.is_other}")
+        if program.poll() is not None: raise Failed("the program ended")
+    finally:
+        t.close()
+        program.kill()
+        program.wait()
+
+
+@case
+def without_a_terminal_it_is_refused(b):
+    got = subprocess.run(["setsid", "-w", b.sptrace, "run", "--top", "--", "/bin/echo", "ran"], cwd=b.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if got.returncode != 2 or "needs a terminal" not in got.stderr or got.stdout: raise Failed(f"status {got.returncode}, {got.stdout!r}, {got.stderr!r}")
+
+
+def main(argv):
+    def values(option): return [argv[i + 1] for i, a in enumerate(argv) if a == option]
+    chosen = case.chosen(values("--only"))
+    if "--list" in argv: print(*[c.__name__ for c in chosen], sep="\n"); return 0
+    with tempfile.TemporaryDirectory(prefix="sptrace-top-") as folder:
+        bench = Bench(find_sptrace(*values("--sptrace")[:1]), folder)
+        return run_cases((c.__name__, lambda c=c: c(bench)) for c in chosen)
+
+
+if __name__ == "__main__": sys.exit(main(sys.argv[1:]))
