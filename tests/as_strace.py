@@ -18,6 +18,8 @@ LONG = ["columns=", "trace=", "trace-path=", "string-limit=", "no-abbrev", "outp
         "summary-columns=", "summary-sort-by=", "summary-syscall-overhead=", "summary-wall-clock", "debug", "daemonize==", "detach-on=", "seccomp-bpf", "interruptible=", "user=",
         "instruction-pointer", "decode-pids=", "pidns-translation", "secontext==", "tips==", "argv0=", "output-append-mode", "follow-forks", "strings="]
 HEX_FORMS = {"": ["-xx"], "=all": ["-xx"], "=non-ascii": ["-x"], "=non-ascii-chars": ["-x"], "=none": []}
+# Calls of other architectures, which a program of this one cannot make.
+OF_OTHERS = {"mmap2", "fstat64", "stat64", "lstat64", "fcntl64", "_llseek", "umount"}
 SILENT = {"--seccomp-bpf", "-I", "--interruptible"}
 
 
@@ -160,7 +162,7 @@ def main():
         if has_value: os.environ[name] = value
         else: os.environ.pop(name, None)
     sets = []
-    if asked.sets: sets = ["-e", ",".join(asked.sets)]
+    if asked.sets: sets = ["-e", ",".join(",".join(name for name in chosen.split(",") if name not in OF_OTHERS) for chosen in asked.sets)]
     if len(asked.sets) > 1 and any(s.startswith("!") for s in asked.sets): unsupported("several -e trace= with !")
     with tempfile.TemporaryDirectory(prefix="as_strace") as folder:
         lines = f"{folder}/lines"

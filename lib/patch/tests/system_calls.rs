@@ -7,7 +7,7 @@ use sptrace_patch::build_plan::build_plan;
 use sptrace_patch::system_calls::{
     SystemCalls, system_calls, with_system_calls, without_system_calls,
 };
-use sptrace_wire::plan::{JUMP_BYTES, PlanView};
+use sptrace_wire::plan::{JUMP_BYTES, PlanSpecial, PlanView, SpecialKind};
 
 fn found(bytes: &[u8]) -> (SystemCalls, Analysis, Vec<u8>) {
     let object = Object::parse(bytes).expect("an image");
@@ -94,6 +94,30 @@ fn a_slot_executes_the_instruction_itself_and_goes_back_behind_it() {
             .count();
         // In the original bytes, and in the slot.
         assert!(calls >= 2, "{taken:x?}");
+    }
+}
+
+/// dash registers its handlers with sigaction, libm none.
+#[test]
+fn functions_whose_address_is_taken_are_kept_ready_where_handlers_are_registered() {
+    let Ok(bytes) = std::fs::read("/bin/dash") else {
+        return;
+    };
+    let (found, _, plan) = found(&bytes);
+    assert!(!found.handlers.is_empty());
+    let with = with_system_calls(&plan, &found).expect("a plan");
+    let view = PlanView::new(&with).expect("a plan");
+    let ready = |s: &PlanSpecial| s.kind == SpecialKind::Handler;
+    assert_eq!(view.specials().filter(ready).count(), found.handlers.len());
+    let changes_text = |s: &PlanSpecial| s.kind != SpecialKind::SystemCallRefused;
+    let specials = view.specials().filter(changes_text);
+    let mut all: Vec<_> = specials
+        .map(|s| (s.start, s.start + u32::from(s.span)))
+        .collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|w| w[0].1 <= w[1].0), "{all:x?}");
+    if let Ok(bytes) = std::fs::read("/lib/x86_64-linux-gnu/libm.so.6") {
+        assert!(self::found(&bytes).0.handlers.is_empty());
     }
 }
 

@@ -353,3 +353,52 @@ fn a_call_that_lasts_is_shown_while_it_does() {
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn a_signal_cuts_the_call_that_it_interrupts() {
+    let header = Header {
+        tsc_hz: 1_000_000_000,
+        ..Header::default()
+    };
+    let clock = sptrace_trace::Clock::of(&header);
+    let options = LinesOptions {
+        thread: ThreadColumn::WhenSeveral,
+        ..options()
+    };
+    let mut calls = Calls::new(Lines::new(Vec::new(), &header, clock, options));
+    let of = Teller {
+        pid: 7,
+        tid: 7,
+        ppid: 1,
+    };
+    let mut info = [0u8; 128];
+    (info[0], info[8], info[16], info[24]) = (17, 1, 9, 3);
+    let mut put = |tsc, number, what, memory: &[u8]| {
+        let piece = Piece {
+            when: 0,
+            address: 0x1000,
+            bytes: memory,
+        };
+        let values = Values {
+            number,
+            thread: 0,
+            what,
+            pieces: (!memory.is_empty()).then_some(piece).into_iter().collect(),
+        };
+        let mut bytes = Vec::new();
+        values.put(&mut bytes);
+        calls.values(of, tsc, &bytes);
+    };
+    put(1, READ, What::Begins([0, 0, 5, 0, 0, 0]), &[]);
+    put(2, 17, What::Signal, &info);
+    put(3, 10, What::Signal, &[]);
+    put(4, READ, What::Returned(-4), &[]);
+    let text = String::from_utf8(calls.finish().into_inner()).unwrap();
+    let expected = [
+        "read(0,  <unfinished ...>",
+        "--- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9, si_uid=0, si_status=3, si_utime=0, si_stime=0} ---",
+        "--- SIGUSR1 {si_signo=SIGUSR1, ...} ---",
+        "<... read resumed>NULL, 5)              = -1 EINTR (Interrupted system call)",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}

@@ -1,33 +1,22 @@
 //! A trace that grows byte by byte is read as the whole one is, and each part once.
 
-use sptrace_addr::Svma;
+mod hand_made;
+
+use hand_made::{begun, nameless};
 use sptrace_trace::follow::Follower;
 use sptrace_trace::{
-    Event, Function, FunctionId, Header, Item, Module, StreamInfo, Summary, TraceError,
-    TraceReader, TraceWriter,
+    Event, FunctionId, Item, ModuleId, StreamInfo, Summary, TraceError, TraceReader,
 };
 use std::fs::{self, OpenOptions};
 use std::io::{Cursor, Write};
 use std::path::PathBuf;
 
 fn trace() -> Vec<u8> {
-    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
+    let mut writer = begun(0);
     let stream = writer.stream(&StreamInfo::default()).unwrap();
     let mut encoder = writer.encoder(stream);
     for n in 0..4 {
-        let function = Function {
-            module,
-            svma: Svma(n),
-            size_bytes: 1,
-            symbol: String::new(),
-        };
-        writer.function(&function).unwrap();
+        writer.function(&nameless(ModuleId(0), n)).unwrap();
         for call in 0..3 {
             encoder.enter(n * 100 + call * 10, FunctionId(n as u32));
             encoder.exit(n * 100 + call * 10 + 5);

@@ -1,33 +1,17 @@
 //! Kept sums are those of the trace, and whatever the file holds is refused or a sum.
 
-use sptrace_addr::Svma;
+mod hand_made;
+
+use hand_made::begun;
 use sptrace_trace::index::{self, NoIndex};
-use sptrace_trace::{
-    Function, FunctionId, Header, Module, Stats, StreamInfo, Summary, Survey, TraceReader,
-    TraceWriter, Wanted, replay,
-};
+use sptrace_trace::{FunctionId, Stats, StreamInfo, Summary, Survey, TraceReader, Wanted, replay};
 use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
 
 /// A trace with so many calls, its survey and its sums.
 fn trace(calls: u64) -> (Survey, Stats) {
-    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
-    for svma in 0..3 {
-        let function = Function {
-            module,
-            svma: Svma(svma),
-            size_bytes: 1,
-            symbol: String::new(),
-        };
-        writer.function(&function).unwrap();
-    }
+    let mut writer = begun(3);
     for tid in 0..2 {
         let info = StreamInfo {
             tid,

@@ -1,16 +1,14 @@
 //! The pipeline from a file to a view: the order of time across threads, and what each part leaves
 //! out.
 
-use sptrace_addr::Svma;
+mod hand_made;
+
+use hand_made::{A, B, begun};
 use sptrace_trace::{
-    ExitStatus, Focus, Frame, Function, FunctionId, Header, Mark, Module, Note, Order, Recast,
-    Selection, StreamEncoder, StreamId, StreamInfo, StreamTotals, Summary, Survey, TraceReader,
-    TraceWriter, Visitor, Wanted, replay,
+    ExitStatus, Focus, Frame, FunctionId, Mark, Note, Order, Recast, Selection, StreamEncoder,
+    StreamId, StreamInfo, StreamTotals, Summary, Survey, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::Cursor;
-
-const A: FunctionId = FunctionId(0);
-const B: FunctionId = FunctionId(1);
 
 /// What a view was told, with the time of each.
 #[derive(Default, Clone, PartialEq, Debug)]
@@ -60,22 +58,7 @@ impl Log {
 /// Threads of one process; the last stream is that of another process. In the file a thread's
 /// events come when it has filled a block, or at its end.
 fn trace(threads: u64, calls: u64) -> Vec<u8> {
-    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
-    for svma in 0..2 {
-        let function = Function {
-            module,
-            svma: Svma(svma),
-            size_bytes: 1,
-            symbol: String::new(),
-        };
-        writer.function(&function).unwrap();
-    }
+    let mut writer = begun(2);
     let mut encoders: Vec<StreamEncoder> = Vec::new();
     for n in 0..threads {
         let pid = if n + 1 == threads { 2 } else { 1 };
@@ -211,22 +194,7 @@ fn selection_and_minimal_time_go_with_each_order() {
 
 /// A thread that calls B in A once, B alone, and A alone.
 fn small_trace() -> Vec<u8> {
-    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
-    for svma in 0..3 {
-        let function = Function {
-            module,
-            svma: Svma(svma),
-            size_bytes: 1,
-            symbol: String::new(),
-        };
-        writer.function(&function).unwrap();
-    }
+    let mut writer = begun(3);
     let stream = writer.stream(&StreamInfo::default()).unwrap();
     let mut e = writer.encoder(stream);
     const C: FunctionId = FunctionId(2);

@@ -4,11 +4,7 @@
 mod hand_made;
 
 use hand_made::*;
-use sptrace_addr::Svma;
-use sptrace_trace::{
-    CallTree, Function, Header, Item, Module, StreamEncoder, StreamInfo, Summary, TraceReader,
-    TraceWriter,
-};
+use sptrace_trace::{CallTree, Item, StreamEncoder, StreamInfo, Summary, TraceReader};
 
 /// The last event of a killed thread, or of a recording that ended before the program, is no end.
 #[test]
@@ -135,23 +131,7 @@ fn frames_that_left_the_view_are_counted_by_what_tells_ends() {
     replay(&trace(whole, &[]), &mut log);
     assert_eq!(log.frames.last().unwrap().total_ticks, Some(50));
     // The second block alone: what has left the view is not shown.
-    let header = Header::default();
-    let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
-    for svma in 0..3 {
-        let function = Function {
-            module,
-            svma: Svma(svma),
-            size_bytes: 1,
-            symbol: String::new(),
-        };
-        writer.function(&function).unwrap();
-    }
+    let mut writer = begun(3);
     let stream = writer.stream(&StreamInfo::default()).unwrap();
     let mut encoder = writer.encoder(stream);
     calls(&mut encoder);

@@ -22,29 +22,33 @@ pub fn addresses(b: &AttachBlock, table_at: u64, count: u64) -> &[u64] {
 
 /// Stopped thread `i`. `None`: there are not so many.
 pub fn thread(b: &AttachBlock, i: u32) -> Option<AttachThread> {
-    // SAFETY: as in addresses.
-    (i < b.threads).then(|| unsafe { entry::<AttachThread>(b, b.threads_at, i as usize).read() })
+    read(b, b.threads_at, b.threads, i)
 }
 
 /// Says something else of stopped thread `i`.
 pub fn set_thread(b: &AttachBlock, i: u32, to: AttachThread) {
-    if i < b.threads {
-        // SAFETY: as in addresses.
-        unsafe { entry::<AttachThread>(b, b.threads_at, i as usize).write(to) };
-    }
+    write(b, b.threads_at, b.threads, i, to);
 }
 
 /// Open call `i`. `None`: there are not so many.
 pub fn frame(b: &AttachBlock, i: u32) -> Option<AttachFrame> {
-    // SAFETY: as in addresses.
-    (i < b.frames).then(|| unsafe { entry::<AttachFrame>(b, b.frames_at, i as usize).read() })
+    read(b, b.frames_at, b.frames, i)
 }
 
 /// Writes pair `i` of the ranges; what there is no room for is left out.
 pub fn set_range(b: &AttachBlock, i: u32, range: [u64; 2]) {
-    if i < b.ranges {
+    write(b, b.ranges_at, b.ranges, i, range);
+}
+
+fn read<T: Copy>(b: &AttachBlock, table_at: u64, count: u32, i: u32) -> Option<T> {
+    // SAFETY: as in addresses.
+    (i < count).then(|| unsafe { entry::<T>(b, table_at, i as usize).read() })
+}
+
+fn write<T: Copy>(b: &AttachBlock, table_at: u64, count: u32, i: u32, to: T) {
+    if i < count {
         // SAFETY: the host has made room for so many, and waits.
-        unsafe { entry::<[u64; 2]>(b, b.ranges_at, i as usize).write(range) };
+        unsafe { entry::<T>(b, table_at, i as usize).write(to) };
     }
 }
 

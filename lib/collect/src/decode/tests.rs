@@ -445,6 +445,39 @@ fn a_system_call_is_a_frame_with_what_it_took_and_gave() {
 }
 
 #[test]
+fn a_signal_stands_alone_inside_of_the_call_that_it_interrupts() {
+    use sptrace_trace::values::{Piece, Values, What};
+    const PAUSE: u32 = 34;
+    const SIGUSR1: u32 = 10;
+    let mut words = vec![0];
+    words.extend(piece(0x1000, *b"info"));
+    let mut chunk = with_values(10, SYSTEM_CALL, PAUSE, &[0; 7], true);
+    chunk.extend(with_values(12, SIGNAL, SIGUSR1, &words, true));
+    chunk.extend(with_values(13, SIGNAL, SIGUSR1, &[0], true));
+    let signal = |pieces| Values {
+        number: SIGUSR1,
+        thread: 0,
+        what: What::Signal,
+        pieces,
+    };
+    let info = Piece {
+        when: 0,
+        address: 0x1000,
+        bytes: b"info",
+    };
+    let mut thread = Thread::new();
+    let told = thread.chunk(&chunk);
+    assert_eq!(
+        told[2..],
+        [
+            told_values(12, &signal(vec![info])),
+            told_values(13, &signal(vec![])),
+        ]
+    );
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
 fn a_call_that_may_not_return_ends_at_once_and_its_return_stands_alone() {
     const CLONE: u32 = 56;
     let mut thread = Thread::new();

@@ -4,7 +4,7 @@
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
-    CallTree, Dictionary, Frame, Function, FunctionId, Header, Item, Mark, Module, Note,
+    CallTree, Dictionary, Frame, Function, FunctionId, Header, Item, Mark, Module, ModuleId, Note,
     StreamEncoder, StreamId, StreamInfo, StreamTotals, Summary, TraceReader, TraceWriter, Visitor,
 };
 
@@ -35,6 +35,36 @@ impl Visitor for Log {
     }
 }
 
+/// The one module of such traces.
+fn module(writer: &mut TraceWriter<Vec<u8>>) -> ModuleId {
+    let module = Module {
+        path: "m".into(),
+        build_id: vec![],
+        svma: Svma(0)..Svma(9),
+    };
+    writer.module(&module).unwrap()
+}
+
+/// A function of it that no symbol names.
+pub fn nameless(module: ModuleId, svma: u64) -> Function {
+    Function {
+        module,
+        svma: Svma(svma),
+        size_bytes: 1,
+        symbol: String::new(),
+    }
+}
+
+/// A trace with so many of these functions, before its first stream.
+pub fn begun(functions: u64) -> TraceWriter<Vec<u8>> {
+    let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+    let module = module(&mut writer);
+    for svma in 0..functions {
+        writer.function(&nameless(module, svma)).unwrap();
+    }
+    writer
+}
+
 pub fn trace(encode: impl Fn(&mut StreamEncoder), notes: &[Note]) -> Vec<u8> {
     streams(&[(0, &encode)], notes)
 }
@@ -48,18 +78,11 @@ pub fn streams(all: &[(u64, Encode<'_>)], notes: &[Note]) -> Vec<u8> {
         ..Header::default()
     };
     let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
-    let module = Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(9),
-    };
-    let module = writer.module(&module).unwrap();
+    let module = module(&mut writer);
     for symbol in ["a", "b", "c"] {
         let function = Function {
-            module,
-            svma: Svma(1),
-            size_bytes: 1,
             symbol: symbol.into(),
+            ..nameless(module, 1)
         };
         writer.function(&function).unwrap();
     }

@@ -54,7 +54,7 @@ pub(super) static CALLS: &[Call] = &[
     v!("ioctl", &[FD, Type::Shown(Special::IoctlOp), HEX], &IOCTL),
     c!("flock", &[FD, one!(&table::FLOCK)]), c!("fsync", &[FD]), c!("fdatasync", &[FD]), c!("sync", &[]), c!("syncfs", &[FD]),
     c!("truncate", &[PATH, ULONG]), c!("ftruncate", &[FD, ULONG]),
-    c!("getdents64", &[FD, out!(&Type::Shown(Special::Entries)), ULONG]), c!("getdents", &[FD, ADDR, UINT]),
+    c!("getdents64", &[FD, out!(&Type::Shown(Special::Entries)), UINT]), c!("getdents", &[FD, ADDR, UINT]),
     c!("getcwd", &[out!(&Type::Path), ULONG]), c!("chdir", &[PATH]), c!("fchdir", &[FD]), c!("chroot", &[PATH]),
     c!("rename", &[PATH, PATH]), c!("renameat", &[DIR, PATH, DIR, PATH]),
     c!("renameat2", &[DIR, PATH, DIR, PATH, one!(&table::RENAME)]),

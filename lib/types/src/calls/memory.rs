@@ -20,7 +20,7 @@ pub(super) static CALLS: &[Call] = &[
     c!("mbind", &[ADDR, ULONG, Type::Shown(Special::MemoryPolicy(8)), ADDR, ULONG, one!(&table::MPOL_MF)]), c!("set_mempolicy", &[Type::Shown(Special::MemoryPolicy(4)), ADDR, ULONG]),
     c!("get_mempolicy", &[ADDR, ADDR, ULONG, ADDR, one!(&table::MPOL_FLAGS)]), c!("migrate_pages", &[INT, ULONG, ADDR, ADDR]),
     c!("move_pages", &[INT, ULONG, ADDR, ADDR, ADDR, one!(&table::MPOL_MF)]), c!("set_mempolicy_home_node", &[ADDR, ULONG, ULONG, HEX]),
-    c!("pkey_alloc", &[HEX4, HEX4]), c!("pkey_free", &[INT]), c!("memfd_secret", &[HEX4]), c!("userfaultfd", &[OPEN_FLAGS]),
+    c!("pkey_alloc", &[HEX4, HEX4]), c!("pkey_free", &[INT]), c!("memfd_secret", &[OPEN_FLAGS]), c!("userfaultfd", &[OPEN_FLAGS]),
     c!("shmget", &[KEY, ULONG, IPC]), r!("shmat", Returns::Hex, &[INT, ADDR, one!(&table::SHMAT)]), c!("shmdt", &[ADDR]), c!("shmctl", &[INT, one!(&table::IPC_CMD), ADDR]),
     c!("semget", &[KEY, INT, IPC]), c!("semop", &[INT, SEMS, ULONG]), c!("semtimedop", &[INT, SEMS, UINT, WAIT]), c!("semctl", &[INT, INT, one!(&table::IPC_CMD), ADDR]),
     c!("msgget", &[KEY, IPC]), c!("msgsnd", &[INT, ADDR, ULONG, one!(&table::MSGQ)]), c!("msgrcv", &[INT, ADDR, ULONG, LONG, one!(&table::MSGQ)]), c!("msgctl", &[INT, one!(&table::IPC_CMD), ADDR]),

@@ -47,6 +47,10 @@ const CLOCK: &str = "adjtimex clock_adjtime clock_getres clock_gettime clock_set
 const NETWORK: &str = "accept accept4 bind connect getpeername getpmsg getsockname getsockopt listen \
     putpmsg recvfrom recvmmsg recvmsg sendfile sendmmsg sendmsg sendto setsockopt shutdown socket \
     socketpair";
+/// Sets that strace knows without the % also, as it did before there was one.
+const PLAIN_SETS: [&str; 7] = [
+    "file", "process", "network", "signal", "ipc", "desc", "memory",
+];
 const PURE: &str = "getegid geteuid getgid getpgrp getpid getppid gettid getuid";
 
 impl Selection {
@@ -72,7 +76,8 @@ impl Selection {
                 at,
                 cause,
             };
-            let mut any = false;
+            // Between two commas, as strace has it: nothing, beside something.
+            let mut any = part.is_empty() && list.len() > 1;
             for call in syscalls::all() {
                 if is_in(part, call, matches).map_err(error)? {
                     any = true;
@@ -107,7 +112,8 @@ fn is_in(part: &str, call: &syscalls::SystemCall, matches: Matcher<'_>) -> Resul
     }
     let part = part.strip_prefix('?').unwrap_or(part);
     let listed = |names: &str| names.split_whitespace().any(|name| name == call.name);
-    let Some(set) = part.strip_prefix('%') else {
+    let plain = PLAIN_SETS.contains(&part).then_some(part);
+    let Some(set) = part.strip_prefix('%').or(plain) else {
         return Ok(part == "all" || part == call.name || part.parse() == Ok(call.number));
     };
     Ok(match set {
@@ -169,6 +175,8 @@ mod tests {
             ["stat", "fstat", "lstat", "newfstatat", "statx"]
         );
         assert_eq!(names("none").unwrap().len(), 0);
+        assert_eq!(names("ipc").unwrap(), names("%ipc").unwrap());
+        assert_eq!(names(",read,").unwrap(), ["read"]);
     }
 
     #[test]
@@ -176,5 +184,6 @@ mod tests {
         let error = names("read,raed").unwrap_err();
         assert_eq!((error.at, error.part.as_str()), (5, "raed"));
         assert!(names("%fiel").is_err());
+        assert!(names("").is_err() && names("fiel").is_err());
     }
 }

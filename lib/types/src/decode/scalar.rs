@@ -186,7 +186,14 @@ pub(super) fn descriptor(fd: i32, may_be_here: bool, options: &Options<'_>, out:
     }
     if let Some(path) = options.path_of.and_then(|path_of| path_of(fd)) {
         out.push('<');
-        text::escape(path.as_bytes(), options.hex, out);
+        let mut name = String::new();
+        text::escape(path.as_bytes(), options.hex, &mut name);
+        // The end of what stands between them must be found.
+        let is_file = path.starts_with('/');
+        match is_file {
+            true => out.push_str(&name.replace('<', "\\74").replace('>', "\\76")),
+            false => out.push_str(&name),
+        }
         out.push('>');
     }
 }
