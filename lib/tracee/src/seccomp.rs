@@ -74,7 +74,7 @@ const NONE: [Option<u64>; 6] = [ANY; 6];
 
 /// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and
 /// the way back. Not userfaultfd(2), which a gate needs: processes under a filter get none.
-static NEEDS: [Need; 34] = [
+static NEEDS: [Need; 35] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
     mmap(0, 0x10_4022, NO_FD),
@@ -98,6 +98,7 @@ static NEEDS: [Need; 34] = [
     need("futex", libc::SYS_futex, [ANY, Some(1), ANY, ANY, ANY, ANY]),
     need("getpid", libc::SYS_getpid, NONE),
     need("gettid", libc::SYS_gettid, NONE),
+    need("getppid", libc::SYS_getppid, NONE),
     need("process_vm_readv", libc::SYS_process_vm_readv, NONE),
     wish(
         "madvise",

@@ -241,6 +241,13 @@ sptrace_exit_values:
     jne sptrace_slower_1
     bt qword ptr [rdx-16], 63
     jc sptrace_slower_1
+    /* Of the same site: setjmp(3) may return once more, at the stack pointer of a call that was jumped
+       out of. EXIT is called 9 bytes behind the id of a call through a pointer, 10 behind another's. */
+    mov eax, [rsp+32]
+    sub eax, [rdx-16]
+    sub eax, 9
+    shr eax, 1
+    jnz sptrace_slower_1
     mov rax, [rdx+16]
     FIND_ROW sptrace_slower_1
     mov edx, [rcx+28]
