@@ -17,7 +17,7 @@ use crate::memory::frame::{Frame, Vectors};
 use crate::memory::table::Module;
 use crate::memory::thread::Hot;
 use crate::memory::{lock, state, sys};
-use crate::plans::{modules, payloads, plan, ready};
+use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
 use sptrace_wire::plan::*;
@@ -30,6 +30,8 @@ const KEPT: u64 = 1 << 40;
 const WORD_SHIFT: u32 = 32;
 /// Words at both moments.
 const ALL_WORDS: usize = MOST_WORDS + RESULT_WORDS;
+/// Of `call EXIT`, in front of which a call returns and behind which the exit's id lies.
+const EXIT_CALL_BYTES: u64 = 5;
 /// errno lies at most this far below the fs base: more is no thread's.
 const MOST_DISTANCE: i64 = 1 << 20;
 
@@ -193,6 +195,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
         return;
     }
     settle::settle(hot, rsp - 1, false);
+    let is_own = is_its_return(hot, f.id, rsp);
     while hot.top().rsp() == rsp - 1 {
         let head = hot.top().get();
         hot.pop();
@@ -206,12 +209,27 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
             hot.pop();
         }
         // A word that was kept without its head: there was no room.
-        if head.id & KEPT == 0
+        if is_own
+            && head.id & KEPT == 0
             && let Some(asked) = Asked::of(head.callee)
         {
             returned(hot, &asked, &mut words, f, vectors);
         }
     }
+}
+
+/// False if the exit `id` belongs to another site than the call at `rsp` does: setjmp(3) returns
+/// once more, from where it was called, and the call was jumped out of.
+fn is_its_return(hot: &Hot, id: u64, rsp: u64) -> bool {
+    let mut frame = hot.top();
+    while frame.rsp() == rsp || frame.rsp() == rsp - 1 {
+        let exit = slot::exit_of(frame.id());
+        if exit != 0 {
+            return exit + EXIT_CALL_BYTES == id;
+        }
+        frame = frame.below();
+    }
+    true
 }
 
 /// Records a result.
