@@ -1,4 +1,5 @@
-//! The threads of a recording beside the session: one drains, one answers.
+//! The threads of a recording beside the session: one drains chunks and writes the trace file, one
+//! answers.
 //!
 //! Given what they share; they run until the recording has ended. Analysis, which may take seconds,
 //! is done by the one that answers, so that nobody waits for it to drain.
