@@ -3,7 +3,7 @@
 //!
 //! [`Event`] is what the user names on the command line ([`parse`]). [`Armed`] holds the events of
 //! a recording with what each shall do, and counts. An event happens in one of two ways: a
-//! [`Source`] has something to wait for (a descriptor, a moment: [`time`], [`terminal`], [`relay`],
+//! [`Source`] has something to wait for (a descriptor, a moment: [`time`], `sptrace_keys`,
 //! [`control`], [`processes`]) and is looked at by the events thread ([`wait`]); or somebody who
 //! sees it tells ([`calls`] in the collector, the session for signals and for the command's end).
 //! More kinds are a variant of [`What`] and a source.

@@ -8,7 +8,7 @@
 //! while calls inside of it do not; and whatever ends the call ends them.
 //!
 //! After its first call the common routines do the same for functions of which no memory is read
-//! ([`crate::routines::values`]).
+//! (`crate::routines::values`).
 //!
 //! Must not know what a word means.
 

@@ -1,7 +1,7 @@
 //! The table of functions whose calls the common routines record with their values.
 //!
 //! Given what a plan says of a function; gives the row that the assembly of
-//! [`crate::routines::values`] looks up by the function's address. A row is complete before its
+//! `crate::routines::values` looks up by the function's address. A row is complete before its
 //! address stands in it, and no function ever takes another's. Changed under the propagation lock;
 //! a fork child has its own by copy. Must not know where code comes from.
 
