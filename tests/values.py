@@ -127,8 +127,9 @@ def by_the_common_routines(run):
             name, arguments = row["call"].rstrip(")").split("(")
             number = [float(text) for text in arguments.split(", ")]
             want = {"f_two": lambda a, b: a + b, "f_far": lambda a, b: a + b, "f_many": lambda a, g, h: 21, "f_inner": lambda a, b: a - b}[name](*number)
-            # What a handler has jumped out of has no result; at whose return it has looked at the stack, none that is told.
-            if row["result"] is None and kind != "plain":
+            # What a handler has jumped out of has no result; at whose return it has looked at the stack, none that is told; and
+            # hardly ever one whose frame could not be pushed, since a handler had left its own: it is counted as lost.
+            if row["result"] is None:
                 without += 1
                 if kind != "jump": seen[name] += 1
                 continue
@@ -138,14 +139,14 @@ def by_the_common_routines(run):
         want = {"f_two": 2 * calls, "f_far": calls, "f_many": calls, "f_inner": within}
         for name, count in want.items():
             # A round is cut short by a jump.
-            assert without <= {"plain": 0, "call": 0.001, "walk": 0.02, "jump": 0.2}[kind] * sum(seen.values()), (kind, without)
+            assert without <= {"plain": 0.0005, "call": 0.001, "walk": 0.02, "jump": 0.2}[kind] * sum(seen.values()), (kind, without)
             assert seen[name] == count or kind == "walk" and 0.97 * count < seen[name] <= count or kind == "call" and 0.999 * count < seen[name] <= count or kind == "jump" and 0.5 * count < seen[name] <= count, (kind, name, seen[name], count)
 
 
 @case
 def conditions(run):
     """Of numbers and of strings, by the common routines and by the slow path: who holds is shown, and nobody else."""
-    program = [run.program("values.signalled"), "plain", "3000"]
+    program = [run.program("values.signalled"), "none", "3000"]
     def shown(spec): return own(run.record(["-A", spec], program)[1])
     for spec, holds in ((f"arg1{how}{with_}", test) for how, test in (("==", int.__eq__), ("!=", int.__ne__), ("<", int.__lt__), ("<=", int.__le__), (">", int.__gt__), (">=", int.__ge__))
                         for with_, test in ((5, test), (-7, test), (1 << 40, test))):
