@@ -24,7 +24,7 @@ pub mod record;
 pub mod values;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 21;
+pub const VERSION: u32 = 22;
 
 /// First eight bytes of an arena of whatever version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");
