@@ -29,6 +29,12 @@ pub enum KernelError {
         "no function of the kernel that can be traced matches {0}; available_filter_functions in tracefs lists them"
     )]
     NoFunction(String),
+    /// No function has this name.
+    #[error("no function of the kernel is called {0}; /proc/kallsyms lists them")]
+    NoSuchFunction(String),
+    /// The text of a function is not in the kernel's memory as we see it.
+    #[error("the text of {0} cannot be read from /proc/kcore")]
+    NoText(String),
     /// More functions are asked for than a machine bears.
     #[error(
         "this would trace {0} functions of the kernel; fewer levels (-D), or functions left out (-N), make them fewer"

@@ -15,6 +15,7 @@ pub mod error;
 pub mod folder;
 pub mod format;
 pub mod functions;
+pub mod graph;
 pub mod inside;
 pub mod instance;
 pub mod level;

@@ -1,0 +1,161 @@
+//! The control-flow graph of a function of the running kernel.
+//!
+//! Given a function's name; finds it and the parts of it that are kept elsewhere among the kernel's
+//! symbols, reads their text as it is in memory (the file of the kernel differs from it: the
+//! kernel changes its own text when it starts), and gives their graph.
+//!
+//! Must not know: what is done to a block.
+
+use crate::error::KernelError;
+use crate::symbols::{Symbol, Symbols};
+use crate::text::Text;
+use sptrace_code::graph::{self, Call, Graph};
+
+/// Functions that never return. The kernel's own checker of objects keeps such a list
+/// (tools/objtool/noreturns.h), since the code itself does not say it.
+const NEVER_RETURN: [&str; 32] = [
+    "__fortify_panic",
+    "__invalid_creds",
+    "__module_put_and_kthread_exit",
+    "__stack_chk_fail",
+    "__ubsan_handle_builtin_unreachable",
+    "acpi_processor_ffh_play_dead",
+    "arch_cpu_idle_dead",
+    "cpu_bringup_and_idle",
+    "cpu_startup_entry",
+    "do_exit",
+    "do_group_exit",
+    "do_task_dead",
+    "ex_handler_msr_mce",
+    "fortify_panic",
+    "hlt_play_dead",
+    "kthread_complete_and_exit",
+    "kthread_exit",
+    "machine_real_restart",
+    "make_task_dead",
+    "mpt_halt_firmware",
+    "native_play_dead",
+    "nmi_panic_self_stop",
+    "panic",
+    "panic_smp_self_stop",
+    "rest_init",
+    "rewind_stack_and_make_dead",
+    "rewind_stack_do_exit",
+    "snp_abort",
+    "start_kernel",
+    "stop_this_cpu",
+    "usercopy_abort",
+    "x86_64_start_kernel",
+];
+/// How the names of the kernel's ways to return end, where it guards against guesses of the
+/// processor; a jump there is a return.
+const RETURN_THUNK: &str = "_return_thunk";
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct LiveGraph {
+    /// The graph, by addresses in memory.
+    pub graph: Graph,
+    /// The function's name.
+    pub name: String,
+    /// The module that it belongs to.
+    pub module: Option<String>,
+    /// Names of its ranges, in their order.
+    parts: Vec<String>,
+}
+
+impl LiveGraph {
+    /// The graph of a function of this name; of several the one whose text comes first.
+    ///
+    /// # Errors
+    /// There is none, or its text cannot be read.
+    pub fn of(name: &str, symbols: &Symbols, text: &Text) -> Result<Self, KernelError> {
+        let is_named = |symbol: &Symbol| symbol.names.iter().any(|n| n == name);
+        let Some(symbol) = symbols.iter().find(|s| is_named(s)) else {
+            return Err(KernelError::NoSuchFunction(name.to_owned()));
+        };
+        let is_part = |s: &Symbol| s.module == symbol.module && is_part_of(&s.name, name);
+        let elsewhere = symbols.iter().filter(|s| is_part(s));
+        let mut parts = Vec::new();
+        let mut names = Vec::new();
+        for part in std::iter::once(symbol).chain(elsewhere) {
+            let read = symbols.beginning_at(part.address);
+            let read = read.and_then(|(_, bytes)| text.read(part.address, bytes as usize));
+            match read {
+                Some(bytes) => {
+                    parts.push((part.address, bytes));
+                    names.push(match part.address == symbol.address {
+                        true => name.to_owned(),
+                        false => part.name.clone(),
+                    });
+                }
+                None if parts.is_empty() => return Err(KernelError::NoText(name.to_owned())),
+                None => {}
+            }
+        }
+        let named = |address: u64| symbols.beginning_at(address).map(|(s, _)| &s.names);
+        let any = |address, is: &dyn Fn(&String) -> bool| {
+            named(address).is_some_and(|names| names.iter().any(is))
+        };
+        let graph = graph::of_text(&graph::Text {
+            parts: &parts,
+            memory: &|at, bytes| text.read(at, bytes),
+            never_returns: &|at| any(at, &|n| NEVER_RETURN.binary_search(&n.as_str()).is_ok()),
+            is_return: &|at| any(at, &|n| n.ends_with(RETURN_THUNK)),
+        });
+        Ok(Self {
+            graph,
+            name: name.to_owned(),
+            module: symbol.module.clone(),
+            parts: names,
+        })
+    }
+
+    /// An address of the function's code, in words: `pipe_write+0x1a`.
+    pub fn place(&self, address: u64) -> String {
+        let ranges = self.graph.ranges.iter().zip(&self.parts);
+        let mut own = ranges.filter(|(range, _)| range.contains(&address));
+        own.next().map_or_else(
+            || format!("{address:#x}"),
+            |(range, name)| format!("{name}+{:#x}", address - range.start),
+        )
+    }
+}
+
+/// What a call leads to, as far as the instruction says; empty if it does not.
+pub fn callee(symbols: &Symbols, call: &Call) -> String {
+    let Some(target) = call.target else {
+        return String::new();
+    };
+    match symbols.at(target) {
+        Some((symbol, _)) if symbol.address == target => symbol.name.clone(),
+        Some((symbol, _)) => format!("{}+{:#x}", symbol.name, target - symbol.address),
+        None => format!("{target:#x}"),
+    }
+}
+
+/// Compilers name a part that is kept elsewhere `f.cold`, some with a number behind.
+fn is_part_of(part: &str, function: &str) -> bool {
+    let rest = part.strip_prefix(function);
+    let rest = rest.and_then(|rest| rest.strip_prefix(".cold"));
+    rest.is_some_and(|rest| rest.chars().all(|c| c == '.' || c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_known_by_their_names() {
+        assert!(is_part_of("pipe_write.cold", "pipe_write"));
+        assert!(is_part_of("pipe_write.cold.12", "pipe_write"));
+        assert!(!is_part_of("pipe_write_iter.cold", "pipe_write"));
+        assert!(!is_part_of("pipe_write.part.0", "pipe_write"));
+        assert!(!is_part_of("pipe_write", "pipe_write"));
+    }
+
+    #[test]
+    fn the_list_is_in_order() {
+        assert!(NEVER_RETURN.is_sorted());
+    }
+}
