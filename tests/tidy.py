@@ -40,7 +40,7 @@ LAYERS = {
     "dwarf": {"addr", "image"},
     "tracee": {"addr", "wire"},
     "keys": {"tracee"},
-    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "keys", "patch", "payload", "trace", "tracee", "walk"},
+    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "kernel", "keys", "patch", "payload", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "code", "trace", "tracee", "types"},

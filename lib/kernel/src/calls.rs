@@ -84,7 +84,7 @@ impl Calls {
                         return around < self.depth;
                     }
                 }
-                Frame::Waiting(_) | Frame::Preempted => {}
+                Frame::Waiting(_) | Frame::Preempted(_) => {}
                 _ => return false,
             }
         }
@@ -112,7 +112,7 @@ mod tests {
         assert!(calls.is_shown(&below, 0x1010));
         assert!(!calls.is_shown(&[of(0x1000), of(0x1010)], 0x1020));
         assert!(!calls.is_shown(&[of(0x1000), Frame::SoftInterrupt(1)], 0x1010));
-        assert!(calls.is_shown(&[of(0x1000), Frame::Preempted], 0x1010));
+        assert!(calls.is_shown(&[of(0x1000), Frame::Preempted(String::new())], 0x1010));
         assert_eq!(calls.at(0x1014).name, "a");
         assert_eq!(calls.at(0x1014).offset, 0x10);
         assert_eq!(calls.at(0x1030).module, "[ext4]");

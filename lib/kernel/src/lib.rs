@@ -9,6 +9,7 @@
 //! Must not know: the agent, patching, the command line.
 #![forbid(unsafe_code)]
 
+pub mod beside;
 pub mod calls;
 pub mod check;
 pub mod error;
@@ -28,9 +29,11 @@ pub mod probes;
 pub mod recorder;
 pub mod source;
 pub mod symbols;
+pub mod task_names;
 pub mod tasks;
 pub mod text;
 pub mod toplevel;
+pub mod trace;
 pub mod tracefs;
 
 pub use error::KernelError;

@@ -4,25 +4,29 @@
 //! are open, and encodes their beginnings and ends as those of functions. A frame whose end was not
 //! seen ends with the frame around it.
 //!
-//! Must not know: tracefs, and how records are laid out.
+//! Must not know: tracefs, how records are laid out, and who else writes into the trace.
 
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
-use crate::source::{Frame, Happening, soft_interrupt};
+use crate::source::{Frame, Happening, Waker, soft_interrupt};
+use crate::task_names::TaskNames;
+use crate::trace::Trace;
 use sptrace_addr::Svma;
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, StreamInfo, TraceWriter};
+use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
 use sptrace_tracee::proc::{self, Status};
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
 const MODULES: [&str; 5] = [
-    "[system calls]",
+    SYSTEM_CALLS,
     "[interrupts]",
     "[scheduler]",
     "[faults]",
     "[signals]",
 ];
+
+/// In place of the state that a task waits in: it was woken, and has not run yet.
+const WOKEN: char = 'w';
 
 /// One task.
 struct Task {
@@ -32,8 +36,8 @@ struct Task {
 }
 
 /// All tasks, and the trace.
-pub struct Tasks<W: Write> {
-    writer: TraceWriter<W>,
+pub struct Tasks<T> {
+    trace: T,
     modules: Vec<ModuleId>,
     functions: HashMap<(usize, String), FunctionId>,
     /// Modules of functions of the kernel's.
@@ -41,6 +45,7 @@ pub struct Tasks<W: Write> {
     /// Functions of the kernel's, by the addresses that records have.
     called: HashMap<u64, FunctionId>,
     calls: Calls,
+    names: TaskNames,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
     /// own events.
@@ -56,23 +61,26 @@ pub struct Tasks<W: Write> {
     pub events: u64,
 }
 
-impl<W: Write> Tasks<W> {
-    /// Writes into `writer`, of all tasks that there are records of but those in `without`. Where
+impl<T: Trace> Tasks<T> {
+    /// Writes into `trace`, of all tasks that there are records of but those in `without`. Where
     /// not all of the machine's are recorded (`is_for_all`), those that are must be expected.
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn new(
-        mut writer: TraceWriter<W>,
-        is_for_all: bool,
-        without: Vec<u32>,
-    ) -> Result<Self, KernelError> {
+    pub fn new(mut trace: T, is_for_all: bool, without: Vec<u32>) -> Result<Self, KernelError> {
         let modules: Result<Vec<_>, _> = MODULES
             .iter()
-            .map(|path| writer.module(&bracketed(path)))
+            .map(|path| match *path {
+                SYSTEM_CALLS => bracketed(trace.system_calls()),
+                other => bracketed(other),
+            })
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|module| trace.module(module))
             .collect();
         Ok(Self {
-            writer,
+            trace,
+            names: TaskNames::default(),
             modules: modules?,
             functions: HashMap::new(),
             kernel_modules: HashMap::new(),
@@ -118,18 +126,29 @@ impl<W: Write> Tasks<W> {
         tsc: u64,
         happening: Happening,
     ) -> Result<(), KernelError> {
+        if tsc > self.trace.until_tsc() {
+            return Ok(());
+        }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
             Happening::End(frame) => self.end(tid, tsc, &frame),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
-            Happening::Switch { why, next } => {
+            Happening::Switch {
+                name,
+                why,
+                next,
+                next_name,
+            } => {
+                self.names.saw(tid, name);
+                self.names.saw(next, next_name);
                 // Of two tasks, one of which is recorded, either may be the other.
                 if self.is_for_all || self.processes.contains_key(&tid) {
                     self.begin(tid, tsc, why)?;
                 }
-                self.end(next, tsc, &Frame::Preempted)
+                self.end(next, tsc, &Frame::Preempted(String::new()))
             }
+            Happening::Woken { tid: woken, by } => self.woken(woken, tsc, by),
             Happening::NewTask {
                 tid: new,
                 is_thread,
@@ -145,7 +164,7 @@ impl<W: Write> Tasks<W> {
                 self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
                 let note = Note::Exec { pid, tsc, path };
-                Ok(self.writer.event_note(&note)?)
+                self.trace.note(&note)
             }
             Happening::TaskEnd => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
@@ -183,7 +202,7 @@ impl<W: Write> Tasks<W> {
         let task = match self.tasks.entry(tid) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                let stream = self.writer.stream(&StreamInfo {
+                let encoder = self.trace.stream(&StreamInfo {
                     pid,
                     tid,
                     comm: proc::thread_name(tid, tid),
@@ -191,7 +210,7 @@ impl<W: Write> Tasks<W> {
                     ..StreamInfo::default()
                 })?;
                 new.insert(Task {
-                    encoder: self.writer.encoder(stream),
+                    encoder,
                     pid,
                     open: Vec::new(),
                 })
@@ -208,7 +227,7 @@ impl<W: Write> Tasks<W> {
         let Some(id) = self.modules.get(module) else {
             return Ok(FunctionId(0));
         };
-        let function = self.writer.function(&Function {
+        let function = self.trace.function(&Function {
             module: *id,
             svma: Svma(self.functions.len() as u64),
             size_bytes: 0,
@@ -237,12 +256,12 @@ impl<W: Write> Tasks<W> {
         let module = match self.kernel_modules.get(&path) {
             Some(known) => *known,
             None => {
-                let module = self.writer.module(&bracketed(&path))?;
+                let module = self.trace.module(&bracketed(&path))?;
                 self.kernel_modules.insert(path, module);
                 module
             }
         };
-        let function = self.writer.function(&Function {
+        let function = self.trace.function(&Function {
             module,
             svma: Svma(offset),
             size_bytes: bytes,
@@ -323,13 +342,57 @@ impl<W: Write> Tasks<W> {
         Ok(())
     }
 
+    /// A task is woken. One that does not wait, or was woken before, is not.
+    fn woken(&mut self, tid: u32, tsc: u64, by: Waker) -> Result<(), KernelError> {
+        let task = self.tasks.get_mut(&tid);
+        let open = task.and_then(|task| task.open.last_mut());
+        let Some(Frame::Waiting(state)) = open else {
+            return Ok(());
+        };
+        let was_woken = std::mem::replace(state, WOKEN) == WOKEN;
+        if was_woken {
+            return Ok(());
+        }
+        let by = match by {
+            Waker::Task(tid) => self.names.of(tid),
+            Waker::Interrupt(tid) => self.interrupting(tid).unwrap_or("an interrupt".to_owned()),
+            Waker::SoftInterrupt(tid) => self.interrupting(tid).unwrap_or("a softirq".to_owned()),
+        };
+        self.instant(tid, tsc, "[scheduler]", format!("woken by {by}"))
+    }
+
+    /// What interrupts a task, as far as its events are recorded.
+    fn interrupting(&self, tid: u32) -> Option<String> {
+        let open = &self.tasks.get(&tid)?.open;
+        let innermost = open.iter().rev().find(|frame| {
+            matches!(
+                frame,
+                Frame::Interrupt(_) | Frame::SoftInterrupt(_) | Frame::Vector(_)
+            )
+        })?;
+        Some(shown(innermost).1)
+    }
+
     /// Writes the blocks that are full.
     ///
     /// # Errors
     /// The trace cannot be written.
     pub fn write_full(&mut self) -> Result<(), KernelError> {
         for task in self.tasks.values_mut() {
-            self.writer.write_full(&mut task.encoder)?;
+            self.trace.write_full(&mut task.encoder)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the others, too, so that a trace is never far behind.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn write_rest(&mut self) -> Result<(), KernelError> {
+        for task in self.tasks.values_mut() {
+            if task.encoder.len_events() > 0 {
+                self.trace.write_block(&mut task.encoder)?;
+            }
         }
         Ok(())
     }
@@ -338,15 +401,15 @@ impl<W: Write> Tasks<W> {
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn finish(mut self) -> Result<TraceWriter<W>, KernelError> {
+    pub fn finish(mut self) -> Result<T, KernelError> {
         let mut tids: Vec<u32> = self.tasks.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
             if let Some(task) = self.tasks.get_mut(&tid) {
-                self.writer.write_block(&mut task.encoder)?;
+                self.trace.write_block(&mut task.encoder)?;
             }
         }
-        Ok(self.writer)
+        Ok(self.trace)
     }
 }
 
@@ -375,7 +438,7 @@ fn shown(frame: &Frame) -> (usize, String) {
         Frame::Waiting('T' | 't') => (2, "stopped".to_owned()),
         Frame::Waiting('X' | 'Z') => (2, "ended".to_owned()),
         Frame::Waiting(_) => (2, "not running".to_owned()),
-        Frame::Preempted => (2, "preempted".to_owned()),
+        Frame::Preempted(by) => (2, format!("preempted by {by}")),
         Frame::Function { address, .. } => (2, format!("{address:#x}")),
     }
 }
@@ -383,7 +446,7 @@ fn shown(frame: &Frame) -> (usize, String) {
 /// Is `end` what ends `open`? Whatever keeps a task from running ends when it runs.
 fn is_end_of(end: &Frame, open: &Frame) -> bool {
     match (end, open) {
-        (Frame::Preempted, Frame::Preempted | Frame::Waiting(_)) => true,
+        (Frame::Preempted(_), Frame::Preempted(_) | Frame::Waiting(_)) => true,
         (Frame::Interrupt(_), Frame::Interrupt(_)) => true,
         (end, open) => end == open,
     }
@@ -397,7 +460,7 @@ fn thread_group(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sptrace_trace::{Header, Summary};
+    use sptrace_trace::{Header, Summary, TraceWriter};
 
     #[test]
     fn frames_end_with_what_they_are_in() {
@@ -409,10 +472,19 @@ mod tests {
         let mut happened = |tid, tsc, what| tasks.happened(tid, tsc, what).unwrap();
         happened(tid, 10, Happening::Begin(call.clone()));
         let why = Frame::Waiting('S');
-        happened(tid, 20, Happening::Switch { why, next: 9 });
+        let switch = |why, next| Happening::Switch {
+            name: "it".to_owned(),
+            why,
+            next,
+            next_name: "other".to_owned(),
+        };
+        happened(tid, 20, switch(why, 9));
+        let by = Waker::Task(9);
+        happened(9, 25, Happening::Woken { tid, by });
+        happened(9, 26, Happening::Woken { tid, by });
         happened(9, 30, Happening::Begin(call.clone()));
-        let why = Frame::Preempted;
-        happened(9, 40, Happening::Switch { why, next: tid });
+        let why = Frame::Preempted("it".to_owned());
+        happened(9, 40, switch(why, tid));
         happened(
             tid,
             45,
@@ -425,7 +497,7 @@ mod tests {
             70,
             Happening::Instant("[signals]", "SIGCHLD".to_owned()),
         );
-        assert_eq!(tasks.events, 8, "three frames and an instant");
+        assert_eq!(tasks.events, 10, "three frames and two instants");
         assert_eq!(tasks.tasks.len(), 1, "task 9 is left out");
         let bytes = tasks.finish().unwrap().finish(&Summary::default()).unwrap();
         assert!(bytes.len() > 100);

@@ -110,7 +110,7 @@ pub struct KtraceArgs {
 
 /// Values of `--level`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum LevelArg {
+pub(crate) enum LevelArg {
     Functions,
     Probes,
     Events,
@@ -118,7 +118,7 @@ enum LevelArg {
 
 /// Values of `--root`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum RootArg {
+pub(crate) enum RootArg {
     Syscalls,
     Interrupts,
     Softirqs,
@@ -226,6 +226,14 @@ fn mend(tracefs: &Tracefs) -> Mended {
     }
 }
 
+/// Mends what a killed sptrace has left, and says so.
+pub(crate) fn mend_and_tell(tracefs: &Tracefs, quiet: bool) {
+    let mended = mend(tracefs);
+    if mended.is_any() && !quiet {
+        say(&format!("of an sptrace that was killed: {}", mended.told()));
+    }
+}
+
 fn clean_up(quiet: bool) -> Result<(), KernelError> {
     let mounts = tracefs::unmount_left_over();
     let mended = mend(&Tracefs::find()?);
@@ -297,10 +305,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         .map(|a| a.to_string_lossy().into_owned());
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
-    let mended = mend(&tracefs);
-    if mended.is_any() && !args.quiet {
-        say(&format!("of an sptrace that was killed: {}", mended.told()));
-    }
+    mend_and_tell(&tracefs, args.quiet);
     keep_old(&args.output);
     let file = output::create(&args.output)
         .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
@@ -349,29 +354,40 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         prepare,
         duration: args.duration,
         buffer_kib: args.buffer,
-        level: args.level.map(|level| match level {
-            LevelArg::Functions => Level::Functions,
-            LevelArg::Probes => Level::Probes,
-            LevelArg::Events => Level::Events,
-        }),
-        policy: policy(args),
+        level: args.level.map(LevelArg::level),
+        policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
     }
 }
 
+impl LevelArg {
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::Functions => Level::Functions,
+            Self::Probes => Level::Probes,
+            Self::Events => Level::Events,
+        }
+    }
+}
+
 /// Which functions of the kernel are followed.
-fn policy(args: &KtraceArgs) -> Policy {
+pub(crate) fn policy_of(
+    roots: &[RootArg],
+    filters: &[String],
+    notrace: &[String],
+    depth: Option<u32>,
+) -> Policy {
     let root = |root: &RootArg| match root {
         RootArg::Syscalls => Root::SystemCalls,
         RootArg::Interrupts => Root::Interrupts,
         RootArg::Softirqs => Root::SoftInterrupts,
     };
     Policy {
-        roots: args.roots.iter().map(root).collect(),
-        functions: args.filters.clone(),
-        depth: args.depth,
-        without: args.notrace.clone(),
+        roots: roots.iter().map(root).collect(),
+        functions: filters.to_vec(),
+        depth,
+        without: notrace.to_vec(),
     }
 }
 
