@@ -37,6 +37,8 @@ pub struct Block {
     pub end: u64,
     /// Its last instruction.
     pub last: u64,
+    /// Its first instruction, in words.
+    pub first: String,
     /// How many it has.
     pub instructions: u32,
     /// Its calls, by address.
@@ -98,6 +100,10 @@ pub enum EdgeKind {
     Jumps,
     /// An entry of a table.
     Table,
+    /// A branch that is switched: at the moment it goes the other way.
+    Switch,
+    /// An instruction of the block has faulted.
+    Fault,
     /// A trap after which a handler may go on with the next instruction, as the kernel's warnings.
     Trap,
 }

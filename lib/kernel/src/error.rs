@@ -32,6 +32,12 @@ pub enum KernelError {
     /// No function has this name.
     #[error("no function of the kernel is called {0}; /proc/kallsyms lists them")]
     NoSuchFunction(String),
+    /// No block of a function lies there.
+    #[error("no block holds {0}; `sptrace analyze --kernel FUNC` shows them")]
+    NoBlock(String),
+    /// Too many blocks are asked for.
+    #[error("this would hook {0} blocks, at most 2000 can be; name fewer functions")]
+    TooManyBlocks(usize),
     /// The text of a function is not in the kernel's memory as we see it.
     #[error("the text of {0} cannot be read from /proc/kcore")]
     NoText(String),

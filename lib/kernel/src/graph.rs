@@ -97,10 +97,14 @@ impl LiveGraph {
         let any = |address, is: &dyn Fn(&String) -> bool| {
             named(address).is_some_and(|names| names.iter().any(is))
         };
+        let [switches, fixups] = [(JUMP_TABLE, 16), (EX_TABLE, 12)]
+            .map(|(section, bytes)| pairs(symbols, text, section, bytes));
         let graph = graph::of_text(&graph::Text {
             parts: &parts,
             memory: &|at, bytes| text.read(at, bytes),
             never_returns: &|at| any(at, &|n| NEVER_RETURN.binary_search(&n.as_str()).is_ok()),
+            switches: &switches,
+            fixups: &fixups,
             is_return: &|at| any(at, &|n| n.ends_with(RETURN_THUNK)),
         });
         Ok(Self {
@@ -120,6 +124,43 @@ impl LiveGraph {
             |(range, name)| format!("{name}+{:#x}", address - range.start),
         )
     }
+}
+
+/// Section of the branches that are switched (struct jump_entry: two relative addresses of 32 bits
+/// and a key of 64).
+const JUMP_TABLE: &str = "__jump_table";
+/// Section of the instructions that may fault (struct exception_table_entry: two relative addresses
+/// of 32 bits, and as many of something else).
+const EX_TABLE: &str = "__ex_table";
+/// No table is longer.
+const LONGEST_TABLE_BYTES: u64 = 16 << 20;
+
+/// Pairs of addresses of a table of the kernel's own, by the first one. Modules have theirs
+/// elsewhere, which are not looked for.
+fn pairs(symbols: &Symbols, text: &Text, section: &str, entry_bytes: usize) -> Vec<(u64, u64)> {
+    let table = symbols.table(section);
+    let table = table.filter(|(start, stop)| stop - start <= LONGEST_TABLE_BYTES);
+    let Some((start, stop)) = table else {
+        return Vec::new();
+    };
+    let bytes = text
+        .read(start, (stop - start) as usize)
+        .unwrap_or_default();
+    let mut pairs: Vec<(u64, u64)> = bytes
+        .chunks_exact(entry_bytes)
+        .enumerate()
+        .filter_map(|(number, entry)| {
+            let at = start + (number * entry_bytes) as u64;
+            let relative = |from: usize| {
+                let word = entry.get(from..)?.first_chunk()?;
+                let offset = i64::from(i32::from_le_bytes(*word));
+                Some((at + from as u64).wrapping_add_signed(offset))
+            };
+            relative(0).zip(relative(4))
+        })
+        .collect();
+    pairs.sort_unstable();
+    pairs
 }
 
 /// What a call leads to, as far as the instruction says; empty if it does not.

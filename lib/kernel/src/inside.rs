@@ -1,4 +1,4 @@
-//! What a recording sees inside of the kernel, beside its events: calls of functions.
+//! What a recording sees inside of the kernel, beside its events: calls of functions, and blocks.
 //!
 //! Given a level and a policy; finds which functions are meant, switches on what records them, and
 //! says aloud what that is. Where nobody has chosen a level and the deepest one fails, it is the
@@ -6,6 +6,7 @@
 //!
 //! Must not know: tasks, and how a trace is written.
 
+use crate::blocks::Blocks;
 use crate::calls::Calls;
 use crate::error::KernelError;
 use crate::folder::Folder;
@@ -32,6 +33,7 @@ enum How {
 #[derive(Debug)]
 pub struct Inside {
     how: How,
+    blocks: Option<Blocks>,
     calls: Calls,
     /// Calls are followed from those that a recording begins at.
     is_followed: bool,
@@ -47,11 +49,40 @@ impl Inside {
         instance: &Instance,
         options: &Options,
     ) -> Result<Self, KernelError> {
+        if options.blocks.is_empty() {
+            return Self::functions(tracefs, instance, options);
+        }
+        // Before a tracer of functions changes the text that is read for it.
+        let blocks = Blocks::switch_on(tracefs, instance.folder(), &options.blocks)?;
+        let policy = &options.policy;
+        let is_alone =
+            policy.roots.is_empty() && policy.functions.is_empty() && options.level.is_none();
+        let mut inside = match is_alone {
+            true => Self {
+                how: How::Nothing,
+                blocks: None,
+                calls: Calls::default(),
+                is_followed: false,
+            },
+            false => Self::functions(tracefs, instance, options)?,
+        };
+        blocks.told().iter().for_each(|line| (options.say)(line));
+        inside.calls.hook(blocks.named());
+        inside.blocks = Some(blocks);
+        Ok(inside)
+    }
+
+    fn functions(
+        tracefs: &Tracefs,
+        instance: &Instance,
+        options: &Options,
+    ) -> Result<Self, KernelError> {
         let are_named = !options.policy.functions.is_empty();
         let chosen = options.level;
         let level = chosen.unwrap_or_else(|| level::deepest(tracefs, are_named));
         let nothing = Self {
             how: How::Nothing,
+            blocks: None,
             calls: Calls::default(),
             is_followed: false,
         };
@@ -137,6 +168,7 @@ impl Inside {
         let calls = Calls::new(&chosen, symbols);
         Ok(Self {
             how,
+            blocks: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
         })
@@ -169,6 +201,26 @@ impl Inside {
         self.calls.clone()
     }
 
+    /// Switches on and off what it is time for.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn tick(&self) -> Result<(), KernelError> {
+        self.blocks.as_ref().map_or(Ok(()), Blocks::tick)
+    }
+
+    /// The task that was running, and what happened to it, of a hook of a block.
+    pub fn read_block(&self, record: &[u8]) -> Option<(u32, Vec<Happening>)> {
+        self.blocks.as_ref()?.read(record)
+    }
+
+    /// What was seen, where that is worth a line.
+    pub fn told_at_end(&self) -> Vec<String> {
+        self.blocks
+            .as_ref()
+            .map_or_else(Vec::new, Blocks::told_at_end)
+    }
+
     /// The task that was running, and what happened. `None`: a record of something else.
     pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
         match &self.how {
@@ -180,18 +232,22 @@ impl Inside {
 
     /// Calls whose exit could not be recorded.
     pub fn missed(&self) -> u64 {
-        match &self.how {
-            How::Probes(probes) => probes.missed(),
-            _ => 0,
-        }
+        let blocks = self.blocks.as_ref().map_or(0, Blocks::missed);
+        blocks
+            + match &self.how {
+                How::Probes(probes) => probes.missed(),
+                _ => 0,
+            }
     }
 
     /// What could not be recorded.
     pub fn refused(&self) -> Vec<String> {
-        match &self.how {
+        let mut refused = match &self.how {
             How::Probes(probes) => probes.refused.clone(),
             _ => Vec::new(),
-        }
+        };
+        refused.extend(self.blocks.iter().flat_map(Blocks::refused));
+        refused
     }
 }
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod beside;
+pub mod blocks;
 pub mod calls;
 pub mod check;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod graph;
 pub mod inside;
 pub mod instance;
 pub mod level;
+pub mod optimized;
 pub mod options;
 pub mod owner;
 pub mod page;

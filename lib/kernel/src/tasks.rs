@@ -96,8 +96,16 @@ impl<T: Trace> Tasks<T> {
     }
 
     /// Shows calls of the kernel's functions, too.
-    pub fn show(&mut self, calls: Calls) {
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn show(&mut self, calls: Calls) -> Result<(), KernelError> {
         self.calls = calls;
+        // The trace names what is hooked, also if it is never executed.
+        for address in self.calls.hooked() {
+            self.kernel_function(address)?;
+        }
+        Ok(())
     }
 
     /// Leaves another task out.

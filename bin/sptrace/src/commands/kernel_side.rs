@@ -74,6 +74,7 @@ impl KernelArgs {
                 self.kernel_depth,
             ),
             say: if quiet { |_| {} } else { say },
+            blocks: Vec::new(),
             now_tsc: clock::tsc,
         };
         Beside::prepare(tracefs, options).map(Some).map_err(cannot)

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use iced_x86::{Code as Form, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code as Form, FastFormatter, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::{Block, Call, Edge, EdgeKind, Exit, Graph};
 use crate::history::History;
@@ -29,6 +29,14 @@ pub(super) trait Code {
     fn returns(&self, call: &Instruction) -> bool;
     /// A handler may go on behind this trap.
     fn goes_on_after(&self, trap: &Instruction) -> bool;
+    /// A branch that is switched stands here; where it leads when it is on.
+    fn switch(&self, _at: u64) -> Option<u64> {
+        None
+    }
+    /// Control goes on there if this instruction faults.
+    fn fixup(&self, _at: u64) -> Option<u64> {
+        None
+    }
     /// A jump to this address, outside of the function, is how it returns.
     fn is_return(&self, target: u64) -> bool;
 }
@@ -55,6 +63,7 @@ pub(super) fn build(
         ranges,
         reached: BTreeMap::new(),
         endings: BTreeMap::new(),
+        fixups: BTreeMap::new(),
         leaders: leaders.iter().copied().collect(),
         waiting: Vec::new(),
     };
@@ -77,6 +86,8 @@ struct Walk<'a> {
     reached: BTreeMap<u64, Instruction>,
     /// Of the instructions that end a block.
     endings: BTreeMap<u64, Ending>,
+    /// Where control goes on if an instruction faults.
+    fixups: BTreeMap<u64, u64>,
     leaders: BTreeSet<u64>,
     waiting: Vec<(u64, History)>,
 }
@@ -95,6 +106,11 @@ impl Walk<'_> {
             };
             history.push(at);
             self.reached.insert(at, instruction);
+            if let Some(fixup) = self.code.fixup(at).filter(|to| self.contains(*to)) {
+                self.fixups.insert(at, fixup);
+                self.leaders.insert(fixup);
+                self.waiting.push((fixup, history));
+            }
             if let Some(ending) = self.ending(&instruction, &history) {
                 for (next, _) in &ending.next {
                     self.leaders.insert(*next);
@@ -111,6 +127,10 @@ impl Walk<'_> {
     fn ending(&self, instruction: &Instruction, history: &History) -> Option<Ending> {
         let next = instruction.next_ip();
         let mut ending = Ending::default();
+        if let Some(target) = self.code.switch(instruction.ip()) {
+            self.switch(instruction, target, &mut ending);
+            return Some(ending);
+        }
         match instruction.flow_control() {
             FlowControl::Next if instruction.mnemonic() == Mnemonic::Hlt => {
                 self.trap(instruction, &mut ending);
@@ -166,6 +186,17 @@ impl Walk<'_> {
         }
     }
 
+    /// Now it is a jump, or does nothing; it may be changed at any time.
+    fn switch(&self, instruction: &Instruction, target: u64, ending: &mut Ending) {
+        let is_on = instruction.flow_control() == FlowControl::UnconditionalBranch;
+        let (now, other) = match is_on {
+            true => ((target, EdgeKind::Jumps), instruction.next_ip()),
+            false => ((instruction.next_ip(), EdgeKind::Falls), target),
+        };
+        self.lead(now.0, now.1, ending);
+        self.lead(other, EdgeKind::Switch, ending);
+    }
+
     fn trap(&self, instruction: &Instruction, ending: &mut Ending) {
         ending.exit = Some(Exit::Trap);
         let next = instruction.next_ip();
@@ -197,6 +228,7 @@ impl Walk<'_> {
         };
         let mut goes_to: Vec<Vec<(u64, EdgeKind)>> = Vec::new();
         let mut current: Option<Block> = None;
+        let mut faults: Vec<(usize, u64)> = Vec::new();
         for (at, instruction) in &self.reached {
             let goes_on = current.as_ref().is_some_and(|b| b.end == *at);
             if let Some(before) = current.take_if(|_| !goes_on || self.leaders.contains(at)) {
@@ -208,11 +240,13 @@ impl Walk<'_> {
                     falls.into_iter().collect(),
                 );
             }
-            let mut block = current.take().unwrap_or_else(|| begun(*at, entered));
+            let begin = || begun(instruction, entered.contains(at));
+            let mut block = current.take().unwrap_or_else(begin);
             block.last = *at;
             block.end = instruction.next_ip();
             block.instructions += 1;
             block.calls.extend(call(instruction));
+            faults.extend(self.fixups.get(at).map(|to| (goes_to.len(), *to)));
             match endings.get(at) {
                 None => current = Some(block),
                 Some(ending) => {
@@ -223,6 +257,11 @@ impl Walk<'_> {
         }
         if let Some(last) = current {
             finish(&mut graph, &mut goes_to, last, Vec::new());
+        }
+        for (from, fixup) in faults {
+            if let Some(next) = goes_to.get_mut(from) {
+                next.push((fixup, EdgeKind::Fault));
+            }
         }
         for (from, next) in goes_to.into_iter().enumerate() {
             let to = next.into_iter().filter_map(|(at, kind)| {
@@ -268,16 +307,20 @@ impl Walk<'_> {
     }
 }
 
-fn begun(start: u64, entered: &BTreeSet<u64>) -> Block {
+fn begun(first: &Instruction, is_entered: bool) -> Block {
+    let start = first.ip();
+    let mut words = String::new();
+    FastFormatter::new().format(first, &mut words);
     Block {
         start,
+        first: words,
         end: start,
         last: start,
         instructions: 0,
         calls: Vec::new(),
         exit: None,
         table_entries: None,
-        is_entered: entered.contains(&start),
+        is_entered,
     }
 }
 

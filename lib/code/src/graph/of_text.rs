@@ -25,6 +25,10 @@ pub struct Text<'a> {
     pub memory: &'a dyn Fn(u64, usize) -> Option<Vec<u8>>,
     /// The function that begins there never returns.
     pub never_returns: &'a dyn Fn(u64) -> bool,
+    /// Branches that are switched, sorted: where each stands, and where it leads if it is on.
+    pub switches: &'a [(u64, u64)],
+    /// Instructions that may fault, sorted, and where control goes on then.
+    pub fixups: &'a [(u64, u64)],
     /// What begins there does nothing but return: a jump to it is a return.
     pub is_return: &'a dyn Fn(u64) -> bool,
 }
@@ -109,9 +113,22 @@ impl Code for Text<'_> {
         next.is_some_and(|byte| *byte != FILLING)
     }
 
+    fn switch(&self, at: u64) -> Option<u64> {
+        in_pairs(self.switches, at)
+    }
+
+    fn fixup(&self, at: u64) -> Option<u64> {
+        in_pairs(self.fixups, at)
+    }
+
     fn is_return(&self, target: u64) -> bool {
         (self.is_return)(target)
     }
+}
+
+fn in_pairs(pairs: &[(u64, u64)], at: u64) -> Option<u64> {
+    let found = pairs.binary_search_by_key(&at, |(from, _)| *from).ok()?;
+    pairs.get(found).map(|(_, to)| *to)
 }
 
 #[cfg(test)]
@@ -124,6 +141,8 @@ mod tests {
             parts,
             memory,
             never_returns: &|target| target == 0x9000,
+            switches: &[(0x7000, 0x7008)],
+            fixups: &[(0x7005, 0x700a)],
             is_return: &|target| target == 0xa000,
         })
     }
@@ -195,6 +214,29 @@ mod tests {
         assert_eq!(exit(0x3000), Some(Exit::NoReturn));
         assert!(graph.has_edge(0, 2));
         assert_eq!(graph.unreached_bytes, 2);
+    }
+
+    #[test]
+    fn switched_branches_and_faults_lead_on() {
+        // 7000: nop (2 bytes); 7002: nop; ret; nop; 7005: mov eax, [rdi]; ret; 7008: jmp 7005;
+        // 700a: xor eax, eax; ret
+        let code = vec![
+            0x66, 0x90, 0x90, 0xc3, 0x90, 0x8b, 0x07, 0xc3, 0xeb, 0xfb, 0x31, 0xc0, 0xc3,
+        ];
+        let graph = graph(&[(0x7000, code)], &|_, _| None);
+        assert_eq!(
+            edges(&graph),
+            [
+                (0x7000, 0x7002, EdgeKind::Falls),
+                (0x7000, 0x7008, EdgeKind::Switch),
+                (0x7005, 0x700a, EdgeKind::Fault),
+                (0x7008, 0x7005, EdgeKind::Jumps),
+            ]
+        );
+        assert_eq!(
+            (graph.unreached_bytes, graph.blocks[0].first.as_str()),
+            (0, "nop")
+        );
     }
 
     #[test]

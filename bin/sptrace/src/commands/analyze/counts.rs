@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use sptrace_code::graph::Graph;
 use sptrace_trace::{
     Dictionary, Frame, Function, FunctionId, Module, Order, StreamId, Visitor, Wanted, replay,
 };
@@ -61,11 +62,74 @@ impl Counts {
         Ok(counts)
     }
 
+    /// Of blocks that were not hooked: how often they were executed, where the blocks before and
+    /// after leave but one way.
+    pub fn complete(&mut self, graph: &Graph, place: &dyn Fn(u64) -> String) {
+        let names: Vec<String> = graph.blocks.iter().map(|b| place(b.start)).collect();
+        let number = |name: &String| names.iter().position(|n| n == name);
+        let is_hooked: Vec<bool> = names.iter().map(|n| self.blocks.contains_key(n)).collect();
+        let steps: Vec<_> = self
+            .edges
+            .iter()
+            .map(|(step, n)| (step.clone(), *n))
+            .collect();
+        for ((from, to), count) in steps {
+            let Some((start, end)) = number(&from).zip(number(&to)) else {
+                continue;
+            };
+            if graph.has_edge(start, end) {
+                continue;
+            }
+            let mut ways = Vec::new();
+            find_ways(graph, &is_hooked, end, &mut vec![start], &mut ways);
+            let [way] = ways.as_slice() else {
+                continue;
+            };
+            for pair in way.windows(2) {
+                let step = (names[pair[0]].clone(), names[pair[1]].clone());
+                *self.edges.entry(step).or_default() += count;
+                if pair[1] != end {
+                    *self.blocks.entry(names[pair[1]].clone()).or_default() += count;
+                }
+            }
+        }
+    }
+
     /// How often control has passed from a block to another. `None`: they were not both recorded.
     pub fn edge(&self, from: &str, to: &str) -> Option<u64> {
         let are_known = self.blocks.contains_key(from) && self.blocks.contains_key(to);
         let key = (from.to_owned(), to.to_owned());
         are_known.then(|| self.edges.get(&key).copied().unwrap_or(0))
+    }
+}
+
+/// Ways to `end` through blocks that are not hooked; of many two are enough.
+fn find_ways(
+    graph: &Graph,
+    is_hooked: &[bool],
+    end: usize,
+    way: &mut Vec<usize>,
+    ways: &mut Vec<Vec<usize>>,
+) {
+    let Some(last) = way.last().copied() else {
+        return;
+    };
+    let mut nexts: Vec<usize> = graph.edges_from(last).iter().map(|e| e.to).collect();
+    nexts.dedup();
+    for next in nexts {
+        if ways.len() > 1 {
+            return;
+        }
+        let may_pass = !is_hooked.get(next).copied().unwrap_or(true) && !way.contains(&next);
+        if next != end && !may_pass {
+            continue;
+        }
+        way.push(next);
+        match next == end {
+            true => ways.push(way.clone()),
+            false => find_ways(graph, is_hooked, end, way, ways),
+        }
+        way.pop();
     }
 }
 

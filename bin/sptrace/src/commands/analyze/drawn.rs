@@ -201,7 +201,10 @@ impl Drawn<'_> {
                 EdgeKind::Falls | EdgeKind::Jumps => "",
                 kind => edge_word(kind),
             },
-            is_dashed: edge.kind == EdgeKind::Trap,
+            is_dashed: matches!(
+                edge.kind,
+                EdgeKind::Switch | EdgeKind::Fault | EdgeKind::Trap
+            ),
             count: self.edge_count(edge),
         };
         Flow {
@@ -219,6 +222,8 @@ fn edge_word(kind: EdgeKind) -> &'static str {
         EdgeKind::Taken => "taken",
         EdgeKind::Jumps => "jumps",
         EdgeKind::Table => "table",
+        EdgeKind::Switch => "if switched",
+        EdgeKind::Fault => "after a fault",
         EdgeKind::Trap => "after a warning",
     }
 }

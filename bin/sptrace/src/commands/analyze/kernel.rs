@@ -27,14 +27,21 @@ pub fn show(name: &str, trace: Option<&Path>, format: Format) -> anyhow::Result<
     let module = live.module.as_deref().unwrap_or("kernel");
     let module = format!("[{module}]");
     let is_meant = |f: &Function, m: &Module| f.symbol == name && m.path == module;
-    let counts = trace.map(|trace| Counts::of(trace, name, &is_meant));
+    let place = |at: u64| live.place(at);
+    let mut counts = match trace {
+        Some(trace) => Some(Counts::of(trace, name, &is_meant)?),
+        None => None,
+    };
+    if let Some(counts) = &mut counts {
+        counts.complete(&live.graph, &place);
+    }
     let drawn = Drawn {
         name: name.to_owned(),
         graph: &live.graph,
-        place: &|at| live.place(at),
+        place: &place,
         callee: &|call| callee(&symbols, call),
         site: &|_| String::new(),
-        counts: counts.transpose()?,
+        counts,
     };
     written(|out| drawn.write(format, out))
 }
