@@ -25,7 +25,7 @@ use crate::text::Text;
 use crate::tracefs::Tracefs;
 use hooks::Hook;
 use paths::{Hit, Paths};
-use sptrace_code::graph::{EdgeKind, Exit};
+use sptrace_code::graph::Exit;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -66,11 +66,9 @@ impl Instrument {
         let graph = &self.live.graph;
         let index = graph.block_at(address);
         let block = index.and_then(|index| graph.blocks.get(index));
-        let edges = index.map_or(&[][..], |index| graph.edges_from(index));
-        let is_switched = edges.iter().any(|edge| edge.kind == EdgeKind::Switch);
         match block {
-            Some(block) if block.instructions == 1 && is_switched => {
-                "a branch that the kernel switches itself".to_owned()
+            _ if self.live.switched.contains(&address) => {
+                "a branch or call that the kernel switches itself".to_owned()
             }
             Some(block) if block.instructions == 1 && block.exit == Some(Exit::Trap) => {
                 format!("{}, by which the kernel warns", block.first)
@@ -398,6 +396,12 @@ impl Blocks {
             if seen.outside > 0 {
                 line.push_str(&format!("; {} hits of calls begun before", seen.outside));
             }
+            let missed = self.missed_of(|other| std::ptr::eq(other, i));
+            if missed > 0 {
+                line.push_str(&format!(
+                    "; {missed} hits missed, since another was dealt with"
+                ));
+            }
             if seen.without_edge > 0 && i.wanted.strategy == Strategy::Path {
                 let count = seen.without_edge;
                 line.push_str(&format!("; {count} steps along no edge of the graph"));
@@ -423,12 +427,16 @@ impl Blocks {
 
     /// Hits that the kernel could not record.
     pub fn missed(&self) -> u64 {
+        self.missed_of(|_| true)
+    }
+
+    fn missed_of(&self, is_meant: impl Fn(&Instrument) -> bool) -> u64 {
         let profile = self.top.read("kprobe_profile").unwrap_or_default();
         let missed = profile.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
             let name = words.next()?;
             let of = |i: &Instrument| self.own.path("events").join(&i.group).join(name).exists();
-            let is_ours = self.instruments.iter().any(of);
+            let is_ours = self.instruments.iter().any(|i| is_meant(i) && of(i));
             words.nth(1)?.parse::<u64>().ok().filter(|_| is_ours)
         });
         missed.sum()

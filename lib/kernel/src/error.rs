@@ -35,6 +35,11 @@ pub enum KernelError {
     /// No block of a function lies there.
     #[error("no block holds {0}; `sptrace analyze --kernel FUNC` shows them")]
     NoBlock(String),
+    /// The text of a function is not what it was.
+    #[error(
+        "somebody's probe stands in {0} (at {1:#x}), so its text cannot be read; remove it first (/sys/kernel/debug/kprobes/list shows all)"
+    )]
+    Hooked(String, u64),
     /// Too many blocks are asked for.
     #[error("this would hook {0} blocks, at most 2000 can be; name fewer functions")]
     TooManyBlocks(usize),

@@ -7,6 +7,7 @@
 //! Must not know: what is done to a block.
 
 use crate::error::KernelError;
+use crate::optimized::{self, Way};
 use crate::symbols::{Symbol, Symbols};
 use crate::text::Text;
 use sptrace_code::graph::{self, Call, Graph};
@@ -60,6 +61,8 @@ pub struct LiveGraph {
     pub name: String,
     /// The module that it belongs to.
     pub module: Option<String>,
+    /// Where a branch or a call stands that the kernel itself changes, which it lets nobody hook.
+    pub switched: Vec<u64>,
     /// Names of its ranges, in their order.
     parts: Vec<String>,
 }
@@ -93,11 +96,14 @@ impl LiveGraph {
                 None => {}
             }
         }
+        if let Some(at) = hooked_by_others(&parts) {
+            return Err(KernelError::Hooked(name.to_owned(), at));
+        }
         let named = |address: u64| symbols.beginning_at(address).map(|(s, _)| &s.names);
         let any = |address, is: &dyn Fn(&String) -> bool| {
             named(address).is_some_and(|names| names.iter().any(is))
         };
-        let [switches, fixups] = [(JUMP_TABLE, 16), (EX_TABLE, 12)]
+        let [switches, fixups, calls] = [(JUMP_TABLE, 16), (EX_TABLE, 12), (STATIC_CALLS, 8)]
             .map(|(section, bytes)| pairs(symbols, text, section, bytes));
         let graph = graph::of_text(&graph::Text {
             parts: &parts,
@@ -107,8 +113,11 @@ impl LiveGraph {
             fixups: &fixups,
             is_return: &|at| any(at, &|n| n.ends_with(RETURN_THUNK)),
         });
+        let switched = switches.iter().chain(&calls).map(|(at, _)| *at);
+        let switched = switched.filter(|at| graph.contains(*at)).collect();
         Ok(Self {
             graph,
+            switched,
             name: name.to_owned(),
             module: symbol.module.clone(),
             parts: names,
@@ -132,6 +141,8 @@ const JUMP_TABLE: &str = "__jump_table";
 /// Section of the instructions that may fault (struct exception_table_entry: two relative addresses
 /// of 32 bits, and as many of something else).
 const EX_TABLE: &str = "__ex_table";
+/// Section of the calls whose target is switched (struct static_call_site: two relative addresses).
+const STATIC_CALLS: &str = "static_call_sites";
 /// No table is longer.
 const LONGEST_TABLE_BYTES: u64 = 16 << 20;
 
@@ -173,6 +184,22 @@ pub fn callee(symbols: &Symbols, call: &Call) -> String {
         Some((symbol, _)) => format!("{}+{:#x}", symbol.name, target - symbol.address),
         None => format!("{target:#x}"),
     }
+}
+
+/// Where somebody's probe has replaced what the text was. One that the function tracer reaches has
+/// replaced filling only.
+fn hooked_by_others(parts: &[(u64, Vec<u8>)]) -> Option<u64> {
+    let ways = optimized::ways().unwrap_or_default();
+    let is_inside = |at: u64| {
+        parts.iter().any(|(start, bytes)| {
+            at.checked_sub(*start)
+                .is_some_and(|o| o < bytes.len() as u64)
+        })
+    };
+    let changes = ways
+        .into_iter()
+        .filter(|(_, way)| matches!(way, Way::Jump | Way::Breakpoint));
+    changes.map(|(at, _)| at).filter(|at| is_inside(*at)).min()
 }
 
 /// Compilers name a part that is kept elsewhere `f.cold`, some with a number behind.

@@ -15,11 +15,15 @@ use crate::instance::Instance;
 use crate::level::{self, Level};
 use crate::options::Options;
 use crate::policy::{Chosen, DEPTH, Policy, Root, Traceable};
+use crate::privileges::Privileges;
 use crate::probes::Probes;
 use crate::source::Happening;
 use crate::symbols::Symbols;
 use crate::text::Text;
 use crate::tracefs::{self, Tracefs};
+
+/// The kernel's own handler of probes at functions' entries.
+const PROBE_HANDLER: &str = "kprobe_ftrace_handler";
 
 /// What is switched on.
 #[derive(Debug)]
@@ -34,6 +38,7 @@ enum How {
 pub struct Inside {
     how: How,
     blocks: Option<Blocks>,
+    privileges: Option<Privileges>,
     calls: Calls,
     /// Calls are followed from those that a recording begins at.
     is_followed: bool,
@@ -49,26 +54,35 @@ impl Inside {
         instance: &Instance,
         options: &Options,
     ) -> Result<Self, KernelError> {
-        if options.blocks.is_empty() {
-            return Self::functions(tracefs, instance, options);
-        }
-        // Before a tracer of functions changes the text that is read for it.
-        let blocks = Blocks::switch_on(tracefs, instance.folder(), &options.blocks)?;
+        let own = instance.folder();
+        // Before a tracer of functions changes the text that is read for them.
+        let blocks = match options.blocks.is_empty() {
+            true => None,
+            false => Some(Blocks::switch_on(tracefs, own, &options.blocks)?),
+        };
         let policy = &options.policy;
         let is_alone =
             policy.roots.is_empty() && policy.functions.is_empty() && options.level.is_none();
-        let mut inside = match is_alone {
+        let mut inside = match is_alone && blocks.is_some() {
             true => Self {
                 how: How::Nothing,
                 blocks: None,
+                privileges: None,
                 calls: Calls::default(),
                 is_followed: false,
             },
             false => Self::functions(tracefs, instance, options)?,
         };
-        blocks.told().iter().for_each(|line| (options.say)(line));
-        inside.calls.hook(blocks.named());
-        inside.blocks = Some(blocks);
+        if let Some(blocks) = blocks {
+            blocks.told().iter().for_each(|line| (options.say)(line));
+            inside.calls.hook(blocks.named());
+            inside.blocks = Some(blocks);
+        }
+        if options.has_privileges {
+            let privileges = Privileges::switch_on(tracefs, own);
+            (options.say)(&privileges.told());
+            inside.privileges = Some(privileges);
+        }
         Ok(inside)
     }
 
@@ -83,6 +97,7 @@ impl Inside {
         let nothing = Self {
             how: How::Nothing,
             blocks: None,
+            privileges: None,
             calls: Calls::default(),
             is_followed: false,
         };
@@ -125,6 +140,10 @@ impl Inside {
         let mut policy = options.policy.clone();
         if policy.roots.is_empty() && policy.functions.is_empty() {
             policy.roots.push(Root::SystemCalls);
+        }
+        if !options.blocks.is_empty() {
+            // What hooks a function's entry stands where a call would.
+            policy.without.push(PROBE_HANDLER.to_owned());
         }
         if level == Level::Probes {
             policy.depth = Some(policy.depth.unwrap_or(1));
@@ -169,6 +188,7 @@ impl Inside {
         Ok(Self {
             how,
             blocks: None,
+            privileges: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
         })
@@ -209,9 +229,18 @@ impl Inside {
         self.blocks.as_ref().map_or(Ok(()), Blocks::tick)
     }
 
-    /// The task that was running, and what happened to it, of a hook of a block.
-    pub fn read_block(&self, record: &[u8]) -> Option<(u32, Vec<Happening>)> {
-        self.blocks.as_ref()?.read(record)
+    /// The task that was running, and what happened to it, of a hook of a block or of credentials.
+    pub fn read_hook(&self, record: &[u8]) -> Option<(u32, Vec<Happening>)> {
+        let block = self.blocks.as_ref().and_then(|blocks| blocks.read(record));
+        block.or_else(|| {
+            let (task, change) = self.privileges.as_ref()?.read(record)?;
+            Some((task, change.into_iter().collect()))
+        })
+    }
+
+    /// What has changed with something that is about to happen to a task.
+    pub fn change(&self, task: u32, happening: &Happening) -> Option<Happening> {
+        self.privileges.as_ref()?.saw(task, happening)
     }
 
     /// What was seen, where that is worth a line.

@@ -11,6 +11,7 @@
 
 pub mod beside;
 pub mod blocks;
+pub mod btf;
 pub mod calls;
 pub mod check;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod owner;
 pub mod page;
 pub mod pipes;
 pub mod policy;
+pub mod privileges;
 pub mod probes;
 pub mod recorder;
 pub mod source;

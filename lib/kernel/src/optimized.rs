@@ -1,4 +1,4 @@
-//! How the kernel reaches each of its probes: by a jump, by its function tracer, or by a breakpoint.
+//! How the kernel reaches its probes: by a jump, by its function tracer, or by a breakpoint.
 //!
 //! Given addresses; gives what the list of probes in debugfs says of them. The kernel replaces a
 //! breakpoint by a jump some time after it was set, where it may. Where debugfs is not mounted, it

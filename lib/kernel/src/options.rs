@@ -37,6 +37,8 @@ pub struct Options {
     pub policy: Policy,
     /// Functions of which it sees the blocks.
     pub blocks: Vec<Wanted>,
+    /// It sees changes of users, groups and capabilities.
+    pub has_privileges: bool,
     /// Tells the user what it does.
     pub say: fn(&str),
     /// The processor's time stamp counter, now.

@@ -125,7 +125,7 @@ pub(crate) fn take<T: Trace>(
     inside.tick()?;
     while !pipes.fill()? {}
     while let Some(record) = pipes.next_before(until) {
-        if let Some((tid, happenings)) = inside.read_block(&record.data) {
+        if let Some((tid, happenings)) = inside.read_hook(&record.data) {
             for happening in happenings {
                 tasks.happened(tid, record.time, happening)?;
             }
@@ -133,6 +133,9 @@ pub(crate) fn take<T: Trace>(
         }
         let read = source.read(&record.data);
         if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {
+            if let Some(change) = inside.change(tid, &happening) {
+                tasks.happened(tid, record.time, change)?;
+            }
             tasks.happened(tid, record.time, happening)?;
         }
     }

@@ -75,6 +75,7 @@ impl KernelArgs {
             ),
             say: if quiet { |_| {} } else { say },
             blocks: Vec::new(),
+            has_privileges: false,
             now_tsc: clock::tsc,
         };
         Beside::prepare(tracefs, options).map(Some).map_err(cannot)

@@ -97,12 +97,15 @@ pub struct KtraceArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
-    /// Hook the basic blocks of this function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
+    /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
     /// path (every block; the default), exits (the entry and what leaves the function), or offsets
-    /// of blocks, as 0x1a4,0x200, which are hooked before and after; from START to END of the
+    /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
     /// recording, as in 1s..3s (repeatable)
     #[arg(long, value_name = "FUNC", value_parser = blocks_of)]
     blocks: Vec<Wanted>,
+    /// Show where users, groups and capabilities of a task change, and which changes are escalations
+    #[arg(long)]
+    privileges: bool,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -370,6 +373,7 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         level: args.level.map(LevelArg::level),
         policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
         blocks: args.blocks.clone(),
+        has_privileges: args.privileges,
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
     }

@@ -3,10 +3,11 @@
 //! Given an image, the function's name, and a trace if there is one; gives what is written. Call
 //! sites are shown with what `run` would do there.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use sptrace_addr::Svma;
-use sptrace_code::graph::{Call, analyze_with_graph, parts_of};
+use sptrace_code::graph::{Call, Graph, analyze_with_graph, parts_of};
 use sptrace_code::{Analysis, Name, name_of, names};
 use sptrace_image::Object;
 use sptrace_patch::build_plan::verdicts;
@@ -30,32 +31,13 @@ pub fn show(
     format: Format,
 ) -> anyhow::Result<()> {
     let names = names(object);
-    let mut found = Vec::new();
-    let chosen = std::cell::RefCell::new(&mut found);
-    let (analysis, graph) = analyze_with_graph(object, &|analysis| {
-        let mut all = chosen.borrow_mut();
-        **all = find(analysis, &names, wanted);
-        all.first().copied()
-    });
-    let shown = file.display();
-    let entry = |index: &usize| analysis.functions.get(*index).map_or(Svma(0), |f| f.entry);
-    let (Some(graph), [index]) = (graph, found.as_slice()) else {
-        if found.is_empty() {
-            anyhow::bail!(
-                "no function {wanted} in {shown} (`sptrace analyze --functions {shown}` lists them)"
-            );
-        }
-        let all: Vec<String> = found.iter().map(|i| format!("{:#x}", entry(i).0)).collect();
-        anyhow::bail!(
-            "{shown} has several functions {wanted}; name one by its address: {}",
-            all.join(", ")
-        );
-    };
-    let name = name_of(&names, entry(index));
+    let (analysis, graph, index) = found(object, &names, wanted, file)?;
+    let entry = analysis.functions.get(index).map_or(Svma(0), |f| f.entry);
+    let name = name_of(&names, entry);
     let counts = trace.map(|trace| {
         let is_meant = |f: &Function, m: &Module| {
             let is_file = Path::new(&m.path).file_name() == file.file_name();
-            is_file && f.svma == entry(index)
+            is_file && f.svma == entry
         };
         Counts::of(trace, wanted, &is_meant)
     });
@@ -69,7 +51,7 @@ pub fn show(
         });
         found.map_or_else(String::new, |verdict| verdict_name(*verdict))
     };
-    let starts: Vec<(Svma, Svma, String)> = parts_of(&analysis, *index)
+    let starts: Vec<(Svma, Svma, String)> = parts_of(&analysis, index)
         .iter()
         .filter_map(|part| analysis.functions.get(*part))
         .map(|f| (f.entry, f.end, name_of(&names, f.entry)))
@@ -98,6 +80,38 @@ pub fn show(
         counts: counts.transpose()?,
     };
     written(|out| drawn.write(format, out))
+}
+
+/// The analysis of the file, and the graph of the one function that is meant, with its index.
+fn found(
+    object: &Object<'_>,
+    names: &[Name],
+    wanted: &str,
+    file: &Path,
+) -> anyhow::Result<(Analysis, Graph, usize)> {
+    let chosen = RefCell::new(Vec::new());
+    let (analysis, graph) = analyze_with_graph(object, &|analysis| {
+        let all = find(analysis, names, wanted);
+        let first = all.first().copied();
+        chosen.replace(all);
+        first
+    });
+    let shown = file.display();
+    let all = chosen.into_inner();
+    let (Some(graph), [index]) = (graph, all.as_slice()) else {
+        if all.is_empty() {
+            anyhow::bail!(
+                "no function {wanted} in {shown} (`sptrace analyze --functions {shown}` lists them)"
+            );
+        }
+        let entry = |i: &usize| analysis.functions.get(*i).map_or(0, |f| f.entry.0);
+        let all: Vec<String> = all.iter().map(|i| format!("{:#x}", entry(i))).collect();
+        anyhow::bail!(
+            "{shown} has several functions {wanted}; name one by its address: {}",
+            all.join(", ")
+        );
+    };
+    Ok((analysis, graph, *index))
 }
 
 /// Functions of this name, or the one at this address.
