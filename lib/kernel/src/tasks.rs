@@ -33,6 +33,8 @@ struct Task {
     encoder: sptrace_trace::StreamEncoder,
     pid: u32,
     open: Vec<Frame>,
+    /// It makes a system call that is not the program's own.
+    is_own_call: bool,
 }
 
 /// All tasks, and the trace.
@@ -59,6 +61,8 @@ pub struct Tasks<T> {
     before_exec: Option<(u32, u64)>,
     /// Events written.
     pub events: u64,
+    /// System calls that are not the program's own, which were left out.
+    pub own_calls: u64,
 }
 
 impl<T: Trace> Tasks<T> {
@@ -92,6 +96,7 @@ impl<T: Trace> Tasks<T> {
             without,
             before_exec: None,
             events: 0,
+            own_calls: 0,
         })
     }
 
@@ -132,6 +137,7 @@ impl<T: Trace> Tasks<T> {
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::OwnCall => self.begin_own_call(tid, tsc),
             Happening::End(frame) => self.end(tid, tsc, &frame),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
             Happening::Switch {
@@ -213,6 +219,7 @@ impl<T: Trace> Tasks<T> {
                     encoder,
                     pid,
                     open: Vec::new(),
+                    is_own_call: false,
                 })
             }
         };
@@ -271,8 +278,30 @@ impl<T: Trace> Tasks<T> {
         Ok(function)
     }
 
-    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+    /// Of those that are open before, the ends were lost.
+    fn begin_own_call(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
+            return Ok(());
+        }
+        self.end_above(tid, tsc, 0);
+        self.own_calls += 1;
+        self.task(tid, tsc)?.is_own_call = true;
+        Ok(())
+    }
+
+    /// What a task does is left out for now. A call that begins, or ends, ends this.
+    fn is_in_own_call(&mut self, tid: u32, frame: &Frame) -> bool {
+        let task = self.tasks.get_mut(&tid).filter(|task| task.is_own_call);
+        let Some(task) = task else {
+            return false;
+        };
+        task.is_own_call = !matches!(frame, Frame::SystemCall(_));
+        true
+    }
+
+    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+        let is_call = matches!(frame, Frame::SystemCall(_));
+        if self.is_left_out(tid) || self.is_in_own_call(tid, &frame) && !is_call {
             return Ok(());
         }
         let function = match &frame {
@@ -300,7 +329,7 @@ impl<T: Trace> Tasks<T> {
     /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
     /// begin nothing is written.
     fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        if self.is_left_out(tid) || self.is_in_own_call(tid, frame) {
             return Ok(());
         }
         let task = self.tasks.get(&tid);
@@ -330,7 +359,8 @@ impl<T: Trace> Tasks<T> {
         module: &str,
         name: String,
     ) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        let is_own_call = self.tasks.get(&tid).is_some_and(|task| task.is_own_call);
+        if is_own_call || self.is_left_out(tid) {
             return Ok(());
         }
         let module = MODULES.iter().position(|m| *m == module).unwrap_or(0);

@@ -216,7 +216,11 @@ impl CallTree {
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
     let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
-    for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
+    for (id, info) in dictionary.streams.iter().enumerate() {
+        let is_kernel = dictionary.kernel_sides.contains(&StreamId(id as u32));
+        if info.tid != info.pid || is_kernel {
+            continue;
+        }
         starts.entry(info.pid).or_default().push(info.start_tsc);
     }
     starts
