@@ -161,8 +161,12 @@ impl Trace for Both {
         Ok(collector.writer().encoder(stream))
     }
 
-    /// The program's side tells of processes.
-    fn note(&mut self, _note: &Note) -> Result<(), KernelError> {
+    /// The program's side tells of processes, but for programs that it does not follow.
+    fn note(&mut self, note: &Note) -> Result<(), KernelError> {
+        if let Note::Exec { pid, tsc, path } = note.clone() {
+            let executed = Note::KernelExec { pid, tsc, path };
+            self.written(|writer| writer.event_note(&executed));
+        }
         Ok(())
     }
 

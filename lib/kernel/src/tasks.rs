@@ -13,8 +13,8 @@ use crate::task_names::TaskNames;
 use crate::trace::Trace;
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
-use sptrace_tracee::proc::{self, Status};
-use std::collections::HashMap;
+use sptrace_tracee::proc::Status;
+use std::collections::{HashMap, HashSet};
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
 const MODULES: [&str; 5] = [
@@ -56,6 +56,8 @@ pub struct Tasks<T> {
     is_for_all: bool,
     /// Tasks that are not recorded: our own.
     without: Vec<u32>,
+    /// Tasks that have ended. Their numbers may be given to others.
+    ended: HashSet<u32>,
     /// A task that has not executed its program yet, and when it has, at the latest: the record of
     /// that may be lost.
     before_exec: Option<(u32, u64)>,
@@ -84,7 +86,7 @@ impl<T: Trace> Tasks<T> {
             .collect();
         Ok(Self {
             trace,
-            names: TaskNames::default(),
+            names: TaskNames::new(&without),
             modules: modules?,
             functions: HashMap::new(),
             kernel_modules: HashMap::new(),
@@ -94,6 +96,7 @@ impl<T: Trace> Tasks<T> {
             processes: HashMap::new(),
             is_for_all,
             without,
+            ended: HashSet::new(),
             before_exec: None,
             events: 0,
             own_calls: 0,
@@ -135,6 +138,10 @@ impl<T: Trace> Tasks<T> {
             return Ok(());
         }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
+        if matches!(&happening, Happening::Begin(Frame::SystemCall(_))) {
+            // Who has ended makes no calls, so this is another of the same number.
+            self.ended.remove(&tid);
+        }
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
             Happening::OwnCall => self.begin_own_call(tid, tsc),
@@ -148,6 +155,10 @@ impl<T: Trace> Tasks<T> {
             } => {
                 self.names.saw(tid, name);
                 self.names.saw(next, next_name);
+                let why = match why {
+                    Frame::Preempted(_) => Frame::Preempted(self.names.of(next)),
+                    waiting => waiting,
+                };
                 // Of two tasks, one of which is recorded, either may be the other.
                 if self.is_for_all || self.processes.contains_key(&tid) {
                     self.begin(tid, tsc, why)?;
@@ -164,11 +175,16 @@ impl<T: Trace> Tasks<T> {
                     false => new,
                 };
                 self.processes.insert(new, process);
+                self.ended.remove(&new);
                 Ok(())
             }
             Happening::Exec(path) => {
                 self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
+                self.end_stream(tid, tsc)?;
+                let name = path.rsplit('/').next().unwrap_or(&path);
+                self.names.saw(tid, name.to_owned());
+                self.processes.insert(tid, pid);
                 let note = Note::Exec { pid, tsc, path };
                 self.trace.note(&note)
             }
@@ -177,8 +193,19 @@ impl<T: Trace> Tasks<T> {
                     task.open.clear();
                     task.encoder.close_all(tsc);
                 }
-                Ok(())
+                self.ended.insert(tid);
+                self.end_stream(tid, tsc)
             }
+        }
+    }
+
+    /// What the task's stream holds is written, and the stream ends: the task ends, or goes on as
+    /// another program, with nothing open.
+    fn end_stream(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
+        self.end_above(tid, tsc, 0);
+        match self.tasks.remove(&tid) {
+            Some(mut task) => self.trace.write_block(&mut task.encoder),
+            None => Ok(()),
         }
     }
 
@@ -197,10 +224,13 @@ impl<T: Trace> Tasks<T> {
             .unwrap_or(tid)
     }
 
-    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
-    /// ours.
+    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, ours,
+    /// and those that have ended and are still leaving.
     fn is_left_out(&self, tid: u32) -> bool {
-        tid == 0 || self.before_exec.is_some_and(|(t, _)| t == tid) || self.without.contains(&tid)
+        tid == 0
+            || self.before_exec.is_some_and(|(t, _)| t == tid)
+            || self.without.contains(&tid)
+            || self.ended.contains(&tid)
     }
 
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
@@ -211,7 +241,7 @@ impl<T: Trace> Tasks<T> {
                 let encoder = self.trace.stream(&StreamInfo {
                     pid,
                     tid,
-                    comm: proc::thread_name(tid, tid),
+                    comm: self.names.of(tid),
                     start_tsc: tsc,
                     ..StreamInfo::default()
                 })?;
