@@ -47,6 +47,7 @@ impl KernelSide {
         let Some(mut beside) = self.prepared.take() else {
             return;
         };
+        beside.leave_out(sptrace_wire::OWN_CALL);
         if let Err(e) = beside.follow(pids) {
             self.outcome = Some(Err(e.to_string()));
             return;
@@ -58,7 +59,7 @@ impl KernelSide {
             let has_ended = || is_over.load(Ordering::Acquire) || shared.stopped.get().is_some();
             beside.read(trace, &has_ended)
         };
-        let thread = std::thread::Builder::new().name("kernel".to_owned());
+        let thread = std::thread::Builder::new().name("sptrace-kernel".to_owned());
         match thread.spawn(read) {
             Ok(reading) => self.reading = Some(reading),
             Err(e) => self.outcome = Some(Err(e.to_string())),
@@ -88,8 +89,16 @@ impl KernelSide {
                     0 => "",
                     _ => " (a larger --kernel-buffer helps)",
                 };
-                let (events, lost) = (outcome.events, outcome.lost);
-                format!("kernel: {events} events recorded, {lost} lost{unknown}{hint}")
+                let Outcome {
+                    events,
+                    lost,
+                    own_calls,
+                    ..
+                } = outcome;
+                format!(
+                    "kernel: {events} events recorded, {lost} lost{unknown}{hint}; {own_calls} \
+                     system calls of sptrace's own in the program left out"
+                )
             }
         })
     }
@@ -152,8 +161,12 @@ impl Trace for Both {
         Ok(collector.writer().encoder(stream))
     }
 
-    /// The program's side tells of processes.
-    fn note(&mut self, _note: &Note) -> Result<(), KernelError> {
+    /// The program's side tells of processes, but for programs that it does not follow.
+    fn note(&mut self, note: &Note) -> Result<(), KernelError> {
+        if let Note::Exec { pid, tsc, path } = note.clone() {
+            let executed = Note::KernelExec { pid, tsc, path };
+            self.written(|writer| writer.event_note(&executed));
+        }
         Ok(())
     }
 

@@ -27,6 +27,8 @@ const WRITE_EVERY: Duration = Duration::from_millis(500);
 pub struct Outcome {
     /// Events in the trace.
     pub events: u64,
+    /// System calls that were left out, since who records made them.
+    pub own_calls: u64,
     /// Records for which the kernel's buffers had no room.
     pub lost: u64,
     /// Times that some were lost, and nobody knows how many.
@@ -80,6 +82,12 @@ impl Beside {
         recorded.switch("1")
     }
 
+    /// System calls with this for a sixth argument are made by who records the program: they are
+    /// left out and counted.
+    pub fn leave_out(&mut self, own_call: u64) {
+        self.source.own_call = Some(own_call);
+    }
+
     /// Reads and writes until `is_over`.
     ///
     /// # Errors
@@ -118,6 +126,7 @@ impl Beside {
         }
         let outcome = Outcome {
             events: tasks.events,
+            own_calls: tasks.own_calls,
             lost: self.pipes.lost + self.inside.missed(),
             lost_unknown: self.pipes.lost_unknown,
             follows_calls: self.inside.follows_calls(),

@@ -102,6 +102,9 @@ impl Waker {
 pub enum Happening {
     /// A frame begins.
     Begin(Frame),
+    /// A system call that is not the program's own begins: what happens until its end is left
+    /// out.
+    OwnCall,
     /// A frame ends. Of a device's interrupt the name is not told.
     End(Frame),
     /// Something without length.
@@ -155,6 +158,8 @@ pub fn soft_interrupt(number: u32) -> String {
 #[derive(Debug, Default)]
 pub struct Source {
     events: HashMap<u16, (Kind, Format)>,
+    /// System calls with this for a sixth argument are made by who records, not by the program.
+    pub own_call: Option<u64>,
     /// Events that this kernel has not, or does not let be recorded.
     pub missing: Vec<String>,
 }
@@ -209,7 +214,13 @@ impl Source {
         let call = || Some(Frame::SystemCall(u32::try_from(number("id")?).ok()?));
         let soft = || Some(Frame::SoftInterrupt(number("vec")? as u32));
         let happening = match kind {
-            Kind::SystemCall => Happening::Begin(call()?),
+            Kind::SystemCall => {
+                let sixth = self.own_call.and_then(|_| format.word(record, "args", 5));
+                match self.own_call.is_some() && sixth == self.own_call {
+                    true => Happening::OwnCall,
+                    false => Happening::Begin(call()?),
+                }
+            }
             Kind::SystemCallEnd => Happening::End(call()?),
             Kind::Interrupt => Happening::Begin(Frame::Interrupt(text("name")?)),
             Kind::InterruptEnd => Happening::End(Frame::Interrupt(String::new())),

@@ -14,8 +14,8 @@ use crate::task_names::TaskNames;
 use crate::trace::Trace;
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
-use sptrace_tracee::proc::{self, Status};
-use std::collections::HashMap;
+use sptrace_tracee::proc::Status;
+use std::collections::{HashMap, HashSet};
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
 const MODULES: [&str; 6] = [
@@ -35,6 +35,8 @@ struct Task {
     encoder: sptrace_trace::StreamEncoder,
     pid: u32,
     open: Vec<Frame>,
+    /// It makes a system call that is not the program's own.
+    is_own_call: bool,
 }
 
 /// All tasks, and the trace.
@@ -56,11 +58,15 @@ pub struct Tasks<T> {
     is_for_all: bool,
     /// Tasks that are not recorded: our own.
     without: Vec<u32>,
+    /// Tasks that have ended. Their numbers may be given to others.
+    ended: HashSet<u32>,
     /// A task that has not executed its program yet, and when it has, at the latest: the record of
     /// that may be lost.
     before_exec: Option<(u32, u64)>,
     /// Events written.
     pub events: u64,
+    /// System calls that are not the program's own, which were left out.
+    pub own_calls: u64,
 }
 
 impl<T: Trace> Tasks<T> {
@@ -82,7 +88,7 @@ impl<T: Trace> Tasks<T> {
             .collect();
         Ok(Self {
             trace,
-            names: TaskNames::default(),
+            names: TaskNames::new(&without),
             modules: modules?,
             functions: HashMap::new(),
             kernel_modules: HashMap::new(),
@@ -92,8 +98,10 @@ impl<T: Trace> Tasks<T> {
             processes: HashMap::new(),
             is_for_all,
             without,
+            ended: HashSet::new(),
             before_exec: None,
             events: 0,
+            own_calls: 0,
         })
     }
 
@@ -140,8 +148,13 @@ impl<T: Trace> Tasks<T> {
             return Ok(());
         }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
+        if matches!(&happening, Happening::Begin(Frame::SystemCall(_))) {
+            // Who has ended makes no calls, so this is another of the same number.
+            self.ended.remove(&tid);
+        }
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::OwnCall => self.begin_own_call(tid, tsc),
             Happening::End(frame) => self.end(tid, tsc, &frame),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
             Happening::Switch {
@@ -152,6 +165,10 @@ impl<T: Trace> Tasks<T> {
             } => {
                 self.names.saw(tid, name);
                 self.names.saw(next, next_name);
+                let why = match why {
+                    Frame::Preempted(_) => Frame::Preempted(self.names.of(next)),
+                    waiting => waiting,
+                };
                 // Of two tasks, one of which is recorded, either may be the other.
                 if self.is_for_all || self.processes.contains_key(&tid) {
                     self.begin(tid, tsc, why)?;
@@ -168,11 +185,16 @@ impl<T: Trace> Tasks<T> {
                     false => new,
                 };
                 self.processes.insert(new, process);
+                self.ended.remove(&new);
                 Ok(())
             }
             Happening::Exec(path) => {
                 self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
+                self.end_stream(tid, tsc)?;
+                let name = path.rsplit('/').next().unwrap_or(&path);
+                self.names.saw(tid, name.to_owned());
+                self.processes.insert(tid, pid);
                 let note = Note::Exec { pid, tsc, path };
                 self.trace.note(&note)
             }
@@ -181,8 +203,19 @@ impl<T: Trace> Tasks<T> {
                     task.open.clear();
                     task.encoder.close_all(tsc);
                 }
-                Ok(())
+                self.ended.insert(tid);
+                self.end_stream(tid, tsc)
             }
+        }
+    }
+
+    /// What the task's stream holds is written, and the stream ends: the task ends, or goes on as
+    /// another program, with nothing open.
+    fn end_stream(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
+        self.end_above(tid, tsc, 0);
+        match self.tasks.remove(&tid) {
+            Some(mut task) => self.trace.write_block(&mut task.encoder),
+            None => Ok(()),
         }
     }
 
@@ -201,10 +234,13 @@ impl<T: Trace> Tasks<T> {
             .unwrap_or(tid)
     }
 
-    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
-    /// ours.
+    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, ours,
+    /// and those that have ended and are still leaving.
     fn is_left_out(&self, tid: u32) -> bool {
-        tid == 0 || self.before_exec.is_some_and(|(t, _)| t == tid) || self.without.contains(&tid)
+        tid == 0
+            || self.before_exec.is_some_and(|(t, _)| t == tid)
+            || self.without.contains(&tid)
+            || self.ended.contains(&tid)
     }
 
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
@@ -215,7 +251,7 @@ impl<T: Trace> Tasks<T> {
                 let encoder = self.trace.stream(&StreamInfo {
                     pid,
                     tid,
-                    comm: proc::thread_name(tid, tid),
+                    comm: self.names.of(tid),
                     start_tsc: tsc,
                     ..StreamInfo::default()
                 })?;
@@ -223,6 +259,7 @@ impl<T: Trace> Tasks<T> {
                     encoder,
                     pid,
                     open: Vec::new(),
+                    is_own_call: false,
                 })
             }
         };
@@ -281,8 +318,30 @@ impl<T: Trace> Tasks<T> {
         Ok(function)
     }
 
-    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+    /// Of those that are open before, the ends were lost.
+    fn begin_own_call(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
+            return Ok(());
+        }
+        self.end_above(tid, tsc, 0);
+        self.own_calls += 1;
+        self.task(tid, tsc)?.is_own_call = true;
+        Ok(())
+    }
+
+    /// What a task does is left out for now. A call that begins, or ends, ends this.
+    fn is_in_own_call(&mut self, tid: u32, frame: &Frame) -> bool {
+        let task = self.tasks.get_mut(&tid).filter(|task| task.is_own_call);
+        let Some(task) = task else {
+            return false;
+        };
+        task.is_own_call = !matches!(frame, Frame::SystemCall(_));
+        true
+    }
+
+    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+        let is_call = matches!(frame, Frame::SystemCall(_));
+        if self.is_left_out(tid) || self.is_in_own_call(tid, &frame) && !is_call {
             return Ok(());
         }
         let function = match &frame {
@@ -310,7 +369,7 @@ impl<T: Trace> Tasks<T> {
     /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
     /// begin nothing is written.
     fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        if self.is_left_out(tid) || self.is_in_own_call(tid, frame) {
             return Ok(());
         }
         let task = self.tasks.get(&tid);
@@ -340,7 +399,8 @@ impl<T: Trace> Tasks<T> {
         module: &str,
         name: String,
     ) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        let is_own_call = self.tasks.get(&tid).is_some_and(|task| task.is_own_call);
+        if is_own_call || self.is_left_out(tid) {
             return Ok(());
         }
         let module = MODULES.iter().position(|m| *m == module).unwrap_or(0);

@@ -39,6 +39,9 @@ pub enum Note {
         folder: String,
         open: Vec<(u32, String)>,
     },
+    /// A process replaced its program, as the kernel's side has it (tag 8): also one that is not
+    /// followed, and the moment itself.
+    KernelExec { pid: u32, tsc: u64, path: String },
 }
 
 /// What became of the recording. An event is named as the user has, with what is known of it in
@@ -107,7 +110,8 @@ impl Note {
             | Self::Exec { tsc, .. }
             | Self::ModuleMap { tsc, .. }
             | Self::Recording { tsc, .. }
-            | Self::Descriptors { tsc, .. } => tsc,
+            | Self::Descriptors { tsc, .. }
+            | Self::KernelExec { tsc, .. } => tsc,
         }
     }
 
@@ -118,7 +122,8 @@ impl Note {
             | Self::Exec { pid, .. }
             | Self::ModuleMap { pid, .. }
             | Self::Recording { pid, .. }
-            | Self::Descriptors { pid, .. } => pid,
+            | Self::Descriptors { pid, .. }
+            | Self::KernelExec { pid, .. } => pid,
         }
     }
 
@@ -129,6 +134,7 @@ impl Note {
             Self::ModuleMap { .. } => 3,
             Self::Recording { .. } => 4,
             Self::Descriptors { .. } => 5,
+            Self::KernelExec { .. } => 8,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -142,7 +148,7 @@ impl Note {
                 out.push(by_signal);
                 put_v(out, u64::from(number as u32));
             }
-            Self::Exec { path, .. } => put_string(out, path),
+            Self::Exec { path, .. } | Self::KernelExec { path, .. } => put_string(out, path),
             Self::ModuleMap { module, avma, .. } => {
                 put_v(out, u64::from(module.0));
                 put_v(out, avma.0);
@@ -204,6 +210,11 @@ impl Note {
                     open,
                 }
             }
+            8 => Self::KernelExec {
+                pid,
+                tsc,
+                path: from.string()?,
+            },
             _ => return Err(Malformed("unknown kind of note")),
         })
     }

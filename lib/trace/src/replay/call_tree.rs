@@ -32,7 +32,7 @@ use crate::note::Note;
 use crate::reader::Dictionary;
 use kernel_side::Side;
 pub(super) use kernel_side::Wait;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 struct Open {
     frame: Frame,
@@ -146,7 +146,10 @@ impl CallTree {
 
     /// Keeps what a note says about the end of a process.
     pub fn note(&mut self, note: &Note) {
-        if let Note::ProcessExit { pid, tsc, .. } | Note::Exec { pid, tsc, .. } = *note {
+        if let Note::ProcessExit { pid, tsc, .. }
+        | Note::Exec { pid, tsc, .. }
+        | Note::KernelExec { pid, tsc, .. } = *note
+        {
             self.ends.entry(pid).or_default().push(tsc);
         }
     }
@@ -216,7 +219,12 @@ impl CallTree {
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
     let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
-    for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
+    let kernel: HashSet<&StreamId> = dictionary.kernel_sides.iter().collect();
+    for (id, info) in dictionary.streams.iter().enumerate() {
+        let is_kernel = kernel.contains(&StreamId(id as u32));
+        if info.tid != info.pid || is_kernel {
+            continue;
+        }
         starts.entry(info.pid).or_default().push(info.start_tsc);
     }
     starts
