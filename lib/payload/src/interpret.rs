@@ -65,6 +65,25 @@ pub fn interpret(program: &Program, call: &Call, memory: &dyn Memory) -> Outcome
     run.outcome
 }
 
+/// What an expression gives, with these locals.
+pub(crate) fn word_of(
+    expression: &Expression,
+    call: &Call,
+    memory: &dyn Memory,
+    locals: &[u64],
+) -> u64 {
+    let mut run = Run {
+        call,
+        memory,
+        locals: [0; LOCALS as usize],
+        outcome: Outcome::default(),
+    };
+    for (number, word) in (0..).zip(locals) {
+        run.set(number, *word);
+    }
+    run.word(expression)
+}
+
 struct Run<'a> {
     call: &'a Call,
     memory: &'a dyn Memory,
