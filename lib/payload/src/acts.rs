@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::interpret::{Call, Memory, word_of};
-use crate::program::Expression;
+use crate::program::{Expression, Source};
 use crate::tables::{BUCKETS, Kind, MOST_KEYS, Row};
 
 /// What a payload does.
@@ -93,14 +93,22 @@ impl Acts {
             match expression {
                 Expression::Local(local) => local + 1,
                 Expression::Load(inner, _) | Expression::Narrow(inner, _) => read(inner),
-                Expression::Binary(_, a, b)
-                | Expression::Both(a, b)
-                | Expression::Either(a, b) => read(a).max(read(b)),
+                Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+                    read(a).max(read(b))
+                }
                 Expression::Constant(_) | Expression::Source(_) => 0,
             }
         }
         let read = self.expressions().into_iter().map(read).max();
         set(&self.steps).max(read.unwrap_or(0)).min(MOST_LOCALS)
+    }
+
+    /// Puts sources into the places of those that are named.
+    ///
+    /// # Errors
+    /// The number of a name for which there is none.
+    pub fn resolve(&mut self, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+        resolve_steps(&mut self.steps, of)
     }
 
     /// Does all of another's steps after its own.
@@ -131,6 +139,42 @@ impl Acts {
         let mut all = Vec::new();
         collect(&self.steps, &mut all);
         all
+    }
+}
+
+fn resolve_steps(steps: &mut [Step], of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+    for step in steps {
+        match step {
+            Step::Set(_, value) => resolve(value, of)?,
+            Step::If(condition, then, or) => {
+                resolve(condition, of)?;
+                resolve_steps(then, of)?;
+                resolve_steps(or, of)?;
+            }
+            Step::Add { keys, value, .. } => {
+                for key in keys {
+                    resolve(key, of)?;
+                }
+                resolve(value, of)?;
+            }
+            Step::Record => {}
+        }
+    }
+    Ok(())
+}
+
+fn resolve(expression: &mut Expression, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+    match expression {
+        Expression::Source(Source::Named(number)) => {
+            *expression = of(*number).ok_or(*number)?;
+            Ok(())
+        }
+        Expression::Load(inner, _) | Expression::Narrow(inner, _) => resolve(inner, of),
+        Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+            resolve(a, of)?;
+            resolve(b, of)
+        }
+        Expression::Constant(_) | Expression::Source(_) | Expression::Local(_) => Ok(()),
     }
 }
 

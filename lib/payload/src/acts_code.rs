@@ -5,16 +5,18 @@
 //! keeps what it needs in the 128 bytes below the stack pointer. A row is found by a product and a
 //! few comparisons; what seldom happens stands behind the rest. Must not know what is counted.
 
-use iced_x86::IcedError;
 use iced_x86::code_asm::registers::*;
 use iced_x86::code_asm::*;
+use iced_x86::{Decoder, DecoderOptions, IcedError};
 
 use crate::acts::{Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::in_place::{Code, LOCAL_AT, on_stack};
 use crate::program::Expression;
-use crate::tables::{BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables};
+use crate::tables::{
+    BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables,
+};
 
 /// Where the thread's words are, by displacement from gs.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Thread {
     pub tables: i32,
     /// Not 0: nothing is recorded now.
     pub muted: i32,
+    /// The thread's number, of 32 bits.
+    pub tid: i32,
 }
 
 /// Words below the stack pointer, behind the locals: keys, what is added, probes, rdx.
@@ -56,6 +60,12 @@ pub fn acts_code(
         true => Some(writer.code.a.assemble(0)?),
         false => None,
     })
+}
+
+/// The instructions of code, in words.
+pub fn instructions(code: &[u8]) -> Vec<String> {
+    let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    decoder.into_iter().map(|one| one.to_string()).collect()
 }
 
 /// Why there is no code.
@@ -96,13 +106,17 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn all(&mut self, acts: &Acts, wanted: Option<&Expression>) -> Made {
         self.code.has_locals = true;
+        self.code.thread_at = Some(self.thread.tid);
         let expressions = acts.expressions();
-        let most = expressions.into_iter().chain(wanted).filter_map(on_stack).max();
+        let most = expressions
+            .into_iter()
+            .chain(wanted)
+            .filter_map(on_stack)
+            .max();
         if let Some(most) = most {
             self.code.stack_is_near(most)?;
         }
-        let (mut muted, mut undecided) =
-            (self.code.a.create_label(), self.code.a.create_label());
+        let (mut muted, mut undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
         self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;

@@ -117,6 +117,8 @@ pub(crate) struct Code {
     temporaries: i32,
     /// There are locals ([`LOCAL_AT`]); else a program that names one is refused.
     pub(crate) has_locals: bool,
+    /// Where the thread's number is, from gs on; else a program that names it is refused.
+    pub(crate) thread_at: Option<i32>,
 }
 
 /// How many words an expression may need at the same time.
@@ -131,6 +133,7 @@ impl Code {
             may_use_rcx: true,
             temporaries: 0,
             has_locals: false,
+            thread_at: None,
         })
     }
 
@@ -199,9 +202,9 @@ impl Code {
         not: CodeLabel,
     ) -> Made {
         // What needs code is evaluated first, and the other compared with it.
-        let is_simple =
-            |code: &Self, e| code.operand(e).is_some() || operand_or_large(e).is_some();
-        let is_turned = !is_simple(self, b) && is_simple(self, a);
+        let is_simple = |code: &Self, e| code.operand(e).is_some() || operand_or_large(e).is_some();
+        let is_constant = operand_or_large(a).is_some();
+        let is_turned = (is_constant || !is_simple(self, b)) && is_simple(self, a);
         let (first, second) = if is_turned { (b, a) } else { (a, b) };
         if is_simple(self, second) {
             if !self.word(first)? || !self.compare(second)? {
@@ -307,6 +310,10 @@ impl Code {
                 Some(register) => self.a.movq(rax, register)?,
                 None => return Ok(false),
             },
+            (None, Source::Thread) => match self.thread_at {
+                Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
+                None => return Ok(false),
+            },
             _ => return Ok(false),
         }
         Ok(true)
@@ -375,9 +382,9 @@ impl Code {
     /// A word that an instruction can name.
     fn operand(&self, expression: &Expression) -> Option<Operand> {
         match expression {
-            Expression::Local(n) if self.has_locals => {
-                Some(Operand::Memory(qword_ptr(rsp + (LOCAL_AT - 8 * i32::from(*n)))))
-            }
+            Expression::Local(n) if self.has_locals => Some(Operand::Memory(qword_ptr(
+                rsp + (LOCAL_AT - 8 * i32::from(*n)),
+            ))),
             _ => operand(expression),
         }
     }

@@ -15,6 +15,8 @@ pub struct Call {
     pub stack_pointer: u64,
     /// The lower halves of xmm0 to xmm7.
     pub vectors: [u64; 8],
+    /// The thread's number.
+    pub thread: u32,
     /// What the entry has kept for the return.
     pub kept: [u64; KEPT_COUNT as usize],
 }
@@ -250,6 +252,8 @@ impl Run<'_> {
             Source::SecondResult => call.arguments[2],
             Source::StackPointer => call.stack_pointer,
             Source::Kept(n) => word(&self.outcome.kept, n),
+            Source::Thread => u64::from(call.thread),
+            Source::Named(_) => 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Compiled acts beside their interpretation: random acts over random calls, and the tables that
 //! both leave.
 //!
-//! Runs the code on this thread, called as a common routine would call it, with a block of two
+//! Runs the code on this thread, called as a common routine would call it, with a block of a few
 //! words that gs points at.
 
 use sptrace_payload::acts::{Acts, MOST_LOCALS, Step, Sums, interpret};
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 const THREAD: Thread = Thread {
     tables: 0,
     muted: 8,
+    tid: 16,
 };
 
 /// A stack of which all can be read.
@@ -31,7 +32,7 @@ impl Memory for Stack {
 }
 
 /// What gs points at: where the tables are, and whether the thread is muted.
-fn point_gs_at(block: &[u64; 2]) {
+fn point_gs_at(block: &[u64; 3]) {
     const SET_GS: i64 = 0x1001;
     // SAFETY: nothing else uses gs on this thread; the block outlives its use.
     let set = unsafe { libc::syscall(libc::SYS_arch_prctl, SET_GS, block.as_ptr()) };
@@ -120,7 +121,8 @@ impl Random {
             0 => self.word().into(),
             1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
             2 => Source::Argument(self.below(6) as u8).into(),
-            3 => match self.below(3) {
+            3 => match self.below(4) {
+                3 => Source::Thread.into(),
                 0 => Source::Vector(self.below(4) as u8).into(),
                 1 => Source::Stack(self.below(8) as u8).into(),
                 _ => Source::StackPointer.into(),
@@ -135,8 +137,21 @@ impl Random {
             _ => {
                 use Binary::*;
                 let all = [
-                    Add, Subtract, Multiply, And, Or, ExclusiveOr, ShiftLeft, ShiftRight,
-                    ShiftRightSigned, Minimum, Equal, NotEqual, Below, BelowOrEqual, Less,
+                    Add,
+                    Subtract,
+                    Multiply,
+                    And,
+                    Or,
+                    ExclusiveOr,
+                    ShiftLeft,
+                    ShiftRight,
+                    ShiftRightSigned,
+                    Minimum,
+                    Equal,
+                    NotEqual,
+                    Below,
+                    BelowOrEqual,
+                    Less,
                     LessOrEqual,
                 ];
                 Expression::Binary(all[self.below(16) as usize], inner(self), inner(self))
@@ -145,7 +160,9 @@ impl Random {
     }
 
     fn steps(&mut self, tables: &Tables, depth: u32) -> Vec<Step> {
-        (0..self.below(4)).map(|_| self.step(tables, depth)).collect()
+        (0..self.below(4))
+            .map(|_| self.step(tables, depth))
+            .collect()
     }
 
     fn step(&mut self, tables: &Tables, depth: u32) -> Step {
@@ -222,7 +239,7 @@ fn compiled_acts_do_what_they_mean() {
             Err(error) => panic!("{error}: {acts:?}"),
         };
         let mut set = vec![0u64; tables.set_bytes as usize / 8];
-        let block = [set.as_mut_ptr() as u64, 0];
+        let block = [set.as_mut_ptr() as u64, 0, 77];
         point_gs_at(&block);
         let mut sums = Sums::new();
         for _ in 0..6 {
@@ -230,6 +247,7 @@ fn compiled_acts_do_what_they_mean() {
                 arguments: std::array::from_fn(|_| random.word()),
                 stack_pointer: stack.0.as_ptr() as u64,
                 vectors: std::array::from_fn(|_| random.word()),
+                thread: 77,
                 ..Call::default()
             };
             let given = pages.run(&code, &call);
@@ -281,7 +299,7 @@ fn keys_that_do_not_fit_are_counted() {
     let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let block = [set.as_mut_ptr() as u64, 0];
+    let block = [set.as_mut_ptr() as u64, 0, 77];
     point_gs_at(&block);
     const CALLS: u64 = 10_000;
     for argument in 0..CALLS {
@@ -289,7 +307,11 @@ fn keys_that_do_not_fit_are_counted() {
     }
     let (rows, left_out) = read(&tables.all[0], &|at| set[at as usize / 8]);
     assert_eq!(rows.len() as u64 + left_out, CALLS);
-    assert!(rows.len() > 900 && left_out > 0, "{} {left_out}", rows.len());
+    assert!(
+        rows.len() > 900 && left_out > 0,
+        "{} {left_out}",
+        rows.len()
+    );
     assert!(rows.iter().all(|row| row.count == 1));
 }
 
@@ -299,10 +321,10 @@ fn a_thread_that_is_muted_or_has_no_tables_adds_nothing() {
     let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let muted = [set.as_mut_ptr() as u64, 1];
+    let muted = [set.as_mut_ptr() as u64, 1, 77];
     point_gs_at(&muted);
     assert_eq!(pages.run(&code, &call_of(1)), PASSED);
-    let none = [0, 0];
+    let none = [0, 0, 77];
     point_gs_at(&none);
     assert_eq!(pages.run(&code, &call_of(1)), UNDECIDED);
     assert!(set.iter().all(|word| *word == 0));
@@ -312,10 +334,12 @@ fn a_thread_that_is_muted_or_has_no_tables_adds_nothing() {
 fn a_condition_on_values_is_looked_at_after_the_acts() {
     let (tables, acts) = count_by_argument();
     let wanted = Expression::argument(0).with(Binary::Less, 5);
-    let code = acts_code(&acts, &tables, THREAD, Some(&wanted)).unwrap().unwrap();
+    let code = acts_code(&acts, &tables, THREAD, Some(&wanted))
+        .unwrap()
+        .unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let block = [set.as_mut_ptr() as u64, 0];
+    let block = [set.as_mut_ptr() as u64, 0, 77];
     point_gs_at(&block);
     assert_eq!(pages.run(&code, &call_of(4)), WANTED);
     assert_eq!(pages.run(&code, &call_of(5)), UNWANTED);
@@ -328,7 +352,7 @@ fn a_call_that_a_handler_makes_while_a_row_is_taken_is_counted() {
     let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let block = [set.as_mut_ptr() as u64, 0];
+    let block = [set.as_mut_ptr() as u64, 0, 77];
     point_gs_at(&block);
     // Where the row of the key will be: as if somebody was about to take it.
     pages.run(&code, &call_of(7));

@@ -97,6 +97,16 @@ impl Asked {
     }
 }
 
+/// True if the function at `callee` has a payload that adds to tables. Its code is where it can be
+/// run then, if it could be put there.
+pub fn has_acts(hot: &Hot, callee: u64) -> bool {
+    let Some(asked) = Asked::of(callee).filter(|asked| asked.values.acts != 0) else {
+        return false;
+    };
+    make_quick(hot, &asked, callee);
+    true
+}
+
 /// The next calls of a function are left to the common routines, as far as they can be.
 fn make_quick(hot: &Hot, asked: &Asked, callee: u64) {
     if hot.rows.get() == 0 {

@@ -5,7 +5,7 @@
 //! more. Under the propagation lock. Must not know what the code does.
 
 use crate::memory::rows::{
-    self, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
+    self, ACTS, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
 };
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -57,6 +57,7 @@ fn kinds(of: &FunctionValues) -> u32 {
     let flag = |is: bool, flag: u32| if is { flag } else { 0 };
     follow as u32
         | flag(of.returns != 0, RETURNS)
+        | flag(of.acts != 0, ACTS)
         | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
         | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
         | flag(of.failure == Failure::Null, FAILS_BY_NULL)
