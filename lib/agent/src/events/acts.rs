@@ -9,7 +9,6 @@ use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::{PASSED, UNDECIDED};
 use crate::memory::thread::Hot;
 use crate::memory::{state, sys};
-use crate::plans::payloads;
 use crate::record::settle;
 use crate::routines::acts::{Registers, run};
 use sptrace_wire::control::hole;
@@ -26,10 +25,9 @@ struct Stack([u64; STACK_WORDS + 8]);
 pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> bool {
     let has_acted = hot.acted.get() != 0;
     hot.acted.set(0);
-    if !call_values::has_acts(hot, callee) || has_acted {
+    let Some(code) = call_values::acts_at(hot, callee).filter(|_| !has_acted) else {
         return false;
-    }
-    let code = payloads::row(callee).map_or(0, |row| row.decides.get());
+    };
     let given = match code {
         0 => UNDECIDED,
         code => run_at(code, f, vectors, rsp),
