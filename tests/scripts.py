@@ -88,6 +88,8 @@ SAMPLES = {
     "coverage": "--module=prog",
     "startup": "--until=event_loop --top=3",
     "config-files": "",
+    "sizes": "--of=next_char",
+    "arguments": "--of=next_char --bits=32",
     "hot-functions": "",
     "depth-limit": "--depth=3",
     "one-module": "--module=prog --top=4",
@@ -372,6 +374,17 @@ def samples_in_headers_look_like_what_is_printed(b):
         sample = [line.removeprefix("//") for line in header]
         err, _ = run(b, "-q", "-S", f"{name} {given}")
         same((name, heads(sample)[:2]), (name, heads(line for line in err.splitlines() if not line.startswith("sptrace: "))[:2]))
+
+
+@case
+def ready_scripts_count_inside_of_the_program(b):
+    """next_char(i + n), with i from 0 to 9, of each call of parse(n)."""
+    err, _ = run(b, "-q", "-S", "arguments --of=next_char --bits=32 --top=100")
+    counts = {int(value): int(count) for value, count in (line.split() for line in err.splitlines() if line.split() and line.split()[0].isdigit())}
+    err, _ = run(b, "-q", "-S", "sizes --of=next_char")
+    total = next(line.split() for line in err.splitlines()[err.splitlines().index("bytes in all") + 2:])
+    same((sum(counts.values()), total[0]), (120, "120"))
+    assert set(range(10)) <= counts.keys() and "next_char" not in b.report("functions"), (counts, err)
 
 
 COUNTED = r"""
