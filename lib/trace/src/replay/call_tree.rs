@@ -28,7 +28,7 @@ use crate::mirror::MAX_CHAIN;
 use crate::model::{Entry, Event, FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 struct Open {
     frame: Frame,
@@ -204,7 +204,7 @@ impl CallTree {
 
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
-    let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
+    let mut starts: HashMap<u32, Vec<u64>> = HashMap::default();
     for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
         starts.entry(info.pid).or_default().push(info.start_tsc);
     }
