@@ -16,10 +16,10 @@ use sptrace_agent::routines::{image, silent};
 use sptrace_wire::plan::{AreaHeader, SLOTS_START, common as routine};
 use std::arch::asm;
 
-const AREA_BYTES: usize = 0x3000;
+const AREA_BYTES: usize = SLOT + 0x2000;
 const SLOT: usize = SLOTS_START as usize;
 /// The program's text, for the test.
-const TEXT: usize = 0x2000;
+const TEXT: usize = SLOT + 0x1000;
 
 struct Pages(*mut u8);
 
