@@ -32,7 +32,8 @@ use crate::note::Note;
 use crate::reader::Dictionary;
 use kernel_side::Side;
 pub(super) use kernel_side::Wait;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::HashSet;
 
 struct Open {
     frame: Frame,
@@ -218,7 +219,7 @@ impl CallTree {
 
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
-    let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
+    let mut starts: HashMap<u32, Vec<u64>> = HashMap::default();
     let kernel: HashSet<&StreamId> = dictionary.kernel_sides.iter().collect();
     for (id, info) in dictionary.streams.iter().enumerate() {
         let is_kernel = kernel.contains(&StreamId(id as u32));
