@@ -5,6 +5,7 @@
 
 pub mod between;
 pub mod call_values;
+pub mod counted;
 pub mod delivered;
 pub mod dormant;
 pub mod entered;

@@ -5,6 +5,7 @@
 //! entered, and the only way up. Must not know plans and modules.
 
 pub mod common;
+pub mod counts;
 pub mod door;
 pub mod image;
 pub mod marks;

@@ -9,7 +9,7 @@ use sptrace_trace::{Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 21] = [
+const HOLES: [(usize, &str); 23] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -60,6 +60,14 @@ const HOLES: [(usize, &str); 21] = [
     (
         hole::HANDLERS,
         "signal handlers left alone, whose signals are not seen",
+    ),
+    (
+        hole::NOT_COUNTED,
+        "threads whose calls were not counted, for want of room",
+    ),
+    (
+        hole::NO_CELL,
+        "calls of a kind that was not counted, for want of room",
     ),
 ];
 

@@ -53,6 +53,8 @@ pub struct Options {
     pub without: Vec<String>,
     /// What becomes of each function; None: nothing else than the globs say.
     pub decide: Option<Decide>,
+    /// Count calls, and record none.
+    pub counts: bool,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// System calls to be recorded; None: none.

@@ -11,7 +11,9 @@
 //! of a call can be pushed as it is. Direct jumps: `call tail_first ; jmp TARGET`. What lies below
 //! rsp between the two instructions is inside the red zone, which signals respect.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Encoder, Instruction, MemoryOperand, Mnemonic, OpKind, Register,
+};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
@@ -172,6 +174,62 @@ impl Builder {
         }
         self.copy(&i, &decoder, &bytes);
         true
+    }
+
+    /// `push` of the operand of the indirect call or jump at `site`, whose stack pointer is 8 less
+    /// than in the text if a return address was pushed. False: a form that has none.
+    pub fn push_operand_below(
+        &mut self,
+        object: &Object<'_>,
+        (site, length): (Svma, u8),
+        has_return_address: bool,
+    ) -> bool {
+        let code = object.code_from(site);
+        let Some(code) = code.and_then(|c| c.get(..usize::from(length))) else {
+            return false;
+        };
+        let i = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode();
+        let is_on_stack = i.op0_kind() == OpKind::Memory && i.memory_base() == Register::RSP;
+        if !is_on_stack || !has_return_address {
+            return self.push_operand(object, site, length);
+        }
+        let displacement = i.memory_displacement64().wrapping_add(8) as i64;
+        let operand = MemoryOperand::new(
+            Register::RSP,
+            i.memory_index(),
+            i.memory_index_scale(),
+            displacement,
+            4,
+            i.segment_prefix() != Register::None,
+            i.segment_prefix(),
+        );
+        let is_call = matches!(i.code(), Code::Call_rm64 | Code::Jmp_rm64);
+        let push = Instruction::with1(Code::Push_rm64, operand);
+        let Some(push) = push.ok().filter(|_| is_call) else {
+            return false;
+        };
+        let mut encoder = Encoder::new(64);
+        if encoder.encode(&push, 0).is_err() {
+            return false;
+        }
+        self.code.extend(encoder.take_buffer());
+        true
+    }
+
+    /// Pushes an address of the module; keeps all registers and flags.
+    pub fn push_address(&mut self, svma: Svma) {
+        // lea rsp, [rsp-8] ; push rax ; lea rax, [rip+ADDRESS] ; mov [rsp+8], rax ; pop rax
+        self.code
+            .extend([0x48, 0x8d, 0x64, 0x24, 0xf8, 0x50, 0x48, 0x8d, 0x05]);
+        self.rel32(FixupKind::Text, svma.0.wrapping_sub(self.base_svma) as i32);
+        self.code.extend([0x48, 0x89, 0x44, 0x24, 0x08, 0x58]);
+    }
+
+    /// The counting of what was pushed, and the jump there: the return address stands above it.
+    pub fn finish_counted(&mut self) {
+        self.call_common(common::COUNT_INDIRECT);
+        self.header.entry_id = self.here();
+        self.code.extend([0xff, 0x64, 0x24, 0xf8]);
     }
 
     /// `push` of a GOT slot's content.

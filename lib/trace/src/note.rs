@@ -5,7 +5,7 @@
 
 use crate::error::Malformed;
 use crate::format::{Cursor, put_string, put_v};
-use crate::model::{ExitStatus, ModuleId};
+use crate::model::{ExitStatus, FunctionId, ModuleId};
 use sptrace_addr::Avma;
 
 /// Something that happened beside the calls.
@@ -39,6 +39,25 @@ pub enum Note {
         folder: String,
         open: Vec<(u32, String)>,
     },
+    /// How often a thread has made which calls, where calls are counted and not recorded; written
+    /// when it ends.
+    Counts {
+        pid: u32,
+        tsc: u64,
+        tid: u32,
+        edges: Vec<Counted>,
+    },
+}
+
+/// Calls of one function by another, of which only the number is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Who calls; `None`: that is not known.
+    pub caller: Option<FunctionId>,
+    /// Who is called.
+    pub callee: FunctionId,
+    /// How often.
+    pub calls: u64,
 }
 
 /// What became of the recording. An event is named as the user has, with what is known of it in
@@ -107,7 +126,8 @@ impl Note {
             | Self::Exec { tsc, .. }
             | Self::ModuleMap { tsc, .. }
             | Self::Recording { tsc, .. }
-            | Self::Descriptors { tsc, .. } => tsc,
+            | Self::Descriptors { tsc, .. }
+            | Self::Counts { tsc, .. } => tsc,
         }
     }
 
@@ -118,7 +138,19 @@ impl Note {
             | Self::Exec { pid, .. }
             | Self::ModuleMap { pid, .. }
             | Self::Recording { pid, .. }
-            | Self::Descriptors { pid, .. } => pid,
+            | Self::Descriptors { pid, .. }
+            | Self::Counts { pid, .. } => pid,
+        }
+    }
+
+    /// True if all functions of which it tells have such numbers.
+    pub(crate) fn names_functions_below(&self, functions: usize) -> bool {
+        let is_below = |id: FunctionId| (id.0 as usize) < functions;
+        match self {
+            Self::Counts { edges, .. } => edges
+                .iter()
+                .all(|edge| is_below(edge.callee) && edge.caller.is_none_or(is_below)),
+            _ => true,
         }
     }
 
@@ -129,6 +161,7 @@ impl Note {
             Self::ModuleMap { .. } => 3,
             Self::Recording { .. } => 4,
             Self::Descriptors { .. } => 5,
+            Self::Counts { .. } => 6,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -154,6 +187,16 @@ impl Note {
                 for (descriptor, path) in open {
                     put_v(out, u64::from(*descriptor));
                     put_string(out, path);
+                }
+            }
+            Self::Counts { tid, edges, .. } => {
+                put_v(out, u64::from(*tid));
+                put_v(out, edges.len() as u64);
+                for edge in edges {
+                    let caller = edge.caller.map_or(0, |caller| u64::from(caller.0) + 1);
+                    put_v(out, caller);
+                    put_v(out, u64::from(edge.callee.0));
+                    put_v(out, edge.calls);
                 }
             }
         }
@@ -202,6 +245,25 @@ impl Note {
                     tsc,
                     folder,
                     open,
+                }
+            }
+            6 => {
+                let tid = from.v32()?;
+                let mut edges = Vec::new();
+                for _ in 0..from.v()? {
+                    let caller = from.v32()?.checked_sub(1).map(FunctionId);
+                    let (callee, calls) = (FunctionId(from.v32()?), from.v()?);
+                    edges.push(Counted {
+                        caller,
+                        callee,
+                        calls,
+                    });
+                }
+                Self::Counts {
+                    pid,
+                    tsc,
+                    tid,
+                    edges,
                 }
             }
             _ => return Err(Malformed("unknown kind of note")),

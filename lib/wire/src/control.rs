@@ -112,6 +112,12 @@ pub struct Control {
     /// Host: offset in the arena of what to capture of system calls ([`crate::values`]); 0: none is
     /// recorded.
     pub captures_offset: u64,
+    /// Host: where the regions of [`crate::counts`] begin in the arena.
+    pub regions_offset: u64,
+    /// Host: how many there are; 0: calls are recorded, not counted.
+    pub regions: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
@@ -207,6 +213,10 @@ pub mod hole {
     pub const SYSTEM_CALLS: usize = 21;
     /// Signal handlers whose entry cannot be intercepted.
     pub const HANDLERS: usize = 22;
+    /// Threads whose calls were not counted: there was no room for their counts.
+    pub const NOT_COUNTED: usize = 23;
+    /// Kinds of calls that were not counted: a process has too many.
+    pub const NO_CELL: usize = 24;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

@@ -279,6 +279,7 @@ impl RecordArgs {
             decide: self.decide,
             values,
             system_calls,
+            counts: false,
             at_start,
             tap: None,
             helper: None,

@@ -118,6 +118,10 @@ pub struct Hot {
     /// The table of functions whose values are recorded: see [`crate::memory::rows`]; 0: not known
     /// yet, or there are none.
     pub rows: Word,
+    /// The table of calls through pointers that are counted ([`crate::memory::counters`]); 0: none.
+    pub pointers: Word,
+    /// Region of its counts, or [`sptrace_wire::control::NONE`].
+    pub region: Half,
 }
 
 // The assembler's numbers for these: see `common`.

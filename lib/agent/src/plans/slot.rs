@@ -149,3 +149,17 @@ pub fn direct_target(id: u64) -> u64 {
     };
     modules::area(id).and_then(target).unwrap_or(0)
 }
+
+/// Of a direct call or jump that is counted: where its cell lies from a thread's block on. `None`:
+/// the slot with this id is not written, or another's.
+pub fn cell_of(id: u64) -> Option<u32> {
+    match modules::area(id)?.code(id)? {
+        [0x65, 0x48, 0xff, 0x04, 0x25, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    }
+}
+
+/// The callee of a direct call or jump that is counted; 0: there is none.
+pub fn counted_target(id: u64) -> u64 {
+    direct_target(id + u64::from(COUNTED_JUMP - COUNTED_ID))
+}
