@@ -7,7 +7,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::counts::{Creators, is_creation, needs_its_stack};
+use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
@@ -410,6 +410,7 @@ impl PlanBuilder<'_> {
         let is_direct = site.got_slot.0 == 0 && site.target.0 != 0;
         if is_direct
             && !is_checked
+            && flags_are_dead(self.object, site.target)
             && let Some((start, flags)) = plain(self.object, site, tactic)
         {
             return Some(PlanSite {
@@ -439,11 +440,21 @@ impl PlanBuilder<'_> {
             flags |= SITE_PUSHES_BACK;
         }
         let has_back = !is_tail(site);
+        let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
+        let place = (site.address, site.length);
+        // A jump through any other pointer may be one within a function, to live flags and r11.
+        let is_call = has_back || got_slot.is_some();
+        if !is_direct && !is_checked && is_call {
+            if !t.count_kept(self.object, place, got_slot, has_back) {
+                return None;
+            }
+            return self.with_slot((site, tactic, back), t, start, flags | SITE_KEEPS_CALLEE);
+        }
         if is_direct {
             t.push_address(site.target);
-        } else if site.got_slot.0 != 0 && site.target.0 != 0 {
-            t.push_slot(site.got_slot);
-        } else if !t.push_operand_below(self.object, (site.address, site.length), has_back) {
+        } else if let Some(slot) = got_slot {
+            t.push_slot(slot);
+        } else if !t.push_operand_below(self.object, place, has_back) {
             return None;
         }
         t.finish_counted();

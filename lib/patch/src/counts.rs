@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
-    Register,
+    Register, RflagsBits,
 };
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function};
@@ -111,4 +111,38 @@ pub fn needs_its_stack(object: &Object<'_>, start: Svma, end: Svma) -> bool {
             let mut used = used.map(|u| u.register().full_register());
             i.flow_control() != FlowControl::Next || used.any(|r| r == Register::RSP)
         })
+}
+
+/// What `inc` changes of the flags, all but CF.
+const CHANGED: u32 =
+    RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
+/// So many instructions are looked at.
+const STEPS: usize = 24;
+
+/// True if the code at `entry` certainly does not read a flag that it is entered with, but perhaps
+/// CF: parts of a function that stand elsewhere, and routines in assembly, do.
+pub fn flags_are_dead(object: &Object<'_>, entry: Svma) -> bool {
+    let mut at = entry;
+    let mut changed = 0;
+    for _ in 0..STEPS {
+        let Some(code) = object.code_from(at) else {
+            return false;
+        };
+        let i = Decoder::with_ip(64, code, at.0, DecoderOptions::NONE).decode();
+        if i.rflags_read() & CHANGED & !changed != 0 {
+            return false;
+        }
+        changed |= i.rflags_modified();
+        if changed & CHANGED == CHANGED {
+            return true;
+        }
+        at = match i.flow_control() {
+            FlowControl::Next => Svma(i.next_ip()),
+            FlowControl::UnconditionalBranch => Svma(i.near_branch_target()),
+            // By the ABI nobody passes flags there.
+            FlowControl::Call | FlowControl::IndirectCall | FlowControl::Return => return true,
+            _ => return false,
+        };
+    }
+    false
 }

@@ -157,6 +157,19 @@ pub fn new_cell(id: u64, callee: u64) -> Option<u32> {
     Some(cell)
 }
 
+/// Says what a cell counts that was nobody's so far. Under the propagation lock.
+pub fn name_cell(displacement: u32, id: u64, callee: u64) {
+    let cell = (displacement as usize).wrapping_sub(CELLS_AT) / size_of::<u64>();
+    let p = state::process();
+    let word = edge(id as u32, callee as u32);
+    if let Some(known) = p.edges_known.get().and_then(|known| known.get(cell)) {
+        known.set(word);
+    }
+    if let Some(place) = cells(p.edges.get()).get(cell) {
+        place.store(word, Ordering::Release);
+    }
+}
+
 /// Where a cell lies, from a thread's block on.
 pub fn displacement(cell: u32) -> u32 {
     CELLS_AT as u32 + cell * size_of::<u64>() as u32

@@ -111,6 +111,7 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
     match s.form {
         SiteForm::Refused => false,
         SiteForm::Direct => direct(m, s),
+        SiteForm::Template if s.is_any(SITE_KEEPS_CALLEE) => kept(m, s),
         SiteForm::Template => template(m, s.argument, s.slot),
         SiteForm::Counted => counted(m, s),
     }
@@ -187,6 +188,27 @@ fn direct(m: &Module, s: &PlanSite) -> bool {
         to.copy_from_slice(&word.to_le_bytes());
     }
     m.area().renew(s.slot.into(), &code)
+}
+
+/// Writes the slot of a call through a pointer that keeps its callee. One that was written before
+/// stays as it is.
+fn kept(m: &Module, s: &PlanSite) -> bool {
+    let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
+        return false;
+    };
+    let id = m.area_start() + s.slot as u64 + u64::from(entry);
+    if slot::kept(id).is_some_and(|kept| kept.cell != 0) {
+        return true;
+    }
+    if !template(m, s.argument, s.slot) {
+        return false;
+    }
+    let Some(cell) = counters::new_cell(0, 0).map(counters::displacement) else {
+        state::count_hole(hole::NO_CELL);
+        return false;
+    };
+    let at = id - KEPT_CELL_TO_ID - m.area_start();
+    m.area().renew(at, &cell.to_le_bytes())
 }
 
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is

@@ -32,6 +32,8 @@ pub struct Place {
     pub system_call: Option<SystemCall>,
     /// A direct call or jump that is counted behind `entry`.
     pub counted: bool,
+    /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
+    pub kept_jump: u64,
     /// Between the moved instructions and the operand's a return address is pushed.
     pub pushes_back: bool,
 }
@@ -93,6 +95,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 hook,
                 system_call: None,
                 counted: false,
+                kept_jump: 0,
                 pushes_back: false,
             })
         }
@@ -126,6 +129,7 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
             back: at + SYSTEM_CALL_BYTES,
         }),
         counted: false,
+        kept_jump: 0,
         pushes_back: false,
     }
 }
@@ -167,6 +171,10 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         hook: false,
         system_call: None,
         counted: s.form == SiteForm::Counted,
+        kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
+            true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
+            false => 0,
+        },
         pushes_back: s.is_any(SITE_PUSHES_BACK),
     })
 }

@@ -163,3 +163,26 @@ pub fn cell_of(id: u64) -> Option<u32> {
 pub fn counted_target(id: u64) -> u64 {
     direct_target(id + u64::from(COUNTED_JUMP - COUNTED_ID))
 }
+
+/// What a slot keeps that counts calls to one callee by itself.
+pub struct Kept {
+    /// Where its cell lies from a thread's block on; 0: it has none yet.
+    pub cell: u32,
+    /// Where the callee stands, from the area's start on.
+    pub callee_at: u64,
+    /// Which it is; 0: none was seen.
+    pub callee: u64,
+}
+
+/// The same of the slot with this id. `None`: it is no such slot.
+pub fn kept(id: u64) -> Option<Kept> {
+    let area = modules::area(id)?;
+    let inc: [u8; 9] = area.code(id - KEPT_CELL_TO_ID - INC_GS.len() as u64)?;
+    let cell = inc.strip_prefix(&INC_GS)?.first_chunk()?;
+    let at = (id + KEPT_CALLEE_FROM_ID).next_multiple_of(8);
+    Some(Kept {
+        cell: u32::from_le_bytes(*cell),
+        callee_at: at - area.start(),
+        callee: u64::from_le_bytes(area.code(at)?),
+    })
+}

@@ -34,6 +34,9 @@ use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
 
+/// r11 in the context.
+const R11: usize = R8 + 3;
+
 /// System V ABI for x86-64, section 3.2.2.
 const RED_ZONE_BYTES: u64 = 128;
 
@@ -161,6 +164,10 @@ impl Context<'_> {
         }
         if place.counted && rip != place.start {
             return self.out_of_counted(hot, place);
+        }
+        if rip == place.kept_jump {
+            self.0[RIP] = self.0[R11];
+            return true;
         }
         if place.pushes_back && (place.start + place.moved + 1..place.entry).contains(&rip) {
             // A return address, or half of it, is on the stack already.

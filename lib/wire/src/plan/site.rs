@@ -90,6 +90,27 @@ pub const SITE_IN_HOOK: u16 = 128;
 /// no room for a call of five bytes.
 pub const SITE_PUSHES_BACK: u16 = 256;
 
+/// Its slot keeps the callee that it has seen, and counts calls to that by itself:
+///
+/// ```text
+///   [moved instructions] ; [the return address is pushed]
+///   mov  r11, OPERAND             the ABI leaves r11 and the flags to nobody at a call through a
+///   cmp  r11, [CALLEE] ; jne MISS    pointer (psABI 3.2.1)
+///   inc  qword gs:[cell]
+///   jmp  r11
+///   MISS: push r11 ; call COUNT_INDIRECT      the id points behind it
+///   jmp  [rsp-8]
+///   CALLEE: 8 bytes, aligned; 0: none was seen
+/// ```
+pub const SITE_KEEPS_CALLEE: u16 = 512;
+/// In such a slot: from the displacement of the cell to the id.
+pub const KEPT_CELL_TO_ID: u64 = 14;
+/// In such a slot: from the jump behind the counting to the id.
+pub const KEPT_JUMP_TO_ID: u64 = 10;
+/// In such a slot: from the id to the callee that is kept, at most: it lies at the next multiple of
+/// 8 from [`KEPT_CALLEE_FROM_ID`] on.
+pub const KEPT_CALLEE_FROM_ID: u64 = 4;
+
 /// Of a counted site that is a conditional jump, the condition stands in the bits from here on
 /// (Intel SDM vol. 2, appendix B.1.4).
 pub const SITE_CONDITION_SHIFT: u32 = 12;
