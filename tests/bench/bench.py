@@ -308,6 +308,38 @@ class Bench:
 
     # ------------------------------------------------------------ analysis
 
+    def counts(self):
+        """What a call costs that is counted, and whole programs: their CPU time over native, everything included."""
+        n = 20000 if self.args.check else self.args.calls * 10
+        samples = {}
+        def counted(command): return [self.sptrace, "run", "-q", "--count", "-o", self.trace, "--", *command]
+        for _ in range(self.rounds):
+            for mode in MODES:
+                for tool in ("native", "count"):
+                    command = [self.path("loop"), mode, str(n)]
+                    out, _ = self.run(command if tool == "native" else counted(command))
+                    samples.setdefault((mode, tool), []).append(float(re.search(r"(?m)^(\d+) -?\d+$", out).group(1)) / n)
+        median = {key: statistics.median(values) for key, values in samples.items()}
+        over = {mode: median[mode, "count"] - median[mode, "native"] for mode in MODES}
+        print("\nCalls that are counted: ns above native, " + ", ".join(f"{mode} {ns:.2f}" for mode, ns in over.items()))
+        self.result["counts"] = dict(over)
+        sql = "create table t(a, b); with recursive c(x) as (select 1 union all select x + 1 from c where x < %d) insert into t select x, x * 7 %% 13 from c; create index i on t(b); select sum(a * b) from t;" % (100 if self.args.check else 1_000_000)
+        python = "import json\nd = list(range(1000))\nfor k in range(%d):\n json.loads(json.dumps(d)); sorted(d, key=lambda x: -x)\n" % (1 if self.args.check else 1000)
+        lua = "local t = {} for i = 1, %d do t[i] = (i * 7919) %% 100003 end for k = 1, 4 do local c = {} for i = 1, #t do c[i] = t[i] end table.sort(c) end print(#t)" % (100 if self.args.check else 200_000)
+        programs = {"lua": ["/usr/bin/lua", "-e", lua], "sqlite3": ["/usr/bin/sqlite3", ":memory:", sql], "xz": ["/usr/bin/xz", "-1", "-k", "-c", os.path.realpath("/bin/sh" if self.args.check else "/usr/bin/python3")], "python3": ["/usr/bin/python3", "-S", "-c", python]}
+        row = []
+        for name, command in programs.items():
+            if not os.path.exists(command[0]): continue
+            own = {}
+            for _ in range(self.rounds):
+                for tool in ("native", "count"):
+                    timed = [self.path("timed"), self.path("ns"), *command]
+                    self.run(timed if tool == "native" else counted(timed))
+                    with open(self.path("ns")) as f: own.setdefault(tool, []).append(float(f.read()))
+            self.result["counts"][name] = statistics.median(own["count"]) / statistics.median(own["native"])
+            row.append(f"{name} {self.result['counts'][name]:.2f}")
+        print("Programs whose calls are counted: CPU time over native, start-up included: " + ", ".join(row), flush=True)
+
     def analysis(self):
         """Large libraries where installed; the machine's libc in a check. At most 50 CPU-ms a MB, 4 x and 0.4 x the text."""
         if not self.sptrace: return
@@ -467,7 +499,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "counts", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -478,7 +510,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "counts"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

@@ -98,6 +98,13 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
         out,
         "events     {events} in {size}, {density:.2} bytes each{in_memory}; {calls} calls"
     )?;
+    if let Some(counted) = view.survey.counted_calls() {
+        let counted = Count(counted);
+        writeln!(
+            out,
+            "counted    {counted} calls, of which neither order nor times are known"
+        )?;
+    }
     let blocked: u64 = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
     if blocked > 0 {
         let blocked = Duration(Clock::of(view.header).ns(blocked)).to_string();

@@ -452,6 +452,18 @@ pub struct Survey {
     pub notes: Vec<Note>,
 }
 
+impl Survey {
+    /// How many calls were counted and not recorded; `None`: calls were recorded.
+    pub fn counted_calls(&self) -> Option<u64> {
+        let counts = self.notes.iter().filter_map(|note| match note {
+            Note::Counts { edges, .. } => Some(edges),
+            _ => None,
+        });
+        let calls = counts.map(|edges| edges.iter().fold(0, |sum: u64, e| sum.saturating_add(e.calls)));
+        calls.reduce(u64::saturating_add)
+    }
+}
+
 impl Default for Survey {
     fn default() -> Self {
         Self {

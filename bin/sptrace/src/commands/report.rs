@@ -235,6 +235,21 @@ enum View {
     Script,
 }
 
+impl View {
+    /// Shows calls of which only the number is known.
+    fn shows_counts(self) -> bool {
+        matches!(
+            self,
+            Self::Summary
+                | Self::Functions
+                | Self::Coverage
+                | Self::Callers
+                | Self::Callees
+                | Self::Graph
+        )
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,
@@ -385,6 +400,11 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         }
         _ => open_trace(path)?,
     };
+    if survey.counted_calls().is_some() && !args.view.shows_counts() {
+        say(
+            "the calls of this trace were counted: what is shown here has none of them (see report functions, callers, callees, graph)",
+        );
+    }
     let names = Names::new(&survey.dictionary);
     let session = Session {
         args,
