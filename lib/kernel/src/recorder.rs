@@ -118,7 +118,7 @@ pub(crate) fn take<T: Trace>(
     tasks: &mut Tasks<T>,
     until: u64,
 ) -> Result<(), KernelError> {
-    while !pipes.fill()? {}
+    pipes.fill_until(until)?;
     while let Some(record) = pipes.next_before(until) {
         let read = source.read(&record.data);
         if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {

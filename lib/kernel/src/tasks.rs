@@ -454,7 +454,7 @@ impl<T: Trace> Tasks<T> {
                 self.trace.write_block(&mut task.encoder)?;
             }
         }
-        Ok(())
+        self.trace.flush()
     }
 
     /// Writes the rest, and gives the writer back. What is open at `tsc` stays so.
