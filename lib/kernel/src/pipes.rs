@@ -90,8 +90,8 @@ impl Pipes {
         })
     }
 
-    /// Reads what was made before `until`, a reading of the clock, and some more. It ends also where
-    /// records are made faster than they are read.
+    /// Reads what was made before `until`, a reading of the clock, and some more. It ends also
+    /// where records are made faster than they are read.
     ///
     /// # Errors
     /// One cannot be read.

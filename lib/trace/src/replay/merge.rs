@@ -14,7 +14,8 @@
 //! sides are written as they come: neither waits in memory for the other, which may keep a buffer
 //! for minutes, and of a trace that ends early both are there.
 
-use super::call_tree::{CallTree, Wait};
+use super::call_tree::CallTree;
+use super::side::Wait;
 use super::sides::Sides;
 use super::visitor::Visitor;
 use crate::decoder::{Block, Paused};
