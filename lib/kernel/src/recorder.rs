@@ -68,7 +68,7 @@ pub fn record<W: Write>(
     let mut pipes = Pipes::open(&recorded.folders)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
-    tasks.show(inside.calls());
+    tasks.show(inside.calls())?;
     let mut command = begin(&recorded, options, &mut tasks)?;
     read_all(
         &recorded,
@@ -85,6 +85,10 @@ pub fn record<W: Write>(
         follows_calls: inside.follows_calls(),
         missing: [source.missing.clone(), inside.refused()].concat(),
     };
+    inside
+        .told_at_end()
+        .iter()
+        .for_each(|line| (options.say)(line));
     // The instance can be removed once nobody reads it.
     drop(pipes);
     drop(inside);
@@ -118,10 +122,20 @@ pub(crate) fn take<T: Trace>(
     tasks: &mut Tasks<T>,
     until: u64,
 ) -> Result<(), KernelError> {
+    inside.tick()?;
     pipes.fill_until(until)?;
     while let Some(record) = pipes.next_before(until) {
+        if let Some((tid, happenings)) = inside.read_hook(&record.data) {
+            for happening in happenings {
+                tasks.happened(tid, record.time, happening)?;
+            }
+            continue;
+        }
         let read = source.read(&record.data);
         if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {
+            if let Some(change) = inside.change(tid, &happening) {
+                tasks.happened(tid, record.time, change)?;
+            }
             tasks.happened(tid, record.time, happening)?;
         }
     }

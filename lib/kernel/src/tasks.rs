@@ -8,6 +8,7 @@
 
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
+use crate::privileges;
 use crate::source::{Frame, Happening, Waker, soft_interrupt};
 use crate::task_names::TaskNames;
 use crate::trace::Trace;
@@ -17,12 +18,13 @@ use sptrace_tracee::proc::Status;
 use std::collections::{HashMap, HashSet};
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
-const MODULES: [&str; 5] = [
+const MODULES: [&str; 6] = [
     SYSTEM_CALLS,
     "[interrupts]",
     "[scheduler]",
     "[faults]",
     "[signals]",
+    privileges::MODULE,
 ];
 
 /// In place of the state that a task waits in: it was woken, and has not run yet.
@@ -104,8 +106,16 @@ impl<T: Trace> Tasks<T> {
     }
 
     /// Shows calls of the kernel's functions, too.
-    pub fn show(&mut self, calls: Calls) {
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn show(&mut self, calls: Calls) -> Result<(), KernelError> {
         self.calls = calls;
+        // The trace names what is hooked, also if it is never executed.
+        for address in self.calls.hooked() {
+            self.kernel_function(address)?;
+        }
+        Ok(())
     }
 
     /// Leaves another task out.

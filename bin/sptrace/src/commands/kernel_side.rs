@@ -74,6 +74,8 @@ impl KernelArgs {
                 self.kernel_depth,
             ),
             say: if quiet { |_| {} } else { say },
+            blocks: Vec::new(),
+            has_privileges: false,
             now_tsc: clock::tsc,
         };
         Beside::prepare(tracefs, options).map(Some).map_err(cannot)

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use sptrace_collect::react::keep_old;
 use sptrace_collect::{clock, output};
+use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::level::Level;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::policy::{Policy, Root};
@@ -37,6 +38,8 @@ Examples:
   sptrace ktrace -a --for 1s                    everything that runs
   sptrace ktrace -F 'vfs_*' -D 1 -- ls          these functions of the kernel, nothing below them
   sptrace ktrace --root interrupts -D 5 -a --for 1s
+  sptrace ktrace --blocks pipe_write -a --for 5s   the path of each call, block by block; then
+                                                sptrace analyze --kernel pipe_write -i sptrace.data
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
@@ -94,6 +97,15 @@ pub struct KtraceArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
+    /// path (every block; the default), exits (the entry and what leaves the function), or offsets
+    /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
+    /// recording, as in 1s..3s (repeatable)
+    #[arg(long, value_name = "FUNC", value_parser = blocks_of)]
+    blocks: Vec<Wanted>,
+    /// Show where users, groups and capabilities of a task change, and which changes are escalations
+    #[arg(long)]
+    privileges: bool,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -106,6 +118,10 @@ pub struct KtraceArgs {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND", required_unless_present_any = ["pids", "all", "check", "cleanup"])]
     command: Vec<OsString>,
+}
+
+fn blocks_of(text: &str) -> Result<Wanted, String> {
+    Wanted::parse(text, &parse_duration)
 }
 
 /// Values of `--level`.
@@ -356,6 +372,8 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         buffer_kib: args.buffer,
         level: args.level.map(LevelArg::level),
         policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+        blocks: args.blocks.clone(),
+        has_privileges: args.privileges,
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
     }

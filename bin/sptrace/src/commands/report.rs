@@ -355,7 +355,7 @@ fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
 }
 
 /// Opens a trace and surveys it; says if it is not whole.
-fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
+pub(crate) fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
     if let Ending::Early { offset } = survey.ending {
@@ -603,7 +603,7 @@ impl Session<'_> {
 }
 
 /// A sentence about a trace that cannot be read, with a hint where there is one.
-fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
     let path = path.display();
     match error {
         TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {
