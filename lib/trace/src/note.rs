@@ -289,6 +289,13 @@ impl Note {
                     open,
                 }
             }
+            tag => return Self::read_sums(tag, (pid, tsc), from),
+        })
+    }
+
+    /// What was counted inside of programs, and what the kernel's side tells.
+    fn read_sums(tag: u8, (pid, tsc): (u32, u64), mut from: Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match tag {
             8 => Self::KernelExec {
                 pid,
                 tsc,

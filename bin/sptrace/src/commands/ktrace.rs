@@ -24,10 +24,10 @@ use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{ExitStatus, Section, Summary, TraceWriter};
 
-use crate::commands::attach::parse_duration;
+use crate::commands::duration::parse_duration;
+use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::record;
-use crate::commands::run::end_as;
 use crate::exit_code;
 use crate::talk::say;
 
