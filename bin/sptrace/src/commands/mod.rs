@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod executable;
 pub mod kernel_side;
 pub mod ktrace;
+mod ktrace_live;
 mod lines;
 mod live;
 pub mod record;
