@@ -63,6 +63,7 @@ echo $? >hang.status
 
 is_quick && exit 0
 ran tiny run --kernel-buffer 4 -- /bin/busybox dd if=/dev/zero of=/dev/null bs=1 count=5000
+state tiny
 
 # Somebody else takes the processor.
 cp /sides /disturb
@@ -75,10 +76,12 @@ ran calm run --kernel-level events -- /sides frames
 # Who waits for whom?
 for i in $(seq 400); do echo "line $i of a text that is long enough to be worth the name of a line, and has aaaaaaaaaaaaaaaaaaaaaaaab in it"; done >/tmp/text
 for _ in 1 2 3 4 5 6; do cat /tmp/text; done >/tmp/big
-ran pipeline run --kernel-filter pipe_read --kernel-filter pipe_write --kernel-depth 1 -- sh -c "cat /tmp/big | sed -e 's/\\(a*\\)*c//' -e 's/\\(a*\\)*d//' | grep line | sort >/dev/null"
+ran pipeline run --kernel-filter pipe_read --kernel-filter pipe_write --kernel-depth 1 -- /gnu/dash -c "PATH=/gnu; cat /tmp/big | sed -e 's/\\(a*\\)*c//' -e 's/\\(a*\\)*d//' | grep line | sort >/dev/null"
 
-sh -c 'while :; do /bin/busybox cat /dev/null; done' &
-starting=$!
-ran attached attach -p $starting --for 2s
-kill $starting
+/sides work &
+working=$!
+sleep 0.5
+ran attached attach -p $working --for 1s
+kill -0 $working && echo alive >attached.command
+kill $working
 exit 0

@@ -4,6 +4,7 @@
                            printed at the end: FUNCTION CALL BEFORE AFTER.
    sides frames            a frame of work every 10 ms, 60 of them; which of them ended late is printed.
    sides disturb           takes the processor for 25 ms every 95 ms, by SCHED_FIFO, until it is killed.
+   sides work              a read of /dev/zero every 5 ms, until it is killed.
    sides hang PATH         opens a FIFO that nobody writes to. */
 #include <fcntl.h>
 #include <sched.h>
@@ -99,12 +100,21 @@ static void disturb(void) {
     }
 }
 
+static void work(void) {
+    zero = open("/dev/zero", O_RDONLY);
+    for (;;) {
+        f_read_zero();
+        until_ns(now_ns() + 5000000);
+    }
+}
+
 ALONE void f_hang(const char *path) { (void)!open(path, O_RDONLY); }
 
 int main(int argc, char **argv) {
     if (argc < 2) brackets();
     else if (!strcmp(argv[1], "frames")) frames();
     else if (!strcmp(argv[1], "disturb")) disturb();
+    else if (!strcmp(argv[1], "work")) work();
     else if (!strcmp(argv[1], "hang") && argc > 2) f_hang(argv[2]);
     else return 2;
     return 0;

@@ -182,6 +182,11 @@ impl Trace for Both {
         Ok(())
     }
 
+    fn flush(&mut self) -> Result<(), KernelError> {
+        self.written(Writer::flush);
+        Ok(())
+    }
+
     fn until_tsc(&self) -> u64 {
         self.0.end_tsc.load(Ordering::Acquire)
     }

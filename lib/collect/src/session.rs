@@ -166,7 +166,6 @@ impl Session {
         let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
         let mut collector = Collector::new(writer_of(&mut opened, header)?);
         collector.tap(options.tap.clone());
-        let wake = wake_descriptor()?;
         let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
         let (send, commands) = channel();
@@ -181,7 +180,7 @@ impl Session {
             unfollowed: Arc::clone(&collector.unfollowed),
             collector: Mutex::new(collector),
             commands: Mutex::new(send),
-            wake,
+            wake: wake_descriptor()?,
             ended: AtomicBool::new(false),
             output: opened.descriptor,
             disk: Mutex::new(opened.disk),

@@ -96,8 +96,20 @@ impl Calls {
         self.hooked.get(&address).is_some_and(|(_, is)| *is)
     }
 
+    /// What the kernel calls to have an event recorded. What records a switch returns when the task
+    /// is told not to run already.
+    fn is_tracing(&self, address: u64) -> bool {
+        const TRACING: [&str; 2] = ["__traceiter_", "trace_event_raw_event_"];
+        let symbol = self.symbols.at(address);
+        symbol.is_some_and(|(s, _)| TRACING.iter().any(|start| s.name.starts_with(start)))
+    }
+
     /// True if a function that begins while these frames are open is shown.
     pub fn is_shown(&self, open: &[Frame], address: u64) -> bool {
+        let runs = !matches!(open.last(), Some(Frame::Waiting(_) | Frame::Preempted(_)));
+        if !runs || self.is_tracing(address) {
+            return false;
+        }
         if self.hooked.contains_key(&address) {
             return true;
         }
@@ -122,7 +134,6 @@ impl Calls {
                         return around < self.depth;
                     }
                 }
-                Frame::Waiting(_) | Frame::Preempted(_) => {}
                 _ => return false,
             }
         }
@@ -150,7 +161,8 @@ mod tests {
         assert!(calls.is_shown(&below, 0x1010));
         assert!(!calls.is_shown(&[of(0x1000), of(0x1010)], 0x1020));
         assert!(!calls.is_shown(&[of(0x1000), Frame::SoftInterrupt(1)], 0x1010));
-        assert!(calls.is_shown(&[of(0x1000), Frame::Preempted(String::new())], 0x1010));
+        let does_not_run = [of(0x1000), Frame::Preempted(String::new())];
+        assert!(!calls.is_shown(&does_not_run, 0x1010));
         assert_eq!(calls.at(0x1014).name, "a");
         assert_eq!(calls.at(0x1014).offset, 0x10);
         assert_eq!(calls.at(0x1030).module, "[ext4]");

@@ -2,8 +2,8 @@
 //!
 //! Given folders of tracefs; reads the pages of each processor's buffer as far as they have been
 //! written, and gives their records merged. A record is held back until no earlier one can come any
-//! more: what was made before a reading of the clock is in the buffers when all of them have been
-//! read empty after that reading.
+//! more: what was made before a reading of the clock has been read when each buffer was read empty
+//! after that reading, or up to a later record.
 //!
 //! Must not know: what records mean.
 
@@ -51,6 +51,8 @@ impl PartialOrd for Record {
 /// The buffers of some folders, being read.
 pub struct Pipes {
     pipes: Vec<(u32, File)>,
+    /// By pipe: the time of the last record that was read.
+    last: Vec<u64>,
     page: Vec<u8>,
     waiting: BinaryHeap<Record>,
     number: u64,
@@ -76,9 +78,10 @@ impl Pipes {
         let buffers = folders
             .iter()
             .flat_map(|f| f.processors().into_iter().map(move |p| (*f, p)));
-        let pipes: Result<Vec<_>, KernelError> = buffers.map(open).collect();
+        let pipes = buffers.map(open).collect::<Result<Vec<_>, KernelError>>()?;
         Ok(Self {
-            pipes: pipes?,
+            last: vec![0; pipes.len()],
+            pipes,
             page: vec![0; PAGE_BYTES],
             waiting: BinaryHeap::new(),
             number: 0,
@@ -87,16 +90,16 @@ impl Pipes {
         })
     }
 
-    /// Reads what is there; true if all buffers are empty now.
+    /// Reads what was made before `until`, a reading of the clock, and some more. It ends also
+    /// where records are made faster than they are read.
     ///
     /// # Errors
     /// One cannot be read.
-    pub fn fill(&mut self) -> Result<bool, KernelError> {
-        let mut is_empty = true;
+    pub fn fill_until(&mut self, until: u64) -> Result<(), KernelError> {
         for i in 0..self.pipes.len() {
-            is_empty &= self.fill_from(i)?;
+            while self.last.get(i).is_some_and(|last| *last < until) && !self.fill_from(i)? {}
         }
-        Ok(is_empty)
+        Ok(())
     }
 
     fn fill_from(&mut self, i: usize) -> Result<bool, KernelError> {
@@ -122,6 +125,9 @@ impl Pipes {
             }
             for record in page.records() {
                 self.number += 1;
+                if let Some(last) = self.last.get_mut(i) {
+                    *last = record.time;
+                }
                 self.waiting.push(Record {
                     time: record.time,
                     processor: *processor,
@@ -156,6 +162,7 @@ mod tests {
         };
         let mut pipes = Pipes {
             pipes: Vec::new(),
+            last: Vec::new(),
             page: Vec::new(),
             waiting: BinaryHeap::new(),
             number: 0,

@@ -125,7 +125,7 @@ pub(crate) fn take<T: Trace>(
     until: u64,
 ) -> Result<(), KernelError> {
     inside.tick()?;
-    while !pipes.fill()? {}
+    pipes.fill_until(until)?;
     while let Some(record) = pipes.next_before(until) {
         if let Some((tid, happenings)) = inside.read_hook(&record.data) {
             for happening in happenings {

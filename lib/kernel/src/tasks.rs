@@ -199,15 +199,7 @@ impl<T: Trace> Tasks<T> {
             } => {
                 self.names.saw(tid, name);
                 self.names.saw(next, next_name);
-                let why = match why {
-                    Frame::Preempted(_) => Frame::Preempted(self.names.of(next)),
-                    waiting => waiting,
-                };
-                // Of two tasks, one of which is recorded, either may be the other.
-                if self.is_for_all || self.processes.contains_key(&tid) {
-                    self.begin(tid, tsc, why)?;
-                }
-                self.end(next, tsc, &Frame::Preempted(String::new()))
+                self.switch((tid, why), next, tsc)
             }
             Happening::Woken { tid: woken, by } => self.woken(woken, tsc, by),
             Happening::NewTask {
@@ -224,13 +216,7 @@ impl<T: Trace> Tasks<T> {
             }
             Happening::Exec(path) => {
                 self.begin_after_exec(|waiting, _| waiting == tid);
-                let pid = self.process_of(tid);
-                self.end_stream(tid, tsc)?;
-                let name = path.rsplit('/').next().unwrap_or(&path);
-                self.names.saw(tid, name.to_owned());
-                self.processes.insert(tid, pid);
-                let note = Note::Exec { pid, tsc, path };
-                self.trace.note(&note)
+                self.executes(tid, tsc, path)
             }
             Happening::TaskEnd => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
@@ -242,6 +228,29 @@ impl<T: Trace> Tasks<T> {
                 self.end_stream(tid, tsc)
             }
         }
+    }
+
+    /// The processor goes from one task to another, of which one at least is recorded.
+    fn switch(&mut self, (tid, why): (u32, Frame), next: u32, tsc: u64) -> Result<(), KernelError> {
+        let why = match why {
+            Frame::Preempted(_) => Frame::Preempted(self.names.of(next)),
+            waiting => waiting,
+        };
+        if self.is_for_all || self.processes.contains_key(&tid) {
+            self.begin(tid, tsc, why)?;
+        }
+        self.end(next, tsc, &Frame::Preempted(String::new()))
+    }
+
+    /// A task goes on as another program.
+    fn executes(&mut self, tid: u32, tsc: u64, path: String) -> Result<(), KernelError> {
+        let pid = self.process_of(tid);
+        self.end_stream(tid, tsc)?;
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        self.names.saw(tid, name.to_owned());
+        self.processes.insert(tid, pid);
+        let note = Note::Exec { pid, tsc, path };
+        self.trace.note(&note)
     }
 
     /// What the task's stream holds is written, and the stream ends: the task ends, or goes on as
@@ -510,7 +519,7 @@ impl<T: Trace> Tasks<T> {
                 self.trace.write_block(&mut task.encoder)?;
             }
         }
-        Ok(())
+        self.trace.flush()
     }
 
     /// Writes the rest, and gives the writer back. What is open at `tsc` stays so.

@@ -26,6 +26,8 @@ pub trait Trace {
     fn note(&mut self, note: &Note) -> Result<(), KernelError>;
     fn write_full(&mut self, encoder: &mut StreamEncoder) -> Result<(), KernelError>;
     fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), KernelError>;
+    /// What was written is on its way to the disk.
+    fn flush(&mut self) -> Result<(), KernelError>;
     /// What happened later is not wanted.
     fn until_tsc(&self) -> u64;
 }
@@ -58,6 +60,10 @@ impl<W: Write> Trace for TraceWriter<W> {
 
     fn write_block(&mut self, encoder: &mut StreamEncoder) -> Result<(), KernelError> {
         Ok(self.write_block(encoder)?)
+    }
+
+    fn flush(&mut self) -> Result<(), KernelError> {
+        Ok(self.flush()?)
     }
 
     fn until_tsc(&self) -> u64 {

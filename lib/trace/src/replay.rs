@@ -12,6 +12,7 @@ mod min_time;
 mod pick;
 mod pipeline;
 mod recast;
+mod side;
 mod sides;
 mod visitor;
 

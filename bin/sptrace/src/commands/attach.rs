@@ -12,6 +12,7 @@ use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::{eligible, proc};
 
+use crate::commands::duration::parse_duration;
 use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Shows, Subject};
 use crate::commands::{report, script};
@@ -56,29 +57,6 @@ pub struct AttachArgs {
     /// or SIGHUP, or when all have ended
     #[arg(help_heading = record::WHEN, display_order = 0, long = "for", value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
-}
-
-/// A duration with its unit; a number alone is seconds.
-///
-/// # Errors
-/// What it should be.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds = match &text[number.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a duration ends in us, ms, s, m or h".to_owned()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "not a number with us, ms, s, m or h".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds)
-        .ok()
-        .filter(|d| !d.is_zero())
-        .ok_or_else(|| "out of range".to_owned())
 }
 
 /// Attaches, records, detaches.

@@ -24,11 +24,11 @@ use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
-use crate::commands::attach::parse_duration;
+use crate::commands::duration::parse_duration;
+use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::ktrace_live::KernelLive;
 use crate::commands::record;
-use crate::commands::run::end_as;
 use crate::exit_code;
 use crate::talk::say;
 
@@ -118,8 +118,8 @@ pub struct KtraceArgs {
     #[arg(long)]
     privileges: bool,
     /// Write a line for each frame when it begins and when it ends, and for what has no length, as
-    /// soon as it is known: to standard error, a FILE, '|COMMAND', serial (/dev/ttyS0 at 115200 bit/s)
-    /// or serial:DEVICE. What the output is too slow for is left out and counted
+    /// soon as it is known: to standard error, a FILE, '|COMMAND', serial (/dev/ttyS0 at 115200
+    /// bit/s) or serial:DEVICE. What the output is too slow for is left out and counted
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     live: Option<String>,
     /// Write lines only of frames whose name matches GLOB, or of a module such as [signals]

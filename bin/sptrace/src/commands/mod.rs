@@ -5,6 +5,8 @@ pub mod cache;
 pub mod config;
 pub mod ctl;
 pub mod doctor;
+pub mod duration;
+pub mod end;
 pub mod executable;
 pub mod kernel_side;
 pub mod ktrace;

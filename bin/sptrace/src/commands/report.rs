@@ -99,8 +99,8 @@ pub struct ReportArgs {
     output: PathBuf,
 
     /// Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff`,
-    /// `waits` and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the
-    /// ending of OUT says]
+    /// `waits` and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph`
+    /// what the ending of OUT says]
     #[arg(long, value_enum)]
     format: Option<Format>,
 

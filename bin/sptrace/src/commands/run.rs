@@ -17,6 +17,7 @@ use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::keep::{self, Kept, Split};
 
+use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Shows, Subject};
@@ -270,29 +271,5 @@ fn cannot_run(name: &str, refused: Refused) -> Failure {
     Failure::Said {
         code,
         message: format!("cannot run {name}: {why}"),
-    }
-}
-
-/// Ends as the command did.
-pub fn end_as(status: ExitStatus) -> ExitCode {
-    match status {
-        ExitStatus::Exited(code) => ExitCode::from(code as u8),
-        ExitStatus::Signaled(signal) => {
-            // SAFETY: default disposition, no core of ours, then our own end.
-            unsafe {
-                let none = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-                libc::signal(signal, libc::SIG_DFL);
-                let mut set = std::mem::zeroed::<libc::sigset_t>();
-                libc::sigemptyset(&raw mut set);
-                libc::sigaddset(&raw mut set, signal);
-                libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-                libc::raise(signal);
-            }
-            ExitCode::from((128 + signal) as u8)
-        }
     }
 }

@@ -23,6 +23,7 @@
 
 mod kernel_side;
 
+use super::side::Side;
 use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
 use crate::error::Malformed;
@@ -30,8 +31,6 @@ use crate::mirror::MAX_CHAIN;
 use crate::model::{Entry, Event, FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
-use kernel_side::Side;
-pub(super) use kernel_side::Wait;
 use std::collections::{HashMap, HashSet};
 
 struct Open {

@@ -14,7 +14,8 @@
 //! sides are written as they come: neither waits in memory for the other, which may keep a buffer
 //! for minutes, and of a trace that ends early both are there.
 
-use super::call_tree::{CallTree, Wait};
+use super::call_tree::CallTree;
+use super::side::Wait;
 use super::sides::Sides;
 use super::visitor::Visitor;
 use crate::decoder::{Block, Paused};
@@ -152,15 +153,18 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
     fn all_told(&mut self, id: StreamId) {
         self.lanes.remove(&id);
         let dictionary = &self.survey.dictionary;
-        let kernel = self.sides.kernel_of(id);
-        if kernel.is_none_or(|kernel| !self.lanes.contains_key(&kernel))
+        let mut kernel = self.sides.kernel_of(id);
+        if !kernel.any(|kernel| self.lanes.contains_key(&kernel))
             || self.tree.process_end(id, dictionary).is_some()
         {
             let tsc = self.tree.end_tsc(id, dictionary);
             self.next.push(Reverse((tsc, id)));
         }
         for program in self.sides.programs_of(id) {
-            if !self.lanes.contains_key(&program) && !self.tree.is_told(program) {
+            let mut kernel = self.sides.kernel_of(program);
+            let goes_on = self.lanes.contains_key(&program)
+                || kernel.any(|kernel| self.lanes.contains_key(&kernel));
+            if !goes_on && !self.tree.is_told(program) {
                 let tsc = self.tree.end_tsc(program, dictionary);
                 self.next.push(Reverse((tsc, program)));
             }

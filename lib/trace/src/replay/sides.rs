@@ -2,7 +2,7 @@
 //!
 //! Given a survey; says for a stream of the kernel's, at a time, which stream of the program its
 //! events lie in. A thread has several of these one after the other if it executes other programs,
-//! or is recorded again after a pause, and one of the kernel's side.
+//! or is recorded again after a pause, and several of the kernel's side.
 //!
 //! Must not know: events and frames.
 
@@ -16,7 +16,7 @@ pub(super) struct Sides {
     /// By stream of the kernel's: the program's with their starts, in order.
     of_kernel: HashMap<StreamId, Vec<(u64, StreamId)>>,
     /// The opposite.
-    of_program: HashMap<StreamId, StreamId>,
+    of_program: HashMap<StreamId, Vec<StreamId>>,
 }
 
 impl Sides {
@@ -45,8 +45,9 @@ impl Sides {
                 continue;
             };
             streams.sort_unstable();
-            let back = streams.iter().map(|(_, stream)| (*stream, id));
-            sides.of_program.extend(back);
+            for (_, stream) in &streams {
+                sides.of_program.entry(*stream).or_default().push(id);
+            }
             sides.of_kernel.insert(id, streams);
         }
         sides
@@ -58,8 +59,9 @@ impl Sides {
     }
 
     /// The kernel's side of the thread whose stream this is.
-    pub(super) fn kernel_of(&self, program: StreamId) -> Option<StreamId> {
-        self.of_program.get(&program).copied()
+    pub(super) fn kernel_of(&self, program: StreamId) -> impl Iterator<Item = StreamId> {
+        let streams = self.of_program.get(&program).into_iter().flatten();
+        streams.copied()
     }
 
     /// All streams of the thread whose kernel's side this is.
@@ -127,6 +129,9 @@ mod tests {
         assert_eq!(at(60, &[1, 2]), Some(StreamId(0)));
         assert_eq!(sides.place(StreamId(1), 20, |_| false), None);
         assert_eq!(sides.place(StreamId(3), 20, |_| false), None);
-        assert_eq!(sides.kernel_of(StreamId(2)), Some(StreamId(0)));
+        assert_eq!(
+            sides.kernel_of(StreamId(2)).collect::<Vec<_>>(),
+            [StreamId(0)]
+        );
     }
 }

@@ -8,7 +8,7 @@ use anyhow::bail;
 use sptrace_render::Style;
 use sptrace_render::diff::{Compared, Did, Kind, select, write_diff, write_diff_csv};
 use sptrace_trace::compare::{Excerpt, PIECE_CALLS, Run};
-use sptrace_trace::{FunctionId, Names, Order, StreamId, Visitor, Wanted, replay};
+use sptrace_trace::{FunctionId, Names, Order, Recast, StreamId, Survey, Visitor, Wanted, replay};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -255,7 +255,25 @@ fn with_trace<V: Visitor>(
     let program = reader.header().command.first().cloned().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();
     let view = make(&names, program);
+    let view = Recast::new(without_kernel(&survey), view);
     let view = replay(&mut reader, &survey, &wanted, view);
     let view = view.map_err(|error| explain(path, error))?;
-    Ok((view, reader.clock()))
+    Ok((view.inner, reader.clock()))
+}
+
+/// Where programs are recorded with the kernel's side, that is left out of a comparison: when an
+/// interrupt comes, and who has the processor, is different in each run.
+fn without_kernel(survey: &Survey) -> Vec<Option<FunctionId>> {
+    let dictionary = &survey.dictionary;
+    let sides = dictionary.kernel_sides.len();
+    if sides == 0 || sides == dictionary.streams.len() {
+        return Vec::new();
+    }
+    let functions = dictionary.functions.iter().enumerate();
+    let told_as = functions.map(|(i, function)| {
+        let module = dictionary.module(function.module);
+        let is_of_kernel = module.is_some_and(|module| module.is_of_kernel());
+        (!is_of_kernel).then_some(FunctionId(i as u32))
+    });
+    told_as.collect()
 }

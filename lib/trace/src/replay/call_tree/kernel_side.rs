@@ -8,39 +8,18 @@
 //!
 //! Must not know: how the two are brought together.
 
+use super::super::side::{Side, Wait};
+use super::super::visitor::Visitor;
 use super::{CallTree, Stream, known};
 use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::model::{Entry, Event, StreamId};
 use crate::reader::Dictionary;
-use crate::replay::visitor::Visitor;
-
-/// A frame of the kernel's whose end has not come yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
-    /// It is the innermost one in view, or around it.
-    Shown,
-    /// It is not in view: it was left out, or an event of the program has ended it.
-    Gone,
-}
-
-/// A wait for sptrace, between these times.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::replay) struct Wait {
-    pub begin_tsc: u64,
-    pub end_tsc: u64,
-}
-
-impl Wait {
-    fn has(&self, tsc: u64) -> bool {
-        (self.begin_tsc..=self.end_tsc).contains(&tsc)
-    }
-}
 
 impl CallTree {
     /// Begins a block of the kernel's, inside of stream `id`: what is open at its start, if it is
     /// the first one.
-    pub(in crate::replay) fn kernel_begin(
+    pub(in super::super) fn kernel_begin(
         &mut self,
         id: StreamId,
         block: &Block,
@@ -71,7 +50,7 @@ impl CallTree {
 
     /// Replays events of the kernel's inside of stream `id`. `wait`: the program's next event tells
     /// of it.
-    pub(in crate::replay) fn kernel_events(
+    pub(in super::super) fn kernel_events(
         &mut self,
         id: StreamId,
         events: &[Event],
@@ -98,7 +77,7 @@ impl CallTree {
     }
 
     /// All of the stream was told.
-    pub(in crate::replay) fn is_told(&self, id: StreamId) -> bool {
+    pub(in super::super) fn is_told(&self, id: StreamId) -> bool {
         !self.streams.contains_key(&id)
     }
 }
