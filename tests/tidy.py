@@ -44,7 +44,7 @@ LAYERS = {
     "types": set(),
     "payload": set(),
     "kernel": {"addr", "code", "trace", "tracee", "types"},
-    "script": {"trace", "types", "render"},
+    "script": {"trace", "types", "render", "payload"},
     "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
     "xtask": {"types", "dwarf"},
 }

@@ -22,6 +22,7 @@
 //! one answers questions, and may analyse a module for seconds; one waits for events, if there are
 //! any.
 
+pub mod acts;
 pub mod between;
 pub mod captures;
 pub mod clock;

@@ -23,6 +23,7 @@ use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::captures;
+use crate::clock;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::kept::KeptCommand;
@@ -129,6 +130,9 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
     if let Some(asked) = &options.system_calls {
         arena.set_captures(&captures::table(asked));
     }
+    if let Some(payloads) = &options.payloads {
+        arena.set_tables(payloads.tables.set_bytes);
+    }
     Ok(arena)
 }
 
@@ -173,7 +177,7 @@ impl Session {
             arena,
             agent_hash: hash_of(agent),
             filters: filters_of(&options, &reactor),
-            values: Values::new(options.values.clone()),
+            values: Values::new(options.values.clone(), options.payloads.clone()),
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),
@@ -322,6 +326,11 @@ impl Session {
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         shared.lock().tell_rest();
+        if let Some(chosen) = &shared.values.chosen
+            && let Some(note) = chosen.note(&shared.arena, clock::tsc())
+        {
+            shared.lock().note(&note);
+        }
         let control = shared.arena.control();
         let injected = shared.injected.load(Ordering::Relaxed);
         match injected.saturating_sub(control.begun.load(Ordering::Relaxed)) {

@@ -31,7 +31,8 @@ use crate::mirror::MAX_CHAIN;
 use crate::model::{Entry, Event, FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::HashSet;
 
 struct Open {
     frame: Frame,
@@ -217,7 +218,7 @@ impl CallTree {
 
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
-    let mut starts: HashMap<u32, Vec<u64>> = HashMap::new();
+    let mut starts: HashMap<u32, Vec<u64>> = HashMap::default();
     let kernel: HashSet<&StreamId> = dictionary.kernel_sides.iter().collect();
     for (id, info) in dictionary.streams.iter().enumerate() {
         let is_kernel = kernel.contains(&StreamId(id as u32));

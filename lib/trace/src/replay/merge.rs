@@ -22,8 +22,9 @@ use crate::decoder::{Block, Paused};
 use crate::error::{Malformed, TraceError};
 use crate::model::{Event, StreamId};
 use crate::reader::{BlockPlace, Survey, TraceReader};
+use rustc_hash::FxHashMap as HashMap;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::io::{Read, Seek};
 
 /// Events decoded at a time: enough that it does not matter how decoding is resumed.
@@ -72,7 +73,7 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             reader,
             survey,
             tree: CallTree::new(),
-            lanes: HashMap::new(),
+            lanes: HashMap::default(),
             next: BinaryHeap::new(),
             sides,
         };
