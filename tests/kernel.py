@@ -10,7 +10,7 @@ output of the command are its own; lost records are counted; other users of trac
 after SIGKILL once `--cleanup` has run; who may not trace is told why, in one line.
 Must not know: how sptrace works.
 """
-import collections, csv, io, os, re, shutil, signal, subprocess, sys, time
+import collections, csv, io, json, os, re, shutil, signal, subprocess, sys, time
 
 from harness.bench import Bench, main
 from harness.case import Cases
@@ -189,6 +189,32 @@ def what_a_killed_sptrace_leaves_is_cleaned_up(b):
 
 
 @case
+def both_sides_are_in_one_trace_and_nothing_is_left(b):
+    with Tracefs(b) as tracefs:
+        before = tracefs.state()
+        for options in ([], ["--syscalls"], ["--keep-pid"]):
+            command = ["sh", "-c", "cat /etc/passwd | wc -l; exit 3"]
+            got = subprocess.run([b.sptrace, "run", "-K", *options, "--kernel-level", "events", "-o", b.path("t.data"), "--", *command], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=60)
+            assert got.returncode == 3 and int(got.stdout) > 0, (options, got)
+            # With --keep-pid sptrace says its last words a moment later.
+            assert wait_for(lambda: tracefs.state() == before), (before, tracefs.state())
+            assert re.search(r"blocked +wait4 +\w+ +sh ", b.report("waits")), b.report("waits")
+            by_thread = collections.defaultdict(list)
+            for line in b.report("export", "t.data", "jsonl").splitlines():
+                call = json.loads(line)
+                by_thread[call["tid"]].append(call)
+            found = 0
+            for calls in by_thread.values():
+                stack = []
+                for c in sorted(calls, key=lambda c: (c["start_ns"], c["depth"])):
+                    del stack[c["depth"]:]
+                    is_wait = c["function"] == "wait4" and c["module"] == "[kernel system calls]"
+                    found += is_wait and any("libc" in around["module"] for around in stack)
+                    stack.append(c)
+            assert found, options
+
+
+@case
 def the_check_answers_each_question(b):
     got = subprocess.run([b.sptrace, "ktrace", "--check"], env=b.env, capture_output=True, text=True)
     assert got.returncode == 0 and got.stderr == "", got
@@ -206,7 +232,12 @@ def misuse(b):
     fails(2, "", "--for", "soon", "-a")
     fails(125, "its folder does not exist", "-o", "/no/such/folder/t", "--", "ls")
     if shutil.which("setpriv"):
-        fails(125, "sudo sptrace ktrace", "--", "ls", before=["setpriv", "--reuid=65534", "--clear-groups"])
+        other = ["setpriv", "--reuid=65534", "--clear-groups"]
+        fails(125, "sudo sptrace ktrace", "--", "ls", before=other)
+        got = subprocess.run([*other, b.sptrace, "run", "-K", "-o", "/no.data", "--", "ls"], env=b.env, cwd="/", capture_output=True, text=True, timeout=20)
+        assert got.returncode == 125 and len(got.stderr.splitlines()) == 1 and "-K: not permitted" in got.stderr, got
+    got = subprocess.run([b.sptrace, "run", "-K", "--start-on", "time:1s", "--", "ls"], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=20)
+    assert got.returncode == 2 and "leave --start-on out" in got.stderr, got
 
 
 def is_possible():

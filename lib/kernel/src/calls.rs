@@ -92,10 +92,6 @@ impl Calls {
         symbol.is_some_and(|(symbol, _)| self.roots.contains(&symbol.address))
     }
 
-    fn is_block(&self, address: u64) -> bool {
-        self.hooked.get(&address).is_some_and(|(_, is)| *is)
-    }
-
     /// What the kernel calls to have an event recorded. What records a switch returns when the task
     /// is told not to run already.
     fn is_tracing(&self, address: u64) -> bool {
@@ -104,14 +100,18 @@ impl Calls {
         symbol.is_some_and(|(s, _)| TRACING.iter().any(|start| s.name.starts_with(start)))
     }
 
+    fn is_block(&self, address: u64) -> bool {
+        self.hooked.get(&address).is_some_and(|(_, is)| *is)
+    }
+
     /// True if a function that begins while these frames are open is shown.
     pub fn is_shown(&self, open: &[Frame], address: u64) -> bool {
+        if self.hooked.contains_key(&address) {
+            return true;
+        }
         let runs = !matches!(open.last(), Some(Frame::Waiting(_) | Frame::Preempted(_)));
         if !runs || self.is_tracing(address) {
             return false;
-        }
-        if self.hooked.contains_key(&address) {
-            return true;
         }
         let symbol = self
             .symbols

@@ -98,14 +98,16 @@ impl Stream {
                 self.enter(id, event.tsc(), callee, Entry::Call, false, visitor);
             }
             Event::Enter { .. } => self.kernel.push(Side::Gone),
-            Event::Exit { tsc } => {
-                if self.kernel.pop() == Some(Side::Shown) {
-                    self.advance(tsc);
-                    self.leave(id, |_| {}, visitor);
-                }
-            }
+            Event::Exit { tsc } => self.kernel_exit(id, tsc, visitor),
             // The task has ended: what is open stays so until its stream's end.
             _ => {}
+        }
+    }
+
+    fn kernel_exit(&mut self, id: StreamId, tsc: u64, visitor: &mut impl Visitor) {
+        if self.kernel.pop() == Some(Side::Shown) {
+            self.advance(tsc);
+            self.leave(id, |_| {}, visitor);
         }
     }
 
