@@ -41,6 +41,9 @@ table() {
     echo "delivered.static|gcc $O -O2 -static delivered/delivered.c"
     echo "values.bare|gcc $O -O2 -g0 values/values.c"
     for case in library wild signalled; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done
+    # Calls that are counted.
+    for level in 0 2; do echo "tallies.O$level|gcc $O -O$level tallies/tallies.c"; done
+    echo "tallies.static|gcc $O -O2 -static tallies/tallies.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Calls that are counted and not recorded (`run --count`), held against what is known of them.
+
+usage: tests/counts.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
+
+Given test programs (tests/programs/build.sh). A program that makes known numbers of calls, of all kinds, on threads and in
+children, must be counted to the call; programs of the machine that do the same each time must have the counts that a recording of
+all calls has, function by function, but for what the dynamic linker does when it looks a function up (see IN_THE_LINKER). Output
+and status must be those of the program alone. Exit status: 1 if anything differs.
+"""
+import argparse, collections, csv, io, os, signal, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
+from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
+
+case = Cases()
+KINDS = ("O0", "O2", "static")
+# A call by way of the linker's resolver is the resolver's in a count; a recording knows who began it.
+IN_THE_LINKER = ("ld-linux-x86-64.so.2", "[unknown]", "[vdso]")
+SQL = "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<3000) insert into t select x, x*7%13 from c; create index i on t(b); select sum(a*b) from t;"
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.sptrace, self.programs, self.folder = options.sptrace, options.programs, folder
+
+    def program(self, name):
+        path = f"{self.programs}/{name}"
+        if not os.path.exists(path): raise Skip(f"no {path}")
+        return path
+
+    def run(self, *words):
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    def report(self, trace, *words):
+        status, out, error = self.run(self.sptrace, "report", *words, "-i", trace)
+        if status: raise Failed(f"report {words}: {error}")
+        return out
+
+    def record(self, name, options, argv):
+        """The command's status and output, and the path of its trace."""
+        trace = f"{self.folder}/{name}"
+        status, out, error = self.run(self.sptrace, "run", "-q", "-o", trace, *options, "--", *argv)
+        if "sptrace:" in error: raise Failed(error)
+        return (status, out), trace
+
+    def counts(self, trace):
+        """(module, function): calls."""
+        rows = csv.reader(io.StringIO(self.report(trace, "functions", "--columns", "calls,module,function", "--format", "csv")))
+        sums = collections.Counter()
+        for calls, module, function in list(rows)[1:]: sums[module, function] += int(calls)
+        return sums
+
+
+def same(what, wanted, found):
+    if wanted != found: raise Failed(f"{what}: not {wanted!r} but {found!r}")
+
+
+def tallied(bench, kind):
+    program = bench.program(f"tallies.{kind}")
+    alone = bench.run(program)[:2]
+    counted, trace = bench.record("tallies", ["--count"], [program])
+    same("output and status", alone, counted)
+    found = {function: calls for (module, function), calls in bench.counts(trace).items() if module.startswith("tallies")}
+    for line in alone[1].split("\n")[:-1]:
+        function, calls = line.split()
+        same(f"{kind}: calls of {function}", int(calls), found.get(function))
+    return trace
+
+
+@case
+def calls_of_every_kind_are_counted_to_the_call(bench):
+    for kind in KINDS: tallied(bench, kind)
+
+
+@case
+def who_calls_whom_is_known(bench):
+    trace = tallied(bench, "O2")
+    rows = list(csv.reader(io.StringIO(bench.report(trace, "callers", "turn_b", "--format", "csv"))))
+    head, rows = rows[0], rows[1:]
+    callers = {row[head.index("caller") if "caller" in head else head.index("function")]: int(row[head.index("calls")]) for row in rows}
+    same("callers of turn_b", {"thread": 12000}, callers)
+    text = bench.report(trace, "callees", "main")
+    if "direct" not in text or "40,000" not in text: raise Failed(f"callees of main:\n{text}")
+
+
+@case
+def nothing_is_shown_as_a_time(bench):
+    _, trace = bench.record("times", ["--count"], ["/bin/true"])
+    for line in bench.report(trace, "functions").splitlines()[1:]:
+        if line.split()[2:8] != ["?"] * 6: raise Failed(f"a time: {line}")
+
+
+@case
+def a_recording_of_all_calls_has_the_same_counts(bench):
+    commands = [["ls", "-l", "/usr"], ["sqlite3", ":memory:", SQL], ["sh", "-c", "for i in 1 2 3; do ls /usr | wc -l; done; echo $(id -u)"], ["bash", "-c", "x=0; for i in {1..300}; do ((x+=i)); done; echo $x"], ["git", "--version"], ["sha256sum", "/bin/sh"]]
+    for argv in commands:
+        recorded, full = bench.record("full", [], argv)
+        counted, count = bench.record("count", ["--count"], argv)
+        same(f"{argv[0]}: output and status", recorded, counted)
+        full, count = bench.counts(full), bench.counts(count)
+        if not full: raise Failed(f"{argv[0]}: nothing recorded")
+        differ = {key: (full[key], count[key]) for key in full.keys() | count.keys() if full[key] != count[key] and key[0] not in IN_THE_LINKER}
+        if differ: raise Failed(f"{argv[0]}: of {len(full)} functions differ {list(differ.items())[:5]}")
+
+
+@case
+def a_program_goes_on_when_sptrace_is_killed(bench):
+    program = bench.program("tallies.O2")
+    alone = bench.run(program)[:2]
+    for delay_ms in (20, 60, 90, 120, 150, 200, 250, 300):
+        read, write = os.pipe()
+        traced = subprocess.Popen([bench.sptrace, "run", "-q", "--count", "-o", f"{bench.folder}/killed", "--", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL)
+        os.close(write)
+        time.sleep(delay_ms / 1000)
+        traced.send_signal(signal.SIGKILL)
+        traced.wait()
+        with os.fdopen(read) as pipe: out = pipe.read()
+        if out not in (alone[1], ""): raise Failed(f"killed after {delay_ms} ms: {out!r}")
+        if out == "" and delay_ms > 60: raise Failed(f"killed after {delay_ms} ms: the program has not ended as alone")
+
+
+@case
+def what_chooses_calls_by_their_nesting_is_refused(bench):
+    for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"]):
+        status, _, error = bench.run(bench.sptrace, "run", "--count", *words, "--", "/bin/true")
+        if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
+
+
+@case
+def functions_and_modules_can_be_left_out(bench):
+    program = bench.program("tallies.O2")
+    _, trace = bench.record("without", ["--count", "-N", "turn_*", "-l", "tallies*"], [program])
+    counts = bench.counts(trace)
+    found = {function for _, function in counts}
+    if "turn_a" in found or "direct" not in found or any(module.startswith("libc") and function == "malloc" for module, function in counts): raise Failed(f"{sorted(found)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sptrace")
+    parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
+    parser.add_argument("--only", action="append", default=[])
+    options = parser.parse_args()
+    options.sptrace = find_sptrace(options.sptrace)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        return run_cases((c.__name__, lambda c=c: c(bench)) for c in case.chosen(options.only))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
