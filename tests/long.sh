@@ -46,6 +46,8 @@ all() {
         part "servers.kill.$turn" python3 tests/servers.py --kill
         part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
         part "guest.$turn" python3 tests/guest.py
+        part "blocks.$turn" python3 tests/blocks.py
+        part "kernel_live.$turn" python3 tests/kernel_live.py
         part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
     done
 }

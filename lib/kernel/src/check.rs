@@ -7,6 +7,8 @@ use crate::error::KernelError;
 use crate::instance::Instance;
 use crate::level::{self, Level};
 use crate::source::Source;
+use crate::symbols::Symbols;
+use crate::text::Text;
 use crate::tracefs::Tracefs;
 
 /// One answer.
@@ -56,7 +58,16 @@ pub fn look() -> Vec<Answer> {
         let offered = level::offered(&tracefs, level);
         answers.push(answer(what, offered.map(str::to_owned)));
     }
+    answers.push(answer("blocks of functions", blocks(&tracefs)));
     answers
+}
+
+/// They need probes, the addresses of functions, and the kernel's text.
+fn blocks(tracefs: &Tracefs) -> Result<String, String> {
+    level::offered(tracefs, Level::Probes)?;
+    Symbols::read().map_err(|e| e.to_string())?;
+    Text::open().map_err(|e| format!("{e} (CONFIG_PROC_KCORE; kernel lockdown forbids it)"))?;
+    Ok("by kprobe_events and /proc/kcore (ktrace --blocks, analyze --kernel)".to_owned())
 }
 
 fn events(instance: &Instance) -> Answer {

@@ -137,17 +137,7 @@ impl Inside {
         level: Level,
         options: &Options,
     ) -> Result<Self, KernelError> {
-        let mut policy = options.policy.clone();
-        if policy.roots.is_empty() && policy.functions.is_empty() {
-            policy.roots.push(Root::SystemCalls);
-        }
-        if !options.blocks.is_empty() {
-            // What hooks a function's entry stands where a call would.
-            policy.without.push(PROBE_HANDLER.to_owned());
-        }
-        if level == Level::Probes {
-            policy.depth = Some(policy.depth.unwrap_or(1));
-        }
+        let policy = policy(level, options);
         let path = tracefs.root().join("available_filter_functions");
         let symbols = Symbols::read()?;
         let traceable = match tracefs::read(&path) {
@@ -278,6 +268,22 @@ impl Inside {
         refused.extend(self.blocks.iter().flat_map(Blocks::refused));
         refused
     }
+}
+
+/// What is asked for, with what follows from the rest.
+fn policy(level: Level, options: &Options) -> Policy {
+    let mut policy = options.policy.clone();
+    if policy.roots.is_empty() && policy.functions.is_empty() {
+        policy.roots.push(Root::SystemCalls);
+    }
+    if !options.blocks.is_empty() {
+        // What hooks a function's entry stands where a call would.
+        policy.without.push(PROBE_HANDLER.to_owned());
+    }
+    if level == Level::Probes {
+        policy.depth = Some(policy.depth.unwrap_or(1));
+    }
+    policy
 }
 
 /// What is recorded, in a line.

@@ -35,6 +35,7 @@ pub mod source;
 pub mod symbols;
 pub mod task_names;
 pub mod tasks;
+pub mod tell;
 pub mod text;
 pub mod toplevel;
 pub mod trace;

@@ -5,6 +5,7 @@
 use crate::blocks::wanted::Wanted;
 use crate::level::Level;
 use crate::policy::Policy;
+use crate::tell::Listener;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
@@ -39,6 +40,10 @@ pub struct Options {
     pub blocks: Vec<Wanted>,
     /// It sees changes of users, groups and capabilities.
     pub has_privileges: bool,
+    /// Somebody who is told of frames at once.
+    pub listener: Option<Listener>,
+    /// Processes that work for us, and are no part of what is recorded.
+    pub helpers: Vec<u32>,
     /// Tells the user what it does.
     pub say: fn(&str),
     /// The processor's time stamp counter, now.

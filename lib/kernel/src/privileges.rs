@@ -2,9 +2,9 @@
 //!
 //! Where the kernel has probes, one stands where it gives a task new credentials (`commit_creds`),
 //! and reads them out of the structure, whose layout the kernel says itself. Where it has none,
-//! what /proc says after a system call that may change them is compared with what was known before.
-//! A change by which a task gains something is an escalation, and is shown so; one into another user
-//! namespace, where capabilities are worth less, is told apart.
+//! what /proc says after a system call that may change them is compared with what was known
+//! before. A change by which a task gains something is an escalation, and is shown so; one into
+//! another user namespace, where capabilities are worth less, is told apart.
 //!
 //! Must not know: how a trace is written.
 

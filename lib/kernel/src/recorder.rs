@@ -55,7 +55,8 @@ pub fn record<W: Write>(
 ) -> Result<(TraceWriter<W>, Outcome), KernelError> {
     let instance = Instance::create(tracefs)?;
     let (source, inside) = switch_on(tracefs, &instance, options)?;
-    let without = own_tasks();
+    let mut without = own_tasks();
+    without.extend(tasks_of(&options.helpers).map(|(tid, _)| tid));
     let recorded = Recorded::new(&instance, &inside);
     match &options.target {
         Target::Command(_) => {}
@@ -68,6 +69,7 @@ pub fn record<W: Write>(
     let mut pipes = Pipes::open(&recorded.folders)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
+    tasks.tell(options.listener.clone());
     tasks.show(inside.calls())?;
     let mut command = begin(&recorded, options, &mut tasks)?;
     read_all(

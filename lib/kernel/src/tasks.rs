@@ -11,6 +11,7 @@ use crate::error::KernelError;
 use crate::privileges;
 use crate::source::{Frame, Happening, Waker, soft_interrupt};
 use crate::task_names::TaskNames;
+use crate::tell::{Listener, Step, Told};
 use crate::trace::Trace;
 use sptrace_addr::Svma;
 use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
@@ -35,6 +36,8 @@ struct Task {
     encoder: sptrace_trace::StreamEncoder,
     pid: u32,
     open: Vec<Frame>,
+    /// Of each open frame: what it is shown as, and when it began.
+    begun: Vec<(FunctionId, u64)>,
     /// It makes a system call that is not the program's own.
     is_own_call: bool,
 }
@@ -49,6 +52,9 @@ pub struct Tasks<T> {
     /// Functions of the kernel's, by the addresses that records have.
     called: HashMap<u64, FunctionId>,
     calls: Calls,
+    /// Somebody is told of frames at once: of those that have a name here.
+    listener: Option<Listener>,
+    told: HashMap<FunctionId, String>,
     names: TaskNames,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
@@ -94,6 +100,8 @@ impl<T: Trace> Tasks<T> {
             kernel_modules: HashMap::new(),
             called: HashMap::new(),
             calls: Calls::default(),
+            listener: None,
+            told: HashMap::new(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
             is_for_all,
@@ -116,6 +124,32 @@ impl<T: Trace> Tasks<T> {
             self.kernel_function(address)?;
         }
         Ok(())
+    }
+
+    /// Tells somebody of frames at once.
+    pub fn tell(&mut self, listener: Option<Listener>) {
+        self.listener = listener;
+    }
+
+    /// A function has a name; somebody may want to be told of it.
+    fn named(&mut self, id: FunctionId, name: &str, module: &str) {
+        if let Some(listener) = &self.listener
+            && listener.wants(name, module)
+        {
+            self.told.insert(id, name.to_owned());
+        }
+    }
+
+    fn told(&self, tid: u32, tsc: u64, function: FunctionId, step: Step) {
+        if let (Some(listener), Some(name)) = (&self.listener, self.told.get(&function)) {
+            let name = name.clone();
+            listener.tell(Told {
+                tsc,
+                tid,
+                name,
+                step,
+            });
+        }
     }
 
     /// Leaves another task out.
@@ -187,6 +221,7 @@ impl<T: Trace> Tasks<T> {
             Happening::TaskEnd => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
                     task.open.clear();
+                    task.begun.clear();
                     task.encoder.close_all(tsc);
                 }
                 self.ended.insert(tid);
@@ -268,6 +303,7 @@ impl<T: Trace> Tasks<T> {
                     encoder,
                     pid,
                     open: Vec::new(),
+                    begun: Vec::new(),
                     is_own_call: false,
                 })
             }
@@ -289,6 +325,7 @@ impl<T: Trace> Tasks<T> {
             size_bytes: 0,
             symbol: key.1.clone(),
         })?;
+        self.named(function, &key.1, MODULES.get(module).unwrap_or(&""));
         self.functions.insert(key, function);
         Ok(function)
     }
@@ -313,16 +350,18 @@ impl<T: Trace> Tasks<T> {
             Some(known) => *known,
             None => {
                 let module = self.trace.module(&bracketed(&path))?;
-                self.kernel_modules.insert(path, module);
+                self.kernel_modules.insert(path.clone(), module);
                 module
             }
         };
+        let named = symbol.clone();
         let function = self.trace.function(&Function {
             module,
             svma: Svma(offset),
             size_bytes: bytes,
             symbol,
         })?;
+        self.named(function, &named, &path);
         self.called.insert(address, function);
         Ok(function)
     }
@@ -371,7 +410,9 @@ impl<T: Trace> Tasks<T> {
         self.events += 1;
         let task = self.task(tid, tsc)?;
         task.open.push(frame);
+        task.begun.push((function, tsc));
         task.encoder.enter(tsc, function);
+        self.told(tid, tsc, function, Step::Begins);
         Ok(())
     }
 
@@ -391,13 +432,17 @@ impl<T: Trace> Tasks<T> {
 
     /// Ends a task's frames until so many are open.
     fn end_above(&mut self, tid: u32, tsc: u64, open: usize) {
-        let Some(task) = self.tasks.get_mut(&tid) else {
-            return;
-        };
-        while task.open.len() > open {
-            task.open.pop();
-            task.encoder.exit(tsc);
-            self.events += 1;
+        let mut ended = Vec::new();
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            while task.open.len() > open {
+                task.open.pop();
+                ended.extend(task.begun.pop());
+                task.encoder.exit(tsc);
+                self.events += 1;
+            }
+        }
+        for (function, begun) in ended {
+            self.told(tid, tsc, function, Step::Ends(tsc.saturating_sub(begun)));
         }
     }
 
@@ -418,6 +463,7 @@ impl<T: Trace> Tasks<T> {
         let task = self.task(tid, tsc)?;
         task.encoder.enter(tsc, function);
         task.encoder.exit(tsc);
+        self.told(tid, tsc, function, Step::Instant);
         Ok(())
     }
 

@@ -75,6 +75,8 @@ impl KernelArgs {
             ),
             say: if quiet { |_| {} } else { say },
             blocks: Vec::new(),
+            listener: None,
+            helpers: Vec::new(),
             has_privileges: false,
             now_tsc: clock::tsc,
         };

@@ -22,11 +22,12 @@ use sptrace_kernel::policy::{Policy, Root};
 use sptrace_kernel::recorder::{self, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
-use sptrace_trace::{ExitStatus, Section, Summary, TraceWriter};
+use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
 use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
+use crate::commands::ktrace_live::KernelLive;
 use crate::commands::record;
 use crate::exit_code;
 use crate::talk::say;
@@ -48,6 +49,16 @@ of the kernel are frames within them where the kernel lets them be traced, which
 start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
 it; nor is what happens while a processor is idle.
+
+--blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call is
+a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i FILE`
+shows the counts in the function's graph.
+
+--live writes what has happened within some 20 ms, so what a serial line (--live=serial) has shown
+before a crash is known. The last moments of all the kernel prints itself, on the console and into
+pstore (/sys/fs/pstore after the next start), if `sysctl kernel.ftrace_dump_on_oops=1` asks it to dump
+the buffers of the top level, or, from 6.9 on, =NAME those of an instance: sptrace's is the one in
+/sys/kernel/tracing/instances whose name begins with sptrace-.
 
 It takes root. Nothing that others trace is touched: the kernel's tracing has an instance for each
 user. Kernels before 6.12 trace functions at its top level only: if somebody uses that, it is
@@ -103,9 +114,18 @@ pub struct KtraceArgs {
     /// recording, as in 1s..3s (repeatable)
     #[arg(long, value_name = "FUNC", value_parser = blocks_of)]
     blocks: Vec<Wanted>,
-    /// Show where users, groups and capabilities of a task change, and which changes are escalations
+    /// Show where users, groups and capabilities of a task change, and what is an escalation
     #[arg(long)]
     privileges: bool,
+    /// Write a line for each frame when it begins and when it ends, and for what has no length, as
+    /// soon as it is known: to standard error, a FILE, '|COMMAND', serial (/dev/ttyS0 at 115200
+    /// bit/s) or serial:DEVICE. What the output is too slow for is left out and counted
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    live: Option<String>,
+    /// Write lines only of frames whose name matches GLOB, or of a module such as [signals]
+    /// (repeatable); the trace has all
+    #[arg(long, value_name = "GLOB", requires = "live")]
+    live_only: Vec<String>,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -328,13 +348,29 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
     let header = record::header(shown.collect());
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
     let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
-    let options = options(args, target, prepare);
+    let mut options = options(args, target, prepare);
+    let clock = Clock::of(&header);
+    let opened = args.live.as_ref().map(|text| KernelLive::open(text, clock));
+    let live = opened.transpose()?;
+    options.listener = live.as_ref().and_then(|l| l.listener(&args.live_only));
+    options.helpers = live.iter().filter_map(KernelLive::helper).collect();
     let is_over = || IS_OVER.load(Ordering::Relaxed);
     let recorded = recorder::record(&tracefs, &options, writer, &is_over);
+    drop(options);
+    if let Some(live) = live {
+        live.end();
+    }
     let (writer, outcome) = recorded.map_err(|e| {
         record::remove_begun(Some(&args.output));
         e.to_string()
     })?;
+    let summary = summary(&outcome);
+    writer.finish(&summary).map_err(cannot_write)?;
+    Ok(outcome)
+}
+
+/// What the trace says of the recording.
+fn summary(outcome: &Outcome) -> Summary {
     let mut summary = Summary {
         end_tsc: clock::tsc(),
         ..Summary::default()
@@ -360,8 +396,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
             1,
         );
     }
-    writer.finish(&summary).map_err(cannot_write)?;
-    Ok(outcome)
+    summary
 }
 
 fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Options {
@@ -374,6 +409,8 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
         blocks: args.blocks.clone(),
         has_privileges: args.privileges,
+        listener: None,
+        helpers: Vec::new(),
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
     }

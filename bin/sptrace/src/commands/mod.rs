@@ -10,6 +10,7 @@ pub mod end;
 pub mod executable;
 pub mod kernel_side;
 pub mod ktrace;
+mod ktrace_live;
 mod lines;
 mod live;
 pub mod record;

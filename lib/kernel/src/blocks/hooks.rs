@@ -96,7 +96,7 @@ mod tests {
             kind: EdgeKind::Taken,
         };
         Graph {
-            ranges: vec![0x10..0x40],
+            ranges: std::iter::once(0x10..0x40).collect(),
             blocks: vec![
                 block(0x10, 0x18, 0x20, None),
                 block(0x20, 0x28, 0x30, None),
