@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use sptrace_kernel::beside::Beside;
 use sptrace_keys::Relay;
 use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
@@ -26,6 +27,7 @@ use crate::clock;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::kept::KeptCommand;
+use crate::kernel_side::KernelSide;
 use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
 use crate::loops;
@@ -86,6 +88,7 @@ pub struct Session {
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<GateJump>>,
     latecomers: Latecomers,
+    pub(crate) kernel: KernelSide,
 }
 
 fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> TraceeError {
@@ -210,12 +213,18 @@ impl Session {
             kept: Vec::new(),
             led: RefCell::default(),
             latecomers: Latecomers::new(),
+            kernel: KernelSide::default(),
         })
     }
 
     /// The command is to be in this process, which is not our child.
     pub fn keep(&mut self, kept: Kept) {
         self.there = KeptCommand::new(kept);
+    }
+
+    /// What the kernel does meanwhile is to be recorded, too.
+    pub fn with_kernel(&mut self, prepared: Beside) {
+        self.kernel = KernelSide::new(prepared);
     }
 
     /// Runs the command to its end and records it.
@@ -231,6 +240,7 @@ impl Session {
             if !session.shared.reactor.is_followed() {
                 session.shared.reactor.begin();
             }
+            session.kernel.begin(&session.shared, &[child]);
             session.exec_stop(child);
             Ok(session.wait_for_all())
         });
@@ -252,7 +262,9 @@ impl Session {
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        let status = live(&mut self)?;
+        let status = live(&mut self);
+        self.kernel.end();
+        let status = status?;
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();
@@ -329,8 +341,10 @@ impl Session {
                 .note_all(control, "?", unfollowed::NO_ROOM, n),
         }
         let outcome = shared.outcome(&shared.lock());
-        let summary = shared.summary(&outcome);
+        let mut summary = shared.summary(&outcome);
+        self.kernel.rows(&mut summary);
         let mut remarks = self.remarks;
+        remarks.extend(self.kernel.remark());
         remarks.extend(self.kept.into_iter().map(|(pid, why)| {
             format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
         }));

@@ -12,8 +12,8 @@
 
 use crate::output::Output;
 use crate::{Context, Exporter, Written};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 /// The one sequence of packets.
@@ -140,16 +140,16 @@ impl<'a, W: Write> Perfetto<'a, W> {
             event: Message::default(),
             inner: Message::default(),
             interned: Message::default(),
-            names: HashSet::new(),
-            categories: HashSet::new(),
-            tracks: HashMap::new(),
+            names: HashSet::default(),
+            categories: HashSet::default(),
+            tracks: HashMap::default(),
             calls: 0,
         };
         packets.begin();
         Self {
             cx,
             packets,
-            lanes: HashMap::new(),
+            lanes: HashMap::default(),
             is_cut: false,
         }
     }

@@ -6,10 +6,10 @@
 
 use crate::output::Output;
 use crate::{Context, Exporter, Written, words};
+use rustc_hash::FxHashMap as HashMap;
 use sptrace_render::call_values::{Begun, Descriptions, Line, Told};
 use sptrace_trace::values::Values;
 use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// A call that ended.
@@ -85,7 +85,7 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
             cx,
             sink,
             out,
-            stacks: HashMap::new(),
+            stacks: HashMap::default(),
             nameless: StreamInfo::default(),
             descriptions: Descriptions::of(cx.names.dictionary()),
             rows: 0,

@@ -5,7 +5,7 @@
 //! module; what is outermost is called by nobody that was seen, and is not. Times are those of the
 //! whole call. Must not know where frames come from.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 use std::io::{self, Write};
 
 use sptrace_trace::{
@@ -27,7 +27,7 @@ impl<'a> LibraryCalls<'a> {
     pub fn new(dictionary: &'a Dictionary) -> Self {
         Self {
             dictionary,
-            open: HashMap::new(),
+            open: HashMap::default(),
             stats: Stats::new(),
         }
     }

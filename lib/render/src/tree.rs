@@ -15,10 +15,11 @@ use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration};
 use line::{Cells, Who, begin_remarks, end_remarks, push_call, push_remarks};
+use rustc_hash::FxHashMap as HashMap;
 use sptrace_trace::values::Values;
 use sptrace_trace::{Clock, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor};
 use sptrace_types::decode::call::Line;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 
 /// Shorter waits (a function being patched, at its first call) get no line; the summary has their
@@ -115,7 +116,7 @@ impl<'a, W: Write> Tree<'a, W> {
             clock,
             options,
             columns,
-            streams: HashMap::new(),
+            streams: HashMap::default(),
             descriptions: Descriptions::of(names.dictionary()),
             notes: VecDeque::new(),
             lines: 0,
@@ -183,6 +184,12 @@ impl<'a, W: Write> Tree<'a, W> {
     }
 
     fn write(&mut self, text: &str) {
+        if self.options.max_lines.is_none() {
+            if self.result.is_ok() {
+                self.result = self.out.write_all(text.as_bytes());
+            }
+            return;
+        }
         for line in text.split_inclusive('\n') {
             if self.is_finished() {
                 return;
@@ -259,8 +266,19 @@ fn push_end(
 ) {
     if open.is_opened {
         let call = line.as_ref().map_or(name, |line| line.call.as_str());
-        let comment = [&[call], &end_remarks(frame)[..]].concat().join(", ");
         held.push_str("} ");
+        if line.is_none() && !style.is_coloured {
+            // As below, with nothing made in between.
+            held.push_str("/* ");
+            held.push_str(call);
+            for remark in end_remarks(frame) {
+                held.push_str(", ");
+                held.push_str(remark);
+            }
+            held.push_str(" */");
+            return;
+        }
+        let comment = [&[call], &end_remarks(frame)[..]].concat().join(", ");
         if let Some(line) = line.filter(|line| !line.result.is_empty()) {
             held.push_str(&line.result);
             held.push(' ');

@@ -9,21 +9,59 @@ pub struct Duration(pub u64);
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0;
-        let (unit_ns, unit) = match ns {
-            0..1_000 => (1, "ns"),
-            1_000..1_000_000 => (1_000, "us"),
-            1_000_000..1_000_000_000 => (1_000_000, "ms"),
-            1_000_000_000..60_000_000_000 => (1_000_000_000, "s "),
-            _ => (60_000_000_000, "m "),
-        };
-        let width = f.width().unwrap_or(0).saturating_sub(3);
-        if unit_ns == 1 {
-            return write!(f, "{ns:>width$} {unit}");
-        }
-        let (whole, thousandths) = (ns / unit_ns, ns % unit_ns * 1000 / unit_ns);
-        let width = width.saturating_sub(4);
-        write!(f, "{whole:>width$}.{thousandths:03} {unit}")
+        let mut text = String::new();
+        push_duration(&mut text, self.0, f.width().unwrap_or(0));
+        f.write_str(&text)
+    }
+}
+
+/// Appends a [`Duration`], right-aligned. A tree has millions of them: this takes a third of the
+/// time of the formatter's own way.
+pub fn push_duration(text: &mut String, ns: u64, width: usize) {
+    let (unit_ns, unit) = match ns {
+        0..1_000 => (1, " ns"),
+        1_000..1_000_000 => (1_000, " us"),
+        1_000_000..1_000_000_000 => (1_000_000, " ms"),
+        1_000_000_000..60_000_000_000 => (1_000_000_000, " s "),
+        _ => (60_000_000_000, " m "),
+    };
+    let width = width.saturating_sub(unit.len());
+    if unit_ns == 1 {
+        push_number(text, ns, width);
+    } else {
+        push_number(text, ns / unit_ns, width.saturating_sub(4));
+        let thousandths = ns % unit_ns * 1000 / unit_ns;
+        let digit = |unit: u64| char::from(b'0' + (thousandths / unit % 10) as u8);
+        text.push('.');
+        [100, 10, 1]
+            .into_iter()
+            .for_each(|unit| text.push(digit(unit)));
+    }
+    text.push_str(unit);
+}
+
+/// Appends a number, right-aligned.
+pub fn push_number(text: &mut String, mut number: u64, width: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while at == digits.len() || number > 0 {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    push_spaces(text, width.saturating_sub(digits.len() - at));
+    digits[at..]
+        .iter()
+        .for_each(|&digit| text.push(char::from(digit)));
+}
+
+/// Appends spaces.
+pub fn push_spaces(text: &mut String, mut count: usize) {
+    const SPACES: &str = "                                                                ";
+    while count > 0 {
+        let some = count.min(SPACES.len());
+        text.push_str(&SPACES[..some]);
+        count -= some;
     }
 }
 

@@ -39,6 +39,9 @@ pub enum Note {
         folder: String,
         open: Vec<(u32, String)>,
     },
+    /// A process replaced its program, as the kernel's side has it (tag 8): also one that is not
+    /// followed, and the moment itself.
+    KernelExec { pid: u32, tsc: u64, path: String },
     /// What the payloads of a script have added up inside of the program, of all threads.
     Tables {
         pid: u32,
@@ -137,6 +140,7 @@ impl Note {
             | Self::ModuleMap { tsc, .. }
             | Self::Recording { tsc, .. }
             | Self::Descriptors { tsc, .. }
+            | Self::KernelExec { tsc, .. }
             | Self::Tables { tsc, .. } => tsc,
         }
     }
@@ -149,6 +153,7 @@ impl Note {
             | Self::ModuleMap { pid, .. }
             | Self::Recording { pid, .. }
             | Self::Descriptors { pid, .. }
+            | Self::KernelExec { pid, .. }
             | Self::Tables { pid, .. } => pid,
         }
     }
@@ -160,6 +165,7 @@ impl Note {
             Self::ModuleMap { .. } => 3,
             Self::Recording { .. } => 4,
             Self::Descriptors { .. } => 5,
+            Self::KernelExec { .. } => 8,
             Self::Tables { .. } => 12,
         };
         out.push(tag);
@@ -174,7 +180,7 @@ impl Note {
                 out.push(by_signal);
                 put_v(out, u64::from(number as u32));
             }
-            Self::Exec { path, .. } => put_string(out, path),
+            Self::Exec { path, .. } | Self::KernelExec { path, .. } => put_string(out, path),
             Self::ModuleMap { module, avma, .. } => {
                 put_v(out, u64::from(module.0));
                 put_v(out, avma.0);
@@ -240,6 +246,11 @@ impl Note {
                     open,
                 }
             }
+            8 => Self::KernelExec {
+                pid,
+                tsc,
+                path: from.string()?,
+            },
             12 => {
                 let mut tables = Vec::new();
                 for _ in 0..from.v()? {

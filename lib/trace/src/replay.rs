@@ -12,6 +12,7 @@ mod min_time;
 mod pick;
 mod pipeline;
 mod recast;
+mod sides;
 mod visitor;
 
 pub use call_tree::CallTree;

@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
 use crate::reader::Dictionary;
 use crate::replay::{Frame, StreamTotals, Visitor};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 /// What is known about the calls of one function.
 #[derive(Clone, Default, Debug)]

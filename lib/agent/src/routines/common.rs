@@ -536,6 +536,7 @@ sptrace_common_offsets:
     .text
     "#,
     slow = sym crate::events::slow::slow,
+    own_call = const sptrace_wire::OWN_CALL,
     has_block = sym crate::reach::thread::has_block,
     unblocked = sym crate::events::unblocked::unblocked,
     process = sym state::PROCESS,

@@ -12,8 +12,9 @@ use super::line::{Cells, Columns, Who, begin_remarks, end_remarks, push_call, pu
 use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration};
+use rustc_hash::FxHashMap as HashMap;
 use sptrace_trace::{Clock, Frame, FunctionId, Mark, Names, Note, StreamId, StreamTotals, Visitor};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 
@@ -252,7 +253,7 @@ impl<'a, W: Write> FoldedTree<'a, W> {
             clock,
             columns,
             style,
-            threads: HashMap::new(),
+            threads: HashMap::default(),
             notes: VecDeque::new(),
             lines: 0,
             max_lines,

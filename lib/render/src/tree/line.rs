@@ -3,7 +3,7 @@
 //! Given what is known of a line; gives text. Must not know when a line is written.
 
 use crate::style::Style;
-use crate::units::{Duration, clean};
+use crate::units::{clean, push_duration, push_number, push_spaces};
 use sptrace_trace::{Clock, Entry, Frame, Header, Names, Note, StreamId};
 use std::fmt::Write as _;
 
@@ -160,8 +160,8 @@ impl Columns {
             let _ = match column {
                 Column::Duration => self.duration(line, cells.total_ns),
                 Column::SelfTime => self.duration(line, cells.own_ns),
-                Column::Tid => write!(line, "[{:>7}]", who.tid),
-                Column::Pid => write!(line, "[{:>7}]", who.pid),
+                Column::Tid => push_id(line, who.tid),
+                Column::Pid => push_id(line, who.pid),
                 Column::Thread => write!(line, "{:<15}", who.comm),
                 Column::Time => match cells.tsc.map(|tsc| self.clock.since_start_ns(tsc)) {
                     Some(ns) => {
@@ -177,23 +177,32 @@ impl Columns {
             };
             line.push(' ');
         }
-        let indent = 2 * depth.min(MAX_INDENT) as usize;
-        let _ = write!(line, "| {:indent$}", "");
+        line.push_str("| ");
+        push_spaces(line, 2 * depth.min(MAX_INDENT) as usize);
     }
 
     fn duration(&self, line: &mut String, ns: Option<Option<u64>>) -> std::fmt::Result {
         match ns {
-            None => write!(line, "{:11}", ""),
-            Some(None) => write!(line, "{:>11}", "? "),
+            None => line.push_str("           "),
+            Some(None) => line.push_str("         ? "),
             // Most often there are no colours: then nothing is made in between.
-            Some(Some(ns)) if !self.style.is_coloured => write!(line, "{:>11}", Duration(ns)),
+            Some(Some(ns)) if !self.style.is_coloured => push_duration(line, ns, 11),
             Some(Some(ns)) => {
-                let text = format!("{:>11}", Duration(ns));
+                let mut text = String::new();
+                push_duration(&mut text, ns, 11);
                 line.push_str(&self.style.duration(ns, &text));
-                Ok(())
             }
         }
+        Ok(())
     }
+}
+
+/// A thread or process.
+fn push_id(line: &mut String, id: u32) -> std::fmt::Result {
+    line.push('[');
+    push_number(line, id.into(), 7);
+    line.push(']');
+    Ok(())
 }
 
 fn wall(line: &mut String, unix_ns: u64) -> std::fmt::Result {

@@ -7,7 +7,7 @@ use super::visitor::{Frame, Mark, StreamTotals, Visitor};
 use crate::model::{FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 /// What to show; the default shows everything.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ impl<'a, V: Visitor> Filter<'a, V> {
             selection,
             dictionary,
             inner,
-            streams: HashMap::new(),
+            streams: HashMap::default(),
             waiting: 0,
         }
     }

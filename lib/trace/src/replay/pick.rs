@@ -3,7 +3,7 @@
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
 use crate::model::StreamId;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 /// Which call: its stream, when it began, and how many frames were below it then.
 pub type CallId = (StreamId, u64, u32);
@@ -23,7 +23,7 @@ impl<V: Visitor> Pick<V> {
         Self {
             inner,
             chosen: chosen.into_iter().collect(),
-            inside: HashMap::new(),
+            inside: HashMap::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use super::call_tree::CallTree;
 use super::filter::{Filter, Selection};
 use super::merge::Merge;
 use super::min_time::MinTime;
+use super::sides::Sides;
 use super::visitor::Visitor;
 use crate::error::{Malformed, TraceError};
 use crate::reader::{Survey, TraceReader};
@@ -19,7 +20,8 @@ use std::io::{Read, Seek};
 pub enum Order {
     /// As they lie in the file: some of a thread, then some of another. A thread that calls little
     /// may come much later than it ran, and the frames that a stream leaves open end after all that
-    /// is in the file. For what adds up, and for readers that put it in order themselves.
+    /// is in the file. For what adds up, and for readers that put it in order themselves. Where
+    /// threads have two sides ([`super::sides`]), it is the order of time.
     #[default]
     File,
     /// As they happened. For what is read from top to bottom.
@@ -78,9 +80,11 @@ fn tell<R: Read + Seek + Send>(
     view: &mut impl Visitor,
 ) -> Result<(), TraceError> {
     survey.notes.iter().for_each(|note| view.note(note));
+    let sides = Sides::new(survey);
     match order {
-        Order::File => in_order_of_the_file(reader, survey, view),
-        Order::Time => Merge::new(reader, survey).tell(view),
+        // The two sides of a thread are brought together by their times.
+        Order::File if !sides.is_any() => in_order_of_the_file(reader, survey, view),
+        _ => Merge::new(reader, survey, sides).tell(view),
     }
 }
 
