@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what tracing costs, beside the floor and the peers that are installed.
 
-usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start|inactive|syscalls]... [--rounds N] [--calls N] [--json FILE] [--check]
+usage: tests/bench/bench.py [calls|throws|programs|startup|disk|analysis|attach|start|inactive|syscalls|values|scripts]... [--rounds N] [--calls N] [--json FILE] [--check]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), gcc; optional: uftrace, valgrind, frida, mplayer and
 ffmpeg, python3, cc1, sqlite3.
@@ -16,6 +16,7 @@ Gives, all as CPU time (user + system) and medians of interleaved rounds, becaus
   inactive  a program that waits for the call of a function and a time (`run --start-on`, none comes), and one whose recording has
             ended (`--stop-on`), over native: the difference of two input sizes, between the smallest and largest of neighbouring rounds
   syscalls  `dd bs=1`: ns of the program's own CPU time a system call above native, and over native, without and with strings
+  scripts   a call of two integers with payloads that make no record, over the bare call, a record of it beside them
   analysis  of large libraries, cold: CPU ms a MB of text, peak resident memory and cache file over text
 Only ratios of one run mean anything. --check runs everything once with tiny sizes, says only whether it ran, and
 fails if something did not. Must not know: how sptrace works.
@@ -306,6 +307,38 @@ class Bench:
             print(f"\nA call of two integers ({mode}), {record:.1f} ns with its record; ns above: "
                   + ", ".join(f"{what} {above[name]:.1f}" for name, what in (("values", "both and the result"), ("one", "one of them"), ("false", "a condition that is false")) if name in above), flush=True)
 
+    # ------------------------------------------------------------ payloads of scripts
+
+    def scripts(self):
+        """A call of two integers with a payload that makes no record, over the bare call; and its record beside it."""
+        if not self.sptrace: return
+        n = 20000 if self.args.check else self.args.calls
+        at = 'at("f_two").on_enter'
+        asked = {
+            "a record": None,
+            "a count": f'let t = count("t", []); {at}(|c| t.add([]));',
+            "a count by a key": f'let t = count("t", ["a"]); {at}(|c| t.add(c.arg1 & 63));',
+            "a count by two keys": f'let t = count("t", ["a", "b"]); {at}(|c| t.add([c.arg1 & 63, c.arg2 & 1]));',
+            "a histogram": f'let t = histogram("t", [], "a"); {at}(|c| t.add(c.arg1));',
+            "a condition that is false": f'let t = count("t", []); {at}(|c| if c.arg1 < 0 {{ t.add([]); }});',
+        }
+        samples = {}
+        for _ in range(self.rounds):
+            for mode in ("two", "two-pointer"):
+                loop = [self.path("loop"), mode, str(n)]
+                traced = lambda script: [self.sptrace, "run", "-q", "-o", self.trace, *(["--eval", script] if script else []), "--", *loop]
+                for name, command in {"bare": loop, **{name: traced(script) for name, script in asked.items()}}.items():
+                    try: out, _ = self.run(command)
+                    except RuntimeError as error: self.failures.append(f"scripts {mode} {name}: {error}"); continue
+                    samples.setdefault((mode, name), []).append(float(re.search(r"(?m)^(\d+) -?\d+$", out).group(1)) / n)
+        median = {key: statistics.median(values) for key, values in samples.items()}
+        self.result["scripts"] = {" ".join(key): value for key, value in median.items()}
+        for mode in ("two", "two-pointer"):
+            bare = median.get((mode, "bare"))
+            if bare is None: continue
+            above = [f"{name} {median[mode, name] - bare:.1f}" for name in asked if (mode, name) in median]
+            print(f"\nA call of two integers ({mode}), {bare:.1f} ns bare; ns above: " + ", ".join(above), flush=True)
+
     # ------------------------------------------------------------ analysis
 
     def counts(self):
@@ -499,7 +532,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "counts", []], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "scripts", "counts", []], metavar="PART")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=4_000_000)
     parser.add_argument("--json", metavar="FILE")
@@ -510,7 +543,7 @@ def main():
     try:
         bench = Bench(args, work)
         if bench.sptrace is None: print("bench: no sptrace found: native, floor and peers only", file=sys.stderr)
-        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "counts"]: getattr(bench, part)()
+        for part in args.parts or ["calls", "throws", "programs", "startup", "disk", "analysis", "attach", "start", "inactive", "syscalls", "values", "scripts", "counts"]: getattr(bench, part)()
         if args.json:
             with open(args.json, "w") as f: json.dump(bench.result, f, indent=1)
         for failure in bench.failures: print("bench: " + failure, file=sys.stderr)

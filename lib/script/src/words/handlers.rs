@@ -142,9 +142,13 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.function(
         "place.on_enter(|c| ...)",
-        "inside of the program, compiled to native code, when one of these functions is called: it adds \
-         to sheets, and says by c.record() that the call is recorded. Calls of these functions are \
-         not recorded otherwise",
+        "inside of the program, compiled to native code, when one of these functions is called: \
+         SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers as keys, \
+         and c.record(), without which the call is not recorded. c.arg1, c.arg2 and so on are \
+         arguments as whole registers, c.NAME those of the function's prototype, c.tid the thread; \
+         i32(n), u8(n) and the like take the lower bits. There are if, let, comparisons and + - * & \
+         | ^ << >>, and no loops, texts and functions; what is captured is constant. `sptrace \
+         script explain` shows instructions and price",
         move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
             settled(&shared)?;
             let mut draft = shared.lock();
