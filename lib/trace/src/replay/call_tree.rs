@@ -21,6 +21,8 @@
 //! whose ends are recorded need no such proof, and what was open when a running program was
 //! attached to is found by a walk of its stack and holds what comes below it.
 
+mod state;
+
 use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
 use crate::error::Malformed;

@@ -10,6 +10,7 @@
 //! streams.
 
 use super::call_tree::CallTree;
+use super::snapshots::{Part, Tail};
 use super::visitor::Visitor;
 use crate::decoder::{Block, Paused};
 use crate::error::{Malformed, TraceError};
@@ -33,6 +34,8 @@ pub(super) struct Merge<'a, R> {
     tree: CallTree,
     lanes: HashMap<StreamId, Lane<'a>>,
     next: BinaryHeap<Reverse<Next>>,
+    /// Of streams that are not told to their end.
+    tails: HashMap<StreamId, Tail<'a>>,
 }
 
 /// One stream on its way.
@@ -50,19 +53,27 @@ struct Lane<'a> {
 }
 
 impl<'a, R: Read + Seek> Merge<'a, R> {
-    /// Of a whole trace.
-    pub(super) fn new(reader: &'a mut TraceReader<R>, survey: &'a Survey) -> Self {
+    /// Of a part of a trace: tells `view` of what is open where it begins.
+    pub(super) fn new(
+        reader: &'a mut TraceReader<R>,
+        survey: &'a Survey,
+        mut part: Part<'a>,
+        view: &mut impl Visitor,
+    ) -> Result<Self, TraceError> {
         let mut merge = Self {
             reader,
             survey,
             tree: CallTree::new(),
             lanes: HashMap::default(),
             next: BinaryHeap::new(),
+            tails: std::mem::take(&mut part.tails),
         };
         for note in &survey.notes {
             merge.tree.note(note);
         }
-        for place in survey.blocks.iter().rev() {
+        let begun = part.begin(&mut merge.tree, &survey.dictionary, view);
+        begun.map_err(|what| what.at(0))?;
+        for place in part.blocks.into_iter().rev() {
             let lane = merge.lanes.entry(place.stream).or_default();
             lane.places.push(place);
         }
@@ -70,14 +81,25 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             let start = lane.places.last().map(|place| place.first_tsc);
             merge.next.extend(start.map(|tsc| Reverse((tsc, *id))));
         }
-        merge
+        for (id, tail) in &merge.tails {
+            if !merge.lanes.contains_key(id) {
+                merge.next.push(Reverse((tail.next_tsc(), *id)));
+            }
+        }
+        Ok(merge)
     }
 
     /// Tells `view` of all frames.
     pub(super) fn tell(mut self, view: &mut impl Visitor) -> Result<(), TraceError> {
         let dictionary = &self.survey.dictionary;
-        while let Some(Reverse((_, id))) = self.next.pop() {
+        while let Some(Reverse((tsc, id))) = self.next.pop() {
             let Some(lane) = self.lanes.get_mut(&id) else {
+                if let Some(tail) = self.tails.get_mut(&id) {
+                    if !tail.tell(id, tsc, view) {
+                        self.next.push(Reverse((tail.next_tsc(), id)));
+                    }
+                    continue;
+                }
                 // All its events are told, and time has come to its end.
                 self.tree.finish_stream(id, dictionary, view);
                 continue;
@@ -104,7 +126,10 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             };
             let tsc = goes_on.unwrap_or_else(|| {
                 self.lanes.remove(&id);
-                self.tree.end_tsc(id, dictionary)
+                match self.tails.get(&id) {
+                    Some(tail) => tail.next_tsc(),
+                    None => self.tree.end_tsc(id, dictionary),
+                }
             });
             self.next.push(Reverse((tsc, id)));
         }
