@@ -205,25 +205,26 @@ def hidden_addresses_leave_the_events_and_are_named(g):
     assert g.read("hidden.asked.status") == "125\n" and "kptr_restrict" in g.said("hidden.asked"), g.said("hidden.asked")
 
 
-def boot(sptrace, kernel, folder, quick):
-    program = os.path.join(folder, "brackets")
-    subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm/brackets.c")], check=True)
+def boot(sptrace, kernel, folder, quick, script="kernel.sh"):
+    programs = {name: os.path.join(folder, name) for name in ("brackets", "identity")}
+    for name, program in programs.items(): subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm", f"{name}.c")], check=True)
     out = os.path.join(folder, kernel)
-    files = [f"{sptrace}:/sptrace", f"{program}:/brackets", *(["/dev/null:/quick"] if quick else [])]
-    got = subprocess.run([os.path.join(HERE, "vm/run"), "--time", "200", "--processors", "1" if quick else "2", *[w for f in files for w in ("--file", f)], kernel, os.path.join(HERE, "vm/kernel.sh"), out], capture_output=True, text=True)
+    files = [f"{sptrace}:/sptrace", *[f"{program}:/{name}" for name, program in programs.items()], *(["/dev/null:/quick"] if quick else [])]
+    got = subprocess.run([os.path.join(HERE, "vm/run"), "--time", "240", "--processors", "1" if quick else "2", *[w for f in files for w in ("--file", f)], kernel, os.path.join(HERE, "vm", script), out], capture_output=True, text=True)
     if got.returncode == 125 and "apt" in got.stderr: raise Skip(got.stderr.strip().splitlines()[-1])
     if got.returncode: raise AssertionError(f"the guest ended with {got.returncode}: {got.stdout[-1000:]}{got.stderr[-2000:]}")
     if got.stderr.strip(): raise AssertionError(got.stderr)
     return Guest(sptrace, kernel, out, quick)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(case, script, about):
+    """The cases of a harness that looks at what `script` has left in the guests."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--sptrace", "--keep"): parser.add_argument(name)
     for name in ("--kernel", "--only"): parser.add_argument(name, action="append", default=[])
     for name in ("--list", "--quick"): parser.add_argument(name, action="store_true")
     a = parser.parse_args()
-    chosen = [c for c in case.chosen(a.only) if not a.quick or c.__name__ in QUICK]
+    chosen = [c for c in case.chosen(a.only) if not a.quick or script != "kernel.sh" or c.__name__ in QUICK]
     if a.list: return print("\n".join(c.__name__ for c in chosen))
     lacking = [n for n in ("qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb", "lz4", "zstd", "cc") if not shutil.which(n)]
     if lacking:
@@ -240,7 +241,7 @@ def main():
         return judge
 
     def booted(kernel):
-        def bring_up(): guests[kernel] = boot(find_sptrace(a.sptrace), kernel, folder, a.quick)
+        def bring_up(): guests[kernel] = boot(find_sptrace(a.sptrace), kernel, folder, a.quick, script)
         return bring_up
 
     cases = []
@@ -253,4 +254,4 @@ def main():
     return status
 
 
-if __name__ == "__main__": sys.exit(main())
+if __name__ == "__main__": sys.exit(main(case, "kernel.sh", __doc__))

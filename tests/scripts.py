@@ -88,6 +88,8 @@ SAMPLES = {
     "coverage": "--module=prog",
     "startup": "--until=event_loop --top=3",
     "config-files": "",
+    "sizes": "--of=next_char",
+    "arguments": "--of=next_char --bits=32",
     "hot-functions": "",
     "depth-limit": "--depth=3",
     "one-module": "--module=prog --top=4",
@@ -375,6 +377,105 @@ def samples_in_headers_look_like_what_is_printed(b):
 
 
 @case
+def ready_scripts_count_inside_of_the_program(b):
+    """next_char(i + n), with i from 0 to 9, of each call of parse(n)."""
+    err, _ = run(b, "-q", "-S", "arguments --of=next_char --bits=32 --top=100")
+    counts = {int(value): int(count) for value, count in (line.split() for line in err.splitlines() if line.split() and line.split()[0].isdigit())}
+    err, _ = run(b, "-q", "-S", "sizes --of=next_char")
+    total = next(line.split() for line in err.splitlines()[err.splitlines().index("bytes in all") + 2:])
+    same((sum(counts.values()), total[0]), (120, "120"))
+    assert set(range(10)) <= counts.keys() and "next_char" not in b.report("functions"), (counts, err)
+
+
+COUNTED = r"""
+#include <execinfo.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile long sink;
+volatile sig_atomic_t ticks;
+static jmp_buf out;
+F long work(int kind, long size) { sink += size; return kind + size; }
+F long inner(long n) { sink++; return n; }
+F long outer(int n) { return inner(n) + inner(n + 1); }
+F long becomes(int n) { return outer(n); }
+F int deep(int n) { void *frames[64]; int below = n ? deep(n - 1) + 1 : backtrace(frames, 64) > 5; sink++; return below; }
+F void leaves(int n) { if (n % 3 == 0) longjmp(out, 1); sink++; }
+F void in_handler(int n) { sink += n; }
+long (*volatile pointer)(int, long) = work;
+static void handler(int n) { (void)n; ticks++; in_handler(1); void *frames[8]; backtrace(frames, 8); }
+static void *thread(void *n) {
+    for (long i = 0; i < 2000; i++) { work(i % 5, i); pointer(i % 3, i); }
+    return n;
+}
+int main(void) {
+    pthread_t threads[6];
+    struct itimerval every = {{0, 300}, {0, 300}};
+    void *frames[4];
+    backtrace(frames, 4);
+    signal(SIGPROF, handler);
+    setitimer(ITIMER_PROF, &every, 0);
+    long sum = 0;
+    int left = 0;
+    for (int i = 0; i < 6; i++) pthread_create(&threads[i], 0, thread, 0);
+    for (int i = 0; i < 6; i++) pthread_join(threads[i], 0);
+    for (int i = 0; i < 300; i++) sum += becomes(i) + deep(i % 20);
+    for (volatile int i = 0; i < 300; i++) if (setjmp(out) == 0) leaves(i); else left++;
+    if (!fork()) { for (int i = 0; i < 100; i++) work(7, 1); _exit(0); }
+    wait(0);
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, 0);
+    printf("%ld %d\n", sum, left);
+    fprintf(stderr, "%d\n", ticks);
+}
+"""
+COUNTING = """
+let work = count("work", ["kind"]); let sizes = sum("sizes", ["kind"], ["n"]); let spread = histogram("spread", [], "n");
+let most = max("most", [], "n"); let deep = count("deep", []); let outer = count("outer", []); let left = count("left", ["third"]);
+let handled = count("handled", []); record_syscalls("exit_group");
+at("work").on_enter(|c| { work.add(c.kind); if c.kind > 2 { sizes.add(c.kind, c.size); } spread.add(c.size); most.add(c.size); });
+at("deep").on_enter(|c| deep.add([])); at("outer").on_enter(|c| outer.add([]));
+at("leaves").on_enter(|c| if (c.n & 1) == 0 { left.add(0); c.record(); } else { left.add(1) });
+at("in_handler").on_enter(|c| handled.add([]));
+"""
+
+
+@case
+def payloads_count_exactly(b):
+    """In threads, a fork child and a handler, through pointers and tail jumps, where calls are jumped out of and stacks walked."""
+    import json
+    with open(b.path("counted.c"), "w") as out: out.write(COUNTED)
+    with open(b.path("counting.rhai"), "w") as out: out.write(COUNTING)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", b.path("counted"), b.path("counted.c")], check=True)
+    plain = subprocess.run([b.path("counted")], capture_output=True, text=True, check=True)
+    status, out, err = b.run(["-q", "-S", "./counting.rhai"], [b.path("counted")])
+    same((status, out), (0, plain.stdout))
+    ticks = int(err.splitlines()[0])
+    status, out, err = b.sptrace_says("report", "script", "-i", "t.data", "--eval", COUNTING, "--format", "json")
+    same((status, err), (0, ""))
+    sheets = {sheet["title"]: sheet for sheet in map(json.loads, out.splitlines())}
+    rows = lambda title: [tuple(row.values()) for row in sheets[title]["rows"]]
+    by_kind = {kind: 6 * (400 + (667 if kind < 2 else 666 if kind == 2 else 0)) for kind in range(5)} | {7: 100}
+    same(dict(rows("work")), by_kind)
+    same({kind: total for kind, _, total in rows("sizes")}, {3: 6 * sum(range(3, 2000, 5)), 4: 6 * sum(range(4, 2000, 5)), 7: 100})
+    same(sum(count for *_, count in rows("spread")), 24_100)
+    same(rows("most"), [(24_100, 1999)])
+    same(rows("deep"), [(sum(i % 20 + 1 for i in range(300)),)])
+    same(rows("outer"), [(300,)])
+    same(dict(rows("left")), {0: 150, 1: 150})
+    # One that a walk has moved back to its call is counted again.
+    assert ticks <= rows("handled")[0][0] <= ticks + 2, (ticks, rows("handled"))
+    functions = {row[-1]: int(row[0].replace(",", "")) for row in map(str.split, b.report("functions").splitlines()[1:])}
+    assert not {"work", "deep", "in_handler"} & functions.keys(), functions
+    same((functions["leaves"], functions["inner"]), (150, 600))
+
+
+@case
 def wrong_scripts_start_nothing(b):
     with open(b.path("big.rhai"), "w") as out: out.write("// big\n" + "let a = 1;\n" * 100_000)
     with open(b.path("wrong.rhai"), "w") as out: out.write("// wrong\nlet n = 1;\n  depht(3);\n")
@@ -386,7 +487,7 @@ def wrong_scripts_start_nothing(b):
         (["-S", "slow-calls --tpo=1"], ["it has no option --tpo; those are --min, --top, --spread"]),
         (["--eval", "loop {}"], ["this takes too many operations; does a loop or a recursion never end?"]),
         (["--eval", "fn f() { f() } f()"], ["functions call each other too deeply"]),
-        (["--eval", 'at("malloc").on_enter(|c| c)'], ["does not compile payloads yet", ".later(|e| ...)"]),
+        (["--eval", 'at("malloc").on_enter(|c| c)'], ["this does nothing that a payload can do", "later(|e| ...)"]),
         (["--eval", 'start("soon")'], ["unknown event 'soon'"]),
         (["--eval", 'dump(called("f"))'], ["dump(...) needs ring(SIZE)"]),
         (["--eval", 'only("f"); record_only_syscalls("all")'], ["records no functions"]),

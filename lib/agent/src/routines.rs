@@ -4,6 +4,7 @@
 //! slow path. The assembly ends in functions of upper floors by `sym`; that is how those are
 //! entered, and the only way up. Must not know plans and modules.
 
+pub mod acts;
 pub mod common;
 pub mod door;
 pub mod image;

@@ -13,6 +13,14 @@ const REGIONS_PER_CHUNK: usize = 128;
 
 /// Analyses all code of an image, on all processors. Deterministic.
 pub fn analyze(object: &Object<'_>) -> Analysis {
+    analyze_and(object, |_, _, _| ()).0
+}
+
+/// As [`analyze`], with something else that is made of what was found on the way.
+pub(crate) fn analyze_and<T>(
+    object: &Object<'_>,
+    also: impl FnOnce(&Analysis, &Discovery, &Classes) -> T,
+) -> (Analysis, T) {
     let discovery = discover(object);
     let classes = classify(object, &discovery);
     let indexes: Vec<usize> = (0..discovery.regions.len()).collect();
@@ -24,7 +32,9 @@ pub fn analyze(object: &Object<'_>) -> Analysis {
         listed.sites.shrink_to_fit();
         listed
     });
-    assemble(object, &discovery, &classes, listed)
+    let analysis = assemble(object, &discovery, &classes, listed);
+    let more = also(&analysis, &discovery, &classes);
+    (analysis, more)
 }
 
 fn assemble(

@@ -18,7 +18,7 @@ use crate::regions::{
     Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
 };
 use crate::sweep::Sweep;
-use crate::tables::{Table, TableForm, is_entry};
+use crate::tables::{JumpTable, Table, TableForm, is_entry};
 
 /// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
 const MOST_ROUNDS: usize = 64;
@@ -41,6 +41,8 @@ pub(crate) struct Discovery {
     pub code_constants: Vec<u64>,
     /// Sorted by address.
     pub indirect_jumps: Vec<(u64, IndirectJump)>,
+    /// Sorted by the jump.
+    pub tables: Vec<JumpTable>,
     /// Functions named as never returning, sorted.
     pub noreturn: Vec<u64>,
     /// Nothing was left open.
@@ -58,6 +60,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         calls: Vec::new(),
         code_constants: Vec::new(),
         indirect_jumps: Vec::new(),
+        tables: Vec::new(),
         noreturn: noreturn_entries(object),
         is_complete: false,
         sweep: Sweep::new(&map),
@@ -89,6 +92,12 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     sort_unique(&mut d.code_constants);
     sort_unique(&mut d.indirect_jumps);
     d.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
+    // Of a region that was followed anew, the latest look at a table counts.
+    d.tables.reverse();
+    d.tables
+        .sort_by_key(|table| (table.jump, table.table.base, table.table.origin));
+    d.tables
+        .dedup_by_key(|table| (table.jump, table.table.base, table.table.origin));
     d.edges.shrink_to_fit();
     d.calls.shrink_to_fit();
     d.regions.shrink_to_fit();
@@ -140,6 +149,7 @@ impl Discovery {
             all.data_constants.append(&mut found.data_constants);
             all.indirect_jumps.append(&mut found.indirect_jumps);
             all.pending.append(&mut found.pending);
+            all.tables.append(&mut found.tables);
             all.seen.append(&mut found.seen);
         }
         all
@@ -163,6 +173,7 @@ impl Discovery {
             self.resolve(object, &pending, data_constants, &mut new);
         }
         self.indirect_jumps.append(&mut new.indirect_jumps);
+        self.tables.append(&mut new.tables);
         self.code_constants.append(&mut new.code_constants);
         sort_unique(&mut new.calls);
         let mut starts: Vec<u64> = new
@@ -307,8 +318,15 @@ impl Discovery {
     ) {
         let mut entries = 0;
         for table in &pending.tables {
-            let targets = self.open_targets(object, pending.jump, table, data_constants);
+            let (length, targets) = self.open_targets(object, pending.jump, table, data_constants);
             entries += targets.len();
+            if length > 0 {
+                new.tables.push(JumpTable {
+                    jump: pending.jump,
+                    table: *table,
+                    entries: length,
+                });
+            }
             new.edges.extend(targets.into_iter().map(|target| Edge {
                 target,
                 from: pending.jump,
@@ -341,13 +359,13 @@ impl Discovery {
         jump: u64,
         table: &Table,
         data_constants: &[u64],
-    ) -> Vec<u64> {
+    ) -> (u32, Vec<u64>) {
         let next = data_constants.partition_point(|constant| *constant <= table.base);
         let limit = data_constants.get(next).map_or(MOST_OPEN_ENTRIES, |next| {
             ((next - table.base) / table.entry_bytes()).min(MOST_OPEN_ENTRIES)
         });
         let Some(own) = region_at(&self.regions, jump) else {
-            return Vec::new();
+            return (0, Vec::new());
         };
         let mut targets: Vec<u64> = (0..limit)
             .map_while(|index| table.target(object, index))
@@ -363,8 +381,9 @@ impl Discovery {
                 })
             })
             .collect();
+        let length = targets.len() as u32;
         sort_unique(&mut targets);
-        targets
+        (length, targets)
     }
 
     fn is_inside_instruction(&self, object: &Object<'_>, region: &Region, svma: u64) -> bool {

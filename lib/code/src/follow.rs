@@ -14,7 +14,7 @@ use crate::bits::CodeBits;
 use crate::history::History;
 use crate::regions::{Region, Seen, region_at, region_starting_at};
 use crate::sweep::Sweep;
-use crate::tables::{self, JumpShape, Origin, Table, TableQuery};
+use crate::tables::{self, JumpShape, JumpTable, Origin, Table, TableQuery};
 
 /// How control passes from one region to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +65,8 @@ pub(crate) struct Found {
     pub data_constants: Vec<u64>,
     pub indirect_jumps: Vec<(u64, IndirectJump)>,
     pub pending: Vec<PendingTable>,
+    /// Tables whose length is known.
+    pub tables: Vec<JumpTable>,
     pub seen: Vec<(u64, Seen)>,
 }
 
@@ -470,6 +472,13 @@ impl Walk<'_, '_, '_> {
         let is_switch = targets
             .iter()
             .any(|t| !tables::is_entry(self.context.regions, *t));
+        if is_switch {
+            self.found.tables.push(JumpTable {
+                jump: query.jump,
+                table,
+                entries: entries as u32,
+            });
+        }
         is_switch.then_some(targets)
     }
 

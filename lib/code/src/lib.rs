@@ -14,6 +14,7 @@ mod debug_file;
 mod discover;
 mod error;
 mod follow;
+pub mod graph;
 mod hash;
 mod history;
 mod model;

@@ -62,6 +62,14 @@ impl Table {
     }
 }
 
+/// A table that a jump goes through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JumpTable {
+    pub jump: u64,
+    pub table: Table,
+    pub entries: u32,
+}
+
 /// A jump through a table, as far as its path tells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableQuery {

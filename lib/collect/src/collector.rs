@@ -194,7 +194,12 @@ impl<W: Write> Collector<W> {
         wide
     }
 
-    fn check(&mut self, result: Result<(), TraceError>) {
+    /// What writes the trace, for who writes streams of its own into it.
+    pub(crate) fn writer(&mut self) -> &mut TraceWriter<W> {
+        &mut self.recorder.writer
+    }
+
+    pub(crate) fn check(&mut self, result: Result<(), TraceError>) {
         self.recorder.check(result);
     }
 

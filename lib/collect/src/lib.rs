@@ -14,6 +14,7 @@
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
 //! | [`live`] | who runs already: attaching, detaching, beginning in the middle |
 //! | [`event`], [`react`], [`windows`], [`between`] | what may happen, and what follows |
+//! | [`kernel_side`] | what the kernel does meanwhile |
 //! | [`tap`] | who is told of system calls while they are recorded |
 //! | [`output`], [`disk`], [`outcome`], [`clock`] | the file, coverage and loss, time |
 //!
@@ -21,6 +22,7 @@
 //! one answers questions, and may analyse a module for seconds; one waits for events, if there are
 //! any.
 
+pub mod acts;
 pub mod between;
 pub mod captures;
 pub mod clock;
@@ -29,6 +31,7 @@ pub mod decode;
 pub mod disk;
 pub mod event;
 mod kept;
+pub mod kernel_side;
 mod latecomers;
 pub mod live;
 pub mod loops;

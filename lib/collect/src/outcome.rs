@@ -9,7 +9,7 @@ use sptrace_trace::{Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 21] = [
+const HOLES: [(usize, &str); 22] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -60,6 +60,10 @@ const HOLES: [(usize, &str); 21] = [
     (
         hole::HANDLERS,
         "signal handlers left alone, whose signals are not seen",
+    ),
+    (
+        hole::PAYLOADS,
+        "calls of functions with a payload of a script that could not be run",
     ),
 ];
 

@@ -6,8 +6,12 @@
 //! program is left to the agent's slow path, but for the decision whether a call is wanted. Must
 //! not know what a word means.
 
+use sptrace_payload::acts::Acts;
+use sptrace_payload::acts_code::{Thread, acts_code};
 use sptrace_payload::in_place::{InPlace, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
+use sptrace_payload::tables::Tables;
+use sptrace_wire::control::block;
 use sptrace_wire::plan::{
     Comparison, Failure, FunctionValues, SOURCE_STACK, SOURCE_VECTOR, ValuesHead,
 };
@@ -19,6 +23,14 @@ pub struct Reads {
     pub before: bool,
     /// Memory, after it.
     pub after: bool,
+}
+
+impl Reads {
+    /// No memory.
+    pub const NONE: Self = Self {
+        before: false,
+        after: false,
+    };
 }
 
 /// Puts the code of functions behind each other, from the area's offset `first` on.
@@ -45,14 +57,20 @@ impl Layout {
         }
     }
 
-    /// Gives a function its code; `put` keeps it and says where.
+    /// Gives a function its code, with what it adds to tables; `put` keeps it and says where.
     pub fn place(
         &mut self,
         values: &mut FunctionValues,
         reads: Reads,
+        acts: Option<(&Acts, &Tables)>,
         put: &mut dyn FnMut(&[u8]) -> u32,
     ) {
-        let Some(code) = code_of(values, reads) else {
+        let code = match acts {
+            Some(acts) => code_with_acts(values, reads, acts),
+            None => code_of(values, reads),
+        };
+        values.acts = u8::from(acts.is_some());
+        let Some(code) = code else {
             return;
         };
         let bytes = [&code.decides[..], &code.writes].concat();
@@ -80,6 +98,33 @@ fn code_of(values: &FunctionValues, reads: Reads) -> Option<InPlace> {
         code.writes.clear();
     }
     Some(code)
+}
+
+/// The code of a function that adds to tables first. `None`: it cannot be done, and the agent
+/// counts its calls as such.
+fn code_with_acts(
+    values: &FunctionValues,
+    reads: Reads,
+    (acts, tables): (&Acts, &Tables),
+) -> Option<InPlace> {
+    const THREAD: Thread = Thread {
+        tables: block::TABLES,
+        muted: block::MUTED,
+        tid: block::TID,
+    };
+    let has_values = values.words > 0 || values.returns != 0;
+    let program = program_of(values)?;
+    let always = Expression::Constant(1);
+    let wanted = has_values.then(|| program.wanted.as_ref().unwrap_or(&always));
+    let decides = acts_code(acts, tables, THREAD, wanted).ok()??;
+    let needs_memory = reads.before || values.keep != 0;
+    let writes = match has_values && !needs_memory {
+        true => in_place(&program)
+            .ok()?
+            .map_or_else(Vec::new, |code| code.writes),
+        false => Vec::new(),
+    };
+    Some(InPlace { decides, writes })
 }
 
 /// A call that has failed is left to the slow path, which looks for errno. The routine compares the
@@ -146,11 +191,6 @@ fn source(number: u8) -> Option<Source> {
 mod tests {
     use super::*;
 
-    const NONE: Reads = Reads {
-        before: false,
-        after: false,
-    };
-
     fn two_integers() -> FunctionValues {
         let mut values = FunctionValues {
             words: 2,
@@ -164,7 +204,7 @@ mod tests {
 
     fn placed(mut values: FunctionValues, reads: Reads) -> (FunctionValues, Vec<u8>) {
         let mut kept = Vec::new();
-        Layout::behind(0x2008).place(&mut values, reads, &mut |code| {
+        Layout::behind(0x2008).place(&mut values, reads, None, &mut |code| {
             kept = code.to_vec();
             7
         });
@@ -173,7 +213,7 @@ mod tests {
 
     #[test]
     fn numbers_are_recorded_by_the_routines() {
-        let (values, code) = placed(two_integers(), NONE);
+        let (values, code) = placed(two_integers(), Reads::NONE);
         assert_eq!((values.code_at, values.code_to), (7, 0x2010));
         assert_eq!((values.decides_bytes, values.returns_by_routine), (0, 1));
         assert_eq!(usize::from(values.writes_bytes), code.len());
@@ -202,11 +242,11 @@ mod tests {
             failure: Failure::MinusOne,
             ..two_integers()
         };
-        assert_eq!(placed(failing, NONE).0.returns_by_routine, 1);
+        assert_eq!(placed(failing, Reads::NONE).0.returns_by_routine, 1);
         let narrow = FunctionValues {
             result_bytes: 2,
             ..failing
         };
-        assert_eq!(placed(narrow, NONE).0.returns_by_routine, 0);
+        assert_eq!(placed(narrow, Reads::NONE).0.returns_by_routine, 0);
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sptrace_code::Places;
 use sptrace_tracee::at_start::AtStart;
 
+use crate::acts::Payloads;
 use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::{Event, What};
@@ -55,6 +56,8 @@ pub struct Options {
     pub decide: Option<Decide>,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
+    /// What runs inside of the program, at the calls of functions; None: nothing.
+    pub payloads: Option<Payloads>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
     /// Who is told of system calls while they are recorded.

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use sptrace_kernel::beside::Beside;
 use sptrace_keys::Relay;
 use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
@@ -22,9 +23,11 @@ use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::captures;
+use crate::clock;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::kept::KeptCommand;
+use crate::kernel_side::KernelSide;
 use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
 use crate::loops;
@@ -85,6 +88,7 @@ pub struct Session {
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<GateJump>>,
     latecomers: Latecomers,
+    pub(crate) kernel: KernelSide,
 }
 
 fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> TraceeError {
@@ -125,6 +129,9 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
     })?;
     if let Some(asked) = &options.system_calls {
         arena.set_captures(&captures::table(asked));
+    }
+    if let Some(payloads) = &options.payloads {
+        arena.set_tables(payloads.tables.set_bytes);
     }
     Ok(arena)
 }
@@ -171,7 +178,7 @@ impl Session {
             arena,
             agent_hash: hash_of(agent),
             filters: filters_of(&options, &reactor),
-            values: Values::new(options.values.clone()),
+            values: Values::new(options.values.clone(), options.payloads.clone()),
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),
@@ -206,12 +213,18 @@ impl Session {
             kept: Vec::new(),
             led: RefCell::default(),
             latecomers: Latecomers::new(),
+            kernel: KernelSide::default(),
         })
     }
 
     /// The command is to be in this process, which is not our child.
     pub fn keep(&mut self, kept: Kept) {
         self.there = KeptCommand::new(kept);
+    }
+
+    /// What the kernel does meanwhile is to be recorded, too.
+    pub fn with_kernel(&mut self, prepared: Beside) {
+        self.kernel = KernelSide::new(prepared);
     }
 
     /// Runs the command to its end and records it.
@@ -227,6 +240,7 @@ impl Session {
             if !session.shared.reactor.is_followed() {
                 session.shared.reactor.begin();
             }
+            session.kernel.begin(&session.shared, &[child]);
             session.exec_stop(child);
             Ok(session.wait_for_all())
         });
@@ -248,7 +262,9 @@ impl Session {
         while alive.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        let status = live(&mut self)?;
+        let status = live(&mut self);
+        self.kernel.end();
+        let status = status?;
         self.shared.ended.store(true, Ordering::Release);
         let _ = drainer.join();
         let _ = answerer.join();
@@ -311,6 +327,11 @@ impl Session {
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         shared.lock().tell_rest();
+        if let Some(chosen) = &shared.values.chosen
+            && let Some(note) = chosen.note(&shared.arena, clock::tsc())
+        {
+            shared.lock().note(&note);
+        }
         let control = shared.arena.control();
         let injected = shared.injected.load(Ordering::Relaxed);
         match injected.saturating_sub(control.begun.load(Ordering::Relaxed)) {
@@ -320,8 +341,10 @@ impl Session {
                 .note_all(control, "?", unfollowed::NO_ROOM, n),
         }
         let outcome = shared.outcome(&shared.lock());
-        let summary = shared.summary(&outcome);
+        let mut summary = shared.summary(&outcome);
+        self.kernel.rows(&mut summary);
         let mut remarks = self.remarks;
+        remarks.extend(self.kernel.remark());
         remarks.extend(self.kept.into_iter().map(|(pid, why)| {
             format!("pid {pid} keeps memory of sptrace, unused: {why} (it runs on undisturbed)")
         }));

@@ -26,8 +26,18 @@ use sptrace_wire::plan::{
     ValuesHead,
 };
 
+use sptrace_payload::acts::Acts;
+use sptrace_payload::tables::Tables;
+
+use crate::acts::{Chosen, Payloads};
 use crate::captures::Rest;
 use crate::payloads::{Layout, Reads};
+
+/// Where no values are asked for.
+const NO_EXTENT: Extent = Extent {
+    string_bytes: 0,
+    verbose: false,
+};
 
 /// Which values are recorded.
 #[derive(Clone, Debug)]
@@ -43,6 +53,8 @@ pub struct Asked {
 /// What was asked for, and what of it was found.
 pub struct Values {
     asked: Option<Asked>,
+    /// What runs at calls beside that.
+    pub chosen: Option<Chosen>,
     found: Mutex<Found>,
 }
 
@@ -62,22 +74,29 @@ type Debug<'a> = dyn Fn(Svma) -> Option<String> + 'a;
 /// A function whose calls bring values.
 struct Row {
     entry: u32,
+    values: Option<Shown>,
+    acts: Option<Acts>,
+}
+
+/// What its calls bring.
+struct Shown {
     prototype: Prototype,
     condition: Option<(u8, spec::Condition)>,
 }
 
 impl Values {
     /// Of what is asked for.
-    pub fn new(asked: Option<Asked>) -> Self {
+    pub fn new(asked: Option<Asked>, payloads: Option<Payloads>) -> Self {
         Self {
             asked,
+            chosen: payloads.map(Chosen::new),
             found: Mutex::default(),
         }
     }
 
     /// True if there may be any.
     pub fn are_wanted(&self) -> bool {
-        self.asked.is_some()
+        self.asked.is_some() || self.chosen.is_some()
     }
 
     /// What the plan of a module has to say, and the descriptions of its functions, given the
@@ -90,19 +109,16 @@ impl Values {
         file: &Path,
         takes_muted: bool,
     ) -> Option<Planned> {
-        let asked = self.asked.as_ref()?;
+        if !self.are_wanted() {
+            return None;
+        }
         let view = PlanView::new(plan)?;
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
         let prototypes = prototypes_of(bytes.clone(), object.build_id);
         let debug = |svma: Svma| prototypes.of(svma);
-        let rows = self.rows(
-            asked,
-            cached,
-            view,
-            takes_muted,
-            (&debug, is_described(file)),
-        );
+        let debug: (&Debug<'_>, bool) = (&debug, is_described(file));
+        let rows = self.rows(cached, view, takes_muted, file, debug);
         if rows.is_empty() {
             return None;
         }
@@ -110,22 +126,30 @@ impl Values {
         Some(Planned {
             rows,
             head,
-            extent: asked.extent,
+            extent: self.asked.as_ref().map_or(NO_EXTENT, |asked| asked.extent),
+            tables: self.tables(),
             area_bytes: view.header().area_bytes,
         })
     }
 
+    fn tables(&self) -> Tables {
+        let tables = self.chosen.as_ref().map(|chosen| &chosen.payloads.tables);
+        tables.cloned().unwrap_or_default()
+    }
+
     fn rows(
         &self,
-        asked: &Asked,
         cached: &Cached,
         view: PlanView<'_>,
         takes_muted: bool,
+        file: &Path,
         debug: (&Debug<'_>, bool),
     ) -> Vec<Row> {
         use sptrace_wire::plan::FN_MUTED;
         let h = *view.header();
         let plt = h.plt_start..h.plt_end;
+        let hooks = view.specials().filter(|special| special.kind.is_hook());
+        let hooked: BTreeSet<u32> = hooks.map(|special| special.entry).collect();
         let mut rows = Vec::new();
         let functions = view.functions().filter(|f| !plt.contains(&f.entry));
         for function in functions.filter(|f| takes_muted || !f.is_any(FN_MUTED)) {
@@ -140,18 +164,56 @@ impl Values {
                 "" => sptrace_code::unnamed(svma),
                 symbol => demangle(symbol),
             };
-            let Some(wanted) = self.wanted(asked, (symbol, &name), svma, debug) else {
-                continue;
+            let names = (symbol, name.as_str());
+            let (entry, values) = (function.entry, self.shown(names, svma, debug));
+            let acts = match function.is_any(FN_MUTED) {
+                true => None,
+                false => self.acts(file, names, svma, debug, &|| hooked.contains(&entry)),
             };
-            if let Ok(prototype) = prototype(&wanted.text, &Defined::new()) {
+            if values.is_some() || acts.is_some() {
                 rows.push(Row {
-                    entry: function.entry,
-                    prototype,
-                    condition: wanted.condition,
+                    entry,
+                    values,
+                    acts,
                 });
             }
         }
         rows
+    }
+
+    /// What the calls of a function bring.
+    fn shown(&self, names: (&str, &str), svma: Svma, debug: (&Debug<'_>, bool)) -> Option<Shown> {
+        let wanted = self.wanted(self.asked.as_ref()?, names, svma, debug)?;
+        Some(Shown {
+            prototype: prototype(&wanted.text, &Defined::new()).ok()?,
+            condition: wanted.condition,
+        })
+    }
+
+    /// What runs at the calls of a function.
+    fn acts(
+        &self,
+        file: &Path,
+        (symbol, name): (&str, &str),
+        svma: Svma,
+        debug: (&Debug<'_>, bool),
+        is_hooked: &dyn Fn() -> bool,
+    ) -> Option<Acts> {
+        let chosen = self.chosen.as_ref()?;
+        let module = file
+            .file_name()
+            .map_or("".into(), |name| name.to_string_lossy());
+        let of_user = self.asked.as_ref().map(|asked| &asked.prototypes);
+        let base = || base_of(of_user, symbol, svma, debug);
+        let short = without_parameters(name);
+        let acts = chosen.of(&module, &[short, name, symbol], &base)?;
+        if is_hooked() {
+            chosen.trouble(format!(
+                "{short} is one of -F or --between, where none can run"
+            ));
+            return None;
+        }
+        Some(acts)
     }
 
     /// What is wanted of a function: what the last spec that fits says, -A and -R together.
@@ -169,7 +231,7 @@ impl Values {
         if specs.is_empty() {
             return None;
         }
-        let base = self.base(asked, symbol, svma, debug);
+        let base = base_of(Some(&asked.prototypes), symbol, svma, debug);
         let shown = match base.as_ref().map(|base| base.name.as_str()) {
             Some(name) if !name.is_empty() => name,
             _ => "f",
@@ -199,33 +261,12 @@ impl Values {
         chosen
     }
 
-    fn base(
-        &self,
-        asked: &Asked,
-        symbol: &str,
-        svma: Svma,
-        (debug, is_described): (&Debug<'_>, bool),
-    ) -> Option<Prototype> {
-        let plain = symbol.split('@').next().unwrap_or(symbol);
-        if let Some(users) = asked.prototypes.get(plain) {
-            return Some(users.clone());
-        }
-        let read = |text: &str| prototype(text, &Defined::new()).ok();
-        let of_debug = || debug(svma).and_then(|text| read(&text));
-        let of_table = || known::by_symbol(symbol);
-        match is_described {
-            // What is known of a function says more than C's types do.
-            true => of_table().or_else(of_debug),
-            false => of_debug().or_else(of_table),
-        }
-    }
-
     /// What the user should know of specs without effect.
     pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.chosen.as_ref().map_or_else(Vec::new, Chosen::remarks);
         let (Some(asked), Ok(found)) = (&self.asked, self.found.lock()) else {
-            return Vec::new();
+            return remarks;
         };
-        let mut remarks = Vec::new();
         for (number, spec) in (0..).zip(&asked.specs) {
             let option = if spec.result_only { "-R" } else { "-A" };
             let is_one = !spec.glob.contains(['*', '?', '[']);
@@ -242,6 +283,27 @@ impl Values {
         }
         remarks.extend(found.missing.iter().map(|what| format!("-A: {what}")));
         remarks
+    }
+}
+
+/// The prototype of a function: of the user, of the module's debug information, or a known one.
+fn base_of(
+    of_user: Option<&HashMap<String, Prototype>>,
+    symbol: &str,
+    svma: Svma,
+    (debug, is_described): (&Debug<'_>, bool),
+) -> Option<Prototype> {
+    let plain = symbol.split('@').next().unwrap_or(symbol);
+    if let Some(users) = of_user.and_then(|prototypes| prototypes.get(plain)) {
+        return Some(users.clone());
+    }
+    let read = |text: &str| prototype(text, &Defined::new()).ok();
+    let of_debug = || debug(svma).and_then(|text| read(&text));
+    let of_table = || known::by_symbol(symbol);
+    match is_described {
+        // What is known of a function says more than C's types do.
+        true => of_table().or_else(of_debug),
+        false => of_debug().or_else(of_table),
     }
 }
 
@@ -293,6 +355,8 @@ pub struct Planned {
     rows: Vec<Row>,
     head: ValuesHead,
     extent: Extent,
+    /// To which payloads add.
+    tables: Tables,
     /// Of the patch area, without code of ours.
     area_bytes: u32,
 }
@@ -301,9 +365,10 @@ impl Planned {
     /// The lines of the descriptions, and how many words each brings.
     pub fn descriptions(&self) -> impl Iterator<Item = (String, usize)> {
         let limit = self.extent.string_bytes;
-        self.rows.iter().map(move |row| {
-            let text = format!("{}\t{limit}", row.prototype.text);
-            (text, row.prototype.sources.len())
+        let shown = self.rows.iter().filter_map(|row| row.values.as_ref());
+        shown.map(move |shown| {
+            let text = format!("{}\t{limit}", shown.prototype.text);
+            (text, shown.prototype.sources.len())
         })
     }
 
@@ -315,12 +380,21 @@ impl Planned {
         };
         let mut layout = Layout::behind(self.area_bytes);
         let head = layout.head(self.head);
-        let numbered = (first..).zip(&self.rows);
-        let rows: Vec<_> = numbered
-            .map(|(number, row)| {
-                let mut values = row.values(number, self.extent, &mut rest);
-                let reads = row.reads(self.extent);
-                layout.place(&mut values, reads, &mut |code| rest.put(code));
+        let mut number = first;
+        let rows: Vec<_> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let (mut values, reads) = match &row.values {
+                    Some(shown) => {
+                        number += 1;
+                        let values = shown.values(row.entry, number - 1, self.extent, &mut rest);
+                        (values, shown.reads(self.extent))
+                    }
+                    None => (no_values(row.entry), Reads::NONE),
+                };
+                let acts = row.acts.as_ref().map(|acts| (acts, &self.tables));
+                layout.place(&mut values, reads, acts, &mut |code| rest.put(code));
                 values
             })
             .collect();
@@ -328,14 +402,22 @@ impl Planned {
     }
 }
 
-impl Row {
-    fn values(&self, number: u32, extent: Extent, rest: &mut Rest) -> FunctionValues {
+/// Of a function whose calls bring nothing.
+fn no_values(entry: u32) -> FunctionValues {
+    FunctionValues {
+        entry,
+        ..FunctionValues::default()
+    }
+}
+
+impl Shown {
+    fn values(&self, entry: u32, number: u32, extent: Extent, rest: &mut Rest) -> FunctionValues {
         let prototype = &self.prototype;
         let captures = rest.captures_of(&prototype.call, extent);
         let reads_after = self.reads(extent).after;
         let returns = prototype.result.is_some() || prototype.is_kernels || reads_after;
         let mut values = FunctionValues {
-            entry: self.entry,
+            entry,
             number,
             words: prototype.sources.len() as u8,
             result_bytes: prototype.result_bytes(),

@@ -5,7 +5,7 @@
 //! are not: more than some dozens cannot be read. Known times are shown; darker is more time of
 //! its own.
 
-mod layout;
+pub(crate) mod layout;
 mod svg;
 
 use crate::Written;

@@ -12,6 +12,7 @@ mod csv;
 mod dot;
 mod firefox;
 mod flame;
+mod flow;
 mod folded;
 mod graph;
 mod jsonl;
@@ -27,6 +28,7 @@ mod words;
 
 pub use baseline::Baseline;
 pub use dot::write_graph_dot;
+pub use flow::{Flow, FlowArrow, FlowBlock, write_flow_dot, write_flow_svg};
 pub use graph::{GraphSource, write_graph_svg};
 pub use paths::Measure;
 

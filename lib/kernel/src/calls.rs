@@ -9,7 +9,7 @@
 use crate::policy::Chosen;
 use crate::source::Frame;
 use crate::symbols::Symbols;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The module of functions of the kernel's own.
 const KERNEL: &str = "[kernel]";
@@ -34,7 +34,12 @@ pub struct Calls {
     /// Where functions begin that a recording begins at.
     roots: HashSet<u64>,
     depth: usize,
+    /// Functions and blocks that are hooked one by one, with what they are known by. True: a block.
+    hooked: HashMap<u64, (Called, bool)>,
 }
+
+/// Addresses of the kernel have this bit; what is hooked is known by its address without it.
+const KERNEL_BIT: u64 = 1 << 63;
 
 impl Calls {
     /// By the functions that were chosen.
@@ -43,11 +48,27 @@ impl Calls {
             roots: chosen.roots.clone(),
             symbols,
             depth: chosen.depth as usize,
+            hooked: HashMap::new(),
         }
+    }
+
+    /// Shows these, too, whatever they are in.
+    pub fn hook(&mut self, hooked: HashMap<u64, (Called, bool)>) {
+        self.hooked = hooked;
+    }
+
+    /// What the hooked ones are known by.
+    pub fn hooked(&self) -> Vec<u64> {
+        let mut addresses: Vec<u64> = self.hooked.keys().copied().collect();
+        addresses.sort_unstable();
+        addresses
     }
 
     /// The function at an address.
     pub fn at(&self, address: u64) -> Called {
+        if let Some((called, _)) = self.hooked.get(&address) {
+            return called.clone();
+        }
         let Some((symbol, bytes)) = self.symbols.at(address) else {
             return Called {
                 module: KERNEL.to_owned(),
@@ -66,25 +87,42 @@ impl Calls {
     }
 
     fn is_root(&self, address: u64) -> bool {
-        let symbol = self.symbols.at(address);
+        let symbol = self.symbols.at(address | KERNEL_BIT);
+        let symbol = symbol.or_else(|| self.symbols.at(address));
         symbol.is_some_and(|(symbol, _)| self.roots.contains(&symbol.address))
+    }
+
+    fn is_block(&self, address: u64) -> bool {
+        self.hooked.get(&address).is_some_and(|(_, is)| *is)
     }
 
     /// True if a function that begins while these frames are open is shown.
     pub fn is_shown(&self, open: &[Frame], address: u64) -> bool {
+        if self.hooked.contains_key(&address) {
+            return true;
+        }
+        let symbol = self
+            .symbols
+            .at(address)
+            .map(|(s, _)| s.address & !KERNEL_BIT);
+        if symbol.is_some_and(|known| self.hooked.contains_key(&known)) {
+            // Its hooks show it already.
+            return false;
+        }
         if self.is_root(address) {
             return true;
         }
         let mut around = 0;
         for frame in open.iter().rev() {
             match frame {
+                Frame::Function { address, .. } if self.is_block(*address) => {}
                 Frame::Function { address, .. } => {
                     around += 1;
                     if self.is_root(*address) {
                         return around < self.depth;
                     }
                 }
-                Frame::Waiting(_) | Frame::Preempted => {}
+                Frame::Waiting(_) | Frame::Preempted(_) => {}
                 _ => return false,
             }
         }
@@ -112,7 +150,7 @@ mod tests {
         assert!(calls.is_shown(&below, 0x1010));
         assert!(!calls.is_shown(&[of(0x1000), of(0x1010)], 0x1020));
         assert!(!calls.is_shown(&[of(0x1000), Frame::SoftInterrupt(1)], 0x1010));
-        assert!(calls.is_shown(&[of(0x1000), Frame::Preempted], 0x1010));
+        assert!(calls.is_shown(&[of(0x1000), Frame::Preempted(String::new())], 0x1010));
         assert_eq!(calls.at(0x1014).name, "a");
         assert_eq!(calls.at(0x1014).offset, 0x10);
         assert_eq!(calls.at(0x1030).module, "[ext4]");

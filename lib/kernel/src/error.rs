@@ -29,6 +29,23 @@ pub enum KernelError {
         "no function of the kernel that can be traced matches {0}; available_filter_functions in tracefs lists them"
     )]
     NoFunction(String),
+    /// No function has this name.
+    #[error("no function of the kernel is called {0}; /proc/kallsyms lists them")]
+    NoSuchFunction(String),
+    /// No block of a function lies there.
+    #[error("no block holds {0}; `sptrace analyze --kernel FUNC` shows them")]
+    NoBlock(String),
+    /// The text of a function is not what it was.
+    #[error(
+        "somebody's probe stands in {0} (at {1:#x}), so its text cannot be read; remove it first (/sys/kernel/debug/kprobes/list shows all)"
+    )]
+    Hooked(String, u64),
+    /// Too many blocks are asked for.
+    #[error("this would hook {0} blocks, at most 2000 can be; name fewer functions")]
+    TooManyBlocks(usize),
+    /// The text of a function is not in the kernel's memory as we see it.
+    #[error("the text of {0} cannot be read from /proc/kcore")]
+    NoText(String),
     /// More functions are asked for than a machine bears.
     #[error(
         "this would trace {0} functions of the kernel; fewer levels (-D), or functions left out (-N), make them fewer"

@@ -66,6 +66,15 @@ impl Format {
         f.number(record)
     }
 
+    /// A number of an array of a record, of eight bytes each.
+    pub fn word(&self, record: &[u8], field: &str, index: usize) -> Option<u64> {
+        let f = self.fields.get(field)?;
+        let start = f.offset.checked_add(index.checked_mul(8)?)?;
+        let words = record.get(f.offset..f.offset.checked_add(f.bytes)?)?;
+        let bytes = words.get(start - f.offset..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
     /// A text of a record: a fixed array of characters, or one whose place the record says
     /// (`__data_loc`).
     pub fn text(&self, record: &[u8], field: &str) -> Option<String> {

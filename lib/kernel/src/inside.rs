@@ -1,4 +1,4 @@
-//! What a recording sees inside of the kernel, beside its events: calls of functions.
+//! What a recording sees inside of the kernel, beside its events: calls of functions, and blocks.
 //!
 //! Given a level and a policy; finds which functions are meant, switches on what records them, and
 //! says aloud what that is. Where nobody has chosen a level and the deepest one fails, it is the
@@ -6,6 +6,7 @@
 //!
 //! Must not know: tasks, and how a trace is written.
 
+use crate::blocks::Blocks;
 use crate::calls::Calls;
 use crate::error::KernelError;
 use crate::folder::Folder;
@@ -14,11 +15,15 @@ use crate::instance::Instance;
 use crate::level::{self, Level};
 use crate::options::Options;
 use crate::policy::{Chosen, DEPTH, Policy, Root, Traceable};
+use crate::privileges::Privileges;
 use crate::probes::Probes;
 use crate::source::Happening;
 use crate::symbols::Symbols;
 use crate::text::Text;
 use crate::tracefs::{self, Tracefs};
+
+/// The kernel's own handler of probes at functions' entries.
+const PROBE_HANDLER: &str = "kprobe_ftrace_handler";
 
 /// What is switched on.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ enum How {
 #[derive(Debug)]
 pub struct Inside {
     how: How,
+    blocks: Option<Blocks>,
+    privileges: Option<Privileges>,
     calls: Calls,
     /// Calls are followed from those that a recording begins at.
     is_followed: bool,
@@ -47,11 +54,50 @@ impl Inside {
         instance: &Instance,
         options: &Options,
     ) -> Result<Self, KernelError> {
+        let own = instance.folder();
+        // Before a tracer of functions changes the text that is read for them.
+        let blocks = match options.blocks.is_empty() {
+            true => None,
+            false => Some(Blocks::switch_on(tracefs, own, &options.blocks)?),
+        };
+        let policy = &options.policy;
+        let is_alone =
+            policy.roots.is_empty() && policy.functions.is_empty() && options.level.is_none();
+        let mut inside = match is_alone && blocks.is_some() {
+            true => Self {
+                how: How::Nothing,
+                blocks: None,
+                privileges: None,
+                calls: Calls::default(),
+                is_followed: false,
+            },
+            false => Self::functions(tracefs, instance, options)?,
+        };
+        if let Some(blocks) = blocks {
+            blocks.told().iter().for_each(|line| (options.say)(line));
+            inside.calls.hook(blocks.named());
+            inside.blocks = Some(blocks);
+        }
+        if options.has_privileges {
+            let privileges = Privileges::switch_on(tracefs, own);
+            (options.say)(&privileges.told());
+            inside.privileges = Some(privileges);
+        }
+        Ok(inside)
+    }
+
+    fn functions(
+        tracefs: &Tracefs,
+        instance: &Instance,
+        options: &Options,
+    ) -> Result<Self, KernelError> {
         let are_named = !options.policy.functions.is_empty();
         let chosen = options.level;
         let level = chosen.unwrap_or_else(|| level::deepest(tracefs, are_named));
         let nothing = Self {
             how: How::Nothing,
+            blocks: None,
+            privileges: None,
             calls: Calls::default(),
             is_followed: false,
         };
@@ -95,6 +141,10 @@ impl Inside {
         if policy.roots.is_empty() && policy.functions.is_empty() {
             policy.roots.push(Root::SystemCalls);
         }
+        if !options.blocks.is_empty() {
+            // What hooks a function's entry stands where a call would.
+            policy.without.push(PROBE_HANDLER.to_owned());
+        }
         if level == Level::Probes {
             policy.depth = Some(policy.depth.unwrap_or(1));
         }
@@ -137,6 +187,8 @@ impl Inside {
         let calls = Calls::new(&chosen, symbols);
         Ok(Self {
             how,
+            blocks: None,
+            privileges: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
         })
@@ -169,6 +221,35 @@ impl Inside {
         self.calls.clone()
     }
 
+    /// Switches on and off what it is time for.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn tick(&self) -> Result<(), KernelError> {
+        self.blocks.as_ref().map_or(Ok(()), Blocks::tick)
+    }
+
+    /// The task that was running, and what happened to it, of a hook of a block or of credentials.
+    pub fn read_hook(&self, record: &[u8]) -> Option<(u32, Vec<Happening>)> {
+        let block = self.blocks.as_ref().and_then(|blocks| blocks.read(record));
+        block.or_else(|| {
+            let (task, change) = self.privileges.as_ref()?.read(record)?;
+            Some((task, change.into_iter().collect()))
+        })
+    }
+
+    /// What has changed with something that is about to happen to a task.
+    pub fn change(&self, task: u32, happening: &Happening) -> Option<Happening> {
+        self.privileges.as_ref()?.saw(task, happening)
+    }
+
+    /// What was seen, where that is worth a line.
+    pub fn told_at_end(&self) -> Vec<String> {
+        self.blocks
+            .as_ref()
+            .map_or_else(Vec::new, Blocks::told_at_end)
+    }
+
     /// The task that was running, and what happened. `None`: a record of something else.
     pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
         match &self.how {
@@ -180,18 +261,22 @@ impl Inside {
 
     /// Calls whose exit could not be recorded.
     pub fn missed(&self) -> u64 {
-        match &self.how {
-            How::Probes(probes) => probes.missed(),
-            _ => 0,
-        }
+        let blocks = self.blocks.as_ref().map_or(0, Blocks::missed);
+        blocks
+            + match &self.how {
+                How::Probes(probes) => probes.missed(),
+                _ => 0,
+            }
     }
 
     /// What could not be recorded.
     pub fn refused(&self) -> Vec<String> {
-        match &self.how {
+        let mut refused = match &self.how {
             How::Probes(probes) => probes.refused.clone(),
             _ => Vec::new(),
-        }
+        };
+        refused.extend(self.blocks.iter().flat_map(Blocks::refused));
+        refused
     }
 }
 

@@ -9,27 +9,35 @@
 //! Must not know: the agent, patching, the command line.
 #![forbid(unsafe_code)]
 
+pub mod beside;
+pub mod blocks;
+pub mod btf;
 pub mod calls;
 pub mod check;
 pub mod error;
 pub mod folder;
 pub mod format;
 pub mod functions;
+pub mod graph;
 pub mod inside;
 pub mod instance;
 pub mod level;
+pub mod optimized;
 pub mod options;
 pub mod owner;
 pub mod page;
 pub mod pipes;
 pub mod policy;
+pub mod privileges;
 pub mod probes;
 pub mod recorder;
 pub mod source;
 pub mod symbols;
+pub mod task_names;
 pub mod tasks;
 pub mod text;
 pub mod toplevel;
+pub mod trace;
 pub mod tracefs;
 
 pub use error::KernelError;

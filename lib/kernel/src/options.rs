@@ -2,6 +2,7 @@
 //!
 //! Given by who starts a recording. Must not know: the command line, and how it is done.
 
+use crate::blocks::wanted::Wanted;
 use crate::level::Level;
 use crate::policy::Policy;
 use std::ffi::OsString;
@@ -34,6 +35,10 @@ pub struct Options {
     pub level: Option<Level>,
     /// Which functions of the kernel's it sees.
     pub policy: Policy,
+    /// Functions of which it sees the blocks.
+    pub blocks: Vec<Wanted>,
+    /// It sees changes of users, groups and capabilities.
+    pub has_privileges: bool,
     /// Tells the user what it does.
     pub say: fn(&str),
     /// The processor's time stamp counter, now.

@@ -17,6 +17,9 @@ use std::collections::{HashMap, HashSet};
 
 /// How our groups begin; the process's number and start follow.
 const GROUP: &str = "sptrace_";
+/// The same, of groups of which one process has several; its number, the process's number and start
+/// follow.
+const NUMBERED_GROUP: &str = "sptraceb";
 const FILE: &str = "kprobe_events";
 /// More are not made: each takes the kernel some milliseconds to make and to remove.
 const MOST: usize = 1000;
@@ -56,7 +59,7 @@ impl Probes {
         let mut probes = Self {
             top: Folder::new(tracefs.root().to_owned()),
             own: own.clone(),
-            group: format!("{GROUP}{}", Owner::me().name('_')),
+            group: group(None),
             events: HashMap::new(),
             refused: Vec::new(),
         };
@@ -146,8 +149,26 @@ impl Drop for Probes {
     }
 }
 
+/// The name of a group of our own, or of one of several.
+pub(crate) fn group(number: Option<usize>) -> String {
+    let owner = Owner::me().name('_');
+    match number {
+        None => format!("{GROUP}{owner}"),
+        Some(number) => format!("{NUMBERED_GROUP}{number}_{owner}"),
+    }
+}
+
+/// Whose group this is, if it is one of ours.
+fn owner_of(group: &str) -> Option<Owner> {
+    let name = match group.strip_prefix(NUMBERED_GROUP) {
+        Some(rest) => rest.split_once('_')?.1,
+        None => group.strip_prefix(GROUP)?,
+    };
+    Owner::of(name, '_')
+}
+
 /// Removes the probes of these groups; gives how many there were.
-fn remove(top: &Folder, is_meant: impl Fn(&str) -> bool) -> usize {
+pub(crate) fn remove(top: &Folder, is_meant: impl Fn(&str) -> bool) -> usize {
     let lines = top.read(FILE).unwrap_or_default();
     let mut removed = 0;
     for line in lines.lines() {
@@ -167,8 +188,19 @@ fn remove(top: &Folder, is_meant: impl Fn(&str) -> bool) -> usize {
 pub fn remove_left_over(tracefs: &Tracefs) -> usize {
     let top = Folder::new(tracefs.root().to_owned());
     remove(&top, |group| {
-        let owner = group.strip_prefix(GROUP);
-        let owner = owner.and_then(|name| Owner::of(name, '_'));
-        owner.is_some_and(|owner| !owner.is_alive())
+        owner_of(group).is_some_and(|owner| !owner.is_alive())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_known_by_their_names() {
+        assert_eq!(owner_of(&group(None)), Some(Owner::me()));
+        assert_eq!(owner_of(&group(Some(12))), Some(Owner::me()));
+        assert_eq!(owner_of("oracle"), None);
+        assert_eq!(owner_of("sptraceb3"), None);
+    }
 }

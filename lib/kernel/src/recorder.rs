@@ -14,6 +14,7 @@ use crate::options::{Options, Target};
 use crate::pipes::Pipes;
 use crate::source::Source;
 use crate::tasks::Tasks;
+use crate::trace::Trace;
 use crate::tracefs::Tracefs;
 use sptrace_trace::TraceWriter;
 use sptrace_tracee::proc::{self, Stat};
@@ -23,7 +24,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Between two looks into the buffers.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// What came of it.
 #[derive(Debug)]
@@ -53,19 +54,9 @@ pub fn record<W: Write>(
     is_over: &dyn Fn() -> bool,
 ) -> Result<(TraceWriter<W>, Outcome), KernelError> {
     let instance = Instance::create(tracefs)?;
-    let own = instance.folder();
-    own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
-    own.set("options/event-fork", "1")?;
-    let source = Source::switch_on(own)?;
-    let inside = Inside::switch_on(tracefs, &instance, options)?;
+    let (source, inside) = switch_on(tracefs, &instance, options)?;
     let without = own_tasks();
-    let recorded = Recorded {
-        folders: match inside.folder() {
-            Some(other) => vec![own, other],
-            None => vec![own],
-        },
-        tracer: inside.tracer(),
-    };
+    let recorded = Recorded::new(&instance, &inside);
     match &options.target {
         Target::Command(_) => {}
         Target::Processes(pids) => {
@@ -77,7 +68,7 @@ pub fn record<W: Write>(
     let mut pipes = Pipes::open(&recorded.folders)?;
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
-    tasks.show(inside.calls());
+    tasks.show(inside.calls())?;
     let mut command = begin(&recorded, options, &mut tasks)?;
     read_all(
         &recorded,
@@ -94,18 +85,69 @@ pub fn record<W: Write>(
         follows_calls: inside.follows_calls(),
         missing: [source.missing.clone(), inside.refused()].concat(),
     };
+    inside
+        .told_at_end()
+        .iter()
+        .for_each(|line| (options.say)(line));
     // The instance can be removed once nobody reads it.
     drop(pipes);
     drop(inside);
     Ok((tasks.finish()?, outcome))
 }
 
+/// Switches on what the options ask for, in an instance that records nothing yet.
+pub(crate) fn switch_on(
+    tracefs: &Tracefs,
+    instance: &Instance,
+    options: &Options,
+) -> Result<(Source, Inside), KernelError> {
+    let own = instance.folder();
+    own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
+    own.set("options/event-fork", "1")?;
+    let source = Source::switch_on(own)?;
+    let inside = Inside::switch_on(tracefs, instance, options)?;
+    Ok((source, inside))
+}
+
+/// The folders that have records.
+pub(crate) fn folders<'a>(instance: &'a Instance, inside: &'a Inside) -> Vec<&'a Folder> {
+    let own = [instance.folder()].into_iter();
+    own.chain(inside.folder()).collect()
+}
+
+/// Takes the records that were made before `until`, and writes what is worth it.
+pub(crate) fn take<T: Trace>(
+    pipes: &mut Pipes,
+    (source, inside): (&Source, &Inside),
+    tasks: &mut Tasks<T>,
+    until: u64,
+) -> Result<(), KernelError> {
+    inside.tick()?;
+    while !pipes.fill()? {}
+    while let Some(record) = pipes.next_before(until) {
+        if let Some((tid, happenings)) = inside.read_hook(&record.data) {
+            for happening in happenings {
+                tasks.happened(tid, record.time, happening)?;
+            }
+            continue;
+        }
+        let read = source.read(&record.data);
+        if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {
+            if let Some(change) = inside.change(tid, &happening) {
+                tasks.happened(tid, record.time, change)?;
+            }
+            tasks.happened(tid, record.time, happening)?;
+        }
+    }
+    tasks.write_full()
+}
+
 /// Reads until the end, and switches the recording off then.
-fn read_all<W: Write>(
+fn read_all<T: Trace>(
     recorded: &Recorded<'_>,
     options: &Options,
-    (source, inside): (&Source, &Inside),
-    (pipes, tasks): (&mut Pipes, &mut Tasks<W>),
+    sources: (&Source, &Inside),
+    (pipes, tasks): (&mut Pipes, &mut Tasks<T>),
     (command, is_over): (&mut Option<Child>, &dyn Fn() -> bool),
 ) -> Result<(), KernelError> {
     let begun = Instant::now();
@@ -119,14 +161,7 @@ fn read_all<W: Write>(
             true => u64::MAX,
             false => (options.now_tsc)(),
         };
-        while !pipes.fill()? {}
-        while let Some(record) = pipes.next_before(until) {
-            let read = source.read(&record.data);
-            if let Some((tid, happening)) = read.or_else(|| inside.read(&record.data)) {
-                tasks.happened(tid, record.time, happening)?;
-            }
-        }
-        tasks.write_full()?;
+        take(pipes, sources, tasks, until)?;
         if is_end {
             return Ok(());
         }
@@ -135,15 +170,23 @@ fn read_all<W: Write>(
 }
 
 /// The folders of tracefs that take part.
-struct Recorded<'a> {
+pub(crate) struct Recorded<'a> {
     folders: Vec<&'a Folder>,
     /// The one in which functions are traced.
     tracer: Option<&'a Folder>,
 }
 
-impl Recorded<'_> {
+impl<'a> Recorded<'a> {
+    /// Those of an instance, and of what sees inside.
+    pub(crate) fn new(instance: &'a Instance, inside: &'a Inside) -> Self {
+        Self {
+            folders: folders(instance, inside),
+            tracer: inside.tracer(),
+        }
+    }
+
     /// Records these tasks, and what they start.
-    fn only(&self, tids: &[u32]) -> Result<(), KernelError> {
+    pub(crate) fn only(&self, tids: &[u32]) -> Result<(), KernelError> {
         self.tasks("set_event_pid", "set_ftrace_pid", tids)
     }
 
@@ -163,7 +206,7 @@ impl Recorded<'_> {
         }
     }
 
-    fn switch(&self, on: &str) -> Result<(), KernelError> {
+    pub(crate) fn switch(&self, on: &str) -> Result<(), KernelError> {
         self.folders
             .iter()
             .try_for_each(|f| f.set("tracing_on", on))
@@ -171,10 +214,10 @@ impl Recorded<'_> {
 }
 
 /// Switches the recording on, and starts the command if there is one.
-fn begin<W: Write>(
+fn begin<T: Trace>(
     recorded: &Recorded<'_>,
     options: &Options,
-    tasks: &mut Tasks<W>,
+    tasks: &mut Tasks<T>,
 ) -> Result<Option<Child>, KernelError> {
     match &options.target {
         Target::Command(argv) => {
@@ -226,12 +269,12 @@ fn start(
 }
 
 /// Our own threads.
-fn own_tasks() -> Vec<u32> {
+pub(crate) fn own_tasks() -> Vec<u32> {
     proc::threads(std::process::id())
 }
 
 /// All threads, each with its process.
-fn tasks_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+pub(crate) fn tasks_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter()
         .flat_map(|pid| proc::threads(*pid).into_iter().map(|tid| (tid, *pid)))
 }

@@ -24,13 +24,14 @@ enum Kind {
     Fault,
     Signal,
     Switch,
+    Waking,
     NewTask,
     Exec,
     TaskEnd,
 }
 
 /// The events, by group and name.
-const EVENTS: [(&str, &str, Kind); 14] = [
+const EVENTS: [(&str, &str, Kind); 15] = [
     ("raw_syscalls", "sys_enter", Kind::SystemCall),
     ("raw_syscalls", "sys_exit", Kind::SystemCallEnd),
     ("irq", "irq_handler_entry", Kind::Interrupt),
@@ -41,6 +42,7 @@ const EVENTS: [(&str, &str, Kind); 14] = [
     ("exceptions", "page_fault_kernel", Kind::Fault),
     ("signal", "signal_deliver", Kind::Signal),
     ("sched", "sched_switch", Kind::Switch),
+    ("sched", "sched_waking", Kind::Waking),
     ("task", "task_newtask", Kind::NewTask),
     ("sched", "sched_process_exec", Kind::Exec),
     ("sched", "sched_process_exit", Kind::TaskEnd),
@@ -60,8 +62,8 @@ pub enum Frame {
     Vector(String),
     /// The task does not run, since it waits; the state's letter, as ps(1) has it.
     Waiting(char),
-    /// The task could run, and another runs.
-    Preempted,
+    /// The task could run, and another runs, of this name.
+    Preempted(String),
     /// A function of the kernel's.
     Function {
         /// An address in it: its beginning, or just behind.
@@ -71,21 +73,59 @@ pub enum Frame {
     },
 }
 
+/// Who wakes a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// A task, the one that runs.
+    Task(u32),
+    /// A device or a timer, while this task runs.
+    Interrupt(u32),
+    /// What an interrupt has left for later, while this task runs.
+    SoftInterrupt(u32),
+}
+
+impl Waker {
+    /// By what the kernel says of the moment (trace_flag_type in its trace_events.h).
+    fn of(task: u32, flags: i64) -> Self {
+        const HARD_INTERRUPT: i64 = 0x08;
+        const SOFT_INTERRUPT: i64 = 0x10;
+        match flags {
+            hard if hard & HARD_INTERRUPT != 0 => Self::Interrupt(task),
+            soft if soft & SOFT_INTERRUPT != 0 => Self::SoftInterrupt(task),
+            _ => Self::Task(task),
+        }
+    }
+}
+
 /// What has happened, to the task that was running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A frame begins.
     Begin(Frame),
+    /// A system call that is not the program's own begins: what happens until its end is left
+    /// out.
+    OwnCall,
     /// A frame ends. Of a device's interrupt the name is not told.
     End(Frame),
     /// Something without length.
     Instant(&'static str, String),
     /// The processor goes from one task to another.
     Switch {
+        /// The former's name.
+        name: String,
         /// Why the former does not run any more.
         why: Frame,
         /// Which task runs now.
         next: u32,
+        /// And its name.
+        next_name: String,
+    },
+    /// A task that waits is woken.
+    Woken {
+        /// Which.
+        tid: u32,
+        /// By whom.
+        by: Waker,
     },
     /// A task was made.
     NewTask {
@@ -118,6 +158,8 @@ pub fn soft_interrupt(number: u32) -> String {
 #[derive(Debug, Default)]
 pub struct Source {
     events: HashMap<u16, (Kind, Format)>,
+    /// System calls with this for a sixth argument are made by who records, not by the program.
+    pub own_call: Option<u64>,
     /// Events that this kernel has not, or does not let be recorded.
     pub missing: Vec<String>,
 }
@@ -172,7 +214,13 @@ impl Source {
         let call = || Some(Frame::SystemCall(u32::try_from(number("id")?).ok()?));
         let soft = || Some(Frame::SoftInterrupt(number("vec")? as u32));
         let happening = match kind {
-            Kind::SystemCall => Happening::Begin(call()?),
+            Kind::SystemCall => {
+                let sixth = self.own_call.and_then(|_| format.word(record, "args", 5));
+                match self.own_call.is_some() && sixth == self.own_call {
+                    true => Happening::OwnCall,
+                    false => Happening::Begin(call()?),
+                }
+            }
             Kind::SystemCallEnd => Happening::End(call()?),
             Kind::Interrupt => Happening::Begin(Frame::Interrupt(text("name")?)),
             Kind::InterruptEnd => Happening::End(Frame::Interrupt(String::new())),
@@ -195,8 +243,17 @@ impl Source {
                 Happening::Instant("[signals]", name)
             }
             Kind::Switch => Happening::Switch {
-                why: why_not(number("prev_state")?),
+                name: text("prev_comm").unwrap_or_default(),
+                why: why_not(
+                    number("prev_state")?,
+                    &text("next_comm").unwrap_or_default(),
+                ),
                 next: u32::try_from(number("next_pid")?).ok()?,
+                next_name: text("next_comm").unwrap_or_default(),
+            },
+            Kind::Waking => Happening::Woken {
+                tid: u32::try_from(number("pid")?).ok()?,
+                by: Waker::of(task, number("common_flags").unwrap_or(0)),
             },
             Kind::NewTask => Happening::NewTask {
                 tid: u32::try_from(number("pid")?).ok()?,
@@ -213,13 +270,24 @@ impl Source {
 const CLONE_THREAD: i64 = 0x1_0000;
 
 /// Why a task does not run any more, by the state that it is left in (sched_switch, prev_state).
-fn why_not(state: i64) -> Frame {
+fn why_not(state: i64, next: &str) -> Frame {
     const LETTERS: &[u8] = b"SDTtXZPI";
     if state == 0 || state & 0x100 != 0 {
-        return Frame::Preempted;
+        return Frame::Preempted(task_name(next));
     }
     let bit = state.trailing_zeros() as usize;
     Frame::Waiting(LETTERS.get(bit).map_or('?', |letter| char::from(*letter)))
+}
+
+/// The name of a task as it is shown: the kernel's own workers bear numbers and what they do at the
+/// moment, of which there is no end.
+pub fn task_name(comm: &str) -> String {
+    match comm {
+        "" => "?".to_owned(),
+        idle if idle.starts_with("swapper/") => "nobody".to_owned(),
+        kernel if kernel.starts_with("kworker/") => "kworker".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 /// The events of a group that come in pairs.
@@ -240,12 +308,13 @@ mod tests {
 
     #[test]
     fn states_of_tasks() {
-        assert_eq!(why_not(0), Frame::Preempted);
-        assert_eq!(why_not(0x100), Frame::Preempted);
-        assert_eq!(why_not(1), Frame::Waiting('S'));
-        assert_eq!(why_not(2), Frame::Waiting('D'));
-        assert_eq!(why_not(0x80), Frame::Waiting('I'));
-        assert_eq!(why_not(0x400), Frame::Waiting('?'));
+        let next = "hog";
+        assert_eq!(why_not(0, next), Frame::Preempted("hog".to_owned()));
+        assert_eq!(why_not(0x100, next), Frame::Preempted("hog".to_owned()));
+        assert_eq!(why_not(1, next), Frame::Waiting('S'));
+        assert_eq!(why_not(2, next), Frame::Waiting('D'));
+        assert_eq!(why_not(0x80, next), Frame::Waiting('I'));
+        assert_eq!(why_not(0x400, next), Frame::Waiting('?'));
     }
 
     #[test]

@@ -7,12 +7,15 @@
 
 use crate::error::KernelError;
 use crate::tracefs;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Where the kernel says them.
 const FILE: &str = "/proc/kallsyms";
 /// How the names of system calls begin that this machine's own programs make.
 const NATIVE: &str = "__x64_sys_";
+/// How the names of a table's beginning and end begin.
+const BOUNDS: [&str; 2] = ["__start_", "__stop_"];
 /// No function is longer: what follows the last one is something else.
 const LONGEST_BYTES: u64 = 1 << 20;
 
@@ -34,6 +37,8 @@ pub struct Symbol {
 pub struct Symbols {
     /// By address.
     sorted: Vec<Symbol>,
+    /// Where tables that the kernel's linker has made begin and end.
+    bounds: HashMap<String, u64>,
 }
 
 impl Symbols {
@@ -51,11 +56,16 @@ impl Symbols {
 
     /// Parses lines such as `ffffffff81000000 T _stext` and, of a module's, with `[ext4]` behind.
     pub fn parse(text: &str) -> Self {
+        let mut bounds = HashMap::new();
         let symbol = |line: &str| {
             let mut words = line.split_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let kind = words.next()?;
             let name = words.next()?.to_owned();
+            if BOUNDS.iter().any(|begin| name.starts_with(begin)) {
+                bounds.insert(name, address);
+                return None;
+            }
             let module = words.next().map(|m| m.trim_matches(['[', ']']).to_owned());
             matches!(kind, "t" | "T" | "w" | "W").then_some(Symbol {
                 address,
@@ -76,7 +86,14 @@ impl Symbols {
             }
             is_same
         });
-        Self { sorted }
+        Self { sorted, bounds }
+    }
+
+    /// Where a table begins and ends that the kernel's linker has made of a section.
+    pub fn table(&self, section: &str) -> Option<(u64, u64)> {
+        let of = |begin: &str| self.bounds.get(&format!("{begin}{section}")).copied();
+        let [start, stop] = BOUNDS;
+        of(start).zip(of(stop)).filter(|(start, stop)| start < stop)
     }
 
     /// The function that `address` lies in, and its length.

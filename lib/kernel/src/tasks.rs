@@ -4,36 +4,44 @@
 //! are open, and encodes their beginnings and ends as those of functions. A frame whose end was not
 //! seen ends with the frame around it.
 //!
-//! Must not know: tracefs, and how records are laid out.
+//! Must not know: tracefs, how records are laid out, and who else writes into the trace.
 
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
-use crate::source::{Frame, Happening, soft_interrupt};
+use crate::privileges;
+use crate::source::{Frame, Happening, Waker, soft_interrupt};
+use crate::task_names::TaskNames;
+use crate::trace::Trace;
 use sptrace_addr::Svma;
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, StreamInfo, TraceWriter};
-use sptrace_tracee::proc::{self, Status};
-use std::collections::HashMap;
-use std::io::Write;
+use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
+use sptrace_tracee::proc::Status;
+use std::collections::{HashMap, HashSet};
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
-const MODULES: [&str; 5] = [
-    "[system calls]",
+const MODULES: [&str; 6] = [
+    SYSTEM_CALLS,
     "[interrupts]",
     "[scheduler]",
     "[faults]",
     "[signals]",
+    privileges::MODULE,
 ];
+
+/// In place of the state that a task waits in: it was woken, and has not run yet.
+const WOKEN: char = 'w';
 
 /// One task.
 struct Task {
     encoder: sptrace_trace::StreamEncoder,
     pid: u32,
     open: Vec<Frame>,
+    /// It makes a system call that is not the program's own.
+    is_own_call: bool,
 }
 
 /// All tasks, and the trace.
-pub struct Tasks<W: Write> {
-    writer: TraceWriter<W>,
+pub struct Tasks<T> {
+    trace: T,
     modules: Vec<ModuleId>,
     functions: HashMap<(usize, String), FunctionId>,
     /// Modules of functions of the kernel's.
@@ -41,6 +49,7 @@ pub struct Tasks<W: Write> {
     /// Functions of the kernel's, by the addresses that records have.
     called: HashMap<u64, FunctionId>,
     calls: Calls,
+    names: TaskNames,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
     /// own events.
@@ -49,30 +58,37 @@ pub struct Tasks<W: Write> {
     is_for_all: bool,
     /// Tasks that are not recorded: our own.
     without: Vec<u32>,
+    /// Tasks that have ended. Their numbers may be given to others.
+    ended: HashSet<u32>,
     /// A task that has not executed its program yet, and when it has, at the latest: the record of
     /// that may be lost.
     before_exec: Option<(u32, u64)>,
     /// Events written.
     pub events: u64,
+    /// System calls that are not the program's own, which were left out.
+    pub own_calls: u64,
 }
 
-impl<W: Write> Tasks<W> {
-    /// Writes into `writer`, of all tasks that there are records of but those in `without`. Where
+impl<T: Trace> Tasks<T> {
+    /// Writes into `trace`, of all tasks that there are records of but those in `without`. Where
     /// not all of the machine's are recorded (`is_for_all`), those that are must be expected.
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn new(
-        mut writer: TraceWriter<W>,
-        is_for_all: bool,
-        without: Vec<u32>,
-    ) -> Result<Self, KernelError> {
+    pub fn new(mut trace: T, is_for_all: bool, without: Vec<u32>) -> Result<Self, KernelError> {
         let modules: Result<Vec<_>, _> = MODULES
             .iter()
-            .map(|path| writer.module(&bracketed(path)))
+            .map(|path| match *path {
+                SYSTEM_CALLS => bracketed(trace.system_calls()),
+                other => bracketed(other),
+            })
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|module| trace.module(module))
             .collect();
         Ok(Self {
-            writer,
+            trace,
+            names: TaskNames::new(&without),
             modules: modules?,
             functions: HashMap::new(),
             kernel_modules: HashMap::new(),
@@ -82,14 +98,24 @@ impl<W: Write> Tasks<W> {
             processes: HashMap::new(),
             is_for_all,
             without,
+            ended: HashSet::new(),
             before_exec: None,
             events: 0,
+            own_calls: 0,
         })
     }
 
     /// Shows calls of the kernel's functions, too.
-    pub fn show(&mut self, calls: Calls) {
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn show(&mut self, calls: Calls) -> Result<(), KernelError> {
         self.calls = calls;
+        // The trace names what is hooked, also if it is never executed.
+        for address in self.calls.hooked() {
+            self.kernel_function(address)?;
+        }
+        Ok(())
     }
 
     /// Leaves another task out.
@@ -118,18 +144,38 @@ impl<W: Write> Tasks<W> {
         tsc: u64,
         happening: Happening,
     ) -> Result<(), KernelError> {
+        if tsc > self.trace.until_tsc() {
+            return Ok(());
+        }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
+        if matches!(&happening, Happening::Begin(Frame::SystemCall(_))) {
+            // Who has ended makes no calls, so this is another of the same number.
+            self.ended.remove(&tid);
+        }
         match happening {
             Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::OwnCall => self.begin_own_call(tid, tsc),
             Happening::End(frame) => self.end(tid, tsc, &frame),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
-            Happening::Switch { why, next } => {
+            Happening::Switch {
+                name,
+                why,
+                next,
+                next_name,
+            } => {
+                self.names.saw(tid, name);
+                self.names.saw(next, next_name);
+                let why = match why {
+                    Frame::Preempted(_) => Frame::Preempted(self.names.of(next)),
+                    waiting => waiting,
+                };
                 // Of two tasks, one of which is recorded, either may be the other.
                 if self.is_for_all || self.processes.contains_key(&tid) {
                     self.begin(tid, tsc, why)?;
                 }
-                self.end(next, tsc, &Frame::Preempted)
+                self.end(next, tsc, &Frame::Preempted(String::new()))
             }
+            Happening::Woken { tid: woken, by } => self.woken(woken, tsc, by),
             Happening::NewTask {
                 tid: new,
                 is_thread,
@@ -139,21 +185,37 @@ impl<W: Write> Tasks<W> {
                     false => new,
                 };
                 self.processes.insert(new, process);
+                self.ended.remove(&new);
                 Ok(())
             }
             Happening::Exec(path) => {
                 self.begin_after_exec(|waiting, _| waiting == tid);
                 let pid = self.process_of(tid);
+                self.end_stream(tid, tsc)?;
+                let name = path.rsplit('/').next().unwrap_or(&path);
+                self.names.saw(tid, name.to_owned());
+                self.processes.insert(tid, pid);
                 let note = Note::Exec { pid, tsc, path };
-                Ok(self.writer.event_note(&note)?)
+                self.trace.note(&note)
             }
             Happening::TaskEnd => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
                     task.open.clear();
                     task.encoder.close_all(tsc);
                 }
-                Ok(())
+                self.ended.insert(tid);
+                self.end_stream(tid, tsc)
             }
+        }
+    }
+
+    /// What the task's stream holds is written, and the stream ends: the task ends, or goes on as
+    /// another program, with nothing open.
+    fn end_stream(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
+        self.end_above(tid, tsc, 0);
+        match self.tasks.remove(&tid) {
+            Some(mut task) => self.trace.write_block(&mut task.encoder),
+            None => Ok(()),
         }
     }
 
@@ -172,10 +234,13 @@ impl<W: Write> Tasks<W> {
             .unwrap_or(tid)
     }
 
-    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, and
-    /// ours.
+    /// True for tasks that have no thread of their own in a trace: the processors' idle ones, ours,
+    /// and those that have ended and are still leaving.
     fn is_left_out(&self, tid: u32) -> bool {
-        tid == 0 || self.before_exec.is_some_and(|(t, _)| t == tid) || self.without.contains(&tid)
+        tid == 0
+            || self.before_exec.is_some_and(|(t, _)| t == tid)
+            || self.without.contains(&tid)
+            || self.ended.contains(&tid)
     }
 
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
@@ -183,17 +248,18 @@ impl<W: Write> Tasks<W> {
         let task = match self.tasks.entry(tid) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                let stream = self.writer.stream(&StreamInfo {
+                let encoder = self.trace.stream(&StreamInfo {
                     pid,
                     tid,
-                    comm: proc::thread_name(tid, tid),
+                    comm: self.names.of(tid),
                     start_tsc: tsc,
                     ..StreamInfo::default()
                 })?;
                 new.insert(Task {
-                    encoder: self.writer.encoder(stream),
+                    encoder,
                     pid,
                     open: Vec::new(),
+                    is_own_call: false,
                 })
             }
         };
@@ -208,7 +274,7 @@ impl<W: Write> Tasks<W> {
         let Some(id) = self.modules.get(module) else {
             return Ok(FunctionId(0));
         };
-        let function = self.writer.function(&Function {
+        let function = self.trace.function(&Function {
             module: *id,
             svma: Svma(self.functions.len() as u64),
             size_bytes: 0,
@@ -237,12 +303,12 @@ impl<W: Write> Tasks<W> {
         let module = match self.kernel_modules.get(&path) {
             Some(known) => *known,
             None => {
-                let module = self.writer.module(&bracketed(&path))?;
+                let module = self.trace.module(&bracketed(&path))?;
                 self.kernel_modules.insert(path, module);
                 module
             }
         };
-        let function = self.writer.function(&Function {
+        let function = self.trace.function(&Function {
             module,
             svma: Svma(offset),
             size_bytes: bytes,
@@ -252,8 +318,30 @@ impl<W: Write> Tasks<W> {
         Ok(function)
     }
 
-    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+    /// Of those that are open before, the ends were lost.
+    fn begin_own_call(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
         if self.is_left_out(tid) {
+            return Ok(());
+        }
+        self.end_above(tid, tsc, 0);
+        self.own_calls += 1;
+        self.task(tid, tsc)?.is_own_call = true;
+        Ok(())
+    }
+
+    /// What a task does is left out for now. A call that begins, or ends, ends this.
+    fn is_in_own_call(&mut self, tid: u32, frame: &Frame) -> bool {
+        let task = self.tasks.get_mut(&tid).filter(|task| task.is_own_call);
+        let Some(task) = task else {
+            return false;
+        };
+        task.is_own_call = !matches!(frame, Frame::SystemCall(_));
+        true
+    }
+
+    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+        let is_call = matches!(frame, Frame::SystemCall(_));
+        if self.is_left_out(tid) || self.is_in_own_call(tid, &frame) && !is_call {
             return Ok(());
         }
         let function = match &frame {
@@ -281,7 +369,7 @@ impl<W: Write> Tasks<W> {
     /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
     /// begin nothing is written.
     fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        if self.is_left_out(tid) || self.is_in_own_call(tid, frame) {
             return Ok(());
         }
         let task = self.tasks.get(&tid);
@@ -311,7 +399,8 @@ impl<W: Write> Tasks<W> {
         module: &str,
         name: String,
     ) -> Result<(), KernelError> {
-        if self.is_left_out(tid) {
+        let is_own_call = self.tasks.get(&tid).is_some_and(|task| task.is_own_call);
+        if is_own_call || self.is_left_out(tid) {
             return Ok(());
         }
         let module = MODULES.iter().position(|m| *m == module).unwrap_or(0);
@@ -323,13 +412,57 @@ impl<W: Write> Tasks<W> {
         Ok(())
     }
 
+    /// A task is woken. One that does not wait, or was woken before, is not.
+    fn woken(&mut self, tid: u32, tsc: u64, by: Waker) -> Result<(), KernelError> {
+        let task = self.tasks.get_mut(&tid);
+        let open = task.and_then(|task| task.open.last_mut());
+        let Some(Frame::Waiting(state)) = open else {
+            return Ok(());
+        };
+        let was_woken = std::mem::replace(state, WOKEN) == WOKEN;
+        if was_woken {
+            return Ok(());
+        }
+        let by = match by {
+            Waker::Task(tid) => self.names.of(tid),
+            Waker::Interrupt(tid) => self.interrupting(tid).unwrap_or("an interrupt".to_owned()),
+            Waker::SoftInterrupt(tid) => self.interrupting(tid).unwrap_or("a softirq".to_owned()),
+        };
+        self.instant(tid, tsc, "[scheduler]", format!("woken by {by}"))
+    }
+
+    /// What interrupts a task, as far as its events are recorded.
+    fn interrupting(&self, tid: u32) -> Option<String> {
+        let open = &self.tasks.get(&tid)?.open;
+        let innermost = open.iter().rev().find(|frame| {
+            matches!(
+                frame,
+                Frame::Interrupt(_) | Frame::SoftInterrupt(_) | Frame::Vector(_)
+            )
+        })?;
+        Some(shown(innermost).1)
+    }
+
     /// Writes the blocks that are full.
     ///
     /// # Errors
     /// The trace cannot be written.
     pub fn write_full(&mut self) -> Result<(), KernelError> {
         for task in self.tasks.values_mut() {
-            self.writer.write_full(&mut task.encoder)?;
+            self.trace.write_full(&mut task.encoder)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the others, too, so that a trace is never far behind.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn write_rest(&mut self) -> Result<(), KernelError> {
+        for task in self.tasks.values_mut() {
+            if task.encoder.len_events() > 0 {
+                self.trace.write_block(&mut task.encoder)?;
+            }
         }
         Ok(())
     }
@@ -338,15 +471,15 @@ impl<W: Write> Tasks<W> {
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn finish(mut self) -> Result<TraceWriter<W>, KernelError> {
+    pub fn finish(mut self) -> Result<T, KernelError> {
         let mut tids: Vec<u32> = self.tasks.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
             if let Some(task) = self.tasks.get_mut(&tid) {
-                self.writer.write_block(&mut task.encoder)?;
+                self.trace.write_block(&mut task.encoder)?;
             }
         }
-        Ok(self.writer)
+        Ok(self.trace)
     }
 }
 
@@ -375,7 +508,7 @@ fn shown(frame: &Frame) -> (usize, String) {
         Frame::Waiting('T' | 't') => (2, "stopped".to_owned()),
         Frame::Waiting('X' | 'Z') => (2, "ended".to_owned()),
         Frame::Waiting(_) => (2, "not running".to_owned()),
-        Frame::Preempted => (2, "preempted".to_owned()),
+        Frame::Preempted(by) => (2, format!("preempted by {by}")),
         Frame::Function { address, .. } => (2, format!("{address:#x}")),
     }
 }
@@ -383,7 +516,7 @@ fn shown(frame: &Frame) -> (usize, String) {
 /// Is `end` what ends `open`? Whatever keeps a task from running ends when it runs.
 fn is_end_of(end: &Frame, open: &Frame) -> bool {
     match (end, open) {
-        (Frame::Preempted, Frame::Preempted | Frame::Waiting(_)) => true,
+        (Frame::Preempted(_), Frame::Preempted(_) | Frame::Waiting(_)) => true,
         (Frame::Interrupt(_), Frame::Interrupt(_)) => true,
         (end, open) => end == open,
     }
@@ -397,7 +530,7 @@ fn thread_group(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sptrace_trace::{Header, Summary};
+    use sptrace_trace::{Header, Summary, TraceWriter};
 
     #[test]
     fn frames_end_with_what_they_are_in() {
@@ -409,10 +542,19 @@ mod tests {
         let mut happened = |tid, tsc, what| tasks.happened(tid, tsc, what).unwrap();
         happened(tid, 10, Happening::Begin(call.clone()));
         let why = Frame::Waiting('S');
-        happened(tid, 20, Happening::Switch { why, next: 9 });
+        let switch = |why, next| Happening::Switch {
+            name: "it".to_owned(),
+            why,
+            next,
+            next_name: "other".to_owned(),
+        };
+        happened(tid, 20, switch(why, 9));
+        let by = Waker::Task(9);
+        happened(9, 25, Happening::Woken { tid, by });
+        happened(9, 26, Happening::Woken { tid, by });
         happened(9, 30, Happening::Begin(call.clone()));
-        let why = Frame::Preempted;
-        happened(9, 40, Happening::Switch { why, next: tid });
+        let why = Frame::Preempted("it".to_owned());
+        happened(9, 40, switch(why, tid));
         happened(
             tid,
             45,
@@ -425,7 +567,7 @@ mod tests {
             70,
             Happening::Instant("[signals]", "SIGCHLD".to_owned()),
         );
-        assert_eq!(tasks.events, 8, "three frames and an instant");
+        assert_eq!(tasks.events, 10, "three frames and two instants");
         assert_eq!(tasks.tasks.len(), 1, "task 9 is left out");
         let bytes = tasks.finish().unwrap().finish(&Summary::default()).unwrap();
         assert!(bytes.len() > 100);

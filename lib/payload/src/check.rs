@@ -140,6 +140,8 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Vector(n) => within("vector register", n, VECTOR_COUNT),
         Source::Stack(n) => within("argument on the stack", n, STACK_ARGUMENTS),
         Source::Kept(n) => within("kept word", n, KEPT_COUNT),
+        Source::Named(n) => within("argument with a name", n, 0),
+        Source::Thread => within("number of the thread", 0, 0),
         Source::Result | Source::SecondResult | Source::StackPointer => Ok(()),
     }
 }

@@ -495,7 +495,8 @@ fn saved_at(source: Source) -> Option<i32> {
         Source::SecondResult => ARGUMENTS + 16,
         Source::StackPointer => STACK_POINTER,
         Source::Kept(n) => KEPT + i32::from(n) * 8,
-        Source::Stack(_) => return None,
+        // The others are refused by the check.
+        Source::Stack(_) | Source::Thread | Source::Named(_) => return None,
     })
 }
 

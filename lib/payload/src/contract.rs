@@ -60,7 +60,8 @@ pub const FAULTED: u64 = 2;
 /// It is called with the program's rdi, rsi, r8 to r15, rbx, rbp and vector registers as they were
 /// at the call; rdx and rcx have been saved on the stack, and rdx is the stack pointer before the
 /// call. The first part of it decides: it may change rax, rcx and the flags, and gives
-/// [`UNWANTED`], [`WANTED`] or [`UNDECIDED`] in eax. The second part writes: it finds the record at
+/// [`UNWANTED`], [`WANTED`], [`UNDECIDED`] or [`PASSED`] in eax. It may have added to tables then
+/// ([`crate::acts`]), which is not done again. The second part writes: it finds the record at
 /// rcx, and may change rax and the flags.
 ///
 /// Neither pushes anything or calls anybody: at each of its instructions the word at the stack
@@ -71,6 +72,7 @@ pub const FAULTED: u64 = 2;
 /// [`UNWANTED`]: in_place::UNWANTED
 /// [`WANTED`]: in_place::WANTED
 /// [`UNDECIDED`]: in_place::UNDECIDED
+/// [`PASSED`]: in_place::PASSED
 pub mod in_place {
     /// Where rdx is, from the stack pointer at the first instruction; above the way back and the
     /// routine's own word.
@@ -85,4 +87,6 @@ pub mod in_place {
     pub const WANTED: u32 = 1;
     /// The slow path has to find out.
     pub const UNDECIDED: u32 = 2;
+    /// The call goes on without a record.
+    pub const PASSED: u32 = 3;
 }

@@ -90,7 +90,7 @@ fn most_on_stack(program: &Program) -> Option<u8> {
     all.filter_map(on_stack).max()
 }
 
-fn on_stack(expression: &Expression) -> Option<u8> {
+pub(crate) fn on_stack(expression: &Expression) -> Option<u8> {
     match expression {
         Expression::Source(Source::Stack(n)) => Some(*n),
         Expression::Narrow(inner, _) | Expression::Load(inner, _) => on_stack(inner),
@@ -108,23 +108,53 @@ enum Operand {
     Immediate(i32),
 }
 
-struct Code {
-    a: CodeAssembler,
+/// Code being written.
+pub(crate) struct Code {
+    pub(crate) a: CodeAssembler,
     /// Else rcx is where the record is.
     may_use_rcx: bool,
+    /// Words below the stack pointer that hold what an expression needs later.
+    temporaries: i32,
+    /// There are locals ([`LOCAL_AT`]); else a program that names one is refused.
+    pub(crate) has_locals: bool,
+    /// Where the thread's number is, from gs on; else a program that names it is refused.
+    pub(crate) thread_at: Option<i32>,
 }
 
+/// How many words an expression may need at the same time.
+const TEMPORARIES: i32 = 4;
+/// Where a local is, from the stack pointer on: below it, where a signal leaves 128 bytes alone.
+pub(crate) const LOCAL_AT: i32 = -8 * (TEMPORARIES + 1);
+
 impl Code {
-    fn new() -> Result<Self, IcedError> {
+    pub(crate) fn new() -> Result<Self, IcedError> {
         Ok(Self {
             a: CodeAssembler::new(64)?,
             may_use_rcx: true,
+            temporaries: 0,
+            has_locals: false,
+            thread_at: None,
         })
+    }
+
+    /// Keeps rax until [`Self::release`]. `None`: there is no room.
+    fn keep(&mut self) -> Result<Option<AsmMemoryOperand>, IcedError> {
+        if self.temporaries == TEMPORARIES {
+            return Ok(None);
+        }
+        self.temporaries += 1;
+        let at = qword_ptr(rsp - 8 * self.temporaries);
+        self.a.mov(at, rax)?;
+        Ok(Some(at))
+    }
+
+    fn release(&mut self) {
+        self.temporaries -= 1;
     }
 
     /// The slow path reads arguments that do not lie in the page of the return address, which has
     /// been pushed: a stack may end there.
-    fn stack_is_near(&mut self, most: u8) -> Result<(), IcedError> {
+    pub(crate) fn stack_is_near(&mut self, most: u8) -> Result<(), IcedError> {
         let mut is_near = self.a.create_label();
         self.a.lea(rax, qword_ptr(rdx + 8 * i32::from(most) + 7))?;
         self.a.lea(rcx, qword_ptr(rdx - 1))?;
@@ -138,7 +168,7 @@ impl Code {
     }
 
     /// Goes to `not` if the word is zero.
-    fn unless(&mut self, condition: &Expression, not: CodeLabel) -> Made {
+    pub(crate) fn unless(&mut self, condition: &Expression, not: CodeLabel) -> Made {
         match condition {
             Expression::Both(a, b) => Ok(self.unless(a, not)? && self.unless(b, not)?),
             Expression::Either(a, b) => {
@@ -172,10 +202,25 @@ impl Code {
         not: CodeLabel,
     ) -> Made {
         // What needs code is evaluated first, and the other compared with it.
-        let is_turned = operand(b).is_none() && operand_or_large(b).is_none();
+        let is_simple = |code: &Self, e| code.operand(e).is_some() || operand_or_large(e).is_some();
+        let is_constant = operand_or_large(a).is_some();
+        let is_turned = (is_constant || !is_simple(self, b)) && is_simple(self, a);
         let (first, second) = if is_turned { (b, a) } else { (a, b) };
-        if !self.word(first)? || !self.compare(second)? {
-            return Ok(false);
+        if is_simple(self, second) {
+            if !self.word(first)? || !self.compare(second)? {
+                return Ok(false);
+            }
+        } else {
+            let is_made = self.word(second)?;
+            let Some(kept) = self.keep()?.filter(|_| is_made) else {
+                return Ok(false);
+            };
+            let is_made = self.word(first)?;
+            self.release();
+            if !is_made {
+                return Ok(false);
+            }
+            self.a.cmp(rax, kept)?;
         }
         match (operation, is_turned) {
             (Binary::Equal, _) => self.a.jne(not)?,
@@ -194,7 +239,7 @@ impl Code {
 
     /// Compares rax with a word.
     fn compare(&mut self, with: &Expression) -> Made {
-        match (operand(with), operand_or_large(with)) {
+        match (self.operand(with), operand_or_large(with)) {
             (Some(Operand::Register(register)), _) => self.a.cmp(rax, register)?,
             (Some(Operand::Memory(at)), _) => self.a.cmp(rax, at)?,
             (Some(Operand::Immediate(word)), _) => self.a.cmp(rax, word)?,
@@ -208,7 +253,7 @@ impl Code {
     }
 
     /// Evaluates into rax.
-    fn word(&mut self, expression: &Expression) -> Made {
+    pub(crate) fn word(&mut self, expression: &Expression) -> Made {
         match expression {
             Expression::Constant(word) => self.a.mov(rax, *word)?,
             Expression::Source(source) => return self.source(*source),
@@ -217,23 +262,56 @@ impl Code {
                 self.narrow(*width)?;
                 return Ok(is_made);
             }
-            Expression::Binary(operation, a, b) => {
-                let Some(second) = operand(b) else {
+            Expression::Local(_) => {
+                let Some(Operand::Memory(at)) = self.operand(expression) else {
                     return Ok(false);
                 };
-                return Ok(self.word(a)? && self.binary(*operation, &second)?);
+                self.a.mov(rax, at)?;
             }
-            _ => return Ok(false),
+            Expression::Both(..) | Expression::Either(..) => return self.truth(expression),
+            Expression::Binary(operation, ..) if is_comparison(*operation) => {
+                return self.truth(expression);
+            }
+            Expression::Binary(operation, a, b) => {
+                if let Some(second) = self.operand(b) {
+                    return Ok(self.word(a)? && self.binary(*operation, &second)?);
+                }
+                let is_made = self.word(b)?;
+                let Some(kept) = self.keep()?.filter(|_| is_made) else {
+                    return Ok(false);
+                };
+                let is_made = self.word(a)? && self.binary(*operation, &Operand::Memory(kept))?;
+                self.release();
+                return Ok(is_made);
+            }
+            Expression::Load(..) => return Ok(false),
         }
         Ok(true)
     }
 
+    /// 1 or 0 into rax.
+    fn truth(&mut self, condition: &Expression) -> Made {
+        let (mut not, mut end) = (self.a.create_label(), self.a.create_label());
+        let is_made = self.unless(condition, not)?;
+        self.a.mov(eax, 1)?;
+        self.a.jmp(end)?;
+        self.a.set_label(&mut not)?;
+        self.a.xor(eax, eax)?;
+        self.a.set_label(&mut end)?;
+        self.a.zero_bytes()?;
+        Ok(is_made)
+    }
+
     fn source(&mut self, source: Source) -> Made {
-        match (operand(&Expression::Source(source)), source) {
+        match (self.operand(&Expression::Source(source)), source) {
             (Some(Operand::Register(register)), _) => self.a.mov(rax, register)?,
             (Some(Operand::Memory(at)), _) => self.a.mov(rax, at)?,
             (None, Source::Vector(n)) => match vector(n) {
                 Some(register) => self.a.movq(rax, register)?,
+                None => return Ok(false),
+            },
+            (None, Source::Thread) => match self.thread_at {
+                Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
             _ => return Ok(false),
@@ -272,13 +350,47 @@ impl Code {
             (Binary::ShiftLeft, Operand::Immediate(by)) => self.a.shl(rax, by & 63)?,
             (Binary::ShiftRight, Operand::Immediate(by)) => self.a.shr(rax, by & 63)?,
             (Binary::ShiftRightSigned, Operand::Immediate(by)) => self.a.sar(rax, by & 63)?,
+            (Binary::Multiply, Operand::Register(register)) => self.a.imul_2(rax, *register)?,
+            (Binary::Multiply, Operand::Memory(at)) => self.a.imul_2(rax, *at)?,
+            (Binary::Multiply, Operand::Immediate(word)) => self.a.imul_3(rax, rax, *word)?,
+            _ if self.may_use_rcx => return self.binary_by_rcx(operation, second),
             _ => return Ok(false),
         }
         Ok(true)
     }
+
+    /// What needs the second word in a register.
+    fn binary_by_rcx(&mut self, operation: Binary, second: &Operand) -> Made {
+        match second {
+            Operand::Register(register) => self.a.mov(rcx, *register)?,
+            Operand::Memory(at) => self.a.mov(rcx, *at)?,
+            Operand::Immediate(word) => self.a.mov(rcx, i64::from(*word))?,
+        }
+        match operation {
+            Binary::ShiftLeft => self.a.shl(rax, cl)?,
+            Binary::ShiftRight => self.a.shr(rax, cl)?,
+            Binary::ShiftRightSigned => self.a.sar(rax, cl)?,
+            Binary::Minimum => {
+                self.a.cmp(rax, rcx)?;
+                self.a.cmova(rax, rcx)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A word that an instruction can name.
+    fn operand(&self, expression: &Expression) -> Option<Operand> {
+        match expression {
+            Expression::Local(n) if self.has_locals => Some(Operand::Memory(qword_ptr(
+                rsp + (LOCAL_AT - 8 * i32::from(*n)),
+            ))),
+            _ => operand(expression),
+        }
+    }
 }
 
-/// A word that an instruction can name.
+/// A word of the call or of the program itself that an instruction can name.
 fn operand(expression: &Expression) -> Option<Operand> {
     let saved = |at: i32| Operand::Memory(qword_ptr(rsp + at));
     Some(match expression {

@@ -15,6 +15,8 @@ pub struct Call {
     pub stack_pointer: u64,
     /// The lower halves of xmm0 to xmm7.
     pub vectors: [u64; 8],
+    /// The thread's number.
+    pub thread: u32,
     /// What the entry has kept for the return.
     pub kept: [u64; KEPT_COUNT as usize],
 }
@@ -63,6 +65,25 @@ pub fn interpret(program: &Program, call: &Call, memory: &dyn Memory) -> Outcome
     }
     run.all(&program.parts);
     run.outcome
+}
+
+/// What an expression gives, with these locals.
+pub(crate) fn word_of(
+    expression: &Expression,
+    call: &Call,
+    memory: &dyn Memory,
+    locals: &[u64],
+) -> u64 {
+    let mut run = Run {
+        call,
+        memory,
+        locals: [0; LOCALS as usize],
+        outcome: Outcome::default(),
+    };
+    for (number, word) in (0..).zip(locals) {
+        run.set(number, *word);
+    }
+    run.word(expression)
 }
 
 struct Run<'a> {
@@ -231,6 +252,8 @@ impl Run<'_> {
             Source::SecondResult => call.arguments[2],
             Source::StackPointer => call.stack_pointer,
             Source::Kept(n) => word(&self.outcome.kept, n),
+            Source::Thread => u64::from(call.thread),
+            Source::Named(_) => 0,
         }
     }
 }

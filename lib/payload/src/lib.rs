@@ -13,6 +13,9 @@
 //! | [`mod@compile`] | native code |
 //! | [`mod@in_place`] | native code of a small program, for the middle of a common routine |
 //! | [`mod@interpret`] | the meaning of a program |
+//! | [`acts`] | what a payload adds to tables, and whether the call is recorded |
+//! | [`tables`] | where tables lie, and what stands in them |
+//! | [`acts_code`] | native code that adds to them |
 //! | [`captured`] | reading what a program has kept |
 //!
 //! A program always ends: there is no way back in it but [`program::Statement::Repeat`], which is
@@ -20,6 +23,8 @@
 //! marked. Must not know where a program is called, what values mean, and how they are shown.
 #![forbid(unsafe_code)]
 
+pub mod acts;
+pub mod acts_code;
 pub mod captured;
 pub mod check;
 pub mod compile;
@@ -27,7 +32,9 @@ pub mod contract;
 pub mod in_place;
 pub mod interpret;
 pub mod program;
+pub mod tables;
 
+pub use acts_code::acts_code;
 pub use compile::compile;
 pub use in_place::in_place;
 pub use interpret::interpret;

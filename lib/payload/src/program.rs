@@ -35,6 +35,10 @@ pub enum Source {
     StackPointer,
     /// What the call's entry has kept for its return: word by number, 0 to 3.
     Kept(u8),
+    /// The thread's number.
+    Thread,
+    /// An argument by the number of its name; replaced by another source before it is compiled.
+    Named(u8),
 }
 
 /// How many bytes are loaded, and how they become a word.

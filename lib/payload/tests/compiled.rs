@@ -314,6 +314,7 @@ impl Random {
             // Of a call whose return address lies below.
             stack_pointer: pages.end() - 8 * self.below(40),
             vectors,
+            thread: 0,
             kept,
         }
     }

@@ -22,6 +22,7 @@ mod summary;
 mod system_calls;
 mod tree;
 pub mod units;
+mod waits;
 
 pub use call_counts::{CallCounts, CountKey};
 pub use coverage::{write_coverage, write_coverage_csv};
@@ -39,3 +40,4 @@ pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
 pub use system_calls::{Call, Calls, Listener, Signal, SystemCalls, Teller, name_of};
 pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};
+pub use waits::Waits;

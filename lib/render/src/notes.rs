@@ -15,7 +15,10 @@ pub fn note_text(note: &Note) -> Option<String> {
         },
         Note::Exec { path, .. } => format!("exec {}", clean(path)),
         Note::Recording { turn, .. } => turn_text(turn),
-        Note::ModuleMap { .. } | Note::Descriptors { .. } => return None,
+        Note::ModuleMap { .. }
+        | Note::Descriptors { .. }
+        | Note::KernelExec { .. }
+        | Note::Tables { .. } => return None,
     })
 }
 

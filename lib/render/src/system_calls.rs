@@ -133,7 +133,8 @@ impl<L: Listener> Calls<L> {
     pub fn note(&mut self, note: &Note) {
         if let Note::Exec { tsc, .. }
         | Note::ProcessExit { tsc, .. }
-        | Note::Descriptors { tsc, .. } = note
+        | Note::Descriptors { tsc, .. }
+        | Note::Tables { tsc, .. } = note
         {
             self.notes.insert((*tsc, self.noted), note.clone());
             self.noted += 1;

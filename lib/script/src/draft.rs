@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rhai::FnPtr;
 use sptrace_types::calls::Selection;
 
+use crate::compiled::Asked;
 use crate::policy::Policy;
 use crate::sheets::{Form, Printable};
 
@@ -45,6 +46,8 @@ pub struct Handler {
 pub struct Draft {
     pub policy: Policy,
     pub handlers: Vec<Handler>,
+    /// Closures that are to run inside of the program.
+    pub payloads: Vec<Asked>,
     /// In the order of their making: they print themselves, if nothing else does.
     pub sheets: Vec<Printable>,
     /// Something has been printed by the script itself.

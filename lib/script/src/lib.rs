@@ -10,6 +10,7 @@
 //! | [`load`], [`checks`], `engine`, [`error`] | from text to a script, or what is wrong |
 //! | `word`, `words`, [`mod@reference`] | the language: each word with its text, and the manual |
 //! | [`policy`], `draft` | what a script asks for |
+//! | `compiled`, `listing` | closures that run inside of the program, and what is made of them |
 //! | `sheets` | counts, sums, histograms, tables, and how they print |
 //! | [`run`], `event`, `descriptors` | handlers over a trace |
 //!
@@ -17,12 +18,14 @@
 #![forbid(unsafe_code)]
 
 pub mod checks;
+mod compiled;
 mod descriptors;
 mod draft;
 mod engine;
 pub mod error;
 mod event;
 pub mod find;
+mod listing;
 pub mod load;
 pub mod policy;
 pub mod ready;

@@ -9,9 +9,11 @@ use std::sync::Mutex;
 use rhai::{AST, Engine, Scope};
 
 use crate::checks::{Checks, MOST_BYTES};
+use crate::compiled::{self, Surroundings};
 use crate::draft::{Handler, Shared, Wanted};
 use crate::engine::{LEAF, RECORD, SKIP, engine};
 use crate::error::{ScriptError, of_evaluation, of_syntax};
+use crate::listing::listing;
 use crate::policy::{Decision, FunctionFacts, Policy};
 use crate::word::Word;
 
@@ -73,8 +75,20 @@ impl Script {
                 let reason = format!("it has no option --{option}");
                 return Err(ScriptError::of_whole(name, &reason, &hint));
             }
+            let payloads = std::mem::take(&mut draft.payloads);
             let handlers = std::mem::take(&mut draft.handlers);
-            (std::mem::take(&mut draft.policy), handlers)
+            let mut policy = std::mem::take(&mut draft.policy);
+            let mut around = Surroundings {
+                name,
+                source,
+                ast: &ast,
+                sheets: &draft.sheets,
+                tables: &mut policy.tables,
+            };
+            for asked in &payloads {
+                policy.payloads.push(compiled::payload(asked, &mut around)?);
+            }
+            (policy, handlers)
         };
         Ok(Self {
             name: name.to_owned(),
@@ -91,7 +105,7 @@ impl Script {
 
     /// Has it something to do with a trace?
     pub fn has_handlers(&self) -> bool {
-        !self.handlers.is_empty()
+        !self.handlers.is_empty() || !self.policy.payloads.is_empty()
     }
 
     /// What its top level has printed; else the first run over a trace prints it.
@@ -121,6 +135,11 @@ impl Script {
             Wanted::End => "the end".to_owned(),
         };
         self.handlers.iter().map(text).collect()
+    }
+
+    /// Each payload in words, with its instructions and their price.
+    pub fn compiled(&self) -> Vec<String> {
+        listing(&self.policy)
     }
 
     /// What is to be said of a function. One for which the script fails is recorded.

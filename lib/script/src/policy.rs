@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use rhai::FnPtr;
+use sptrace_payload::acts::Acts;
+use sptrace_payload::tables::Kind;
 
 /// What a script asks for.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +43,10 @@ pub struct Policy {
     pub(crate) propagate: Option<FnPtr>,
     /// What the options of the script are, in the order of their mention.
     pub options: Vec<ScriptOption>,
+    /// What runs inside of the program, at the calls of functions.
+    pub payloads: Vec<Payload>,
+    /// What they add to, by number.
+    pub tables: Vec<PayloadTable>,
     /// Values given to them.
     pub(crate) given: BTreeMap<String, String>,
 }
@@ -68,12 +74,41 @@ impl Policy {
             || self.ring_bytes.is_some()
             || self.most_bytes.is_some()
             || self.propagate.is_some()
+            || !self.payloads.is_empty()
     }
 
     /// Does it decide about each function?
     pub fn decides_functions(&self) -> bool {
         self.propagate.is_some()
     }
+}
+
+/// What runs at the calls of some functions, inside of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Glob of modules; None: of all.
+    pub module: Option<String>,
+    /// Glob of functions.
+    pub glob: String,
+    /// What it does.
+    pub acts: Acts,
+    /// Names of arguments that it uses, by their numbers.
+    pub names: Vec<String>,
+    /// The line at which it stands.
+    pub line: usize,
+}
+
+/// A sheet that payloads add to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadTable {
+    /// Number of the sheet.
+    pub(crate) sheet: usize,
+    /// What it is called.
+    pub title: String,
+    /// What it keeps.
+    pub kind: Kind,
+    /// How many keys it has.
+    pub keys: u8,
 }
 
 /// What becomes of a function.

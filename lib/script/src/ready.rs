@@ -2,6 +2,7 @@
 
 /// Name and text.
 pub const SCRIPTS: &[(&str, &str)] = &[
+    ("arguments", include_str!("../../../scripts/arguments.rhai")),
     (
         "config-files",
         include_str!("../../../scripts/config-files.rhai"),
@@ -24,6 +25,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("network", include_str!("../../../scripts/network.rhai")),
     ("off-cpu", include_str!("../../../scripts/off-cpu.rhai")),
+    ("sizes", include_str!("../../../scripts/sizes.rhai")),
     (
         "slow-calls",
         include_str!("../../../scripts/slow-calls.rhai"),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rhai::{Dynamic, FnPtr, FuncArgs, ImmutableString};
 use sptrace_render::{Call, Listener, SystemCalls};
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, Visitor,
-    glob_matches, without_parameters,
+    Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, TableSums,
+    Visitor, glob_matches, without_parameters,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -22,7 +22,7 @@ use crate::draft::Wanted;
 use crate::error::ScriptError;
 use crate::event::{Book, Event, Facts, ProcessEvent, What};
 use crate::load::Script;
-use crate::sheets::Form;
+use crate::sheets::{Body, Form};
 use crate::words::sheets::print;
 
 /// Times that intervals may pass.
@@ -489,8 +489,32 @@ fn status_text(status: ExitStatus) -> String {
     }
 }
 
+impl Run<'_> {
+    /// Puts what payloads have added up into the sheets of the same name.
+    fn absorb(&mut self, tables: &[TableSums]) {
+        let sheets = self.script.shared.lock().sheets.clone();
+        for (known, sums) in self.script.policy.tables.iter().zip(tables) {
+            let Some(sheet) = sheets
+                .get(known.sheet)
+                .filter(|_| known.title == sums.title)
+            else {
+                continue;
+            };
+            if let Body::Groups(groups) = &mut sheet.lock().body {
+                groups.leave_out(sums.left_out);
+                for row in &sums.rows {
+                    groups.absorb(&row.keys, row.count, &row.values);
+                }
+            }
+        }
+    }
+}
+
 impl Visitor for Run<'_> {
     fn note(&mut self, note: &Note) {
+        if let Note::Tables { tables, .. } = note {
+            self.absorb(tables);
+        }
         if let Some(calls) = &mut self.calls {
             calls.note(note);
         }

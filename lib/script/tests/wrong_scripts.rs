@@ -63,15 +63,15 @@ fn wrong_scripts_are_refused_with_place_reason_and_hint() {
         (
             "at(\"f\").on_enter(|c| c);",
             1,
-            9,
-            "does not compile payloads yet",
-            ".later(",
+            23,
+            "nothing that a payload can do",
+            "later(",
         ),
         (
             "at(\"f\").on_exit(|c| c);",
             1,
             9,
-            "does not compile payloads yet",
+            "not compiled yet",
             ".later(",
         ),
         (

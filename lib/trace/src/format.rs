@@ -6,7 +6,9 @@
 //!            check = low 24 bits of crc32(kind, length); crc = crc32(payload)
 //! kind 1   header      the first section, exactly once
 //! kind 2   dictionary  entries, each tag u8 + fields: 1 module, 2 function, 3 stream,
-//!                      4 description (a string: what the values of a function mean);
+//!                      4 description (a string: what the values of a function mean),
+//!                      5 kernel side (v: a stream, named before, of what the kernel did for its
+//!                      thread; its frames lie inside those of the thread's other streams);
 //!                      numbered from 0 in order of appearance, always before their first use
 //! kind 3   block       events of one stream
 //! kind 4   note        one event of a process, a module or the recording: [`crate::Note`]

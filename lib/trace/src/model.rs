@@ -59,6 +59,12 @@ impl Module {
     pub fn base_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
+
+    /// It has what the kernel did: system calls, interrupts, waits, functions of the kernel's.
+    pub fn is_of_kernel(&self) -> bool {
+        const OF_PROGRAMS: [&str; 3] = ["[vdso]", "[jit]", "[vsyscall]"];
+        self.path.starts_with('[') && !OF_PROGRAMS.contains(&self.path.as_str())
+    }
 }
 
 /// The module of the functions that stand for system calls, by their numbers.

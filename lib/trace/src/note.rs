@@ -39,6 +39,38 @@ pub enum Note {
         folder: String,
         open: Vec<(u32, String)>,
     },
+    /// A process replaced its program, as the kernel's side has it (tag 8): also one that is not
+    /// followed, and the moment itself.
+    KernelExec { pid: u32, tsc: u64, path: String },
+    /// What the payloads of a script have added up inside of the program, of all threads.
+    Tables {
+        pid: u32,
+        tsc: u64,
+        tables: Vec<TableSums>,
+    },
+}
+
+/// A table of payloads.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TableSums {
+    /// Of the sheet that they add to.
+    pub title: String,
+    /// Additions that had no room.
+    pub left_out: u64,
+    /// One for each key.
+    pub rows: Vec<TableRow>,
+}
+
+/// What was added for a key.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TableRow {
+    /// The key, of so many words as the sheet has columns.
+    pub keys: Vec<u64>,
+    /// How often something was added.
+    pub count: u64,
+    /// By the kind of the sheet: the sum, the least, the greatest, or how many lie in each power of
+    /// two.
+    pub values: Vec<u64>,
 }
 
 /// What became of the recording. An event is named as the user has, with what is known of it in
@@ -107,7 +139,9 @@ impl Note {
             | Self::Exec { tsc, .. }
             | Self::ModuleMap { tsc, .. }
             | Self::Recording { tsc, .. }
-            | Self::Descriptors { tsc, .. } => tsc,
+            | Self::Descriptors { tsc, .. }
+            | Self::KernelExec { tsc, .. }
+            | Self::Tables { tsc, .. } => tsc,
         }
     }
 
@@ -118,7 +152,9 @@ impl Note {
             | Self::Exec { pid, .. }
             | Self::ModuleMap { pid, .. }
             | Self::Recording { pid, .. }
-            | Self::Descriptors { pid, .. } => pid,
+            | Self::Descriptors { pid, .. }
+            | Self::KernelExec { pid, .. }
+            | Self::Tables { pid, .. } => pid,
         }
     }
 
@@ -129,6 +165,8 @@ impl Note {
             Self::ModuleMap { .. } => 3,
             Self::Recording { .. } => 4,
             Self::Descriptors { .. } => 5,
+            Self::KernelExec { .. } => 8,
+            Self::Tables { .. } => 12,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -142,7 +180,7 @@ impl Note {
                 out.push(by_signal);
                 put_v(out, u64::from(number as u32));
             }
-            Self::Exec { path, .. } => put_string(out, path),
+            Self::Exec { path, .. } | Self::KernelExec { path, .. } => put_string(out, path),
             Self::ModuleMap { module, avma, .. } => {
                 put_v(out, u64::from(module.0));
                 put_v(out, avma.0);
@@ -155,6 +193,10 @@ impl Note {
                     put_v(out, u64::from(*descriptor));
                     put_string(out, path);
                 }
+            }
+            Self::Tables { tables, .. } => {
+                put_v(out, tables.len() as u64);
+                tables.iter().for_each(|table| table.write(out));
             }
         }
     }
@@ -204,7 +246,62 @@ impl Note {
                     open,
                 }
             }
+            8 => Self::KernelExec {
+                pid,
+                tsc,
+                path: from.string()?,
+            },
+            12 => {
+                let mut tables = Vec::new();
+                for _ in 0..from.v()? {
+                    tables.push(TableSums::read(&mut from)?);
+                }
+                Self::Tables { pid, tsc, tables }
+            }
             _ => return Err(Malformed("unknown kind of note")),
+        })
+    }
+}
+
+fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    put_v(out, words.len() as u64);
+    words.iter().for_each(|word| put_v(out, *word));
+}
+
+fn words(from: &mut Cursor<'_>) -> Result<Vec<u64>, Malformed> {
+    let mut words = Vec::new();
+    for _ in 0..from.v()? {
+        words.push(from.v()?);
+    }
+    Ok(words)
+}
+
+impl TableSums {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_string(out, &self.title);
+        put_v(out, self.left_out);
+        put_v(out, self.rows.len() as u64);
+        for row in &self.rows {
+            put_words(out, &row.keys);
+            put_v(out, row.count);
+            put_words(out, &row.values);
+        }
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let (title, left_out) = (from.string()?, from.v()?);
+        let mut rows = Vec::new();
+        for _ in 0..from.v()? {
+            rows.push(TableRow {
+                keys: words(from)?,
+                count: from.v()?,
+                values: words(from)?,
+            });
+        }
+        Ok(Self {
+            title,
+            left_out,
+            rows,
         })
     }
 }
@@ -353,6 +450,33 @@ mod tests {
             for end in 0..bytes.len() {
                 assert!(Note::read(Cursor::new(&bytes[..end])).is_err());
             }
+        }
+    }
+
+    #[test]
+    fn tables_come_back_as_they_were_written() {
+        let row = |key: u64| TableRow {
+            keys: vec![key, u64::MAX],
+            count: 3,
+            values: vec![0, 1 << 63],
+        };
+        let note = Note::Tables {
+            pid: 0,
+            tsc: 1 << 40,
+            tables: vec![
+                TableSums {
+                    title: "sizes".to_owned(),
+                    left_out: 9,
+                    rows: vec![row(1), row(2)],
+                },
+                TableSums::default(),
+            ],
+        };
+        let mut bytes = Vec::new();
+        note.write(&mut bytes);
+        assert_eq!(Note::read(Cursor::new(&bytes)).unwrap(), note);
+        for end in 0..bytes.len() {
+            assert!(Note::read(Cursor::new(&bytes[..end])).is_err());
         }
     }
 

@@ -14,7 +14,7 @@ use crate::model::{Clock, Function, FunctionId, Header, Module, ModuleId, Stream
 use crate::note::Note;
 use crate::ring::{Dropped, TraceFile};
 use crate::summary::Summary;
-use crate::writer::{TAG_DESCRIPTION, TAG_FUNCTION, TAG_MODULE, TAG_STREAM};
+use crate::writer::{TAG_DESCRIPTION, TAG_FUNCTION, TAG_KERNEL_SIDE, TAG_MODULE, TAG_STREAM};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -30,6 +30,8 @@ pub struct Dictionary {
     pub streams: Vec<StreamInfo>,
     /// By [`crate::values::Values::number`]: what the values of functions mean.
     pub descriptions: Vec<String>,
+    /// Streams of what the kernel did for a thread.
+    pub kernel_sides: Vec<StreamId>,
 }
 
 impl Dictionary {
@@ -59,6 +61,13 @@ impl Dictionary {
                 }
                 TAG_STREAM => self.streams.push(StreamInfo::read(&mut from)?),
                 TAG_DESCRIPTION => self.descriptions.push(from.string()?),
+                TAG_KERNEL_SIDE => {
+                    let stream = StreamId(from.v32()?);
+                    if self.stream(stream).is_none() {
+                        return Err(Malformed("the kernel's side of a thread that is not named"));
+                    }
+                    self.kernel_sides.push(stream);
+                }
                 _ => return Err(Malformed("unknown kind of dictionary entry")),
             }
         }

@@ -13,6 +13,7 @@ mod min_time;
 mod pick;
 mod pipeline;
 mod recast;
+mod sides;
 mod snapshots;
 mod visitor;
 

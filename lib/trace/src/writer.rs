@@ -5,7 +5,7 @@
 
 use crate::encoder::{Packed, StreamEncoder, check_function};
 use crate::error::TraceError;
-use crate::format::{MAGIC, SectionKind, VERSION, put_section, put_string};
+use crate::format::{MAGIC, SectionKind, VERSION, put_section, put_string, put_v};
 use crate::model::{Function, FunctionId, Header, Module, ModuleId, StreamId, StreamInfo};
 use crate::note::Note;
 use crate::step::Step;
@@ -20,6 +20,7 @@ pub(crate) const TAG_MODULE: u8 = 1;
 pub(crate) const TAG_FUNCTION: u8 = 2;
 pub(crate) const TAG_STREAM: u8 = 3;
 pub(crate) const TAG_DESCRIPTION: u8 = 4;
+pub(crate) const TAG_KERNEL_SIDE: u8 = 5;
 
 /// What [`TraceWriter::classify`] is given.
 pub type Classifier = Box<dyn Fn(&Function) -> u64 + Send>;
@@ -147,6 +148,19 @@ impl<W: Write> TraceWriter<W> {
         info.write(&mut self.dictionary);
         self.bound_dictionary()?;
         Ok(StreamId(id))
+    }
+
+    /// Begins a stream of what the kernel does for a thread: readers show it inside of what the
+    /// thread's other streams say that it ran.
+    ///
+    /// # Errors
+    /// As [`Self::stream`].
+    pub fn kernel_side(&mut self, info: &StreamInfo) -> Result<StreamId, TraceError> {
+        let id = self.stream(info)?;
+        self.dictionary.push(TAG_KERNEL_SIDE);
+        put_v(&mut self.dictionary, u64::from(id.0));
+        self.bound_dictionary()?;
+        Ok(id)
     }
 
     /// An encoder for a stream, to be owned by whoever drains its records.

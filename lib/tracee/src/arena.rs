@@ -299,6 +299,43 @@ impl Arena {
         true
     }
 
+    /// Makes room for the tables that payloads add to, of which a thread has `set_bytes`. Gives how
+    /// many threads can have them at the same time.
+    pub fn set_tables(&self, set_bytes: u32) -> u32 {
+        let bytes = u64::from(set_bytes.max(1));
+        let room = self.size.bytes / 4;
+        let sets = (room / bytes).min(STREAMS as u64);
+        let size = (sets * bytes + 4095) & !4095;
+        let at = self.plans_used.fetch_add(size, Ordering::Relaxed);
+        if at + size > self.size.bytes {
+            return 0;
+        }
+        let control = self.base.cast::<Control>();
+        // SAFETY: nobody else has the arena yet.
+        unsafe {
+            (*control).tables_offset = at;
+            (*control).tables_set_bytes = set_bytes;
+            (*control).tables_sets = sets as u32;
+        }
+        sets as u32
+    }
+
+    /// A word of a thread's set of tables, at an offset that is a multiple of eight; 0: there is
+    /// none.
+    pub fn table_word(&self, set: u32, offset: u32) -> u64 {
+        let c = self.control();
+        let (bytes, sets) = (c.tables_set_bytes, c.tables_sets);
+        if set >= sets || offset.saturating_add(8) > bytes || !offset.is_multiple_of(8) {
+            return 0;
+        }
+        let at = c.tables_offset + u64::from(set) * u64::from(bytes) + u64::from(offset);
+        if at + 8 > self.size.bytes {
+            return 0;
+        }
+        // SAFETY: within the arena, aligned; a relaxed load of a word the tracee may be writing.
+        unsafe { &*self.base.add(at as usize).cast::<AtomicU64>() }.load(Ordering::Relaxed)
+    }
+
     /// Puts a command there, where there was one before if that is over.
     pub fn add_command(&self, bytes: &[u8]) -> Option<u64> {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);

@@ -35,6 +35,16 @@ pub const CHUNK_DATA_OFFSET: u64 = 0x20_0000;
 /// Bytes of one chunk.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
+/// Where the words of a thread's block are that payloads use, from gs on.
+pub mod block {
+    /// Not 0: nothing is recorded now.
+    pub const MUTED: i32 = 0x1038;
+    /// The thread's number, of 32 bits.
+    pub const TID: i32 = 0x1060;
+    /// The address of its tables; 0: it has none.
+    pub const TABLES: i32 = 0x11f0;
+}
+
 /// No chunk, no stream, end of list.
 pub const NONE: u32 = u32::MAX;
 
@@ -112,6 +122,13 @@ pub struct Control {
     /// Host: offset in the arena of what to capture of system calls ([`crate::values`]); 0: none is
     /// recorded.
     pub captures_offset: u64,
+    /// Host: offset in the arena of the sets of tables that payloads add to, one a stream; 0: there
+    /// are none.
+    pub tables_offset: u64,
+    /// Host: bytes of a set.
+    pub tables_set_bytes: u32,
+    /// Host: how many sets there are; a stream above has none.
+    pub tables_sets: u32,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
@@ -207,6 +224,8 @@ pub mod hole {
     pub const SYSTEM_CALLS: usize = 21;
     /// Signal handlers whose entry cannot be intercepted.
     pub const HANDLERS: usize = 22;
+    /// Calls of functions with a payload that could not be run.
+    pub const PAYLOADS: usize = 23;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

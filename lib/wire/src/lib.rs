@@ -26,5 +26,9 @@ pub mod values;
 /// Version of everything in this crate.
 pub const VERSION: u32 = 22;
 
+/// What the agent's own system calls have for a sixth argument where they take none, so that the
+/// host can tell them from the program's where it records the kernel's side.
+pub const OWN_CALL: u64 = u64::from_le_bytes(*b"sptrace\xff");
+
 /// First eight bytes of an arena of whatever version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

@@ -1,15 +1,20 @@
 //! `sptrace analyze`: what the code analysis knows of one file.
 //!
 //! Is given an ELF file; prints a summary by default, or lists of functions, sites and refusals, as
-//! text, CSV (RFC 4180) or JSON. Knows nothing of running programs.
+//! text, CSV (RFC 4180) or JSON, or the control-flow graph of one function. That of a function of
+//! the kernel needs no file. Knows nothing of running programs.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-use std::io::{self, BufWriter, ErrorKind, Write};
+mod counts;
+mod drawn;
+mod function;
+mod kernel;
+mod list;
+
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
-use clap::{Args, ValueEnum};
+use anyhow::{Context, bail};
+use clap::Args;
 use sptrace_addr::Svma;
 use sptrace_code::{
     Analysis, Bytes, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of,
@@ -19,14 +24,29 @@ use sptrace_image::Object;
 use sptrace_patch::build_plan::{build_plan, verdicts};
 use sptrace_patch::system_calls::system_calls;
 use sptrace_patch::{Refusal, Tactic, Verdict};
-use tabled::builder::Builder;
-use tabled::settings::{Alignment, Style, object::Columns};
+
+use list::{Cell, Format, List, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  sptrace analyze /bin/ls                                a summary
+  sptrace analyze --refusals /bin/ls                     what cannot be traced, and why
+  sptrace analyze --graph main --format svg ./a >a.svg   the blocks of a function
+  sptrace analyze --graph main -i sptrace.data ./a       the same, with what a trace has counted
+  sptrace analyze --kernel pipe_write --format svg >p.svg
+
+A graph shows the basic blocks of a function, how control passes between them, its jump tables, and
+its calls, each with how `run` would trace it or why it cannot. That of a function of the kernel is
+read from the kernel's memory, which takes root.
+";
 
 /// Show what sptrace knows of a program or library: functions, call sites, and what it cannot trace
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct AnalyzeArgs {
     /// ELF program or shared library for x86-64
-    file: PathBuf,
+    #[arg(required_unless_present = "kernel")]
+    file: Option<PathBuf>,
     /// List every function
     #[arg(long)]
     functions: bool,
@@ -39,19 +59,18 @@ pub struct AnalyzeArgs {
     /// List every instruction that calls the kernel, with the call where it is written before it
     #[arg(long)]
     system_calls: bool,
-    /// Form of the output
+    /// Show the control-flow graph of this function, by its name or its address (0x...)
+    #[arg(long, value_name = "FUNC", conflicts_with_all = ["functions", "sites", "refusals", "system_calls"])]
+    graph: Option<String>,
+    /// Show the control-flow graph of this function of the running kernel
+    #[arg(long, value_name = "FUNC", conflicts_with_all = ["file", "graph", "functions", "sites", "refusals", "system_calls"])]
+    kernel: Option<String>,
+    /// Show in a graph what this trace has counted
+    #[arg(short, long, value_name = "TRACE")]
+    input: Option<PathBuf>,
+    /// Form of the output; dot and svg are for graphs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Aligned columns
-    Text,
-    /// RFC 4180, with a header line
-    Csv,
-    /// One array of objects for each list, in one object
-    Json,
 }
 
 /// Runs the command.
@@ -59,10 +78,26 @@ enum Format {
 /// # Errors
 /// When the file cannot be read or is no image that can be analysed, or stdout fails.
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
-    let shown = args.file.display();
-    let bytes = Bytes::open(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let trace = args.input.as_deref();
+    if let Some(function) = &args.kernel {
+        return kernel::show(function, trace, args.format);
+    }
+    if args.graph.is_none() && matches!(args.format, Format::Dot | Format::Svg) {
+        bail!("--format dot and svg are for --graph and --kernel; lists are text, csv or json");
+    }
+    if args.graph.is_none() && trace.is_some() {
+        bail!("-i is for --graph and --kernel; leave it out");
+    }
+    let Some(file) = &args.file else {
+        bail!("name a file");
+    };
+    let shown = file.display();
+    let bytes = Bytes::open(file).with_context(|| format!("cannot read {shown}"))?;
     let object = Object::parse(bytes.bytes()).with_context(|| format!("cannot analyze {shown}"))?;
     bytes.release_pages();
+    if let Some(function) = &args.graph {
+        return function::show(&object, function, file, trace, args.format);
+    }
     let analysis = analyze(&object);
     bytes.release_pages();
     let report = Report {
@@ -70,65 +105,18 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
         names: names(&object),
         verdicts: verdicts(&object, &analysis),
     };
-    let mut lists = Vec::new();
-    if args.functions {
-        lists.push(report.functions());
-    }
-    if args.sites {
-        lists.push(report.sites(false));
-    }
-    if args.refusals {
-        lists.push(report.sites(true));
-    }
-    if args.system_calls {
-        lists.push(report.system_calls(&object));
-    }
-    if lists.is_empty() {
-        lists.push(report.summary());
-    }
+    let lists = report.wanted(args, &object);
+    written(|out| print(&lists, args.format, out))
+}
+
+/// Writes to stdout; whoever reads it may have had enough.
+fn written(
+    write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match print(&lists, args.format, &mut out).and_then(|()| out.flush()) {
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to stdout"),
-    }
-}
-
-/// A list of rows, all as long as the header.
-struct List {
-    title: &'static str,
-    header: &'static [&'static str],
-    rows: Vec<Vec<Cell>>,
-}
-
-enum Cell {
-    Text(String),
-    Count(u64),
-}
-
-impl Cell {
-    fn text(&self) -> Cow<'_, str> {
-        match self {
-            Self::Text(text) => Cow::Borrowed(text),
-            Self::Count(count) => Cow::Owned(count.to_string()),
-        }
-    }
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
     }
 }
 
@@ -140,6 +128,27 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
+    /// The lists that are asked for; a summary if none is.
+    fn wanted(&self, args: &AnalyzeArgs, object: &Object<'_>) -> Vec<List> {
+        let mut lists = Vec::new();
+        if args.functions {
+            lists.push(self.functions());
+        }
+        if args.sites {
+            lists.push(self.sites(false));
+        }
+        if args.refusals {
+            lists.push(self.sites(true));
+        }
+        if args.system_calls {
+            lists.push(self.system_calls(object));
+        }
+        if lists.is_empty() {
+            lists.push(self.summary());
+        }
+        lists
+    }
+
     fn summary(&self) -> List {
         let summary = &self.analysis.summary;
         let flagged = |flag| self.count(|f| f.flags.contains(flag));
@@ -375,134 +384,4 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 fn hex(svma: u64) -> Cell {
     Cell::Text(format!("{svma:#x}"))
-}
-
-fn print(lists: &[List], format: Format, out: &mut impl Write) -> io::Result<()> {
-    match format {
-        Format::Text => lists.iter().enumerate().try_for_each(|(index, list)| {
-            if index > 0 {
-                writeln!(out)?;
-            }
-            print_text(list, out)
-        }),
-        Format::Csv => lists.iter().enumerate().try_for_each(|(index, list)| {
-            if index > 0 {
-                write!(out, "\r\n")?;
-            }
-            print_csv(list, out)
-        }),
-        Format::Json => print_json(lists, out),
-    }
-}
-
-fn print_text(list: &List, out: &mut impl Write) -> io::Result<()> {
-    let mut builder = Builder::default();
-    builder.push_record(list.header.iter().copied());
-    for row in &list.rows {
-        builder.push_record(row.iter().map(Cell::text));
-    }
-    let mut table = builder.build();
-    table.with(Style::blank());
-    if list.title == "summary" {
-        table.modify(Columns::last(), Alignment::right());
-    }
-    writeln!(out, "{table}")
-}
-
-fn print_csv(list: &List, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{}\r\n", list.header.join(","))?;
-    for row in &list.rows {
-        let cells: Vec<_> = row.iter().map(|cell| csv_field(cell.text())).collect();
-        write!(out, "{}\r\n", cells.join(","))?;
-    }
-    Ok(())
-}
-
-/// Quoted only when it has to be.
-fn csv_field(text: Cow<'_, str>) -> Cow<'_, str> {
-    if text.contains([',', '"', '\r', '\n']) {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
-    } else {
-        text
-    }
-}
-
-fn print_json(lists: &[List], out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{{")?;
-    for (index, list) in lists.iter().enumerate() {
-        let separator = if index > 0 { "," } else { "" };
-        write!(out, "{separator}\n\"{}\": [", list.title)?;
-        for (number, row) in list.rows.iter().enumerate() {
-            let separator = if number > 0 { "," } else { "" };
-            let fields: Vec<String> = list
-                .header
-                .iter()
-                .zip(row)
-                .map(|(name, cell)| match cell {
-                    Cell::Text(text) => format!("\"{name}\": {}", json_string(text)),
-                    Cell::Count(count) => format!("\"{name}\": {count}"),
-                })
-                .collect();
-            write!(out, "{separator}\n  {{{}}}", fields.join(", "))?;
-        }
-        write!(out, "\n]")?;
-    }
-    writeln!(out, "\n}}")
-}
-
-fn json_string(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c < ' ' => {
-                // Writing to a string cannot fail.
-                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list(text: &str) -> List {
-        List {
-            title: "functions",
-            header: &["name", "count"],
-            rows: vec![vec![text.into(), 3u64.into()]],
-        }
-    }
-
-    fn printed(text: &str, format: Format) -> String {
-        let mut out = Vec::new();
-        print(&[list(text)], format, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn csv_quotes_only_what_needs_it() {
-        assert_eq!(
-            printed("f(int, \"x\")", Format::Csv),
-            "name,count\r\n\"f(int, \"\"x\"\")\",3\r\n"
-        );
-        assert_eq!(printed("main", Format::Csv), "name,count\r\nmain,3\r\n");
-    }
-
-    #[test]
-    fn json_escapes_quotes_and_control_characters() {
-        assert_eq!(
-            printed("a\"b\\\n", Format::Json),
-            "{\n\"functions\": [\n  {\"name\": \"a\\\"b\\\\\\u000a\", \"count\": 3}\n]\n}\n"
-        );
-    }
-
-    #[test]
-    fn text_has_one_line_a_row() {
-        assert_eq!(printed("main", Format::Text).lines().count(), 2);
-    }
 }

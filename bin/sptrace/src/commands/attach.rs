@@ -12,6 +12,7 @@ use sptrace_collect::live::attach::Until;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::{eligible, proc};
 
+use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Shows, Subject};
 use crate::commands::{report, script};
 use crate::exit_code;
@@ -49,6 +50,8 @@ pub struct AttachArgs {
     pids: Vec<u32>,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
     /// or SIGHUP, or when all have ended
     #[arg(help_heading = record::WHEN, display_order = 0, long = "for", value_name = "DURATION", value_parser = parse_duration)]
@@ -91,6 +94,7 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let until = Until {
         duration: args.duration,
     };
+    let kernel = args.kernel;
     let shows = args.record.shown();
     let asked =
         shows.and_then(|shows| Ok((shows, args.record.request(Subject::Running, at_start)?)));
@@ -101,7 +105,11 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
             return ExitCode::from(exit_code::WRONG_USAGE);
         }
     };
-    match record(request, pids, &until, quiet, &mut shows) {
+    if kernel.is_wanted() && !request.events.dump_on.is_empty() {
+        say("-K has no part in dumps yet; leave --dump-on out (--ring alone keeps the end)");
+        return ExitCode::from(exit_code::WRONG_USAGE);
+    }
+    match record(request, pids, (&until, &kernel), quiet, &mut shows) {
         Ok(()) => {
             report::tell_script(script.as_deref(), &output);
             ExitCode::SUCCESS
@@ -132,7 +140,7 @@ fn cannot(pid: u32, why: &str) {
 fn record(
     mut request: Request,
     mut pids: Vec<u32>,
-    until: &Until,
+    (until, kernel): (&Until, &KernelArgs),
     quiet: bool,
     shows: &mut Shows,
 ) -> Result<(), Option<String>> {
@@ -151,7 +159,11 @@ fn record(
     request.command = proc::arguments(*first);
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
-    let session = record::prepare(request, shows)?;
+    let beside = kernel.prepare(quiet)?;
+    let mut session = record::prepare(request, shows)?;
+    if let Some(beside) = beside {
+        session.with_kernel(beside);
+    }
     let tell = |pid: u32| {
         if !quiet {
             say(&format!("attached to {pid}"));

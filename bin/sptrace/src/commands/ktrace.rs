@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use sptrace_collect::react::keep_old;
 use sptrace_collect::{clock, output};
+use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::level::Level;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::policy::{Policy, Root};
@@ -37,6 +38,8 @@ Examples:
   sptrace ktrace -a --for 1s                    everything that runs
   sptrace ktrace -F 'vfs_*' -D 1 -- ls          these functions of the kernel, nothing below them
   sptrace ktrace --root interrupts -D 5 -a --for 1s
+  sptrace ktrace --blocks pipe_write -a --for 5s   the path of each call, block by block; then
+                                                sptrace analyze --kernel pipe_write -i sptrace.data
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
@@ -94,6 +97,15 @@ pub struct KtraceArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
+    /// path (every block; the default), exits (the entry and what leaves the function), or offsets
+    /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
+    /// recording, as in 1s..3s (repeatable)
+    #[arg(long, value_name = "FUNC", value_parser = blocks_of)]
+    blocks: Vec<Wanted>,
+    /// Show where users, groups and capabilities of a task change, and which changes are escalations
+    #[arg(long)]
+    privileges: bool,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -108,9 +120,13 @@ pub struct KtraceArgs {
     command: Vec<OsString>,
 }
 
+fn blocks_of(text: &str) -> Result<Wanted, String> {
+    Wanted::parse(text, &parse_duration)
+}
+
 /// Values of `--level`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum LevelArg {
+pub(crate) enum LevelArg {
     Functions,
     Probes,
     Events,
@@ -118,7 +134,7 @@ enum LevelArg {
 
 /// Values of `--root`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum RootArg {
+pub(crate) enum RootArg {
     Syscalls,
     Interrupts,
     Softirqs,
@@ -226,6 +242,14 @@ fn mend(tracefs: &Tracefs) -> Mended {
     }
 }
 
+/// Mends what a killed sptrace has left, and says so.
+pub(crate) fn mend_and_tell(tracefs: &Tracefs, quiet: bool) {
+    let mended = mend(tracefs);
+    if mended.is_any() && !quiet {
+        say(&format!("of an sptrace that was killed: {}", mended.told()));
+    }
+}
+
 fn clean_up(quiet: bool) -> Result<(), KernelError> {
     let mounts = tracefs::unmount_left_over();
     let mended = mend(&Tracefs::find()?);
@@ -297,10 +321,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         .map(|a| a.to_string_lossy().into_owned());
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
-    let mended = mend(&tracefs);
-    if mended.is_any() && !args.quiet {
-        say(&format!("of an sptrace that was killed: {}", mended.told()));
-    }
+    mend_and_tell(&tracefs, args.quiet);
     keep_old(&args.output);
     let file = output::create(&args.output)
         .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
@@ -349,29 +370,42 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         prepare,
         duration: args.duration,
         buffer_kib: args.buffer,
-        level: args.level.map(|level| match level {
-            LevelArg::Functions => Level::Functions,
-            LevelArg::Probes => Level::Probes,
-            LevelArg::Events => Level::Events,
-        }),
-        policy: policy(args),
+        level: args.level.map(LevelArg::level),
+        policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+        blocks: args.blocks.clone(),
+        has_privileges: args.privileges,
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
     }
 }
 
+impl LevelArg {
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::Functions => Level::Functions,
+            Self::Probes => Level::Probes,
+            Self::Events => Level::Events,
+        }
+    }
+}
+
 /// Which functions of the kernel are followed.
-fn policy(args: &KtraceArgs) -> Policy {
+pub(crate) fn policy_of(
+    roots: &[RootArg],
+    filters: &[String],
+    notrace: &[String],
+    depth: Option<u32>,
+) -> Policy {
     let root = |root: &RootArg| match root {
         RootArg::Syscalls => Root::SystemCalls,
         RootArg::Interrupts => Root::Interrupts,
         RootArg::Softirqs => Root::SoftInterrupts,
     };
     Policy {
-        roots: args.roots.iter().map(root).collect(),
-        functions: args.filters.clone(),
-        depth: args.depth,
-        without: args.notrace.clone(),
+        roots: roots.iter().map(root).collect(),
+        functions: filters.to_vec(),
+        depth,
+        without: notrace.to_vec(),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod config;
 pub mod ctl;
 pub mod doctor;
 pub mod executable;
+pub mod kernel_side;
 pub mod ktrace;
 mod lines;
 mod live;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use sptrace_collect::acts::{Payload, Payloads};
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
 use sptrace_collect::event::Event;
@@ -180,6 +181,9 @@ pub struct RecordArgs {
     /// What the script decides about functions.
     #[arg(skip)]
     pub decide: Option<Decide>,
+    /// What the script runs inside of the program.
+    #[arg(skip)]
+    pub payloads: Option<Payloads>,
     /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     pub quiet: bool,
@@ -263,7 +267,6 @@ impl RecordArgs {
             } => (command, loader, start_on, shadow),
             Subject::Running => (Vec::new(), false, Vec::new(), false),
         };
-        let shows_progress = !self.quiet && std::io::stderr().is_terminal();
         let options = Options {
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
@@ -277,16 +280,13 @@ impl RecordArgs {
             within: self.within,
             without: self.without,
             decide: self.decide,
+            payloads: self.payloads,
             values,
             system_calls,
             at_start,
             tap: None,
             helper: None,
-            show_progress: if shows_progress {
-                show_progress
-            } else {
-                |_| {}
-            },
+            show_progress: progress_of(self.quiet),
         };
         let events = OnEvents {
             is_launched,
@@ -342,6 +342,7 @@ impl RecordArgs {
         if policy.decides_functions() {
             self.decide = Some(decider(script));
         }
+        self.payloads = payloads(script);
         let start_on = read(&policy.start)?;
         self.check_together(!start_on.is_empty())
             .map_err(|why| format!("{}: {why}", script.name))?;
@@ -353,7 +354,8 @@ impl RecordArgs {
         let lists = [&self.within, &self.without, &self.module, &self.between];
         let has_functions = lists.iter().any(|list| !list.is_empty())
             || self.depth.is_some()
-            || self.decide.is_some();
+            || self.decide.is_some()
+            || self.payloads.is_some();
         let has_repeated = !self.dump_on.is_empty() || !self.between.is_empty() || has_start;
         let refused = if !self.dump_on.is_empty() && self.ring.is_none() {
             "dump(...) needs ring(SIZE): what is written out"
@@ -447,6 +449,27 @@ impl RecordArgs {
 }
 
 /// What a script says of functions, for the recording.
+/// What shows a line of progress, where somebody looks.
+fn progress_of(is_quiet: bool) -> fn(&str) {
+    match !is_quiet && std::io::stderr().is_terminal() {
+        true => show_progress,
+        false => |_| {},
+    }
+}
+
+fn payloads(script: &Script) -> Option<Payloads> {
+    let policy = &script.policy;
+    let all = policy.payloads.iter().map(|payload| Payload {
+        module: payload.module.clone(),
+        glob: payload.glob.clone(),
+        acts: payload.acts.clone(),
+        names: payload.names.clone(),
+    });
+    let tables = policy.tables.iter();
+    let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));
+    (!policy.payloads.is_empty()).then(|| Payloads::new(all.collect(), tables))
+}
+
 fn decider(script: &Arc<Script>) -> Decide {
     let script = Arc::clone(script);
     Decide(Arc::new(move |function| {

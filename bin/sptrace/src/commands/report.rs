@@ -24,7 +24,7 @@ use graph::GraphArgs;
 pub use script::tell as tell_script;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    FunctionColumn, SortKey, Style, SummaryView, Way, dropped_text, select_functions,
+    FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
     select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
     write_functions_csv, write_relatives, write_relatives_csv, write_summary,
 };
@@ -99,8 +99,8 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
 
-    /// Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff`
-    /// and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the
+    /// Form of the output; csv for `functions`, `callers`, `callees`, `graph`, `coverage`, `diff`,
+    /// `waits` and `script`, json for `script`, dot and svg for `graph` [default: text; of `graph` what the
     /// ending of OUT says]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -229,6 +229,10 @@ enum View {
     Syscalls,
     /// Calls from one module into another, and their times, as `ltrace -c` prints them
     Libcalls,
+    /// Where time went, where the kernel's side is recorded (`run -K`): programs and their
+    /// functions on the processor, in the kernel, interrupted, preempted, blocked, and woken but
+    /// not running yet (queued); where each wait was and who woke, preempted or interrupted
+    Waits,
     /// What a script makes of it (`sptrace script list`, man sptrace-script)
     Script,
 }
@@ -353,7 +357,7 @@ fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
 }
 
 /// Opens a trace and surveys it; says if it is not whole.
-fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
+pub(crate) fn open_trace(path: &Path) -> anyhow::Result<(Reader, Survey)> {
     let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
     let survey = reader.survey().map_err(|error| explain(path, error))?;
     if let Ending::Early { offset } = survey.ending {
@@ -438,11 +442,11 @@ fn check_format(args: &ReportArgs) -> anyhow::Result<()> {
     let is_of_graph = view == View::Graph;
     let has_csv = matches!(
         view,
-        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff
+        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff | View::Waits
     );
     match args.format() {
         Format::Csv if !has_csv && !is_of_graph && view != View::Script => bail!(
-            "--format csv is for functions, callers, callees, graph, coverage, diff and script; leave it out for others"
+            "--format csv is for functions, callers, callees, graph, coverage, diff, waits and script; leave it out for others"
         ),
         Format::Json if view != View::Script => {
             bail!("--format json is for script; `export jsonl` writes calls as JSON")
@@ -482,6 +486,7 @@ impl Session<'_> {
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Waits => self.show_waits(reader, &mut out)?,
             View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
                 let format = export::format_of(self.args.subject.as_deref())?;
@@ -542,6 +547,23 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn show_waits(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
+        if !Waits::has_kernel(self.names) {
+            bail!(
+                "{} has nothing of the kernel's (record it by `sptrace run -K`, attach -K or ktrace)",
+                self.args.input.display()
+            );
+        }
+        let waits = Waits::new(self.names);
+        let waits = self.replay(reader, self.args.min_time, Order::File, waits)?;
+        let names = (self.names, self.clock);
+        match self.args.format() {
+            Format::Text => waits.write(out, names, self.args.limit, self.style)?,
+            _ => waits.write_csv(out, names)?,
+        }
+        Ok(())
+    }
+
     fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let Ending::Complete(summary) = &self.survey.ending else {
             bail!(
@@ -587,7 +609,7 @@ impl Session<'_> {
 }
 
 /// A sentence about a trace that cannot be read, with a hint where there is one.
-fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
     let path = path.display();
     match error {
         TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {

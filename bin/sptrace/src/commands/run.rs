@@ -18,6 +18,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::keep::{self, Kept, Split};
 
 use crate::commands::executable::{self, Refused};
+use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Shows, Subject};
 use crate::commands::report;
 use crate::commands::script;
@@ -61,6 +62,8 @@ Environment: XDG_CACHE_HOME (or HOME) says where analyses of programs are kept, 
 pub struct RunArgs {
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Record ld.so's start-up work too
     #[arg(help_heading = record::WHAT, long, conflicts_with = "start_on")]
     loader: bool,
@@ -161,6 +164,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
+    let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
     let subject = Subject::Launched {
         command: words.map(|a| a.to_string_lossy().into_owned()).collect(),
@@ -172,6 +176,14 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     let request = request.map_err(wrong_usage)?;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
+        return Err(wrong_usage(why.to_owned()));
+    }
+    if is_kernel_wanted && (request.is_later() || request.events.shadow) {
+        let why = "-K records from the command's start; leave --start-on out, or use `attach -K`";
+        return Err(wrong_usage(why.to_owned()));
+    }
+    if is_kernel_wanted && !request.events.dump_on.is_empty() {
+        let why = "-K has no part in dumps yet; leave --dump-on out (--ring alone keeps the end)";
         return Err(wrong_usage(why.to_owned()));
     }
     if args.keep_pid && request.reads_keys() {
@@ -188,6 +200,7 @@ fn record(
     shows: &mut Shows,
 ) -> Result<Finished, Failure> {
     let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
+    let (kernel, quiet) = (args.kernel.clone(), args.record.quiet);
     let request = request(args, at_start)?;
     let words = command.iter().map(|a| CString::new(a.as_bytes()));
     let argv: Vec<CString> = words
@@ -210,7 +223,11 @@ fn record(
             }
         }
     }
+    let beside = kernel.prepare(quiet).map_err(own_failure)?;
     let mut session = record::prepare(request, shows).map_err(own_failure)?;
+    if let Some(beside) = beside {
+        session.with_kernel(beside);
+    }
     if let Some(kept) = *kept {
         session.keep(kept);
     }

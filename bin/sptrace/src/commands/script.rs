@@ -210,7 +210,19 @@ fn write_explained(out: &mut impl Write, script: &Script) -> std::io::Result<()>
     for handler in script.handlers() {
         writeln!(out, "  {handler}")?;
     }
-    writeln!(out, "Inside of the traced program: nothing")
+    match script.policy.payloads.is_empty() {
+        true => writeln!(out, "Inside of the traced program: nothing"),
+        false => {
+            writeln!(
+                out,
+                "Inside of the traced program, compiled to native code:"
+            )?;
+            for line in script.compiled() {
+                writeln!(out, "  {line}")?;
+            }
+            Ok(())
+        }
+    }
 }
 
 /// What a policy is on the command line.

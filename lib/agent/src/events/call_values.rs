@@ -97,6 +97,23 @@ impl Asked {
     }
 }
 
+/// Where the code of a payload is that adds to tables at calls of the function at `callee`; 0: it
+/// cannot be put anywhere. `None`: there is none.
+pub fn acts_at(hot: &Hot, callee: u64) -> Option<u64> {
+    let asked = Asked::of(callee).filter(|asked| asked.values.acts != 0)?;
+    make_quick(hot, &asked, callee);
+    if let Some(row) = payloads::row(callee) {
+        return Some(row.decides.get());
+    }
+    // Without a row each of its calls comes here.
+    if !lock::lock(hot.tid.get()) {
+        return Some(0);
+    }
+    let at = payloads::place(asked.module, &asked.view, &asked.values);
+    lock::unlock();
+    Some(at)
+}
+
 /// The next calls of a function are left to the common routines, as far as they can be.
 fn make_quick(hot: &Hot, asked: &Asked, callee: u64) {
     if hot.rows.get() == 0 {

@@ -83,7 +83,7 @@ impl Exec {
                 sys::restore_signals(mask);
                 let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
                 // SAFETY: the call that the program is about to make, with its arguments.
-                unsafe { sys::call(self.number as usize, arguments) };
+                unsafe { sys::call_as_is(self.number as usize, arguments) };
                 sys::block_signals();
                 if let Some(told) = told {
                     chunk::take_back(hot, told);

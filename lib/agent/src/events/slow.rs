@@ -4,7 +4,7 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{call_values, dormant, hook, special, system_call};
+use crate::events::{acts, call_values, dormant, hook, special, system_call};
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::state;
@@ -95,8 +95,11 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
             if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                 settle::give_back_one(hot, f.word_above(0));
             }
-            settle::tail(hot, above + 8, f.id, None);
-            call_values::enter(hot, f, vectors, slot::direct_target(f.id), above + 8);
+            let callee = slot::direct_target(f.id);
+            if !acts::jumped(hot, f, vectors, callee, above + 8) {
+                settle::tail(hot, above + 8, f.id, None);
+                call_values::enter(hot, f, vectors, callee, above + 8);
+            }
         }
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::SPECIAL => special::enter(hot, f, mask),
@@ -129,12 +132,22 @@ fn direct(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) 
         false => common::ENTRY,
     };
     first(hot, f.id, then);
+    let callee = slot::direct_target(f.id);
+    if acts::act(hot, f, vectors, callee, rsp)
+        && (is_open || settle::enter_quietly(hot, rsp, callee))
+    {
+        return;
+    }
     settle::enter(hot, rsp, f.id, None, is_open);
-    call_values::enter(hot, f, vectors, slot::direct_target(f.id), rsp);
+    call_values::enter(hot, f, vectors, callee, rsp);
 }
 
 /// A call returns.
 fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    if state::process().has_values.get() && settle::is_quiet(hot, rsp) {
+        hot.pop();
+        return;
+    }
     call_values::leave(hot, f, vectors, rsp);
     settle::leave(hot, rsp, f.id);
 }
@@ -151,31 +164,45 @@ fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
         Reach::Later => {}
     }
-    settle::tail(hot, above + 16, f.id, Some(target));
-    call_values::enter(hot, f, vectors, target, above + 16);
+    if !acts::jumped(hot, f, vectors, target, above + 16) {
+        settle::tail(hot, above + 16, f.id, Some(target));
+        call_values::enter(hot, f, vectors, target, above + 16);
+    }
 }
 
 fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
     let target = f.above[0];
-    match propagate::reach(hot, target) {
-        Reach::Ready => modules::remember(target),
-        Reach::Later => {}
-        Reach::ReturnAddress => {
-            // Entry-only: the callee gets the original return address and is jumped to.
-            settle::enter(hot, above + 8, f.id, Some(target), true);
-            call_values::enter(hot, f, vectors, target, above + 8);
-            let back = slot::original_return(f.id + 4);
-            if back != 0 {
-                f.above[0] = back;
-                f.id = target;
-                return RET;
-            }
-            return RET_8;
+    let reach = propagate::reach(hot, target);
+    if reach == Reach::Ready {
+        modules::remember(target);
+    }
+    let back = slot::original_return(f.id + 4);
+    let rsp = above + 8;
+    let is_quiet = acts::act(hot, f, vectors, target, rsp);
+    if reach == Reach::ReturnAddress {
+        // Entry-only: the callee gets the original return address and is jumped to.
+        if !is_quiet {
+            settle::enter(hot, rsp, f.id, Some(target), true);
+            call_values::enter(hot, f, vectors, target, rsp);
         }
+        return match back {
+            0 => RET_8,
+            back => jump_to(f, target, back),
+        };
+    }
+    if is_quiet && settle::enter_quietly(hot, rsp, target) {
+        return RET_8;
     }
     settle::enter(hot, above + 8, f.id, Some(target), false);
     call_values::enter(hot, f, vectors, target, above + 8);
     RET_8
+}
+
+/// The callee of a call through a pointer is jumped to, and returns to `back`.
+fn jump_to(f: &mut Frame, target: u64, back: u64) -> u64 {
+    f.above[0] = back;
+    f.id = target;
+    RET
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub fn give_back(hot: &Hot, above: u64, mask: u64) {
             frame = frame.below();
             continue;
         }
-        if frame.rsp() - 8 >= above || interrupted {
+        if shadow::return_word(frame).address() >= above || interrupted {
             settle::give_back_frame(frame);
         }
         frame = frame.below();

@@ -5,7 +5,7 @@
 
 use crate::memory::live::StackWord;
 use crate::memory::state;
-use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
+use crate::memory::thread::{FRAME_BYTES, FRAME_QUIET, FrameAt, Hot, ShadowFrame};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
@@ -87,8 +87,9 @@ pub(crate) fn innermost(hot: &Hot) -> FrameAt {
 /// Where the return address of a frame's call lies.
 #[inline]
 pub fn return_word(frame: FrameAt) -> StackWord {
+    let rsp = frame.rsp() + u64::from(frame.id() == FRAME_QUIET);
     // SAFETY: the shadow stack names calls that have not returned: their stacks are there.
-    unsafe { StackWord::at(frame.rsp() - 8) }
+    unsafe { StackWord::at(rsp - 8) }
 }
 
 #[cfg(test)]

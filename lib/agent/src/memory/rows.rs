@@ -23,6 +23,14 @@ pub const FAILS_BY_MINUS_ONE: u32 = 1 << 18;
 /// In [`Row::kinds`]: unless the lower half of the result is 0.
 pub const FAILS_BY_NULL: u32 = 1 << 19;
 
+/// In [`Row::kinds`]: the code that decides adds to tables, and runs once at every call.
+pub const ACTS: u32 = 1 << 20;
+/// What the code that decides gives if the call goes on without a record (`contract::in_place` of
+/// `sptrace-payload`).
+pub const PASSED: u32 = 3;
+/// The same if it could not add anything.
+pub const UNDECIDED: u32 = 2;
+
 /// What the assembly finds of a function.
 #[repr(C)]
 pub struct Row {

@@ -4,13 +4,29 @@
 
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
+use sptrace_wire::OWN_CALL;
 
-/// One system call.
+/// One system call of the agent's own, which is marked as such where it takes five arguments or
+/// fewer.
 ///
 /// # Safety
 /// The arguments must be valid for that call.
 #[inline]
-pub unsafe fn call(n: usize, a: [usize; 6]) -> isize {
+unsafe fn call(n: usize, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let f = match n {
+        MMAP | PROCESS_VM_READV => f,
+        _ => OWN_CALL as usize,
+    };
+    // SAFETY: the caller's.
+    unsafe { call_as_is(n, [a, b, c, d, e, f]) }
+}
+
+/// One system call, with these arguments: the program's, made for it.
+///
+/// # Safety
+/// The arguments must be valid for that call.
+#[inline]
+pub unsafe fn call_as_is(n: usize, a: [usize; 6]) -> isize {
     let r: isize;
     // SAFETY: the kernel clobbers rcx and r11 only; memory effects are the caller's duty.
     unsafe {

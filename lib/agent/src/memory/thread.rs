@@ -8,6 +8,8 @@ use crate::memory::sys;
 use crate::memory::word::{Bound, Flag, Half, Link, Word, Words};
 use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
+use sptrace_wire::control::block;
+use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 use sptrace_wire::values::PIECES_BYTES;
 
 /// Offset of the thread block's hot page: the first page holds only the key and is wiped on fork.
@@ -20,6 +22,9 @@ pub const TRASH: usize = 0x200;
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
 pub const FRAME_BYTES: usize = 24;
+/// The id of the frame of a call that goes on without a record: it lies a byte below the place that
+/// the call's own would have, and goes without a word, as all of [`FRAME_VALUES`] do.
+pub const FRAME_QUIET: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 41;
 /// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of
 /// stack hold no more: a frame is at least 16 bytes). A deeper one moves: see
 /// [`crate::record::deep`].
@@ -118,6 +123,10 @@ pub struct Hot {
     /// The table of functions whose values are recorded: see [`crate::memory::rows`]; 0: not known
     /// yet, or there are none.
     pub rows: Word,
+    /// Where this thread's tables are, to which payloads add; 0: it has none.
+    pub tables: Word,
+    /// 1: the routine that leads to the slow path has run the payload of the call.
+    pub acted: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -128,6 +137,10 @@ const _: () = assert!(offset_of!(Hot, ssp_end) == 0x20 && offset_of!(Hot, table)
 const _: () = assert!(offset_of!(Hot, agent_stack) == 0x30 && offset_of!(Hot, muted) == 0x38);
 const _: () = assert!(offset_of!(Hot, rearm_above) == 0x80);
 const _: () = assert!(offset_of!(Hot, unblocked) == 0xc8);
+// Those of payloads.
+const _: () = assert!(HOT + offset_of!(Hot, muted) == block::MUTED as usize);
+const _: () = assert!(HOT + offset_of!(Hot, tid) == block::TID as usize);
+const _: () = assert!(HOT + offset_of!(Hot, tables) == block::TABLES as usize);
 
 /// The hot page of the block at `block`.
 ///

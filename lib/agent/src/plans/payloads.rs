@@ -5,7 +5,7 @@
 //! more. Under the propagation lock. Must not know what the code does.
 
 use crate::memory::rows::{
-    self, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
+    self, ACTS, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
 };
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -31,17 +31,16 @@ pub fn lacks(callee: u64, values: &FunctionValues) -> bool {
 
 /// Gives it one.
 pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues) {
-    let (Some(rows), Some(code)) = (state::process().rows.get(), view.code(of)) else {
+    let Some(rows) = state::process().rows.get() else {
         return;
     };
-    let (at, start) = (u64::from(of.code_to), u64::from(view.head.code_start));
-    if start == 0 || at < start || !m.area().renew(at, code) {
+    let at = place(m, view, of);
+    if at == 0 {
         return;
     }
-    m.area_used.raise(at + code.len() as u64);
     let part = |bytes: u16, offset: u64| match bytes {
         0 => 0,
-        _ => m.area_start() + at + offset,
+        _ => at + offset,
     };
     let says = Says {
         decides: part(of.decides_bytes, 0),
@@ -52,11 +51,33 @@ pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues
     rows::enter(rows, callee, &says);
 }
 
+/// Where a function's code is, which is put there if it is not yet; 0: it cannot be.
+pub fn place(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
+    let code = view.code(of).filter(|code| !code.is_empty());
+    let (at, start) = (u64::from(of.code_to), u64::from(view.head.code_start));
+    let Some(code) = code.filter(|_| start != 0 && at >= start) else {
+        return 0;
+    };
+    let address = m.area_start() + at;
+    // No code begins as memory does that nobody has written to.
+    let mut first = [0; 16];
+    let known = m.area().read(address, &mut first);
+    if code.len() >= known.len() && !known.is_empty() && code.starts_with(known) {
+        return address;
+    }
+    if !m.area().renew(at, code) {
+        return 0;
+    }
+    m.area_used.raise(at + code.len() as u64);
+    address
+}
+
 fn kinds(of: &FunctionValues) -> u32 {
     let follow = 8 * usize::from(of.words) + size_of_val(&values::END);
     let flag = |is: bool, flag: u32| if is { flag } else { 0 };
     follow as u32
         | flag(of.returns != 0, RETURNS)
+        | flag(of.acts != 0, ACTS)
         | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
         | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
         | flag(of.failure == Failure::Null, FAILS_BY_NULL)

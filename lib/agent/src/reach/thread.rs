@@ -249,6 +249,8 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.kept.set([0; 3]);
     hot.muted.set(0);
     hot.lost.set(0);
+    hot.tables.set(tables_of(stream));
+    hot.acted.set(0);
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {
         chunk::mute(hot);
@@ -256,6 +258,18 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     state.store(STREAM_LIVE, Ordering::Release);
     hot.key().set(fs);
     true
+}
+
+/// Where the tables of a stream's thread are: nobody else adds to them while it runs, and the next
+/// thread of the stream goes on with them. 0: it has none.
+fn tables_of(stream: u32) -> u64 {
+    let c = state::control();
+    let (first, bytes) = (c.tables_offset, u64::from(c.tables_set_bytes));
+    let (at, end) = (first + u64::from(stream) * bytes, c.arena_bytes);
+    match first != 0 && stream < c.tables_sets && at + bytes <= end {
+        true => state::process().arena() + at,
+        false => 0,
+    }
 }
 
 /// Of a stream the entry in the arena's table, which has [`STREAMS`].

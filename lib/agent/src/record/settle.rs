@@ -8,7 +8,7 @@
 use crate::frames::shadow::{FRAME_DONE, SAME_STACK_BYTES};
 use crate::frames::{shadow, stacks};
 use crate::memory::live::StackWord;
-use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
+use crate::memory::thread::{FRAME_BYTES, FRAME_QUIET, FrameAt, Hot, ShadowFrame};
 use crate::memory::{guarded, state, sys};
 use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
@@ -153,7 +153,10 @@ pub fn forget_system_calls(hot: &Hot) {
     let mut from = to;
     while from <= top {
         let of_this_process = FRAME_SYSTEM | FRAME_VALUES;
-        let is_left = !shadow::is_barrier(from) && from.id() & of_this_process != 0;
+        // The child comes back from a call without a record, too.
+        let is_quiet = from.id() == FRAME_QUIET;
+        let is_other = !shadow::is_barrier(from) && !is_quiet;
+        let is_left = is_other && from.id() & of_this_process != 0;
         if !is_left {
             to.set(from.get());
             to = to.above();
@@ -173,6 +176,23 @@ pub(crate) fn enter(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
     chunk::put_event(hot, id as u32, callee);
     let id = if open { id | FRAME_OPEN } else { id };
     shadow::push(hot, rsp, id, callee.unwrap_or(0));
+}
+
+/// A call begins that has no record: its exit will be passed over. False: there is no room.
+pub(crate) fn enter_quietly(hot: &Hot, rsp: u64, callee: u64) -> bool {
+    settle(hot, rsp, true);
+    let has_room = deep::has_room(hot, rsp);
+    if has_room {
+        shadow::push(hot, rsp - 1, FRAME_QUIET, callee);
+    }
+    has_room
+}
+
+/// True if the call at `rsp` has no record.
+pub(crate) fn is_quiet(hot: &Hot, rsp: u64) -> bool {
+    settle(hot, rsp - 1, false);
+    let frame = hot.top();
+    frame.rsp() == rsp - 1 && frame.id() == FRAME_QUIET
 }
 
 /// A frame without a patched call site begins: a special function's caller was not patched.
@@ -277,7 +297,8 @@ pub(crate) fn tail(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>) {
 #[inline]
 pub fn give_back_frame(frame: FrameAt) {
     let word = shadow::return_word(frame);
-    if frame.id() & FRAME_OPEN == 0 && !guarded::holds(word.address()) {
+    let is_ours = frame.id() & FRAME_OPEN == 0 || frame.id() == FRAME_QUIET;
+    if is_ours && !guarded::holds(word.address()) {
         let original = slot::original_of(word.get(), word.address());
         if original != 0 {
             word.set(original);

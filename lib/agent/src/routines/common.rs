@@ -32,7 +32,7 @@
 use crate::memory::rows;
 use crate::memory::state;
 use crate::memory::state::END_BYTES;
-use crate::memory::thread::{HOT, Hot};
+use crate::memory::thread::{FRAME_QUIET, HOT, Hot};
 use crate::routines::{door, marks, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
@@ -536,6 +536,7 @@ sptrace_common_offsets:
     .text
     "#,
     slow = sym crate::events::slow::slow,
+    own_call = const sptrace_wire::OWN_CALL,
     has_block = sym crate::reach::thread::has_block,
     unblocked = sym crate::events::unblocked::unblocked,
     process = sym state::PROCESS,
@@ -565,6 +566,8 @@ sptrace_common_offsets:
     values_end = const sptrace_wire::values::END,
     end_bytes = const END_BYTES,
     rows = const HOT + core::mem::offset_of!(Hot, rows),
+    acted = const HOT + core::mem::offset_of!(Hot, acted),
+    passed = const rows::PASSED,
     lost = const HOT + core::mem::offset_of!(Hot, lost),
     row_bits = const rows::ROW_BITS,
     row_shift = const rows::ROW_SHIFT,
@@ -572,6 +575,7 @@ sptrace_common_offsets:
     returns_by_routine = const rows::RETURNS_BY_ROUTINE,
     fails_by_minus_one = const rows::FAILS_BY_MINUS_ONE,
     fails_by_null = const rows::FAILS_BY_NULL,
+    frame_quiet = const FRAME_QUIET as i64,
     frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
     call_values = const sptrace_wire::record::CALL_VALUES,
     return_values = const sptrace_wire::record::RETURN_VALUES,

@@ -113,6 +113,7 @@ sptrace_slow_door:
     lea rsi, [rbp-24]
     lea rdx, [rbp-16]
     mov r10d, 8
+    movabs r9, {own_call}
     syscall
     jmp 84f
 83: cmp dword ptr [rbp+64], 7
@@ -168,6 +169,7 @@ sptrace_slow_door:
     lea rsi, [rbp-16]
     xor edx, edx
     mov r10d, 8
+    movabs r9, {own_call}
     syscall
 85: mov rbx, [rbp-8]
     mov rsp, rbp

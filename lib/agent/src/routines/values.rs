@@ -50,6 +50,31 @@ macro_rules! values {
     MARK CHECKING, 32
     jmp \slow
     .endm
+    /* The frame of a call without a record, at rdx + 24; it stands above that place as well, as all do that
+       have no exit of their own (shadow::push). */
+    .macro WRITE_QUIET_FRAME site
+    lea rcx, [rsp+\site-1]
+    movabs rax, {frame_quiet}
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    mov [rdx+48], rcx
+    mov [rdx+56], rax
+    .endm
+    /* The call goes on without a record: nothing but the frame, by which its exit is passed over. */
+    .macro PASS site
+    MARK CHECKING, 32
+    mov rdx, gs:[TOPFRAME]
+    WRITE_QUIET_FRAME \site
+    add qword ptr gs:[TOPFRAME], 24
+    MARK DONE, 32
+    WRITE_QUIET_FRAME \site
+    RESTORE
+    .if \site == 48
+    ret 8
+    .else
+    ret
+    .endif
+    .endm
     /* rcx = a record with values at the start of what is reserved, or that many bytes behind it, which
        will not be filled: one that is passed over, of all that is reserved. */
     .macro VOID_CALL before, more
@@ -110,20 +135,23 @@ macro_rules! values {
     call rcx
     cmp eax, 1
     je 76f
-    ja 78f
+    ja 74f
     lea rsp, [rsp+8]
     MARK CHECKING, 32
+    .if \site == 48
+    mov qword ptr gs:[{acted}], 1
+    .endif
     jmp \plain
 76: MARK CHECKING, 40
     mov rax, [rsp]
     cmp qword ptr [rax+16], 0
-    je 78f
+    je 72f
     cmp qword ptr gs:[MUTED], 0
-    jne 78f
+    jne 72f
     mov rdx, gs:[TOPFRAME]
     add rdx, 24
     cmp rdx, gs:[FRAMELIMIT]
-    jae 78f
+    jae 72f
     movzx edx, word ptr [rax+28]
     lea eax, [rdx+\head+16]
     mov ecx, eax
@@ -131,7 +159,7 @@ macro_rules! values {
     lea rax, [rcx+rax-{end_bytes}]
     lea rcx, [rcx+\head]
     cmp rax, gs:[END]
-    ja 78f
+    ja 72f
     MARK RESERVED_CALL, 40
     mov [rcx+12], edx
     rdtsc
@@ -187,8 +215,15 @@ macro_rules! values {
 73: MARK PUSHED_CALL, 40
     inc qword ptr gs:[{lost}]
     jmp 79b
+74: MARK CHECKING, 40
+    cmp eax, {passed}
+    jne 78f
+    lea rsp, [rsp+8]
+    PASS \site
 77: MARK RESERVED_CALL, 40
     VOID_CALL \head, \head
+72: MARK CHECKING, 40
+    mov qword ptr gs:[{acted}], 1
     SLOW_WITHOUT_ROW \slow
     .endm
 
@@ -235,7 +270,7 @@ sptrace_exit_values:
     jne sptrace_slower_1
     movabs rax, {frame_values}
     cmp rax, [rdx+8]
-    jne sptrace_slower_1
+    jne 74f
     lea rcx, [rsp+40]
     cmp rcx, [rdx-24]
     jne sptrace_slower_1
@@ -302,6 +337,15 @@ sptrace_exit_values:
     sub qword ptr gs:[TOPFRAME], 48
     MARK DONE, 40
     lea rsp, [rsp+8]
+    RESTORE
+    ret
+    /* Or it has no record. */
+74: MARK CHECKING, 32
+    movabs rax, {frame_quiet}
+    cmp rax, [rdx+8]
+    jne sptrace_slower_1
+    sub qword ptr gs:[TOPFRAME], 24
+    MARK DONE, 32
     RESTORE
     ret
 77: MARK RESERVED_CALL, 40

@@ -104,7 +104,9 @@ impl Session {
         let events = (!attached.is_empty()).then(|| EventsThread::spawn(&self.shared, sources, 0));
         self.shared.reactor.begin();
         if !attached.is_empty() {
+            self.kernel.begin(&self.shared, &attached);
             self.record_until(&attached, until);
+            self.kernel.end();
             self.detach_all();
         }
         self.shared.ended.store(true, Ordering::Release);

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use rhai::Dynamic;
+use sptrace_payload::tables::Kind;
 use sptrace_trace::Histogram;
 
 use super::{Cell, Failure, Grid, MOST_ROWS, cells};
@@ -43,6 +44,8 @@ pub struct Groups {
     kept: HashMap<Box<[CellKey]>, Kept>,
     /// Additions whose key did not fit.
     left_out: u64,
+    /// Additions of payloads that had no room.
+    no_room: u64,
 }
 
 /// A cell that can be looked up.
@@ -83,7 +86,59 @@ impl Groups {
             fields,
             kept: HashMap::new(),
             left_out: 0,
+            no_room: 0,
         }
+    }
+
+    /// What payloads can add to it: the kind of their table, and how many keys it has. None: they
+    /// cannot.
+    pub fn form(&self) -> Option<(Kind, Mode, usize)> {
+        let kind = match (self.mode, self.fields.len()) {
+            (Mode::Count, _) => Kind::Count,
+            (Mode::Sum, 1) => Kind::Sum,
+            (Mode::Min, _) => Kind::Least,
+            (Mode::Max, _) => Kind::Greatest,
+            (Mode::Histogram, _) => Kind::Histogram,
+            (Mode::Stats | Mode::Sum, _) => return None,
+        };
+        Some((kind, self.mode, self.keys.len()))
+    }
+
+    /// Adds what payloads have added up: a row of their table, of this kind of sheet.
+    pub fn absorb(&mut self, keys: &[u64], count: u64, values: &[u64]) {
+        let keys: Box<[CellKey]> = keys.iter().map(|k| CellKey::Int(*k as i64)).collect();
+        if keys.len() != self.keys.len() {
+            return;
+        }
+        if self.kept.len() >= MOST_ROWS && !self.kept.contains_key(&keys) {
+            self.left_out = self.left_out.saturating_add(count);
+            return;
+        }
+        let kept = self.kept.entry(keys).or_default();
+        kept.count = kept.count.saturating_add(count);
+        let first = values.first().map(|value| *value as i64);
+        match self.mode {
+            Mode::Count | Mode::Stats => {}
+            Mode::Sum => {
+                kept.sums.resize(1, 0);
+                if let (Some(sum), Some(first)) = (kept.sums.first_mut(), first) {
+                    *sum = sum.saturating_add(first);
+                }
+            }
+            Mode::Min => kept.least = kept.least.into_iter().chain(first).min(),
+            Mode::Max => kept.greatest = kept.greatest.into_iter().chain(first).max(),
+            Mode::Histogram => {
+                kept.powers.resize(kept.powers.len().max(values.len()), 0);
+                for (power, value) in kept.powers.iter_mut().zip(values) {
+                    *power = power.saturating_add(*value);
+                }
+            }
+        }
+    }
+
+    /// So many additions had no room in the tables of payloads.
+    pub fn leave_out(&mut self, count: u64) {
+        self.no_room = self.no_room.saturating_add(count);
     }
 
     /// Without keys, what stands for a key is a value.
@@ -169,6 +224,12 @@ impl Groups {
             remarks.push(format!(
                 "{} additions left out: more than {MOST_ROWS} keys",
                 self.left_out
+            ));
+        }
+        if self.no_room > 0 {
+            remarks.push(format!(
+                "{} additions had no room in the program: too many keys",
+                self.no_room
             ));
         }
         let mut shown = Vec::new();

@@ -2,11 +2,12 @@
 //!
 //! Must not know how events are made.
 
-use rhai::{Dynamic, EvalAltResult, FnPtr};
+use rhai::{Dynamic, EvalAltResult, FnPtr, NativeCallContext};
 use sptrace_types::calls::Selection;
 
 use super::Vocabulary;
 use super::activation::settled;
+use crate::compiled::Asked;
 use crate::draft::{Handler, Shared, Wanted};
 use crate::error::refuse;
 
@@ -136,28 +137,46 @@ fn add_places(all: &mut Vocabulary<'_>) {
     add_payloads(all);
 }
 
-/// What later versions compile.
+/// What is compiled, and runs inside of the program.
 fn add_payloads(all: &mut Vocabulary<'_>) {
-    let payload = |what: &'static str| {
+    let shared = all.shared.clone();
+    all.function(
+        "place.on_enter(|c| ...)",
+        "inside of the program, compiled to native code, when one of these functions is called: it adds \
+         to sheets, and says by c.record() that the call is recorded. Calls of these functions are \
+         not recorded otherwise",
+        move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
+            settled(&shared)?;
+            let mut draft = shared.lock();
+            if draft.payloads.len() >= MOST_HANDLERS {
+                return refuse(
+                    &format!("more than {MOST_HANDLERS} payloads"),
+                    "use globs",
+                );
+            }
+            draft.payloads.push(Asked {
+                module: place.module,
+                glob: place.glob,
+                closure: function,
+                at: context.call_position(),
+            });
+            Ok(())
+        },
+    );
+    let later = |what: &'static str, why: &'static str| {
         refuse::<Dynamic>(
-            &format!(
-                "{what} would run inside of the traced program, and this version does not compile \
-                 payloads yet"
-            ),
+            &format!("{what} {why}"),
             "write .later(|e| ...): it runs on the recorded events, where e has elapsed, result \
              and stack",
         )
     };
-    all.function(
-        "place.on_enter(|c| ...)",
-        "refused by this version: it does not compile payloads yet; write later",
-        move |_: &mut Place, _: FnPtr| payload("on_enter"),
-    );
-    all.also(move |_: &mut CallPlace, _: FnPtr| payload("on_enter"));
+    all.also(move |_: &mut CallPlace, _: FnPtr| {
+        later("on_enter", "of system calls is not compiled yet")
+    });
     all.function(
         "place.on_exit(|c| ...)",
-        "refused by this version, as on_enter",
-        move |_: &mut Place, _: FnPtr| payload("on_exit"),
+        "refused by this version: it compiles what runs when a call begins alone; write later",
+        move |_: &mut Place, _: FnPtr| later("on_exit", "is not compiled yet"),
     );
-    all.also(move |_: &mut CallPlace, _: FnPtr| payload("on_exit"));
+    all.also(move |_: &mut CallPlace, _: FnPtr| later("on_exit", "is not compiled yet"));
 }

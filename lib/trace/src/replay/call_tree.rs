@@ -21,6 +21,7 @@
 //! whose ends are recorded need no such proof, and what was open when a running program was
 //! attached to is found by a walk of its stack and holds what comes below it.
 
+mod kernel_side;
 mod state;
 
 use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
@@ -30,7 +31,10 @@ use crate::mirror::MAX_CHAIN;
 use crate::model::{Entry, Event, FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
+use kernel_side::Side;
+pub(super) use kernel_side::Wait;
 use rustc_hash::FxHashMap as HashMap;
+use std::collections::HashSet;
 
 struct Open {
     frame: Frame,
@@ -54,6 +58,11 @@ struct Stream {
     /// Time in outermost frames.
     covered_ticks: u64,
     totals: StreamTotals,
+    /// What the kernel does meanwhile, the innermost last; of frames beside those that the
+    /// program's own events tell of, and above all of them.
+    kernel: Vec<Side>,
+    /// Events of the kernel's that were told inside of this stream.
+    kernel_events: u64,
 }
 
 /// Replays blocks to frames.
@@ -108,6 +117,7 @@ impl CallTree {
         if stream.totals.events > 0 {
             return Ok(());
         }
+        stream.end_kernel(id, visitor);
         for frame in block.opening() {
             known(frame.function, dictionary)?;
             let (function, entry) = (frame.function, frame.entry);
@@ -138,7 +148,10 @@ impl CallTree {
 
     /// Keeps what a note says about the end of a process.
     pub fn note(&mut self, note: &Note) {
-        if let Note::ProcessExit { pid, tsc, .. } | Note::Exec { pid, tsc, .. } = *note {
+        if let Note::ProcessExit { pid, tsc, .. }
+        | Note::Exec { pid, tsc, .. }
+        | Note::KernelExec { pid, tsc, .. } = *note
+        {
             self.ends.entry(pid).or_default().push(tsc);
         }
     }
@@ -176,7 +189,8 @@ impl CallTree {
             );
         }
         stream.totals.ticks = stream.now();
-        stream.totals.outside_ticks = stream.now() - stream.covered_ticks;
+        stream.totals.outside_ticks = stream.now().saturating_sub(stream.covered_ticks);
+        stream.totals.events += stream.kernel_events;
         visitor.end(id, &stream.totals);
     }
 
@@ -188,7 +202,7 @@ impl CallTree {
     }
 
     /// When the process ended or replaced its program, of which this is the main thread.
-    fn process_end(&mut self, id: StreamId, dictionary: &Dictionary) -> Option<u64> {
+    pub(super) fn process_end(&mut self, id: StreamId, dictionary: &Dictionary) -> Option<u64> {
         let last_tsc = self.streams.get(&id)?.totals.last_tsc;
         let info = dictionary.stream(id)?;
         if info.tid != info.pid {
@@ -207,7 +221,12 @@ impl CallTree {
 /// By process: when its main thread's streams begin.
 fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
     let mut starts: HashMap<u32, Vec<u64>> = HashMap::default();
-    for info in dictionary.streams.iter().filter(|i| i.tid == i.pid) {
+    let kernel: HashSet<&StreamId> = dictionary.kernel_sides.iter().collect();
+    for (id, info) in dictionary.streams.iter().enumerate() {
+        let is_kernel = kernel.contains(&StreamId(id as u32));
+        if info.tid != info.pid || is_kernel {
+            continue;
+        }
         starts.entry(info.pid).or_default().push(info.start_tsc);
     }
     starts
@@ -229,6 +248,8 @@ impl Stream {
             shown: 0,
             start_tsc,
             covered_ticks: 0,
+            kernel: Vec::new(),
+            kernel_events: 0,
             totals: StreamTotals {
                 last_tsc: start_tsc,
                 ..StreamTotals::default()
@@ -270,6 +291,9 @@ impl Stream {
         let before_tsc = self.totals.last_tsc;
         self.advance(event.tsc());
         self.totals.events += 1;
+        if !self.kernel.is_empty() {
+            self.end_kernel(id, visitor);
+        }
         match event {
             Event::Enter { tsc, callee, entry } => {
                 if matches!(entry, Entry::Tail | Entry::Open) {
@@ -408,11 +432,11 @@ impl Stream {
         frame.flags.end_unseen |= has_no_end;
         frame.flags.until_process_end &= !has_no_end;
         frame.end_tsc = last_tsc;
-        let ticks = now - open.start_ticks;
+        let ticks = now.saturating_sub(open.start_ticks);
         let is_known = !frame.flags.end_unseen && !frame.flags.unwound;
         frame.total_ticks = is_known.then_some(ticks);
-        frame.self_ticks =
-            (is_known && !open.has_unknown_child).then_some(ticks - open.children_ticks);
+        frame.self_ticks = (is_known && !open.has_unknown_child)
+            .then_some(ticks.saturating_sub(open.children_ticks));
         self.shown = self.shown.saturating_sub(1);
         match self.innermost() {
             Some(below) => {

@@ -6,7 +6,9 @@
 
 use super::ahead::{Ahead, read_ahead};
 use super::call_tree::CallTree;
-use super::snapshots::{KeptEnd, Snapshot, Snapshots};
+use super::merge::Merge;
+use super::sides::Sides;
+use super::snapshots::{KeptEnd, Part, Snapshot, Snapshots};
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
 use crate::error::{Malformed, TraceError};
 use crate::model::StreamId;
@@ -39,6 +41,14 @@ pub fn replay_and_keep<R: Read + Seek + Send, V: Visitor>(
         lanes: Vec::new(),
         kept: Snapshots::default(),
     };
+    let sides = Sides::new(survey);
+    if sides.is_any() {
+        // Their sums need the order of time, and states of both sides are not kept.
+        let part = Part::whole(survey);
+        let view = &mut keeper.inner;
+        Merge::new(reader, survey, (part, sides), view)?.tell(view)?;
+        return Ok((keeper.inner, Snapshots::default()));
+    }
     let (mut tree, mut blocks) = (CallTree::new(), 0);
     read_ahead(reader, TraceReader::next_item, |item| {
         match item {

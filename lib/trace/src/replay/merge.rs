@@ -8,8 +8,14 @@
 //! Holds one block and some decoded events of each thread that runs at the time, however long the
 //! trace is; of each block in the file some words. Events of the same tick come in the order of
 //! streams.
+//!
+//! Where a trace has the kernel's side of threads, as streams of their own, their events are told
+//! inside of the streams of the program ([`super::sides`]). Since this is done by who reads, both
+//! sides are written as they come: neither waits in memory for the other, which may keep a buffer
+//! for minutes, and of a trace that ends early both are there.
 
-use super::call_tree::CallTree;
+use super::call_tree::{CallTree, Wait};
+use super::sides::Sides;
 use super::snapshots::{Part, Tail};
 use super::visitor::Visitor;
 use crate::decoder::{Block, Paused};
@@ -36,6 +42,16 @@ pub(super) struct Merge<'a, R> {
     next: BinaryHeap<Reverse<Next>>,
     /// Of streams that are not told to their end.
     tails: HashMap<StreamId, Tail<'a>>,
+    sides: Sides,
+}
+
+/// Where events of the kernel's side are told.
+#[derive(Clone, Copy)]
+struct Inside {
+    /// In this stream.
+    program: StreamId,
+    /// Which waits for sptrace then.
+    wait: Option<Wait>,
 }
 
 /// One stream on its way.
@@ -57,7 +73,7 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
     pub(super) fn new(
         reader: &'a mut TraceReader<R>,
         survey: &'a Survey,
-        mut part: Part<'a>,
+        (mut part, sides): (Part<'a>, Sides),
         view: &mut impl Visitor,
     ) -> Result<Self, TraceError> {
         let mut merge = Self {
@@ -67,6 +83,7 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             lanes: HashMap::default(),
             next: BinaryHeap::new(),
             tails: std::mem::take(&mut part.tails),
+            sides,
         };
         for note in &survey.notes {
             merge.tree.note(note);
@@ -93,6 +110,7 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
     pub(super) fn tell(mut self, view: &mut impl Visitor) -> Result<(), TraceError> {
         let dictionary = &self.survey.dictionary;
         while let Some(Reverse((tsc, id))) = self.next.pop() {
+            let inside = self.inside(id, tsc);
             let Some(lane) = self.lanes.get_mut(&id) else {
                 if let Some(tail) = self.tails.get_mut(&id) {
                     if !tail.tell(id, tsc, view) {
@@ -106,7 +124,9 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             };
             let until = self.next.peek().map_or((u64::MAX, id), |next| next.0);
             let goes_on = loop {
-                if let Some(tsc) = lane.tell(id, until, &mut self.tree, self.survey, view)? {
+                if let Some(tsc) =
+                    lane.tell((id, inside), until, &mut self.tree, self.survey, view)?
+                {
                     break Some(tsc);
                 }
                 if view.is_finished() {
@@ -120,20 +140,58 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
                 }
                 match lane.places.last() {
                     Some(place) if (place.first_tsc, id) > until => break Some(place.first_tsc),
-                    Some(_) => lane.read(self.reader, &mut self.tree, self.survey, view)?,
+                    Some(_) => {
+                        lane.read(self.reader, inside, &mut self.tree, self.survey, view)?;
+                    }
                     None => break None,
                 }
             };
-            let tsc = goes_on.unwrap_or_else(|| {
-                self.lanes.remove(&id);
-                match self.tails.get(&id) {
-                    Some(tail) => tail.next_tsc(),
-                    None => self.tree.end_tsc(id, dictionary),
-                }
-            });
-            self.next.push(Reverse((tsc, id)));
+            match goes_on {
+                Some(tsc) => self.next.push(Reverse((tsc, id))),
+                None => self.all_told(id),
+            }
         }
         Ok(())
+    }
+
+    /// Where the events of a stream of the kernel's are told that come at `tsc`.
+    fn inside(&self, id: StreamId, tsc: u64) -> Option<Inside> {
+        let program = self
+            .sides
+            .place(id, tsc, |stream| self.tree.is_told(stream))?;
+        let lane = self.lanes.get(&program);
+        let wait = match lane.and_then(|lane| lane.batch.get(lane.told)) {
+            Some(Event::Blocked { tsc, ticks }) => Some(Wait {
+                begin_tsc: tsc.saturating_sub(*ticks),
+                end_tsc: *tsc,
+            }),
+            _ => None,
+        };
+        Some(Inside { program, wait })
+    }
+
+    /// All events of a stream were told: it ends when its time has come. Where the kernel's side
+    /// goes on, what the program has open may go on, too.
+    fn all_told(&mut self, id: StreamId) {
+        self.lanes.remove(&id);
+        if let Some(tail) = self.tails.get(&id) {
+            self.next.push(Reverse((tail.next_tsc(), id)));
+            return;
+        }
+        let dictionary = &self.survey.dictionary;
+        let kernel = self.sides.kernel_of(id);
+        if kernel.is_none_or(|kernel| !self.lanes.contains_key(&kernel))
+            || self.tree.process_end(id, dictionary).is_some()
+        {
+            let tsc = self.tree.end_tsc(id, dictionary);
+            self.next.push(Reverse((tsc, id)));
+        }
+        for program in self.sides.programs_of(id) {
+            if !self.lanes.contains_key(&program) && !self.tree.is_told(program) {
+                let tsc = self.tree.end_tsc(program, dictionary);
+                self.next.push(Reverse((tsc, program)));
+            }
+        }
     }
 }
 
@@ -142,7 +200,7 @@ impl Lane<'_> {
     /// was told.
     fn tell(
         &mut self,
-        id: StreamId,
+        (id, inside): (StreamId, Option<Inside>),
         until: Next,
         tree: &mut CallTree,
         survey: &Survey,
@@ -156,8 +214,14 @@ impl Lane<'_> {
             _ => batch.partition_point(is_due),
         };
         if let Some((block, offset)) = &self.block {
-            tree.events(block, &batch[..due], &survey.dictionary, view)
-                .map_err(|what| what.at(*offset))?;
+            let (events, dictionary) = (&batch[..due], &survey.dictionary);
+            let told = match inside {
+                None => tree.events(block, events, dictionary, view),
+                Some(Inside { program, wait }) => {
+                    tree.kernel_events(program, events, wait, dictionary, view)
+                }
+            };
+            told.map_err(|what| what.at(*offset))?;
         }
         self.told += due;
         Ok(self.batch.get(self.told).map(Event::tsc))
@@ -181,6 +245,7 @@ impl Lane<'_> {
     fn read<R: Read + Seek>(
         &mut self,
         reader: &mut TraceReader<R>,
+        inside: Option<Inside>,
         tree: &mut CallTree,
         survey: &Survey,
         view: &mut impl Visitor,
@@ -192,7 +257,11 @@ impl Lane<'_> {
         if survey.dictionary.stream(block.stream).is_none() {
             return Err(Malformed("a block of a stream that is not named").at(place.offset));
         }
-        let begun = tree.begin(&block, &survey.dictionary, view);
+        let dictionary = &survey.dictionary;
+        let begun = match inside {
+            None => tree.begin(&block, dictionary, view),
+            Some(inside) => tree.kernel_begin(inside.program, &block, dictionary, view),
+        };
         begun.map_err(|what| what.at(place.offset))?;
         self.block = Some((block, place.offset));
         self.paused = Paused::default();

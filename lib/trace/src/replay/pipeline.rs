@@ -8,6 +8,7 @@ use super::call_tree::CallTree;
 use super::filter::{Filter, Selection};
 use super::merge::Merge;
 use super::min_time::MinTime;
+use super::sides::Sides;
 use super::snapshots::{Part, Snapshots};
 use super::visitor::Visitor;
 use crate::error::{Malformed, TraceError};
@@ -21,7 +22,8 @@ use std::sync::Arc;
 pub enum Order {
     /// As they lie in the file: some of a thread, then some of another. A thread that calls little
     /// may come much later than it ran, and the frames that a stream leaves open end after all that
-    /// is in the file. For what adds up, and for readers that put it in order themselves.
+    /// is in the file. For what adds up, and for readers that put it in order themselves. Where
+    /// threads have two sides ([`super::sides`]), it is the order of time.
     #[default]
     File,
     /// As they happened. For what is read from top to bottom.
@@ -82,19 +84,22 @@ fn tell<R: Read + Seek + Send>(
     view: &mut impl Visitor,
 ) -> Result<(), TraceError> {
     survey.notes.iter().for_each(|note| view.note(note));
+    let sides = Sides::new(survey);
     let (from, to) = (wanted.selection.from_tsc, wanted.selection.to_tsc);
     let part = match &wanted.snapshots {
-        Some(kept) if from.or(to).is_some() => {
+        // Of two sides there are none.
+        Some(kept) if from.or(to).is_some() && !sides.is_any() => {
             Some(kept.part(survey, from.unwrap_or(0), to.unwrap_or(u64::MAX)))
         }
         _ => None,
     };
     match (wanted.order, part) {
-        (Order::File, None) => in_order_of_the_file(reader, survey, view),
+        // The two sides of a thread are brought together by their times.
+        (Order::File, None) if !sides.is_any() => in_order_of_the_file(reader, survey, view),
         (Order::File, Some(part)) => part_of_the_file(reader, survey, part, view),
-        (Order::Time, part) => {
+        (_, part) => {
             let part = part.unwrap_or_else(|| Part::whole(survey));
-            Merge::new(reader, survey, part, view)?.tell(view)
+            Merge::new(reader, survey, (part, sides), view)?.tell(view)
         }
     }
 }

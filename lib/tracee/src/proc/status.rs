@@ -51,6 +51,21 @@ impl Status {
         self.text("Uid")?.split_whitespace().next()?.parse().ok()
     }
 
+    /// The users that it runs as: the real and the effective one.
+    pub fn users(&self) -> Option<[u32; 2]> {
+        self.first_two("Uid")
+    }
+
+    /// The groups that it runs as: the real and the effective one.
+    pub fn groups(&self) -> Option<[u32; 2]> {
+        self.first_two("Gid")
+    }
+
+    /// Its capabilities: the effective and the permitted ones, a bit each.
+    pub fn capabilities(&self) -> Option<[u64; 2]> {
+        Some([self.signals("CapEff")?, self.signals("CapPrm")?])
+    }
+
     /// The thread that traces it.
     pub fn tracer(&self) -> Option<u32> {
         self.number("TracerPid").filter(|tracer| *tracer != 0)
@@ -110,6 +125,12 @@ impl Status {
         self.text(name)?.parse().ok()
     }
 
+    fn first_two(&self, name: &str) -> Option<[u32; 2]> {
+        let mut words = self.text(name)?.split_whitespace();
+        let mut next = || words.next()?.parse().ok();
+        Some([next()?, next()?])
+    }
+
     fn kib(&self, name: &str) -> Option<u64> {
         self.text(name)?.strip_suffix(" kB")?.parse().ok()
     }
@@ -134,6 +155,7 @@ mod tests {
             (Some(12), Some(1))
         );
         assert_eq!((status.user(), status.tracer()), (Some(1000), None));
+        assert_eq!(status.users(), Some([1000, 0]));
         assert_eq!(status.own_number(), Some(3));
         assert_eq!(
             (status.locked_kib(), status.code_kib()),

@@ -156,6 +156,9 @@ layout! {
         pub writes_bytes: u16,
         /// 1: the common routine can record the result, unless the call has failed.
         pub returns_by_routine: u8,
+        /// 1: the part that decides adds to tables ([`crate::control::Control::tables_offset`]),
+        /// and runs once at every call, whichever way that takes.
+        pub acts: u8,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The state of one stream in the middle of a trace, as bytes, to go on from there later.
 //!
-//! Given a tree that has come to a block; gives bytes, and from bytes the state. The bytes come from
-//! a file beside the trace and are not trusted: times that no replay can have are refused, so that
-//! what follows computes with times that fit each other.
+//! Given a tree that has come to a block; gives bytes, and from bytes the state. The bytes come
+//! from a file beside the trace and are not trusted: times that no replay can have are refused, so
+//! that what follows computes with times that fit each other.
 
 use super::super::visitor::{Frame, FrameFlags, StreamTotals, Visitor, entry_of};
 use super::{CallTree, Open, Stream, known};

@@ -1,0 +1,63 @@
+//! Payloads at events of the slow path: what the common routines have not run themselves.
+//!
+//! Given the registers of a call that the slow path deals with; runs the payload of the callee, if
+//! it has one that adds to tables, and if no routine has done so on the way here. Gives whether the
+//! call goes on without a record. What could not be added is counted. Must not know what is added.
+
+use crate::events::call_values;
+use crate::memory::frame::{Frame, Vectors};
+use crate::memory::rows::{PASSED, UNDECIDED};
+use crate::memory::thread::Hot;
+use crate::memory::{state, sys};
+use crate::record::settle;
+use crate::routines::acts::{Registers, run};
+use sptrace_wire::control::hole;
+
+/// Words of the stack that a payload may name, with the page that they are copied to.
+const STACK_WORDS: usize = 16;
+
+/// Arguments on the stack, where they lie in one page.
+#[repr(C, align(256))]
+struct Stack([u64; STACK_WORDS + 8]);
+
+/// A call of `callee`, of which `rsp` was the stack pointer before: runs its payload. True: it goes
+/// on without a record.
+pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> bool {
+    let has_acted = hot.acted.get() != 0;
+    hot.acted.set(0);
+    let Some(code) = call_values::acts_at(hot, callee).filter(|_| !has_acted) else {
+        return false;
+    };
+    let given = match code {
+        0 => UNDECIDED,
+        code => run_at(code, f, vectors, rsp),
+    };
+    if given == UNDECIDED {
+        state::count_hole(hole::PAYLOADS);
+    }
+    given == PASSED
+}
+
+/// The same of a tail jump: what a call without a record becomes has none either.
+pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> bool {
+    act(hot, f, vectors, callee, rsp)
+        || state::process().has_values.get() && settle::is_quiet(hot, rsp)
+}
+
+fn run_at(code: u64, f: &Frame, vectors: &Vectors, rsp: u64) -> u32 {
+    let mut stack = Stack([0; STACK_WORDS + 8]);
+    // What cannot be read is 0, as it is for values.
+    if let Some(words) = stack.0.get_mut(1..=STACK_WORDS) {
+        let _ = sys::read_words(rsp, words);
+    }
+    let [_, _, r9] = f.r11_r10_r9;
+    let vector = |i: usize| vectors.0.get(i).map_or(0, |vector| vector[0]);
+    let registers = Registers {
+        arguments: [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, r9],
+        rsp: stack.0.as_ptr() as u64 + 8,
+        vectors: core::array::from_fn(vector),
+    };
+    // SAFETY: the row's code is the host's, whose plan says that it adds to tables; the slow path
+    // runs with signals blocked and the thread's block in gs.
+    unsafe { run(code, &registers) }
+}

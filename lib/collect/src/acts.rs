@@ -1,0 +1,240 @@
+//! Payloads of a script: which functions have one, and what their tables hold in the end.
+//!
+//! Given what a script asks for, and the names and prototypes of a module's functions; gives the
+//! acts of a function with the places of its arguments, and, once nothing is recorded any more,
+//! what all threads have added up. Must not know scripts, nor how code is made of acts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use sptrace_payload::acts::Acts;
+use sptrace_payload::program::{Expression, Source, Width};
+use sptrace_payload::tables::{Kind, Row, Table, Tables, read};
+use sptrace_trace::{Note, TableRow, TableSums, glob_matches};
+use sptrace_tracee::arena::Arena;
+use sptrace_types::decode::types::Type;
+use sptrace_types::functions::prototype::{Prototype, Source as Place};
+use sptrace_wire::control::STREAMS;
+
+/// What runs at the calls of some functions.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// Glob of modules' base names; None: of all.
+    pub module: Option<String>,
+    /// Glob of functions.
+    pub glob: String,
+    /// What it does.
+    pub acts: Acts,
+    /// Names of arguments that it uses, by their numbers.
+    pub names: Vec<String>,
+}
+
+/// What runs inside of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Payloads {
+    /// In the order in which they run.
+    pub all: Vec<Payload>,
+    /// What they add to.
+    pub tables: Tables,
+    /// What these are called.
+    pub titles: Vec<String>,
+}
+
+impl Payloads {
+    /// These, which add to tables of which the title, the kind, and the number of keys is given.
+    pub fn new(all: Vec<Payload>, tables: impl IntoIterator<Item = (String, Kind, u8)>) -> Self {
+        let (mut titles, mut forms) = (Vec::new(), Vec::new());
+        for (title, kind, keys) in tables {
+            titles.push(title);
+            forms.push((kind, keys));
+        }
+        Self {
+            all,
+            tables: Tables::of(forms),
+            titles,
+        }
+    }
+}
+
+/// Payloads, and what of them was found.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// What was asked for.
+    pub payloads: Payloads,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    /// Payloads that fit a function.
+    fitting: BTreeSet<usize>,
+    /// What cannot be done at a function's calls, in words.
+    troubles: BTreeSet<String>,
+}
+
+/// Troubles that are told.
+const MOST_TROUBLES: usize = 10;
+
+impl Chosen {
+    /// Of what is asked for.
+    pub fn new(payloads: Payloads) -> Self {
+        Self {
+            payloads,
+            found: Mutex::default(),
+        }
+    }
+
+    /// What is done at the calls of a function in a module, given its names, and its prototype if a
+    /// payload needs that. None: nothing.
+    pub fn of(
+        &self,
+        module: &str,
+        names: &[&str; 3],
+        prototype: &dyn Fn() -> Option<Prototype>,
+    ) -> Option<Acts> {
+        let fits = |payload: &Payload| {
+            let module_fits = |glob: &String| glob_matches(glob, module);
+            payload.module.as_ref().is_none_or(module_fits)
+                && names.iter().any(|name| glob_matches(&payload.glob, name))
+        };
+        let mut all: Option<Acts> = None;
+        for (number, payload) in self
+            .payloads
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| fits(p))
+        {
+            if let Ok(mut found) = self.found.lock() {
+                found.fitting.insert(number);
+            }
+            let mut acts = payload.acts.clone();
+            if let Err(name) = resolve(&mut acts, &payload.names, prototype) {
+                let [function, ..] = names;
+                self.trouble(format!("{function} has no argument '{name}' that is known"));
+                continue;
+            }
+            match &mut all {
+                Some(all) => all.join(&acts),
+                None => all = Some(acts),
+            }
+        }
+        all
+    }
+
+    /// Something cannot be done.
+    pub fn trouble(&self, what: String) {
+        if let Ok(mut found) = self.found.lock() {
+            found.troubles.insert(what);
+        }
+    }
+
+    /// What the user should know.
+    pub fn remarks(&self) -> Vec<String> {
+        let Ok(found) = self.found.lock() else {
+            return Vec::new();
+        };
+        let mut remarks = Vec::new();
+        for (number, payload) in self.payloads.all.iter().enumerate() {
+            if !found.fitting.contains(&number) {
+                let glob = &payload.glob;
+                remarks.push(format!(
+                    "no function matches at(\"{glob}\") of the script (names: sptrace analyze --functions)"
+                ));
+            }
+        }
+        let troubles = found.troubles.iter().take(MOST_TROUBLES);
+        remarks.extend(troubles.map(|what| format!("payload: {what}")));
+        let more = found.troubles.len().saturating_sub(MOST_TROUBLES);
+        if more > 0 {
+            remarks.push(format!("payload: {more} more functions of that kind"));
+        }
+        remarks
+    }
+
+    /// What all threads have added up. None: there are no tables.
+    pub fn note(&self, arena: &Arena, tsc: u64) -> Option<Note> {
+        let Payloads { tables, titles, .. } = &self.payloads;
+        if tables.all.is_empty() {
+            return None;
+        }
+        let sums = tables.all.iter().zip(titles);
+        let tables = sums.map(|(table, title)| sums_of(arena, table, title));
+        Some(Note::Tables {
+            pid: 0,
+            tsc,
+            tables: tables.collect(),
+        })
+    }
+}
+
+fn sums_of(arena: &Arena, table: &Table, title: &str) -> TableSums {
+    let mut rows: BTreeMap<Vec<u64>, Row> = BTreeMap::new();
+    let mut all_left_out = 0u64;
+    let sets = arena.control().tables_sets.min(STREAMS as u32);
+    let used = arena
+        .control()
+        .streams_used
+        .load(std::sync::atomic::Ordering::Acquire);
+    for set in 0..sets.min(used) {
+        let (of_set, left_out) = read(table, &|at| arena.table_word(set, at));
+        all_left_out = all_left_out.wrapping_add(left_out);
+        for row in of_set {
+            match rows.get_mut(&row.keys) {
+                Some(known) => known.merge(&row, table.kind),
+                None => {
+                    rows.insert(row.keys.clone(), row);
+                }
+            }
+        }
+    }
+    let rows = rows.into_values().map(|row| TableRow {
+        keys: row.keys,
+        count: row.count,
+        values: row.values,
+    });
+    TableSums {
+        title: title.to_owned(),
+        left_out: all_left_out,
+        rows: rows.collect(),
+    }
+}
+
+/// Puts the places of arguments into acts; else the name of one that is not known.
+fn resolve<'a>(
+    acts: &mut Acts,
+    names: &'a [String],
+    prototype: &dyn Fn() -> Option<Prototype>,
+) -> Result<(), &'a str> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let prototype = prototype();
+    let name = |number: u8| names.get(usize::from(number)).map_or("", String::as_str);
+    let of = |number: u8| argument(prototype.as_ref()?, name(number));
+    acts.resolve(&of).map_err(name)
+}
+
+/// An argument by its name, with its sign and width.
+fn argument(prototype: &Prototype, name: &str) -> Option<Expression> {
+    let at = prototype.names.iter().position(|known| known == name)?;
+    let source = match prototype.sources.get(at)? {
+        Place::Register(n) => Source::Argument(*n),
+        Place::Stack(n) => Source::Stack(*n),
+        // A number with a point is none that payloads add up.
+        Place::Vector(_) => return None,
+    };
+    let word = Expression::Source(source);
+    let ty = prototype.call.parameters.get(at)?;
+    Some(match (ty, ty.size().unwrap_or(8)) {
+        (Type::Unsigned(_) | Type::Hex(_), 1) | (Type::Bool, _) => word.narrow(Width::U8),
+        (Type::Unsigned(_) | Type::Hex(_), 2) => word.narrow(Width::U16),
+        (Type::Unsigned(_) | Type::Hex(_) | Type::Named(..) | Type::Id, 4) => {
+            word.narrow(Width::U32)
+        }
+        (_, 1) => word.narrow(Width::I8),
+        (_, 2) => word.narrow(Width::I16),
+        (_, 4) => word.narrow(Width::I32),
+        _ => word,
+    })
+}

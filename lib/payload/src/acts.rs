@@ -1,0 +1,362 @@
+//! What a payload does at a call beside or instead of its record: it adds to tables, and says
+//! whether the call is recorded.
+//!
+//! [`Acts`] is the form; [`check()`] says whether one can be compiled, and [`interpret()`] what it
+//! means, one step after the other. [`crate::acts_code`] makes native code of it. There is no way
+//! back in it, so it ends. Must not know where tables lie.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::interpret::{Call, Memory, word_of};
+use crate::program::{Expression, Source};
+use crate::tables::{BUCKETS, Kind, MOST_KEYS, Row};
+
+/// What a payload does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acts {
+    /// One after the other.
+    pub steps: Vec<Step>,
+    /// The call is recorded, whatever the steps say.
+    pub records: bool,
+}
+
+/// One of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A local gets a value.
+    Set(u8, Expression),
+    /// If the condition is not zero, the first, else the second.
+    If(Expression, Vec<Step>, Vec<Step>),
+    /// Adds to a table.
+    Add {
+        /// Its number.
+        table: u8,
+        /// As many as it has.
+        keys: Vec<Expression>,
+        /// What is added; of a count: how many.
+        value: Expression,
+    },
+    /// The call is recorded.
+    Record,
+}
+
+/// Locals that there may be.
+pub const MOST_LOCALS: u8 = 5;
+/// Steps and expressions, counted together.
+pub const MOST_PARTS: usize = 2_000;
+/// How deep steps may be nested.
+pub const DEEPEST: usize = 24;
+
+/// Why acts cannot be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ActsError {
+    /// There are too many steps.
+    #[error("more than {MOST_PARTS} steps and values")]
+    TooLong,
+    /// Nested too deep.
+    #[error("conditions are nested deeper than {DEEPEST}")]
+    TooDeep,
+    /// More locals.
+    #[error("more than {MOST_LOCALS} variables")]
+    Locals,
+    /// A table gets other keys than it has, or there is no such table.
+    #[error("a table with other keys")]
+    Table,
+}
+
+impl Acts {
+    /// True if a call may be recorded, and need not be.
+    pub fn may_record(&self) -> bool {
+        fn any(steps: &[Step]) -> bool {
+            steps.iter().any(|step| match step {
+                Step::Record => true,
+                Step::If(_, then, or) => any(then) || any(or),
+                Step::Set(..) | Step::Add { .. } => false,
+            })
+        }
+        !self.records && any(&self.steps)
+    }
+
+    /// How many locals are set or read.
+    pub fn locals(&self) -> u8 {
+        fn set(steps: &[Step]) -> u8 {
+            let each = steps.iter().map(|step| match step {
+                Step::Set(local, _) => local + 1,
+                Step::If(_, then, or) => set(then).max(set(or)),
+                Step::Add { .. } | Step::Record => 0,
+            });
+            each.max().unwrap_or(0)
+        }
+        fn read(expression: &Expression) -> u8 {
+            match expression {
+                Expression::Local(local) => local + 1,
+                Expression::Load(inner, _) | Expression::Narrow(inner, _) => read(inner),
+                Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+                    read(a).max(read(b))
+                }
+                Expression::Constant(_) | Expression::Source(_) => 0,
+            }
+        }
+        let read = self.expressions().into_iter().map(read).max();
+        set(&self.steps).max(read.unwrap_or(0)).min(MOST_LOCALS)
+    }
+
+    /// Puts sources into the places of those that are named.
+    ///
+    /// # Errors
+    /// The number of a name for which there is none.
+    pub fn resolve(&mut self, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+        resolve_steps(&mut self.steps, of)
+    }
+
+    /// Does all of another's steps after its own.
+    pub fn join(&mut self, other: &Self) {
+        self.steps.extend(other.steps.iter().cloned());
+        self.records |= other.records;
+    }
+
+    /// All expressions.
+    pub fn expressions(&self) -> Vec<&Expression> {
+        fn collect<'a>(steps: &'a [Step], all: &mut Vec<&'a Expression>) {
+            for step in steps {
+                match step {
+                    Step::Set(_, value) => all.push(value),
+                    Step::If(condition, then, or) => {
+                        all.push(condition);
+                        collect(then, all);
+                        collect(or, all);
+                    }
+                    Step::Add { keys, value, .. } => {
+                        all.extend(keys);
+                        all.push(value);
+                    }
+                    Step::Record => {}
+                }
+            }
+        }
+        let mut all = Vec::new();
+        collect(&self.steps, &mut all);
+        all
+    }
+}
+
+fn resolve_steps(steps: &mut [Step], of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+    for step in steps {
+        match step {
+            Step::Set(_, value) => resolve(value, of)?,
+            Step::If(condition, then, or) => {
+                resolve(condition, of)?;
+                resolve_steps(then, of)?;
+                resolve_steps(or, of)?;
+            }
+            Step::Add { keys, value, .. } => {
+                for key in keys {
+                    resolve(key, of)?;
+                }
+                resolve(value, of)?;
+            }
+            Step::Record => {}
+        }
+    }
+    Ok(())
+}
+
+fn resolve(expression: &mut Expression, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+    match expression {
+        Expression::Source(Source::Named(number)) => {
+            *expression = of(*number).ok_or(*number)?;
+            Ok(())
+        }
+        Expression::Load(inner, _) | Expression::Narrow(inner, _) => resolve(inner, of),
+        Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+            resolve(a, of)?;
+            resolve(b, of)
+        }
+        Expression::Constant(_) | Expression::Source(_) | Expression::Local(_) => Ok(()),
+    }
+}
+
+/// Looks at acts, given how many keys each table has.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check(acts: &Acts, keys: &[u8]) -> Result<(), ActsError> {
+    let mut left = MOST_PARTS;
+    let parts: usize = acts.expressions().iter().map(|e| parts_of(e)).sum();
+    left = left.checked_sub(parts).ok_or(ActsError::TooLong)?;
+    check_steps(&acts.steps, keys, &mut left, 0)
+}
+
+fn parts_of(expression: &Expression) -> usize {
+    1 + match expression {
+        Expression::Load(inner, _) | Expression::Narrow(inner, _) => parts_of(inner),
+        Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+            parts_of(a) + parts_of(b)
+        }
+        _ => 0,
+    }
+}
+
+fn check_steps(
+    steps: &[Step],
+    keys: &[u8],
+    left: &mut usize,
+    depth: usize,
+) -> Result<(), ActsError> {
+    if depth > DEEPEST {
+        return Err(ActsError::TooDeep);
+    }
+    for step in steps {
+        *left = left.checked_sub(1).ok_or(ActsError::TooLong)?;
+        match step {
+            Step::Set(local, _) if *local >= MOST_LOCALS => return Err(ActsError::Locals),
+            Step::If(_, then, or) => {
+                check_steps(then, keys, left, depth + 1)?;
+                check_steps(or, keys, left, depth + 1)?;
+            }
+            Step::Add {
+                table, keys: given, ..
+            } => {
+                let wanted = keys.get(usize::from(*table)).copied();
+                if given.len() > MOST_KEYS || wanted.map(usize::from) != Some(given.len()) {
+                    return Err(ActsError::Table);
+                }
+            }
+            Step::Set(..) | Step::Record => {}
+        }
+    }
+    Ok(())
+}
+
+/// Rows by table and keys.
+pub type Sums = BTreeMap<(u8, Vec<u64>), Row>;
+
+/// Does what acts say, and gives whether the call is recorded.
+pub fn interpret(
+    acts: &Acts,
+    call: &Call,
+    memory: &dyn Memory,
+    kinds: &[Kind],
+    sums: &mut Sums,
+) -> bool {
+    let mut run = Run {
+        word: Box::new(|e, locals| word_of(e, call, memory, locals)),
+        locals: [0; MOST_LOCALS as usize],
+        is_recorded: acts.records,
+        kinds,
+        sums,
+    };
+    run.all(&acts.steps);
+    run.is_recorded
+}
+
+/// What an expression gives, with locals.
+type Word<'a> = dyn Fn(&Expression, &[u64]) -> u64 + 'a;
+
+struct Run<'a> {
+    word: Box<Word<'a>>,
+    locals: [u64; MOST_LOCALS as usize],
+    is_recorded: bool,
+    kinds: &'a [Kind],
+    sums: &'a mut Sums,
+}
+
+impl Run<'_> {
+    fn all(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Set(local, value) => {
+                    let word = (self.word)(value, &self.locals);
+                    if let Some(local) = self.locals.get_mut(usize::from(*local)) {
+                        *local = word;
+                    }
+                }
+                Step::If(condition, then, or) => match (self.word)(condition, &self.locals) {
+                    0 => self.all(or),
+                    _ => self.all(then),
+                },
+                Step::Add { table, keys, value } => {
+                    let keys = keys.iter().map(|k| (self.word)(k, &self.locals)).collect();
+                    let value = (self.word)(value, &self.locals);
+                    self.add(*table, keys, value);
+                }
+                Step::Record => self.is_recorded = true,
+            }
+        }
+    }
+
+    fn add(&mut self, table: u8, keys: Vec<u64>, value: u64) {
+        let Some(kind) = self.kinds.get(usize::from(table)).copied() else {
+            return;
+        };
+        let one = Row {
+            keys: keys.clone(),
+            count: if kind == Kind::Count { value } else { 1 },
+            values: match kind {
+                Kind::Count => Vec::new(),
+                Kind::Sum | Kind::Least | Kind::Greatest => vec![value],
+                Kind::Histogram => {
+                    let mut buckets = vec![0; BUCKETS];
+                    if let Some(bucket) = buckets.get_mut(bucket_of(value)) {
+                        *bucket = 1;
+                    }
+                    buckets
+                }
+            },
+        };
+        match self.sums.entry((table, keys)) {
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(one);
+            }
+            std::collections::btree_map::Entry::Occupied(mut place) => {
+                place.get_mut().merge(&one, kind);
+            }
+        }
+    }
+}
+
+/// The bucket of a value: 0 up to zero, n from 2^(n-1) on.
+pub const fn bucket_of(value: u64) -> usize {
+    match value as i64 {
+        1.. => 64 - value.leading_zeros() as usize,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_acts_are_named() {
+        let add = |keys: usize| Acts {
+            steps: vec![Step::Add {
+                table: 0,
+                keys: vec![1.into(); keys],
+                value: 1.into(),
+            }],
+            records: false,
+        };
+        assert_eq!(check(&add(1), &[1]), Ok(()));
+        assert_eq!(check(&add(2), &[1]), Err(ActsError::Table));
+        assert_eq!(check(&add(1), &[]), Err(ActsError::Table));
+        let long = Acts {
+            steps: vec![Step::Record; MOST_PARTS + 1],
+            records: false,
+        };
+        assert_eq!(check(&long, &[]), Err(ActsError::TooLong));
+        let local = Acts {
+            steps: vec![Step::Set(MOST_LOCALS, 1.into())],
+            records: false,
+        };
+        assert_eq!(check(&local, &[]), Err(ActsError::Locals));
+    }
+
+    #[test]
+    fn buckets_begin_at_powers_of_two() {
+        assert_eq!([0, 1, 2, 3, 4].map(bucket_of), [0, 1, 2, 2, 3]);
+        assert_eq!((bucket_of(u64::MAX), bucket_of(i64::MAX as u64)), (0, 63));
+    }
+}

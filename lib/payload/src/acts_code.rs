@@ -1,0 +1,381 @@
+//! Native code of [`crate::acts`], for the middle of a common routine.
+//!
+//! Given acts, where their tables lie in a thread's set, and how the set is found; gives code as
+//! [`crate::contract::in_place`] wants it: it changes rax, rcx and the flags, pushes nothing, and
+//! keeps what it needs in the 128 bytes below the stack pointer. A row is found by a product and a
+//! few comparisons; what seldom happens stands behind the rest. Must not know what is counted.
+
+use iced_x86::code_asm::registers::*;
+use iced_x86::code_asm::*;
+use iced_x86::{Decoder, DecoderOptions, IcedError};
+
+use crate::acts::{Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
+use crate::compile::CompileError;
+use crate::contract::in_place::*;
+use crate::in_place::{Code, LOCAL_AT, on_stack};
+use crate::program::Expression;
+use crate::tables::{
+    BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables,
+};
+
+/// Where the thread's words are, by displacement from gs.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread {
+    /// The address of its set of tables; 0: it has none.
+    pub tables: i32,
+    /// Not 0: nothing is recorded now.
+    pub muted: i32,
+    /// The thread's number, of 32 bits.
+    pub tid: i32,
+}
+
+/// Words below the stack pointer, behind the locals: keys, what is added, probes, rdx.
+const KEYS_AT: i32 = LOCAL_AT - 8 * MOST_LOCALS as i32;
+const VALUE_AT: i32 = KEYS_AT - 8 * MOST_KEYS as i32;
+const PROBES_AT: i32 = VALUE_AT - 4;
+const RECORDED_AT: i32 = VALUE_AT - 8;
+const RDX_AT: i32 = VALUE_AT - 16;
+const _: () = assert!(RDX_AT >= -128);
+
+/// The code of acts; `wanted`: a condition on which values of a recorded call are kept. `None`:
+/// memory would have to be read, or an expression needs more room than there is.
+///
+/// # Errors
+/// The acts are not as they must be.
+pub fn acts_code(
+    acts: &Acts,
+    tables: &Tables,
+    thread: Thread,
+    wanted: Option<&Expression>,
+) -> Result<Option<Vec<u8>>, ActsCodeError> {
+    let keys: Vec<u8> = tables.all.iter().map(|table| table.keys).collect();
+    check(acts, &keys)?;
+    let mut writer = Writer {
+        code: Code::new()?,
+        tables,
+        thread,
+        cold: Vec::new(),
+    };
+    Ok(match writer.all(acts, wanted)? {
+        true => Some(writer.code.a.assemble(0)?),
+        false => None,
+    })
+}
+
+/// The instructions of code, in words.
+pub fn instructions(code: &[u8]) -> Vec<String> {
+    let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    decoder.into_iter().map(|one| one.to_string()).collect()
+}
+
+/// Why there is no code.
+#[derive(Debug, thiserror::Error)]
+pub enum ActsCodeError {
+    /// The acts are not as they must be.
+    #[error(transparent)]
+    Acts(#[from] ActsError),
+    /// The assembler does not take an instruction.
+    #[error("the code cannot be assembled: {0}")]
+    Assemble(#[from] IcedError),
+    /// The condition is not as it must be.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+type Made = Result<bool, IcedError>;
+
+/// What seldom happens when a row is looked for.
+struct Cold {
+    table: Table,
+    /// The row is another's: the next one.
+    next: CodeLabel,
+    /// It is free, or being taken.
+    other: CodeLabel,
+    again: CodeLabel,
+    found: CodeLabel,
+    done: CodeLabel,
+}
+
+struct Writer<'a> {
+    code: Code,
+    tables: &'a Tables,
+    thread: Thread,
+    cold: Vec<Cold>,
+}
+
+impl Writer<'_> {
+    fn all(&mut self, acts: &Acts, wanted: Option<&Expression>) -> Made {
+        self.code.has_locals = true;
+        self.code.thread_at = Some(self.thread.tid);
+        let expressions = acts.expressions();
+        let most = expressions
+            .into_iter()
+            .chain(wanted)
+            .filter_map(on_stack)
+            .max();
+        if let Some(most) = most {
+            self.code.stack_is_near(most)?;
+        }
+        let (mut muted, mut undecided) = (self.code.a.create_label(), self.code.a.create_label());
+        self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
+        self.code.a.jne(muted)?;
+        self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
+        self.code.a.je(undecided)?;
+        if acts.may_record() {
+            self.code.a.mov(dword_ptr(rsp + RECORDED_AT), PASSED)?;
+        }
+        self.clear_locals(acts)?;
+        if !self.steps(&acts.steps, 0)? {
+            return Ok(false);
+        }
+        self.code.a.set_label(&mut muted)?;
+        self.code.a.zero_bytes()?;
+        if !self.give(acts, wanted)? {
+            return Ok(false);
+        }
+        self.code.a.set_label(&mut undecided)?;
+        self.code.a.mov(eax, UNDECIDED)?;
+        self.code.a.ret()?;
+        for cold in std::mem::take(&mut self.cold) {
+            self.take_row(cold)?;
+        }
+        Ok(true)
+    }
+
+    fn clear_locals(&mut self, acts: &Acts) -> Result<(), IcedError> {
+        for local in 0..i32::from(acts.locals()) {
+            let at = qword_ptr(rsp + (LOCAL_AT - 8 * local));
+            self.code.a.mov(at, 0)?;
+        }
+        Ok(())
+    }
+
+    /// What becomes of the call.
+    fn give(&mut self, acts: &Acts, wanted: Option<&Expression>) -> Made {
+        let is_recorded = acts.records || wanted.is_some();
+        match wanted {
+            Some(wanted) => {
+                let mut unwanted = self.code.a.create_label();
+                if !self.code.unless(wanted, unwanted)? {
+                    return Ok(false);
+                }
+                self.code.a.mov(eax, WANTED)?;
+                self.code.a.ret()?;
+                self.code.a.set_label(&mut unwanted)?;
+                self.code.a.mov(eax, UNWANTED)?;
+            }
+            None if acts.may_record() => {
+                // A muted thread has left the word as it was: nothing is recorded then.
+                let (mut known, muted) = (self.code.a.create_label(), self.thread.muted);
+                self.code.a.mov(eax, PASSED)?;
+                self.code.a.cmp(qword_ptr(muted).gs(), 0)?;
+                self.code.a.jne(known)?;
+                self.code.a.mov(eax, dword_ptr(rsp + RECORDED_AT))?;
+                self.code.a.set_label(&mut known)?;
+                self.code.a.zero_bytes()?;
+            }
+            None if is_recorded => self.code.a.mov(eax, UNWANTED)?,
+            None => self.code.a.mov(eax, PASSED)?,
+        }
+        self.code.a.ret()?;
+        Ok(true)
+    }
+
+    fn steps(&mut self, steps: &[Step], depth: usize) -> Made {
+        if depth > DEEPEST {
+            return Ok(false);
+        }
+        for step in steps {
+            let is_made = match step {
+                Step::Set(local, value) => {
+                    let is_made = self.code.word(value)?;
+                    let at = qword_ptr(rsp + (LOCAL_AT - 8 * i32::from(*local)));
+                    self.code.a.mov(at, rax)?;
+                    is_made
+                }
+                Step::If(condition, then, or) => self.either(condition, then, or, depth)?,
+                Step::Add { table, keys, value } => self.add(*table, keys, value)?,
+                Step::Record => {
+                    self.code.a.mov(dword_ptr(rsp + RECORDED_AT), UNWANTED)?;
+                    true
+                }
+            };
+            if !is_made {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn either(&mut self, condition: &Expression, then: &[Step], or: &[Step], depth: usize) -> Made {
+        let mut not = self.code.a.create_label();
+        if !self.code.unless(condition, not)? || !self.steps(then, depth + 1)? {
+            return Ok(false);
+        }
+        if or.is_empty() {
+            self.code.a.set_label(&mut not)?;
+            self.code.a.zero_bytes()?;
+            return Ok(true);
+        }
+        let mut end = self.code.a.create_label();
+        self.code.a.jmp(end)?;
+        self.code.a.set_label(&mut not)?;
+        self.code.a.zero_bytes()?;
+        let is_made = self.steps(or, depth + 1)?;
+        self.code.a.set_label(&mut end)?;
+        self.code.a.zero_bytes()?;
+        Ok(is_made)
+    }
+
+    fn add(&mut self, table: u8, keys: &[Expression], value: &Expression) -> Made {
+        let Some(table) = self.tables.all.get(usize::from(table)).copied() else {
+            return Ok(false);
+        };
+        let is_one = table.kind == Kind::Count && *value == Expression::Constant(1);
+        for (at, word) in (0i32..).map(|i| KEYS_AT - 8 * i).zip(keys) {
+            if !self.code.word(word)? {
+                return Ok(false);
+            }
+            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        }
+        if !is_one {
+            if !self.code.word(value)? {
+                return Ok(false);
+            }
+            self.code.a.mov(qword_ptr(rsp + VALUE_AT), rax)?;
+        }
+        let mut done = self.code.a.create_label();
+        match keys.len() {
+            0 => self.code.a.mov(rcx, qword_ptr(self.thread.tables).gs())?,
+            keys => self.find_row(table, keys, done)?,
+        }
+        // rcx = the row, less the place of the table's first one in the set.
+        let values = (table.at + HEAD_BYTES + table.count_at()) as i32;
+        self.put(table.kind, values, is_one)?;
+        self.code.a.set_label(&mut done)?;
+        self.code.a.zero_bytes()?;
+        Ok(true)
+    }
+
+    fn find_row(&mut self, table: Table, keys: usize, done: CodeLabel) -> Result<(), IcedError> {
+        let a = &mut self.code.a;
+        let mut cold = Cold {
+            table,
+            next: a.create_label(),
+            other: a.create_label(),
+            again: a.create_label(),
+            found: a.create_label(),
+            done,
+        };
+        a.mov(rcx, SPREAD)?;
+        if keys == 1 {
+            a.imul_2(rcx, rax_or_key(0))?;
+        } else {
+            a.mov(rax, rcx)?;
+            for key in 0..keys as i32 {
+                a.xor(rcx, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
+                a.imul_2(rcx, rax)?;
+                a.ror(rcx, 29)?;
+            }
+            a.imul_2(rcx, rax)?;
+        }
+        a.shr(rcx, 64 - table.row_bits() as i32)?;
+        a.imul_3(rcx, rcx, table.row_bytes() as i32)?;
+        a.add(rcx, qword_ptr(self.thread.tables).gs())?;
+        a.mov(dword_ptr(rsp + PROBES_AT), PROBES)?;
+        let row = (table.at + HEAD_BYTES) as i32;
+        a.set_label(&mut cold.again)?;
+        a.cmp(qword_ptr(rcx + row), TAKEN as i32)?;
+        a.jne(cold.other)?;
+        for key in 0..keys as i32 {
+            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
+            a.cmp(rax, qword_ptr(rcx + (row + 8 + 8 * key)))?;
+            a.jne(cold.next)?;
+        }
+        a.set_label(&mut cold.found)?;
+        a.zero_bytes()?;
+        self.cold.push(cold);
+        Ok(())
+    }
+
+    /// Adds to the row at rcx.
+    fn put(&mut self, kind: Kind, count: i32, is_one: bool) -> Result<(), IcedError> {
+        let a = &mut self.code.a;
+        let value = qword_ptr(rsp + VALUE_AT);
+        let second = qword_ptr(rcx + (count + 8));
+        match kind {
+            Kind::Count if is_one => return a.inc(qword_ptr(rcx + count)),
+            Kind::Count => {
+                a.mov(rax, value)?;
+                return a.add(qword_ptr(rcx + count), rax);
+            }
+            Kind::Sum => {
+                a.mov(rax, value)?;
+                a.add(second, rax)?;
+            }
+            Kind::Least | Kind::Greatest => {
+                let (mut is_first, mut stays) = (a.create_label(), a.create_label());
+                a.mov(rax, value)?;
+                a.cmp(qword_ptr(rcx + count), 0)?;
+                a.je(is_first)?;
+                a.cmp(rax, second)?;
+                match kind {
+                    Kind::Least => a.jge(stays)?,
+                    _ => a.jle(stays)?,
+                }
+                a.set_label(&mut is_first)?;
+                a.mov(second, rax)?;
+                a.set_label(&mut stays)?;
+                a.zero_bytes()?;
+            }
+            Kind::Histogram => {
+                let mut known = a.create_label();
+                let mut positive = a.create_label();
+                a.mov(rax, value)?;
+                a.test(rax, rax)?;
+                a.jg(positive)?;
+                a.xor(eax, eax)?;
+                a.jmp(known)?;
+                a.set_label(&mut positive)?;
+                a.bsr(rax, rax)?;
+                a.inc(eax)?;
+                a.set_label(&mut known)?;
+                a.inc(qword_ptr(rcx + rax * 8 + (count + 8)))?;
+            }
+        }
+        a.inc(qword_ptr(rcx + count))
+    }
+
+    /// Takes a free row, goes on to the next, or gives up.
+    fn take_row(&mut self, mut cold: Cold) -> Result<(), IcedError> {
+        let a = &mut self.code.a;
+        let row = (cold.table.at + HEAD_BYTES) as i32;
+        a.set_label(&mut cold.other)?;
+        a.mov(rax, qword_ptr(rcx + row))?;
+        a.test(rax, rax)?;
+        a.jne(cold.next)?;
+        // One instruction takes it: a handler comes before or after.
+        a.mov(qword_ptr(rsp + RDX_AT), rdx)?;
+        a.mov(edx, BEING_TAKEN as u32)?;
+        a.cmpxchg(qword_ptr(rcx + row), rdx)?;
+        a.mov(rdx, qword_ptr(rsp + RDX_AT))?;
+        a.jne(cold.next)?;
+        for key in 0..i32::from(cold.table.keys) {
+            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
+            a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
+        }
+        a.mov(qword_ptr(rcx + row), TAKEN as i32)?;
+        a.jmp(cold.found)?;
+        a.set_label(&mut cold.next)?;
+        a.add(rcx, cold.table.row_bytes() as i32)?;
+        a.dec(dword_ptr(rsp + PROBES_AT))?;
+        a.jne(cold.again)?;
+        a.mov(rcx, qword_ptr(self.thread.tables).gs())?;
+        a.inc(qword_ptr(rcx + cold.table.at as i32))?;
+        a.jmp(cold.done)
+    }
+}
+
+fn rax_or_key(key: i32) -> AsmMemoryOperand {
+    qword_ptr(rsp + (KEYS_AT - 8 * key))
+}

@@ -1,0 +1,206 @@
+//! Tables that add up what payloads are given: where each lies in a thread's part of the shared
+//! memory, and what has been written there.
+//!
+//! ```text
+//! set      one a thread: the tables of all payloads, one behind the other
+//! table    u64 left out, then filling up to 64 bytes; rows
+//! row      u64 state, keys (u64 each), u64 count, then by kind: sum; least; greatest; buckets
+//! ```
+//!
+//! A set belongs to one thread at a time, so nothing in it is locked. A signal handler may add to
+//! the table that it has interrupted: a row is taken by one instruction, and one that is being
+//! taken is passed over, so a key may stand in two rows. Who reads adds them up. Must not know what
+//! is counted.
+
+/// What is kept of the values of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// How many there were.
+    Count,
+    /// Their number and their sum.
+    Sum,
+    /// Their number and the least, with sign.
+    Least,
+    /// Their number and the greatest, with sign.
+    Greatest,
+    /// How many there were by power of two.
+    Histogram,
+}
+
+/// Buckets of a histogram: 0 and less, then the powers of two.
+pub const BUCKETS: usize = 65;
+/// Keys of a row at most.
+pub const MOST_KEYS: usize = 4;
+/// Bytes before the first row.
+pub const HEAD_BYTES: u32 = 64;
+/// How many rows are looked at for a key.
+pub const PROBES: u32 = 8;
+/// [`Row`]'s state: it has a key.
+pub const TAKEN: u64 = 1;
+/// The same: it is being taken.
+pub const BEING_TAKEN: u64 = 2;
+/// log2 of the rows of a table with keys.
+const ROW_BITS: u32 = 10;
+/// The same of a histogram, whose rows are long.
+const HISTOGRAM_ROW_BITS: u32 = 7;
+/// The product of a key and this spreads keys over the rows (Knuth, The Art of Computer
+/// Programming, vol. 3, 6.4: the golden ratio).
+pub const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A table of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it keeps.
+    pub kind: Kind,
+    /// How many keys its rows have.
+    pub keys: u8,
+    /// Where it begins in a set.
+    pub at: u32,
+}
+
+impl Table {
+    /// log2 of the rows that a key may hash to.
+    pub const fn row_bits(&self) -> u32 {
+        match (self.keys, self.kind) {
+            (0, _) => 0,
+            (_, Kind::Histogram) => HISTOGRAM_ROW_BITS,
+            _ => ROW_BITS,
+        }
+    }
+
+    /// Rows that there are: the last key has as many behind it as the others.
+    pub const fn rows(&self) -> u32 {
+        match self.keys {
+            0 => 1,
+            _ => (1 << self.row_bits()) + PROBES - 1,
+        }
+    }
+
+    /// Offset of the count in a row.
+    pub const fn count_at(&self) -> u32 {
+        8 + 8 * self.keys as u32
+    }
+
+    /// Bytes of a row.
+    pub const fn row_bytes(&self) -> u32 {
+        let values = match self.kind {
+            Kind::Count => 1,
+            Kind::Sum | Kind::Least | Kind::Greatest => 2,
+            Kind::Histogram => 1 + BUCKETS as u32,
+        };
+        self.count_at() + 8 * values
+    }
+
+    /// All of its bytes.
+    pub const fn bytes(&self) -> u32 {
+        HEAD_BYTES + self.rows() * self.row_bytes()
+    }
+}
+
+/// The tables of all payloads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// By number.
+    pub all: Vec<Table>,
+    /// Bytes of a set.
+    pub set_bytes: u32,
+}
+
+impl Tables {
+    /// Puts tables behind each other.
+    pub fn of(forms: impl IntoIterator<Item = (Kind, u8)>) -> Self {
+        let mut tables = Self::default();
+        for (kind, keys) in forms {
+            let at = tables.set_bytes;
+            let table = Table { kind, keys, at };
+            tables.set_bytes = (at + table.bytes()).next_multiple_of(64);
+            tables.all.push(table);
+        }
+        tables
+    }
+}
+
+/// What stands in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its keys.
+    pub keys: Vec<u64>,
+    /// How often something was added.
+    pub count: u64,
+    /// The sum, the least, the greatest, or the buckets.
+    pub values: Vec<u64>,
+}
+
+impl Row {
+    /// Adds what another row of the same key has.
+    pub fn merge(&mut self, other: &Self, kind: Kind) {
+        let pairs = self.values.iter_mut().zip(&other.values);
+        for (mine, its) in pairs {
+            *mine = match kind {
+                _ if self.count == 0 => *its,
+                _ if other.count == 0 => *mine,
+                Kind::Least => (*mine as i64).min(*its as i64) as u64,
+                Kind::Greatest => (*mine as i64).max(*its as i64) as u64,
+                _ => mine.wrapping_add(*its),
+            };
+        }
+        self.count = self.count.wrapping_add(other.count);
+    }
+}
+
+/// What stands in a table of a set: `word` reads a word of it by its offset. Gives how often
+/// something was left out, too.
+pub fn read(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
+    let left_out = word(table.at);
+    let mut rows = Vec::new();
+    for i in 0..table.rows() {
+        let at = table.at + HEAD_BYTES + i * table.row_bytes();
+        let count = word(at + table.count_at());
+        if count == 0 || table.keys > 0 && word(at) != TAKEN {
+            continue;
+        }
+        let keys = (0..u32::from(table.keys)).map(|k| word(at + 8 + 8 * k));
+        let values = (table.count_at() + 8..table.row_bytes()).step_by(8);
+        rows.push(Row {
+            keys: keys.collect(),
+            count,
+            values: values.map(|v| word(at + v)).collect(),
+        });
+    }
+    (rows, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_lie_behind_each_other() {
+        let tables = Tables::of([(Kind::Count, 1), (Kind::Histogram, 0), (Kind::Least, 2)]);
+        let [first, second, third] = tables.all[..] else {
+            panic!("three were asked for");
+        };
+        assert_eq!((first.at, first.row_bytes()), (0, 24));
+        assert!(second.at >= first.bytes() && second.at.is_multiple_of(64));
+        assert_eq!(second.bytes(), HEAD_BYTES + 8 + 8 + 65 * 8);
+        assert!(third.at >= second.at + second.bytes());
+        assert!(tables.set_bytes >= third.at + third.bytes());
+    }
+
+    #[test]
+    fn rows_of_the_same_key_are_one() {
+        let row = |count, value: i64| Row {
+            keys: vec![1],
+            count,
+            values: vec![value as u64],
+        };
+        let merged = |kind| {
+            let mut one = row(2, -5);
+            one.merge(&row(3, 4), kind);
+            (one.count, one.values[0] as i64)
+        };
+        assert_eq!(merged(Kind::Sum), (5, -1));
+        assert_eq!(merged(Kind::Least), (5, -5));
+        assert_eq!(merged(Kind::Greatest), (5, 4));
+    }
+}

@@ -1,0 +1,620 @@
+//! Payloads: closures of a script, read as what `sptrace-payload` makes native code of.
+//!
+//! Given the syntax tree of a closure and the values that it has captured; gives its [`Acts`], or
+//! what in it cannot be compiled, where, and what to write instead. Nothing of it is executed.
+//! Numbers and texts that the closure has captured are constants, since the script has been
+//! evaluated when payloads are read. Must not know how a payload comes to a function's calls.
+
+use std::collections::HashMap;
+
+use rhai::{
+    AST, ASTNode, BinaryExpr, Dynamic, Expr, FnCallExpr, FnPtr, ImmutableString, Position, Stmt,
+};
+use sptrace_payload::acts::{Acts, MOST_LOCALS, Step, check};
+use sptrace_payload::program::{Binary, Expression, Source, Width};
+
+use crate::error::ScriptError;
+use crate::policy::{Payload, PayloadTable};
+use crate::sheets::{Body, Mode, Printable};
+
+/// Names of arguments that a payload may use.
+const MOST_NAMES: usize = 16;
+/// Tables of a script that payloads add to.
+pub const MOST_TABLES: usize = 16;
+
+/// What stands around a closure.
+pub struct Surroundings<'a> {
+    /// The script's name and text, for errors.
+    pub name: &'a str,
+    /// See there.
+    pub source: &'a str,
+    /// All of it.
+    pub ast: &'a AST,
+    /// Its sheets.
+    pub sheets: &'a [Printable],
+    /// Those that payloads add to, in the order of their tables.
+    pub tables: &'a mut Vec<PayloadTable>,
+}
+
+/// What a payload was asked for: `at(...).on_enter(...)`.
+#[derive(Clone)]
+pub struct Asked {
+    /// Glob of modules.
+    pub module: Option<String>,
+    /// Glob of functions.
+    pub glob: String,
+    /// The closure.
+    pub closure: FnPtr,
+    /// Where it stands.
+    pub at: Position,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Number,
+    Truth,
+}
+
+type Value = (Expression, Type);
+type Read<T> = Result<T, ScriptError>;
+
+/// Reads a payload.
+///
+/// # Errors
+/// What cannot be compiled.
+pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
+    let refuse = |reason: &str, hint: &str| {
+        ScriptError::at(around.name, around.source, asked.at, reason, hint)
+    };
+    let closure = &asked.closure;
+    let all = closure.curry().len() + 1;
+    let library = around.ast.shared_lib();
+    let Some(function) = library.get_script_fn(closure.fn_name(), all).cloned() else {
+        return Err(refuse(
+            "a closure of one parameter is wanted here",
+            "write on_enter(|c| ...)",
+        ));
+    };
+    let captured = function
+        .params
+        .iter()
+        .cloned()
+        .zip(closure.curry().iter().cloned());
+    let Some(call) = function.params.last().cloned() else {
+        return Err(refuse(
+            "the closure has no parameter",
+            "write on_enter(|c| ...)",
+        ));
+    };
+    let mut reader = Reader {
+        call,
+        captured: captured.collect(),
+        locals: Vec::new(),
+        names: Vec::new(),
+        around,
+    };
+    let acts = Acts {
+        steps: reader.block(&body_of(reader.around.ast, &function.name))?,
+        records: false,
+    };
+    let names = reader.names;
+    let keys: Vec<u8> = around.tables.iter().map(|table| table.keys).collect();
+    if let Err(error) = check(&acts, &keys) {
+        let (name, source) = (around.name, around.source);
+        let hint = "write less in it, or write later(|e| ...)";
+        return Err(ScriptError::at(
+            name,
+            source,
+            asked.at,
+            &error.to_string(),
+            hint,
+        ));
+    }
+    Ok(Payload {
+        module: asked.module.clone(),
+        glob: asked.glob.clone(),
+        acts,
+        names,
+        line: asked.at.line().unwrap_or(0),
+    })
+}
+
+/// The statements of a function, which the engine shows only while all of a script is walked over.
+fn body_of(ast: &AST, name: &str) -> Vec<Stmt> {
+    let mut alone = ast.clone_functions_only();
+    alone.retain_functions(|_, _, known, _| known == name);
+    let mut body = Vec::new();
+    alone.walk(&mut |path| {
+        if let [ASTNode::Stmt(statement)] = path {
+            body.push((*statement).clone());
+        }
+        true
+    });
+    body
+}
+
+struct Reader<'a, 'b> {
+    /// What the parameter is called.
+    call: ImmutableString,
+    captured: HashMap<ImmutableString, Dynamic>,
+    locals: Vec<(ImmutableString, Type)>,
+    /// Of arguments.
+    names: Vec<String>,
+    around: &'a mut Surroundings<'b>,
+}
+
+const RUN_LATER: &str = "or write later(|e| ...), which runs after the recording";
+
+impl Reader<'_, '_> {
+    fn refuse<T>(&self, at: Position, reason: &str, hint: &str) -> Read<T> {
+        let (name, source) = (self.around.name, self.around.source);
+        Err(ScriptError::at(name, source, at, reason, hint))
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Read<Vec<Step>> {
+        let known = self.locals.len();
+        let mut steps = Vec::new();
+        for statement in block {
+            self.statement(statement, &mut steps)?;
+        }
+        self.locals.truncate(known);
+        Ok(steps)
+    }
+
+    fn statement(&mut self, statement: &Stmt, steps: &mut Vec<Step>) -> Read<()> {
+        let at = statement.position();
+        match statement {
+            Stmt::Noop(_) | Stmt::Share(_) => Ok(()),
+            Stmt::Block(block) => {
+                let inner = self.block(block.statements())?;
+                steps.extend(inner);
+                Ok(())
+            }
+            Stmt::If(flow, _) => {
+                let condition = self.truth(&flow.expr)?;
+                let (then, or) = (
+                    self.block(flow.body.statements())?,
+                    self.block(flow.branch.statements())?,
+                );
+                steps.push(Step::If(condition, then, or));
+                Ok(())
+            }
+            Stmt::Var(parts, ..) => {
+                let (value, ty) = self.value(&parts.1)?;
+                let local = self.new_local(parts.0.name.clone(), ty, at)?;
+                steps.push(Step::Set(local, value));
+                Ok(())
+            }
+            Stmt::Assignment(parts) => self.assign(&parts.0, &parts.1, steps),
+            Stmt::Expr(expression) => self.action(expression, steps),
+            Stmt::FnCall(call, at) => self.refuse(
+                *at,
+                &format!("{}() is not compiled", call.name),
+                &format!("write what it does in the closure, {RUN_LATER}"),
+            ),
+            Stmt::While(..) | Stmt::Do(..) | Stmt::For(..) | Stmt::BreakLoop(..) => self.refuse(
+                at,
+                "loops are not compiled: a payload runs inside of the program, and has an end",
+                &format!("leave it out, {RUN_LATER}"),
+            ),
+            Stmt::Return(..) => self.refuse(
+                at,
+                "return and throw are not compiled",
+                "write if CONDITION { ... } around what follows",
+            ),
+            _ => self.refuse(at, "this statement is not compiled", RUN_LATER),
+        }
+    }
+
+    fn new_local(&mut self, name: ImmutableString, ty: Type, at: Position) -> Read<u8> {
+        if self.locals.len() >= usize::from(MOST_LOCALS) {
+            let reason = format!("more than {MOST_LOCALS} variables");
+            return self.refuse(at, &reason, "write the value where it is used");
+        }
+        self.locals.push((name, ty));
+        Ok(self.locals.len() as u8 - 1)
+    }
+
+    fn assign(
+        &mut self,
+        how: &rhai::OpAssignment,
+        parts: &BinaryExpr,
+        steps: &mut Vec<Step>,
+    ) -> Read<()> {
+        let at = parts.lhs.position();
+        let local = match &parts.lhs {
+            Expr::Variable(name, ..) => self.local(&name.1),
+            _ => None,
+        };
+        let Some((local, ty)) = local else {
+            return self.refuse(
+                at,
+                "only a variable of the closure itself can be assigned to",
+                "keep sums and counts in a sheet: let n = count(\"calls\", []);",
+            );
+        };
+        if how.is_op_assignment() {
+            return self.refuse(at, "this assignment is not compiled", "write x = x + 1");
+        }
+        let (value, given) = self.value(&parts.rhs)?;
+        if given != ty {
+            return self.refuse(
+                at,
+                "the variable is of another type",
+                "use another variable",
+            );
+        }
+        steps.push(Step::Set(local, value));
+        Ok(())
+    }
+
+    fn local(&self, name: &str) -> Option<(u8, Type)> {
+        let at = self.locals.iter().rposition(|(known, _)| known == name)?;
+        Some((at as u8, self.locals.get(at)?.1))
+    }
+
+    /// A statement that does something: `sheet.add(...)`, `c.record()`.
+    fn action(&mut self, expression: &Expr, steps: &mut Vec<Step>) -> Read<()> {
+        let at = expression.position();
+        match expression {
+            Expr::Unit(_) => return Ok(()),
+            Expr::Stmt(block) => {
+                let inner = self.block(block.statements())?;
+                steps.extend(inner);
+                return Ok(());
+            }
+            Expr::Dot(parts, ..) => {
+                if let (Expr::Variable(name, ..), Expr::MethodCall(method, _)) =
+                    (&parts.lhs, &parts.rhs)
+                {
+                    if name.1 == self.call && method.name == "record" && method.args.is_empty() {
+                        steps.push(Step::Record);
+                        return Ok(());
+                    }
+                    if let Some(captured) = self.captured.get(&name.1).cloned()
+                        && let Some(sheet) = captured.read_lock::<Printable>()
+                    {
+                        let step = self.add(&sheet, method, at)?;
+                        steps.push(step);
+                        return Ok(());
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.refuse(
+            at,
+            "this does nothing that a payload can do",
+            &format!("a payload does SHEET.add(...) and c.record(), {RUN_LATER}"),
+        )
+    }
+
+    fn add(&mut self, sheet: &Printable, method: &FnCallExpr, at: Position) -> Read<Step> {
+        if method.name != "add" {
+            let reason = format!("a payload cannot {}() a sheet", method.name);
+            return self.refuse(at, &reason, "call it outside of the closure");
+        }
+        let (table, keys, is_count) = self.table_of(sheet, at)?;
+        let arguments = &method.args;
+        let (given, value) = match (arguments.len(), is_count, keys) {
+            (1, true, _) | (2, ..) => (arguments.first(), arguments.get(1)),
+            (1, false, 0) => (None, arguments.first()),
+            _ => {
+                let hint = match (is_count, keys) {
+                    (true, _) => "write SHEET.add(key), or SHEET.add([key, key])",
+                    (false, 0) => "write SHEET.add(value)",
+                    (false, _) => "write SHEET.add(key, value)",
+                };
+                return self.refuse(at, "the sheet needs something else here", hint);
+            }
+        };
+        let mut all = Vec::new();
+        match given {
+            Some(Expr::Array(several, _)) => {
+                for one in several {
+                    all.push(self.number(one)?);
+                }
+            }
+            Some(Expr::DynamicConstant(list, _)) if list.is_array() => {
+                let list = list.clone().cast::<rhai::Array>();
+                all.extend(list.iter().filter_map(|n| n.as_int().ok()).map(constant));
+            }
+            Some(one) => all.push(self.number(one)?),
+            None => {}
+        }
+        if all.len() != keys {
+            let reason = format!("{} keys for {keys} columns", all.len());
+            return self.refuse(at, &reason, "give a list with one for each column");
+        }
+        let value = match value {
+            Some(value) => self.number(value)?,
+            None => constant(1),
+        };
+        Ok(Step::Add {
+            table,
+            keys: all,
+            value,
+        })
+    }
+
+    /// The table of a sheet, how many keys it has, and whether it counts.
+    fn table_of(&mut self, sheet: &Printable, at: Position) -> Read<(u8, usize, bool)> {
+        let is_it = |one: &Printable| std::sync::Arc::ptr_eq(&one.0, &sheet.0);
+        let number = self
+            .around
+            .sheets
+            .iter()
+            .position(is_it)
+            .unwrap_or(usize::MAX);
+        let locked = sheet.lock();
+        let form = match &locked.body {
+            Body::Groups(groups) => groups.form(),
+            Body::Slowest(_) | Body::Table(_) => None,
+        };
+        let Some((kind, mode, keys)) = form else {
+            let reason = "payloads add to sheets of count, sum, min, max and histogram alone";
+            return self.refuse(at, reason, "use one of these, or write later(|e| ...)");
+        };
+        let title = locked.title.clone();
+        drop(locked);
+        if keys > sptrace_payload::tables::MOST_KEYS {
+            let most = sptrace_payload::tables::MOST_KEYS;
+            return self.refuse(at, &format!("more than {most} keys"), "use fewer");
+        }
+        let tables = &mut self.around.tables;
+        let known = tables.iter().position(|table| table.sheet == number);
+        let table = match known {
+            Some(known) => known,
+            None if tables.len() >= MOST_TABLES => {
+                let reason = format!("payloads add to more than {MOST_TABLES} sheets");
+                return self.refuse(at, &reason, "use one with a key more");
+            }
+            None => {
+                tables.push(PayloadTable {
+                    sheet: number,
+                    title,
+                    kind,
+                    keys: keys as u8,
+                });
+                tables.len() - 1
+            }
+        };
+        Ok((table as u8, keys, mode == Mode::Count))
+    }
+
+    fn number(&mut self, expression: &Expr) -> Read<Expression> {
+        let (value, _) = self.value(expression)?;
+        Ok(value)
+    }
+
+    fn truth(&mut self, expression: &Expr) -> Read<Expression> {
+        match self.value(expression)? {
+            (value, Type::Truth) => Ok(value),
+            (_, Type::Number) => self.refuse(
+                expression.position(),
+                "a condition is wanted here, and this is a number",
+                "compare it, as in c.arg1 != 0",
+            ),
+        }
+    }
+
+    fn value(&mut self, expression: &Expr) -> Read<Value> {
+        let at = expression.position();
+        match expression {
+            Expr::IntegerConstant(n, _) => Ok((constant(*n), Type::Number)),
+            Expr::BoolConstant(is, _) => Ok((constant(i64::from(*is)), Type::Truth)),
+            Expr::CharConstant(c, _) => Ok((constant(i64::from(u32::from(*c))), Type::Number)),
+            Expr::Variable(name, ..) => self.variable(&name.1, at),
+            Expr::And(parts, _) => self.joined(parts, Expression::Both),
+            Expr::Or(parts, _) => self.joined(parts, Expression::Either),
+            Expr::FnCall(call, _) => self.operation(call, at),
+            Expr::Dot(parts, ..) => self.member(parts, at),
+            Expr::FloatConstant(..) => self.refuse(
+                at,
+                "numbers with a point are not compiled",
+                "write whole numbers",
+            ),
+            Expr::StringConstant(..) | Expr::InterpolatedString(..) => self.refuse(
+                at,
+                "texts are not compiled: a payload adds up numbers",
+                &format!("use a number as key, {RUN_LATER}"),
+            ),
+            _ => self.refuse(at, "this expression is not compiled", RUN_LATER),
+        }
+    }
+
+    fn joined(
+        &mut self,
+        parts: &[Expr],
+        join: fn(Box<Expression>, Box<Expression>) -> Expression,
+    ) -> Read<Value> {
+        let mut all = Vec::new();
+        for part in parts {
+            all.push(self.truth(part)?);
+        }
+        let joined = all
+            .into_iter()
+            .rev()
+            .reduce(|last, part| join(part.into(), last.into()));
+        Ok((joined.unwrap_or_else(|| constant(0)), Type::Truth))
+    }
+
+    fn variable(&mut self, name: &str, at: Position) -> Read<Value> {
+        if let Some((local, ty)) = self.local(name) {
+            return Ok((Expression::Local(local), ty));
+        }
+        let captured = self.captured.get(name).map(Dynamic::flatten_clone);
+        match captured {
+            Some(value) if value.is_int() => {
+                Ok((constant(value.as_int().unwrap_or(0)), Type::Number))
+            }
+            Some(value) if value.is_bool() => Ok((
+                constant(value.as_bool().unwrap_or(false).into()),
+                Type::Truth,
+            )),
+            Some(value) => self.refuse(
+                at,
+                &format!("'{name}' is a {}, which is not compiled", value.type_name()),
+                "payloads use whole numbers, conditions, and sheets",
+            ),
+            None if *name == *self.call => {
+                self.refuse(at, "a call is no number", "name an argument: c.arg1")
+            }
+            None => self.refuse(at, &format!("there is no '{name}'"), "define it before"),
+        }
+    }
+
+    fn operation(&mut self, call: &FnCallExpr, at: Position) -> Read<Value> {
+        let name = call.name.as_str();
+        if let ([one], Some(width)) = (&call.args[..], width_of(name)) {
+            return Ok((self.number(one)?.narrow(width), Type::Number));
+        }
+        match (name, &call.args[..]) {
+            ("!", [one]) => {
+                let value = self.truth(one)?;
+                Ok((value.with(Binary::Equal, 0), Type::Truth))
+            }
+            ("-", [one]) => {
+                let value = self.number(one)?;
+                Ok((constant(0).with(Binary::Subtract, value), Type::Number))
+            }
+            (_, [first, second]) => {
+                let Some((operation, is_turned, ty)) = binary(name) else {
+                    return self.unknown(name, at);
+                };
+                let (a, b) = (self.value(first)?, self.value(second)?);
+                if a.1 != b.1 || a.1 == Type::Truth && !matches!(name, "==" | "!=") {
+                    return self.refuse(
+                        at,
+                        &format!("'{name}' does not take a condition and a number"),
+                        "compare numbers with numbers; write (a & b) == c, for == binds tighter",
+                    );
+                }
+                let (a, b) = if is_turned { (b.0, a.0) } else { (a.0, b.0) };
+                Ok((a.with(operation, b), ty))
+            }
+            _ => self.unknown(name, at),
+        }
+    }
+
+    fn unknown<T>(&self, name: &str, at: Position) -> Read<T> {
+        let hint = match name {
+            "/" | "%" | "**" => "write >> and & for powers of two, or later(|e| ...)".to_owned(),
+            _ => format!("write what it does in the closure, {RUN_LATER}"),
+        };
+        self.refuse(at, &format!("{name} is not compiled"), &hint)
+    }
+
+    /// `c.arg1`, `c.arg(7)`, `c.NAME`, `5.us`.
+    fn member(&mut self, parts: &BinaryExpr, at: Position) -> Read<Value> {
+        let is_call = matches!(&parts.lhs, Expr::Variable(name, ..) if name.1 == self.call);
+        match (&parts.lhs, &parts.rhs) {
+            (_, Expr::Property(property, at)) if is_call => self.property(&property.2, *at),
+            (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
+                match &method.args[..] {
+                    [Expr::IntegerConstant(n, _)] => self.argument(*n, *at),
+                    _ => self.refuse(*at, "which argument is not known here", "write c.arg(1)"),
+                }
+            }
+            (Expr::IntegerConstant(n, _), Expr::Property(unit, at)) => match factor_of(&unit.2) {
+                Some(factor) => Ok((constant(n.saturating_mul(factor)), Type::Number)),
+                None => self.refuse(*at, "this is no unit", "write us, ms, s, kb, mb"),
+            },
+            _ => self.refuse(at, "this is not compiled", RUN_LATER),
+        }
+    }
+
+    fn property(&mut self, name: &str, at: Position) -> Read<Value> {
+        let number = name.strip_prefix("arg").and_then(|n| n.parse().ok());
+        if let Some(number) = number {
+            return self.argument(number, at);
+        }
+        match name {
+            "tid" => return Ok((Source::Thread.into(), Type::Number)),
+            "elapsed" | "self_time" | "result" | "errno" => {
+                let reason = format!("c.{name} is not known when a call begins");
+                return self.refuse(at, &reason, "write later(|e| ...), where e has it");
+            }
+            "stack" | "caller" | "depth" | "name" | "module" | "thread" => {
+                let reason = format!("c.{name} is not compiled yet");
+                return self.refuse(at, &reason, "write later(|e| ...), where e has it");
+            }
+            _ => {}
+        }
+        let names = &mut self.names;
+        let number = names.iter().position(|known| known == name);
+        let number = number.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        if number >= MOST_NAMES {
+            return self.refuse(at, "too many names of arguments", "use fewer");
+        }
+        Ok((Source::Named(number as u8).into(), Type::Number))
+    }
+
+    fn argument(&mut self, number: i64, at: Position) -> Read<Value> {
+        let source = match number {
+            1..=6 => Source::Argument(number as u8 - 1),
+            7..=22 => Source::Stack(number as u8 - 7),
+            _ => {
+                let hint = "c.arg1 to c.arg6 are in registers, c.arg(7) to c.arg(22) on the stack";
+                return self.refuse(at, &format!("there is no argument {number}"), hint);
+            }
+        };
+        Ok((source.into(), Type::Number))
+    }
+}
+
+fn constant(n: i64) -> Expression {
+    Expression::Constant(n as u64)
+}
+
+fn width_of(name: &str) -> Option<Width> {
+    Some(match name {
+        "i8" => Width::I8,
+        "i16" => Width::I16,
+        "i32" => Width::I32,
+        "u8" => Width::U8,
+        "u16" => Width::U16,
+        "u32" => Width::U32,
+        _ => return None,
+    })
+}
+
+fn factor_of(unit: &str) -> Option<i64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "kb" => 1 << 10,
+        "mb" => 1 << 20,
+        "gb" => 1 << 30,
+        _ => return None,
+    })
+}
+
+/// An operator, whether its operands change places, and what it gives.
+fn binary(name: &str) -> Option<(Binary, bool, Type)> {
+    use Type::{Number, Truth};
+    Some(match name {
+        "+" => (Binary::Add, false, Number),
+        "-" => (Binary::Subtract, false, Number),
+        "*" => (Binary::Multiply, false, Number),
+        "&" => (Binary::And, false, Number),
+        "|" => (Binary::Or, false, Number),
+        "^" => (Binary::ExclusiveOr, false, Number),
+        "<<" => (Binary::ShiftLeft, false, Number),
+        ">>" => (Binary::ShiftRightSigned, false, Number),
+        "==" => (Binary::Equal, false, Truth),
+        "!=" => (Binary::NotEqual, false, Truth),
+        "<" => (Binary::Less, false, Truth),
+        "<=" => (Binary::LessOrEqual, false, Truth),
+        ">" => (Binary::Less, true, Truth),
+        ">=" => (Binary::LessOrEqual, true, Truth),
+        _ => return None,
+    })
+}

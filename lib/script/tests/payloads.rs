@@ -1,0 +1,222 @@
+//! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
+//! place, the reason, and what to write instead.
+
+use sptrace_payload::acts::{Step, Sums, interpret};
+use sptrace_payload::interpret::{Call, Memory};
+use sptrace_payload::tables::Kind;
+use sptrace_script::policy::Payload;
+use sptrace_script::{Checks, Script, ScriptError};
+
+fn load(source: &str) -> Result<Script, ScriptError> {
+    let checks = Checks {
+        event: |_| Ok(()),
+        rule: |_| Ok(()),
+        system_calls: |_| Err("no such system call".to_owned()),
+    };
+    Script::load("test", source, &[], checks)
+}
+
+/// A table, keys, how often something was added, and values.
+type Added = (u8, Vec<u64>, u64, Vec<u64>);
+
+struct Nothing;
+
+impl Memory for Nothing {
+    fn read(&self, _: u64, _: &mut [u8]) -> usize {
+        0
+    }
+}
+
+/// What a payload does at calls with these arguments: what is added, and how many are recorded.
+fn run(source: &str, calls: &[[u64; 6]]) -> (Vec<Added>, usize) {
+    let script = load(source).unwrap();
+    let kinds: Vec<Kind> = script
+        .policy
+        .tables
+        .iter()
+        .map(|table| table.kind)
+        .collect();
+    let [Payload { acts, .. }] = &script.policy.payloads[..] else {
+        panic!("one payload");
+    };
+    let mut sums = Sums::new();
+    let recorded = calls.iter().filter(|arguments| {
+        let call = Call {
+            arguments: **arguments,
+            ..Call::default()
+        };
+        interpret(acts, &call, &Nothing, &kinds, &mut sums)
+    });
+    let recorded = recorded.count();
+    let rows = sums.into_iter();
+    let rows = rows.map(|((table, keys), row)| (table, keys, row.count, row.values));
+    (rows.collect(), recorded)
+}
+
+fn calls(words: &[(u64, u64)]) -> Vec<[u64; 6]> {
+    words.iter().map(|(a, b)| [*a, *b, 0, 0, 0, 0]).collect()
+}
+
+#[test]
+fn conditions_variables_and_captured_values_are_read() {
+    let source = r#"
+        let least = 10.kb;
+        let t = sum("bytes", ["kind"], ["n"]);
+        at("f").on_enter(|c| {
+            let size = u32(c.arg1) * 2;
+            if size >= least && !(c.arg2 == 3) || c.arg2 == 9 {
+                t.add(c.arg2 & 1, size - 1);
+            } else if size < 4 {
+                c.record();
+            }
+        });
+    "#;
+    let all = calls(&[(5120, 1), (5120, 3), (1, 9), (1, 0), (1 << 32 | 6000, 2)]);
+    let (rows, recorded) = run(source, &all);
+    let odd = (0, vec![1], 2, vec![10_239 + 1]);
+    let even = (0, vec![0], 1, vec![11_999]);
+    assert_eq!((rows, recorded), (vec![even, odd], 1));
+}
+
+#[test]
+fn sheets_become_tables_with_their_keys() {
+    let source = r#"
+        let n = count("calls", []);
+        let by = count("by two", ["a", "b"]);
+        let h = histogram("sizes", [], "size_bytes");
+        let most = max("most", ["a"], "b");
+        at("f").on_enter(|c| { n.add([]); by.add([c.arg1, i32(c.arg2)]); h.add(c.arg2); most.add(c.arg1, c.arg2) });
+    "#;
+    let (rows, recorded) = run(source, &calls(&[(1, 0xffff_ffff), (1, 5), (1, 5)]));
+    assert_eq!(recorded, 0);
+    let of = |number: u8| rows.iter().filter(move |row| row.0 == number);
+    assert_eq!(of(0).map(|row| row.2).sum::<u64>(), 3);
+    let keys: Vec<_> = of(1).map(|row| (row.1.clone(), row.2)).collect();
+    assert_eq!(keys, [(vec![1, 5], 2), (vec![1, u64::MAX], 1)]);
+    assert_eq!(
+        of(2).map(|row| (row.3[3], row.3[32])).collect::<Vec<_>>(),
+        [(2, 1)]
+    );
+    assert_eq!(of(3).map(|row| row.3[0]).collect::<Vec<_>>(), [0xffff_ffff]);
+}
+
+#[test]
+fn names_of_arguments_are_kept_for_the_functions_prototype() {
+    let script =
+        load("let t = count(\"t\", [\"size\"]); at(\"libc*!mem*\").on_enter(|c| t.add(c.n));");
+    let policy = script.unwrap().policy;
+    let payload = &policy.payloads[0];
+    assert_eq!(payload.names, ["n"]);
+    assert_eq!(
+        (payload.module.as_deref(), payload.glob.as_str()),
+        (Some("libc*"), "mem*")
+    );
+    assert!(matches!(
+        payload.acts.steps[..],
+        [Step::Add { table: 0, .. }]
+    ));
+}
+
+#[test]
+fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
+    let mut wrong = Vec::new();
+    for (body, column, reason, hint) in [
+        ("loop { }", 1, "loops are not compiled", "later("),
+        (
+            "while c.arg1 > 0 { }",
+            1,
+            "loops are not compiled",
+            "later(",
+        ),
+        (
+            "for i in 0..3 { t.add(i); }",
+            1,
+            "loops are not compiled",
+            "later(",
+        ),
+        (
+            "if c.arg1 { t.add(1); }",
+            5,
+            "a condition is wanted",
+            "c.arg1 != 0",
+        ),
+        ("t.add(\"x\")", 7, "texts are not compiled", "later("),
+        (
+            "t.add(c.elapsed)",
+            9,
+            "not known when a call begins",
+            "later(",
+        ),
+        ("t.add(c.depth)", 9, "not compiled yet", "later("),
+        ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
+        (
+            "t.add(c.arg1 + (c.arg2 == 1))",
+            14,
+            "a condition and a number",
+            "numbers",
+        ),
+        ("t.add(c.arg(99))", 9, "no argument 99", "c.arg1"),
+        ("t.add(1.5)", 7, "with a point", "whole"),
+        ("t.add(1, 2, 3)", 2, "something else", "SHEET.add"),
+        ("t.add([1, 2])", 2, "2 keys for 1", "list"),
+        ("t.show()", 2, "cannot show()", "outside"),
+        ("s.add(1, 2)", 2, "sheets of count", "later("),
+        ("print(1)", 1, "print() is not compiled", "closure"),
+        ("x += 1", 1, "only a variable of the closure", "sheet"),
+        ("f(c)", 1, "f() is not compiled", "closure"),
+        (
+            "if c.arg1 == 1 { return; } t.add(1)",
+            18,
+            "return and throw",
+            "if CONDITION",
+        ),
+        ("t.add(nothing)", 7, "no 'nothing'", "define"),
+        (
+            "let a = 1; let b = 1; let d = 1; let e = 1; let f = 1; let g = 1",
+            56,
+            "variables",
+            "used",
+        ),
+    ] {
+        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
+        match load(&format!("{head}{body} }});")) {
+            Ok(_) => wrong.push(format!("accepted: {body}")),
+            Err(error) => {
+                let is_right = (error.line, error.column) == (3, column)
+                    && error.reason.contains(reason)
+                    && error.hint.contains(hint);
+                if !is_right {
+                    wrong.push(format!("{body}: {error}\n{}", error.picture().join("\n")));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_payload_that_is_too_long_is_refused() {
+    let body = "t.add(c.arg1 + 1 + c.arg2); ".repeat(1_000);
+    let source = format!("let t = count(\"t\", [\"k\"]);\nat(\"f\").on_enter(|c| {{ {body} }});");
+    let error = load(&source).unwrap_err();
+    assert!(
+        error.line == 2 && error.reason.contains("more than"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_compiled_is_shown_by_instructions_and_price() {
+    let source =
+        "let t = count(\"t\", [\"k\"]); at(\"f\").on_enter(|c| if c.arg1 > 5 { t.add(c.arg2) });";
+    let lines = load(source).unwrap().compiled();
+    assert!(
+        lines[0].contains("table 't': counts by 1 words, at most 1024 keys"),
+        "{lines:#?}"
+    );
+    assert!(lines[1].contains("calls of f, not recorded") && lines[1].contains("ns a call"));
+    assert!(
+        lines.iter().any(|line| line.contains("cmp rax,5")),
+        "{lines:#?}"
+    );
+}

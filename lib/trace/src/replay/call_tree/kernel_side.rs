@@ -1,0 +1,142 @@
+//! What the kernel did for a thread, told inside of what the thread ran.
+//!
+//! Given events of the kernel's side that lie between two of the program's, in order; opens and
+//! closes frames above all that the program has open. Code of the program runs only when the kernel
+//! has returned, so an event of the program ends what is open of the kernel: where it does so, the
+//! end itself was lost, and no time is known. What the kernel did while the thread waited for
+//! sptrace is sptrace's own work, and is left out as the wait is.
+//!
+//! Must not know: how the two are brought together.
+
+use super::{CallTree, Stream, known};
+use crate::decoder::Block;
+use crate::error::Malformed;
+use crate::model::{Entry, Event, StreamId};
+use crate::reader::Dictionary;
+use crate::replay::visitor::Visitor;
+
+/// A frame of the kernel's whose end has not come yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    /// It is the innermost one in view, or around it.
+    Shown,
+    /// It is not in view: it was left out, or an event of the program has ended it.
+    Gone,
+}
+
+/// A wait for sptrace, between these times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::replay) struct Wait {
+    pub begin_tsc: u64,
+    pub end_tsc: u64,
+}
+
+impl Wait {
+    fn has(&self, tsc: u64) -> bool {
+        (self.begin_tsc..=self.end_tsc).contains(&tsc)
+    }
+}
+
+impl CallTree {
+    /// Begins a block of the kernel's, inside of stream `id`: what is open at its start, if it is
+    /// the first one.
+    pub(in crate::replay) fn kernel_begin(
+        &mut self,
+        id: StreamId,
+        block: &Block,
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Malformed> {
+        if block.opening().next().is_none() {
+            return Ok(());
+        }
+        let stream = self.of_kernel(id, block.first_tsc);
+        if !stream.kernel.is_empty() || stream.kernel_events > 0 {
+            return Ok(());
+        }
+        for frame in block.opening() {
+            known(frame.function, dictionary)?;
+            stream.kernel.push(Side::Shown);
+            stream.enter(
+                id,
+                block.first_tsc,
+                frame.function,
+                Entry::Call,
+                true,
+                visitor,
+            );
+        }
+        Ok(())
+    }
+
+    /// Replays events of the kernel's inside of stream `id`. `wait`: the program's next event tells
+    /// of it.
+    pub(in crate::replay) fn kernel_events(
+        &mut self,
+        id: StreamId,
+        events: &[Event],
+        wait: Option<Wait>,
+        dictionary: &Dictionary,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Malformed> {
+        let Some(first) = events.first() else {
+            return Ok(());
+        };
+        let stream = self.of_kernel(id, first.tsc());
+        for event in events {
+            if let Event::Enter { callee, .. } = event {
+                known(*callee, dictionary)?;
+            }
+            let is_ours = wait.is_some_and(|wait| wait.has(event.tsc()));
+            stream.kernel_event(id, event, is_ours, visitor);
+        }
+        Ok(())
+    }
+
+    fn of_kernel(&mut self, id: StreamId, tsc: u64) -> &mut Stream {
+        self.streams.entry(id).or_insert_with(|| Stream::new(tsc))
+    }
+
+    /// All of the stream was told.
+    pub(in crate::replay) fn is_told(&self, id: StreamId) -> bool {
+        !self.streams.contains_key(&id)
+    }
+}
+
+impl Stream {
+    fn kernel_event(
+        &mut self,
+        id: StreamId,
+        event: &Event,
+        is_ours: bool,
+        visitor: &mut impl Visitor,
+    ) {
+        self.kernel_events += 1;
+        match *event {
+            Event::Enter { callee, .. } if !is_ours => {
+                self.advance(event.tsc());
+                self.kernel.push(Side::Shown);
+                self.enter(id, event.tsc(), callee, Entry::Call, false, visitor);
+            }
+            Event::Enter { .. } => self.kernel.push(Side::Gone),
+            Event::Exit { tsc } => {
+                if self.kernel.pop() == Some(Side::Shown) {
+                    self.advance(tsc);
+                    self.leave(id, |_| {}, visitor);
+                }
+            }
+            // The task has ended: what is open stays so until its stream's end.
+            _ => {}
+        }
+    }
+
+    /// The program runs, so the kernel has returned.
+    pub(super) fn end_kernel(&mut self, id: StreamId, visitor: &mut impl Visitor) {
+        for at in (0..self.kernel.len()).rev() {
+            if self.kernel[at] == Side::Shown {
+                self.kernel[at] = Side::Gone;
+                self.leave(id, |flags| flags.end_unseen = true, visitor);
+            }
+        }
+    }
+}
