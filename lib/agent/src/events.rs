@@ -6,6 +6,7 @@
 pub mod acts;
 pub mod between;
 pub mod call_values;
+pub mod counted;
 pub mod delivered;
 pub mod dormant;
 pub mod entered;

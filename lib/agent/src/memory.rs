@@ -5,12 +5,14 @@
 //! sandboxes. Must not know plans, slots, stacks.
 
 pub mod area;
+pub mod counters;
 pub mod frame;
 pub mod guarded;
 pub mod host;
 pub mod live;
 pub mod lock;
 pub mod mapped;
+pub mod pointers;
 pub mod rows;
 pub mod sandbox;
 pub mod state;

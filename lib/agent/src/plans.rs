@@ -3,6 +3,7 @@
 //! Given the plans in the arena and the table of modules. Gives answers, and changes nothing but
 //! its own tables. Must not know how a plan is got or carried out.
 
+pub mod counted;
 pub mod modules;
 pub mod padding;
 pub mod patched;

@@ -6,6 +6,7 @@
 
 pub mod acts;
 pub mod common;
+pub mod counts;
 pub mod door;
 pub mod image;
 pub mod marks;

@@ -6,6 +6,7 @@
 //!
 //! | file | what for |
 //! |---|---|
+//! | `counts.rs` | what threads have counted |
 //! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
@@ -13,6 +14,7 @@
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
 
+mod counts;
 mod early;
 mod feed;
 pub mod first_call;
@@ -335,6 +337,7 @@ impl<W: Write> Collector<W> {
         }
         if let Some(mut state) = self.streams[i].take() {
             self.ancestors.ended(i, &state);
+            self.take_counts(arena, i, &mut state);
             self.settle_lazy(&mut state);
             let lane = &mut state.lane;
             self.recorder.begin_line(lane);
@@ -345,6 +348,7 @@ impl<W: Write> Collector<W> {
         }
         let pid = self.numbers.shown(arena, s);
         s.state.store(STREAM_DEAD, Ordering::Release);
+        counts::give_back(arena, s.process);
         if !self
             .streams
             .iter()

@@ -9,7 +9,7 @@ use sptrace_trace::{Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 22] = [
+const HOLES: [(usize, &str); 24] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -64,6 +64,14 @@ const HOLES: [(usize, &str); 22] = [
     (
         hole::PAYLOADS,
         "calls of functions with a payload of a script that could not be run",
+    ),
+    (
+        hole::NOT_COUNTED,
+        "threads whose calls were not counted, for want of room",
+    ),
+    (
+        hole::NO_CELL,
+        "calls of a kind that was not counted, for want of room",
     ),
 ];
 

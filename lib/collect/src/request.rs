@@ -54,6 +54,8 @@ pub struct Options {
     pub without: Vec<String>,
     /// What becomes of each function; None: nothing else than the globs say.
     pub decide: Option<Decide>,
+    /// Count calls, and record none.
+    pub counts: bool,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.

@@ -125,6 +125,7 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
         depth_limit: options.depth_limit,
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
+        counts: options.counts,
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -147,6 +148,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.system_calls.as_ref().map(|calls| calls.only),
         options.decide.clone(),
     )
+    .counting(options.counts)
 }
 
 impl Session {

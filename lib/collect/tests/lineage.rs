@@ -66,6 +66,7 @@ fn arena() -> Arena {
         depth_limit: 0,
         loader: false,
         roots_only: false,
+        counts: false,
     })
     .expect("an arena")
 }

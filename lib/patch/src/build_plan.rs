@@ -7,11 +7,13 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
+use crate::system_calls::{system_calls, with_system_calls};
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
@@ -34,15 +36,38 @@ struct PlanBuilder<'a> {
     area_used: u32,
     springboards: Springboards,
     kept: Kept,
+    /// Calls are counted, not recorded.
+    counts: Option<Creators>,
 }
 
-/// The plan of a module.
+/// The plan of a module whose calls are recorded.
 pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    build(object, analysis, None)
+}
+
+/// The plan of a module whose calls are counted: see [`crate::counts`].
+pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let creators = Creators::of(object, analysis);
+    let plan = build(object, analysis, Some(creators));
+    let mut found = system_calls(object, analysis, &plan);
+    found
+        .taken
+        .retain(|call| is_creation(object, analysis, call));
+    found.refused.clear();
+    found.handlers.clear();
+    with_system_calls(&plan, &found).unwrap_or(plan)
+}
+
+fn build(object: &Object<'_>, analysis: &Analysis, counts: Option<Creators>) -> Vec<u8> {
     let mut b = PlanBuilder {
         object,
         analysis,
         base: Svma(object.lowest_svma().0 & !4095),
-        reads_return: special::returns_read(object, analysis),
+        reads_return: match counts {
+            // All find their own.
+            Some(_) => HashSet::new(),
+            None => special::returns_read(object, analysis),
+        },
         functions: Vec::with_capacity(analysis.functions.len()),
         sites: Vec::with_capacity(analysis.sites.len()),
         links: Vec::new(),
@@ -51,6 +76,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         area_used: SLOTS_START,
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
+        counts,
     };
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
@@ -63,7 +89,7 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         let mut flags = b.flags_of(f);
         if unwinder.holds(f.entry) {
             flags |= FN_MUTED;
-        } else if ends.contains(&i) {
+        } else if b.counts.is_none() && ends.contains(&i) {
             // Not of an unwinder: its parts read what its entry was given back, and every throw
             // calls them.
             flags |= FN_TAILS;
@@ -238,7 +264,12 @@ impl PlanBuilder<'_> {
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
         let reads = self.reads_return.contains(&site.target.0);
-        match choose(site, f.flags, reads, self.kept.in_function(f)) {
+        let keep = match self.kept.in_function(f) {
+            // What is counted keeps its return address.
+            Keep::Returns if self.counts.is_some() => Keep::Nothing,
+            keep => keep,
+        };
+        match choose(site, f.flags, reads, keep) {
             // Filling that nothing reaches is better than instructions that must be moved.
             Verdict::Taken(Tactic::MadeRoom) => self
                 .taken(f, site, Tactic::Springboard)
@@ -301,6 +332,10 @@ impl PlanBuilder<'_> {
     /// The row of a site that gets a slot, whose code is added to the plan; `None`: it cannot have
     /// one after all.
     fn taken(&mut self, f: &Function, site: &Site, tactic: Tactic) -> Option<PlanSite> {
+        if let Some(creators) = &self.counts {
+            let is_checked = creators.holds(f) || self.kept.in_function(f) != Keep::Nothing;
+            return self.counted(f, site, tactic, is_checked);
+        }
         let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
         if plain && tactic == Tactic::CallInstruction {
             return Some(PlanSite {
@@ -315,13 +350,24 @@ impl PlanBuilder<'_> {
         }
         let back = Svma(site.address.0 + u64::from(site.length));
         let mut t = Builder::new(self.base);
-        let (mut start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
+        let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
         if site.got_slot.0 != 0 && site.target.0 != 0 {
             t.push_slot(site.got_slot);
         } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {
             return None;
         }
         flags |= hand_over(&mut t, site, tactic, back);
+        self.with_slot((site, tactic, back), t, start, flags)
+    }
+
+    /// The row of a site whose slot's code is in `t`.
+    fn with_slot(
+        &mut self,
+        (site, tactic, back): (&Site, Tactic, Svma),
+        mut t: Builder,
+        mut start: Svma,
+        mut flags: u16,
+    ) -> Option<PlanSite> {
         if tactic == Tactic::ConditionalTail {
             start = Svma(site.address.0 + 1);
         }
@@ -350,6 +396,69 @@ impl PlanBuilder<'_> {
             verdict: tactic as u8,
             flags,
         })
+    }
+
+    /// As [`Self::taken`], where calls are counted. `is_checked`: the slot must find out whose
+    /// thread runs.
+    fn counted(
+        &mut self,
+        f: &Function,
+        site: &Site,
+        tactic: Tactic,
+        is_checked: bool,
+    ) -> Option<PlanSite> {
+        let is_direct = site.got_slot.0 == 0 && site.target.0 != 0;
+        if is_direct
+            && !is_checked
+            && flags_are_dead(self.object, site.target)
+            && let Some((start, flags)) = plain(self.object, site, tactic)
+        {
+            return Some(PlanSite {
+                start: self.offset(start),
+                slot: self.take_slot(COUNTED_SLOT_BYTES),
+                argument: self.offset(site.target),
+                span: JUMP_BYTES as u8,
+                form: SiteForm::Counted,
+                verdict: tactic as u8,
+                flags,
+            });
+        }
+        let back = Svma(site.address.0 + u64::from(site.length));
+        let mut t = Builder::new(self.base);
+        let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
+        flags |= SITE_INDIRECT;
+        let is_long = matches!(tactic, Tactic::CallInstruction | Tactic::CallBlock);
+        if is_tail(site) {
+            flags |= SITE_TAIL;
+            if tactic == Tactic::ConditionalTail {
+                flags |= SITE_KEEP_OPCODE;
+            }
+        } else if is_long && !needs_its_stack(self.object, start, site.address) {
+            flags |= SITE_KEEP_CALL;
+        } else {
+            t.push_address(back);
+            flags |= SITE_PUSHES_BACK;
+        }
+        let has_back = !is_tail(site);
+        let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
+        let place = (site.address, site.length);
+        // A jump through any other pointer may be one within a function, to live flags and r11.
+        let is_call = has_back || got_slot.is_some();
+        if !is_direct && !is_checked && is_call {
+            if !t.count_kept(self.object, place, got_slot, has_back) {
+                return None;
+            }
+            return self.with_slot((site, tactic, back), t, start, flags | SITE_KEEPS_CALLEE);
+        }
+        if is_direct {
+            t.push_address(site.target);
+        } else if let Some(slot) = got_slot {
+            t.push_slot(slot);
+        } else if !t.push_operand_below(self.object, place, has_back) {
+            return None;
+        }
+        t.finish_counted();
+        self.with_slot((site, tactic, back), t, start, flags)
     }
 
     /// Puts what stands before the site's instruction, and is covered by the patch with it, into
@@ -527,6 +636,22 @@ impl PlanBuilder<'_> {
         out.extend(self.specials.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.total_bytes as usize, 0);
         out
+    }
+}
+
+/// Where the text of a site that is an opcode with a rel32 is changed, and how, if its slot can be
+/// a counted site's; `None`: it cannot.
+fn plain(object: &Object<'_>, site: &Site, tactic: Tactic) -> Option<(Svma, u16)> {
+    match (tactic, site.kind, site.length) {
+        (Tactic::CallInstruction, SiteKind::CallDirect, 5) => Some((site.address, SITE_KEEP_CALL)),
+        (Tactic::TailInstruction, SiteKind::TailDirect, 5) => Some((site.address, SITE_TAIL)),
+        (Tactic::ConditionalTail, SiteKind::TailConditional, 6) => {
+            let opcode = *object.code_from(site.address)?.get(1)?;
+            let condition = u16::from(opcode ^ CONDITIONAL_JUMP) << SITE_CONDITION_SHIFT;
+            let flags = SITE_TAIL | SITE_KEEP_OPCODE | condition;
+            (opcode & 0xf0 == CONDITIONAL_JUMP).then_some((Svma(site.address.0 + 1), flags))
+        }
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod build_plan;
 pub mod columns;
+pub mod counts;
 pub mod ends;
 pub mod errno;
 pub mod gate;
@@ -23,5 +24,5 @@ pub mod tactic;
 pub mod template;
 pub mod values;
 
-pub use build_plan::build_plan;
+pub use build_plan::{build_counting_plan, build_plan};
 pub use tactic::{Refusal, Tactic, Verdict};

@@ -11,11 +11,13 @@
 //! of a call can be pushed as it is. Direct jumps: `call tail_first ; jmp TARGET`. What lies below
 //! rsp between the two instructions is inside the red zone, which signals respect.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Encoder, Instruction, MemoryOperand, Mnemonic, OpKind, Register,
+};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, JUMP, JUMP_BYTES, NOP, Room,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, Room,
     SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
 };
 
@@ -172,6 +174,133 @@ impl Builder {
         }
         self.copy(&i, &decoder, &bytes);
         true
+    }
+
+    /// `push` of the operand of the indirect call or jump at `site`, whose stack pointer is 8 less
+    /// than in the text if a return address was pushed. False: a form that has none.
+    pub fn push_operand_below(
+        &mut self,
+        object: &Object<'_>,
+        (site, length): (Svma, u8),
+        has_return_address: bool,
+    ) -> bool {
+        let code = object.code_from(site);
+        let Some(code) = code.and_then(|c| c.get(..usize::from(length))) else {
+            return false;
+        };
+        let i = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode();
+        let is_on_stack = i.op0_kind() == OpKind::Memory && i.memory_base() == Register::RSP;
+        if !is_on_stack || !has_return_address {
+            return self.push_operand(object, site, length);
+        }
+        let operand = operand_of(&i, 8);
+        let is_call = matches!(i.code(), Code::Call_rm64 | Code::Jmp_rm64);
+        let push = Instruction::with1(Code::Push_rm64, operand);
+        let Some(push) = push.ok().filter(|_| is_call) else {
+            return false;
+        };
+        let mut encoder = Encoder::new(64);
+        if encoder.encode(&push, 0).is_err() {
+            return false;
+        }
+        self.code.extend(encoder.take_buffer());
+        true
+    }
+
+    /// Pushes an address of the module; keeps all registers and flags.
+    pub fn push_address(&mut self, svma: Svma) {
+        // lea rsp, [rsp-8] ; push rax ; lea rax, [rip+ADDRESS] ; mov [rsp+8], rax ; pop rax
+        self.code
+            .extend([0x48, 0x8d, 0x64, 0x24, 0xf8, 0x50, 0x48, 0x8d, 0x05]);
+        self.rel32(FixupKind::Text, svma.0.wrapping_sub(self.base_svma) as i32);
+        self.code.extend([0x48, 0x89, 0x44, 0x24, 0x08, 0x58]);
+    }
+
+    /// Counts the call or jump through the pointer at `site`, or through a GOT slot, and makes it.
+    /// The stack pointer is 8 less than in the text if a return address was pushed. False: a form
+    /// that has none.
+    pub fn count_kept(
+        &mut self,
+        object: &Object<'_>,
+        (site, length): (Svma, u8),
+        got_slot: Option<Svma>,
+        has_return_address: bool,
+    ) -> bool {
+        match got_slot {
+            Some(slot) => {
+                // mov r11, [rip+SLOT]
+                self.code.extend([0x4c, 0x8b, 0x1d]);
+                self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
+            }
+            None => {
+                if !self.load_operand(object, (site, length), has_return_address) {
+                    return false;
+                }
+            }
+        }
+        // cmp r11, [rip+CALLEE] ; jne MISS
+        let compare = self.code.len();
+        self.code.extend([0x4c, 0x3b, 0x1d, 0, 0, 0, 0, 0x75, 12]);
+        self.code.extend(INC_GS);
+        self.code.extend([0; 4]);
+        self.code.extend([0x41, 0xff, 0xe3]);
+        self.code.extend([0x41, 0x53]);
+        self.finish_counted();
+        while self.code.len() % 8 != 0 {
+            self.code.push(NOP);
+        }
+        let rel = (self.code.len() - (compare + 7)) as u32;
+        self.code[compare + 3..compare + 7].copy_from_slice(&rel.to_le_bytes());
+        self.code.extend([0; 8]);
+        true
+    }
+
+    /// `mov r11, OPERAND`.
+    fn load_operand(
+        &mut self,
+        object: &Object<'_>,
+        (site, length): (Svma, u8),
+        has_return_address: bool,
+    ) -> bool {
+        let code = object.code_from(site);
+        let Some(code) = code.and_then(|c| c.get(..usize::from(length))) else {
+            return false;
+        };
+        let i = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode();
+        if !matches!(i.code(), Code::Call_rm64 | Code::Jmp_rm64) {
+            return false;
+        }
+        if i.is_ip_rel_memory_operand() {
+            if i.segment_prefix() != Register::None {
+                return false;
+            }
+            self.code.extend([0x4c, 0x8b, 0x1d]);
+            let value = i.ip_rel_memory_address().wrapping_sub(self.base_svma);
+            self.rel32(FixupKind::Text, value as i32);
+            return true;
+        }
+        let load = match i.op0_kind() {
+            OpKind::Register if i.op0_register() == Register::RSP => return false,
+            OpKind::Register => {
+                Instruction::with2(Code::Mov_r64_rm64, Register::R11, i.op0_register())
+            }
+            _ => {
+                let pushed = has_return_address && i.memory_base() == Register::RSP;
+                let operand = operand_of(&i, if pushed { 8 } else { 0 });
+                Instruction::with2(Code::Mov_r64_rm64, Register::R11, operand)
+            }
+        };
+        let mut encoder = Encoder::new(64);
+        let is_encoded = load.is_ok_and(|load| encoder.encode(&load, 0).is_ok());
+        self.code.extend(encoder.take_buffer());
+        is_encoded
+    }
+
+    /// The counting of what was pushed, and the jump there: the return address stands above it.
+    pub fn finish_counted(&mut self) {
+        self.call_common(common::COUNT_INDIRECT);
+        self.header.entry_id = self.here();
+        self.code.extend([0xff, 0x64, 0x24, 0xf8]);
     }
 
     /// `push` of a GOT slot's content.
@@ -363,4 +492,21 @@ impl Builder {
         out.extend(self.fixups.iter().flat_map(|r| r.to_bytes()));
         out
     }
+}
+
+/// The memory operand of an instruction, `below` bytes higher.
+fn operand_of(i: &Instruction, below: u64) -> MemoryOperand {
+    /// What the encoder calls a displacement of 8 or 32 bits in 64-bit code; 0: there is none.
+    const OF_64_BITS: u32 = 8;
+    let displacement = i.memory_displacement64().wrapping_add(below);
+    let has_none = i.memory_displ_size() == 0 && below == 0;
+    MemoryOperand::new(
+        i.memory_base(),
+        i.memory_index(),
+        i.memory_index_scale(),
+        displacement as i64,
+        if has_none { 0 } else { OF_64_BITS },
+        false,
+        i.segment_prefix(),
+    )
 }

@@ -18,7 +18,8 @@ pub fn note_text(note: &Note) -> Option<String> {
         Note::ModuleMap { .. }
         | Note::Descriptors { .. }
         | Note::KernelExec { .. }
-        | Note::Tables { .. } => return None,
+        | Note::Tables { .. }
+        | Note::Counts { .. } => return None,
     })
 }
 

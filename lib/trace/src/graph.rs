@@ -6,6 +6,7 @@
 //! is the function's.
 
 use crate::model::{FunctionId, StreamId};
+use crate::note::Note;
 use crate::replay::{Frame, StreamTotals, Visitor};
 use rustc_hash::FxHashMap as HashMap;
 
@@ -110,6 +111,21 @@ impl Graph {
 }
 
 impl Visitor for Graph {
+    /// Calls that were counted alone have no times, and it is not known what ran inside of them.
+    fn note(&mut self, note: &Note) {
+        let Note::Counts { edges, .. } = note else {
+            return;
+        };
+        for counted in edges {
+            let pair = (counted.caller, counted.callee);
+            self.edges.entry(pair).or_default().add(&Edge {
+                calls: counted.calls,
+                inclusive_calls: counted.calls,
+                ..Edge::default()
+            });
+        }
+    }
+
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         let open = self.open.entry(stream).or_default();
         let pair = (open.last().map(|below| below.pair.1), frame.function);

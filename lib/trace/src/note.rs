@@ -5,7 +5,7 @@
 
 use crate::error::Malformed;
 use crate::format::{Cursor, put_string, put_v};
-use crate::model::{ExitStatus, ModuleId};
+use crate::model::{ExitStatus, FunctionId, ModuleId};
 use sptrace_addr::Avma;
 
 /// Something that happened beside the calls.
@@ -48,6 +48,14 @@ pub enum Note {
         tsc: u64,
         tables: Vec<TableSums>,
     },
+    /// How often a thread has made which calls, where calls are counted and not recorded; written
+    /// when it ends.
+    Counts {
+        pid: u32,
+        tsc: u64,
+        tid: u32,
+        edges: Vec<Counted>,
+    },
 }
 
 /// A table of payloads.
@@ -71,6 +79,17 @@ pub struct TableRow {
     /// By the kind of the sheet: the sum, the least, the greatest, or how many lie in each power of
     /// two.
     pub values: Vec<u64>,
+}
+
+/// Calls of one function by another, of which only the number is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Who calls; `None`: that is not known.
+    pub caller: Option<FunctionId>,
+    /// Who is called.
+    pub callee: FunctionId,
+    /// How often.
+    pub calls: u64,
 }
 
 /// What became of the recording. An event is named as the user has, with what is known of it in
@@ -141,7 +160,8 @@ impl Note {
             | Self::Recording { tsc, .. }
             | Self::Descriptors { tsc, .. }
             | Self::KernelExec { tsc, .. }
-            | Self::Tables { tsc, .. } => tsc,
+            | Self::Tables { tsc, .. }
+            | Self::Counts { tsc, .. } => tsc,
         }
     }
 
@@ -154,7 +174,19 @@ impl Note {
             | Self::Recording { pid, .. }
             | Self::Descriptors { pid, .. }
             | Self::KernelExec { pid, .. }
-            | Self::Tables { pid, .. } => pid,
+            | Self::Tables { pid, .. }
+            | Self::Counts { pid, .. } => pid,
+        }
+    }
+
+    /// True if all functions of which it tells have such numbers.
+    pub(crate) fn names_functions_below(&self, functions: usize) -> bool {
+        let is_below = |id: FunctionId| (id.0 as usize) < functions;
+        match self {
+            Self::Counts { edges, .. } => edges
+                .iter()
+                .all(|edge| is_below(edge.callee) && edge.caller.is_none_or(is_below)),
+            _ => true,
         }
     }
 
@@ -167,6 +199,7 @@ impl Note {
             Self::Descriptors { .. } => 5,
             Self::KernelExec { .. } => 8,
             Self::Tables { .. } => 12,
+            Self::Counts { .. } => 6,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -197,6 +230,16 @@ impl Note {
             Self::Tables { tables, .. } => {
                 put_v(out, tables.len() as u64);
                 tables.iter().for_each(|table| table.write(out));
+            }
+            Self::Counts { tid, edges, .. } => {
+                put_v(out, u64::from(*tid));
+                put_v(out, edges.len() as u64);
+                for edge in edges {
+                    let caller = edge.caller.map_or(0, |caller| u64::from(caller.0) + 1);
+                    put_v(out, caller);
+                    put_v(out, u64::from(edge.callee.0));
+                    put_v(out, edge.calls);
+                }
             }
         }
     }
@@ -257,6 +300,25 @@ impl Note {
                     tables.push(TableSums::read(&mut from)?);
                 }
                 Self::Tables { pid, tsc, tables }
+            }
+            6 => {
+                let tid = from.v32()?;
+                let mut edges = Vec::new();
+                for _ in 0..from.v()? {
+                    let caller = from.v32()?.checked_sub(1).map(FunctionId);
+                    let (callee, calls) = (FunctionId(from.v32()?), from.v()?);
+                    edges.push(Counted {
+                        caller,
+                        callee,
+                        calls,
+                    });
+                }
+                Self::Counts {
+                    pid,
+                    tsc,
+                    tid,
+                    edges,
+                }
             }
             _ => return Err(Malformed("unknown kind of note")),
         })

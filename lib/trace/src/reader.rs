@@ -214,7 +214,13 @@ impl<R: Read> TraceReader<R> {
         match kind {
             SectionKind::Header => Err(Malformed("a second header")),
             SectionKind::Dictionary => self.dictionary.read(from).map(|()| None),
-            SectionKind::Note => Ok(Some(Item::Note(Note::read(from)?))),
+            SectionKind::Note => {
+                let note = Note::read(from)?;
+                match note.names_functions_below(self.dictionary.functions.len()) {
+                    true => Ok(Some(Item::Note(note))),
+                    false => Err(Malformed("counts of functions that are not named")),
+                }
+            }
             SectionKind::Block => {
                 let block = Block::unpack(&self.payload, std::mem::take(&mut self.spare))?;
                 if self.dictionary.stream(block.stream).is_none() {

@@ -11,6 +11,7 @@ use crate::error::Malformed;
 use crate::format::{Cursor, put_v};
 use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
+use crate::note::Note;
 use crate::reader::Dictionary;
 use crate::replay::{Frame, StreamTotals, Visitor};
 use rustc_hash::FxHashMap as HashMap;
@@ -331,6 +332,23 @@ fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
 }
 
 impl Visitor for Stats {
+    /// Calls that were counted alone have no times.
+    fn note(&mut self, note: &Note) {
+        let Note::Counts { edges, .. } = note else {
+            return;
+        };
+        for edge in edges {
+            let index = edge.callee.0 as usize;
+            if index >= self.functions.len() {
+                self.functions
+                    .resize_with(index + 1, FunctionStats::default);
+            }
+            if let Some(function) = self.functions.get_mut(index) {
+                function.calls = function.calls.saturating_add(edge.calls);
+            }
+        }
+    }
+
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         let active = self.active.entry(stream).or_default();
         *slot(active, frame.function.0 as usize) += 1;

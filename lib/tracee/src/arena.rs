@@ -7,6 +7,7 @@
 use crate::error::TraceeError;
 use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::control::*;
+use sptrace_wire::counts::{CELLS, FIRST_CELL, REGION_BYTES, REGIONS, RegionHead, region_offset};
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -54,13 +55,18 @@ pub struct ArenaOptions {
     pub memory_limit: u64,
     /// Record inside hooked functions only.
     pub roots_only: bool,
+    /// Calls are counted, not recorded.
+    pub counts: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Size {
+    /// Up to the end of the plans.
     bytes: u64,
     chunks_max: u32,
+    /// Regions of counts behind them.
+    regions: u32,
 }
 
 impl Size {
@@ -68,12 +74,19 @@ impl Size {
     /// more than a quarter of that, as long as it can hold the plans of a small program.
     const LEAST_BYTES: u64 = 8 << 20;
 
-    fn within(memory_limit: u64) -> Self {
+    fn within(memory_limit: u64, counts: bool) -> Self {
         let bytes = (memory_limit / 4).clamp(Self::LEAST_BYTES, ARENA_BYTES) & !0xffff;
+        let regions = (memory_limit / 4 / REGION_BYTES).clamp(2, REGIONS.into()) as u32;
         Self {
             bytes,
             chunks_max: (bytes / 4 / CHUNK_BYTES) as u32,
+            regions: if counts { regions } else { 0 },
         }
+    }
+
+    /// Of all of it.
+    fn whole_bytes(self) -> u64 {
+        region_offset(self.bytes, self.regions)
     }
 
     /// Where the plans begin.
@@ -96,16 +109,16 @@ impl Arena {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        let size = Size::within(options.memory_limit);
+        let size = Size::within(options.memory_limit, options.counts);
         // SAFETY: our own fd.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size.bytes as i64) } != 0 {
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), size.whole_bytes() as i64) } != 0 {
             return Err(TraceeError::last("ftruncate"));
         }
         // SAFETY: a fresh shared mapping of our own fd.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                size.bytes as usize,
+                size.whole_bytes() as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 fd.as_raw_fd(),
@@ -140,6 +153,8 @@ impl Arena {
             (*control).roots_only = u32::from(options.roots_only);
             (*control).chunk_count = chunks;
             (*control).arena_bytes = self.size.bytes;
+            (*control).regions_offset = self.size.bytes;
+            (*control).regions = self.size.regions;
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;
@@ -155,9 +170,45 @@ impl Arena {
         }
     }
 
-    /// How many it has.
+    /// How many are mapped of it.
     pub fn bytes(&self) -> u64 {
-        self.size.bytes
+        self.size.whole_bytes()
+    }
+
+    /// The heads of all regions of counts, by their numbers.
+    pub fn regions(&self) -> impl Iterator<Item = (u32, &RegionHead)> {
+        // SAFETY: within the arena; shared by atomics.
+        (0..self.size.regions).map(|i| (i, unsafe { &*self.region_at(i).cast::<RegionHead>() }))
+    }
+
+    fn region_at(&self, i: u32) -> *mut u8 {
+        assert!(i < self.size.regions);
+        let offset = region_offset(self.size.bytes, i);
+        // SAFETY: within the arena.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    /// The words of a region, its head's among them.
+    pub fn cells(&self, i: u32) -> &[AtomicU64] {
+        let first = self.region_at(i).cast::<AtomicU64>();
+        // SAFETY: within the arena, aligned; relaxed loads of words the tracee may be writing.
+        unsafe { std::slice::from_raw_parts(first, CELLS as usize) }
+    }
+
+    /// Makes all words of a region zero behind its head, and gives their memory back.
+    pub fn clear_cells(&self, i: u32) {
+        const PAGE: usize = 4096;
+        let head = FIRST_CELL as usize;
+        let first_page = self.cells(i).iter().take(PAGE / 8).skip(head);
+        first_page.for_each(|cell| cell.store(0, Ordering::Relaxed));
+        let at = region_offset(self.size.bytes, i) as i64 + PAGE as i64;
+        let rest = REGION_BYTES as i64 - PAGE as i64;
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: our own file.
+        if unsafe { libc::fallocate(self.fd.as_raw_fd(), how, at, rest) } != 0 {
+            let cells = self.cells(i).iter().skip(PAGE / 8);
+            cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+        }
     }
 
     /// True if there may be a chunk of this number, which somebody else has written.
@@ -411,7 +462,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: our own mapping, not used after.
-        unsafe { libc::munmap(self.base.cast(), self.size.bytes as usize) };
+        unsafe { libc::munmap(self.base.cast(), self.size.whole_bytes() as usize) };
     }
 }
 

@@ -15,7 +15,7 @@ use crate::maps;
 use crate::memory;
 use crate::offer;
 use crate::ptrace;
-use sptrace_wire::control::{ARENA_BYTES, IMAGE_BYTES};
+use sptrace_wire::control::IMAGE_BYTES;
 use std::arch::global_asm;
 
 global_asm!(
@@ -107,7 +107,7 @@ pub fn inject(
 ) -> Result<(), TraceeError> {
     let maps = maps::read(pid)?;
     if !maps::is_free(&maps, IMAGE_AVMA, IMAGE_BYTES)
-        || !maps::is_free(&maps, ARENA_AVMA, ARENA_BYTES)
+        || !maps::is_free(&maps, ARENA_AVMA, arena.bytes())
     {
         return Err(TraceeError::NoRoom("the arena's place is taken"));
     }

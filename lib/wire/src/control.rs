@@ -129,6 +129,12 @@ pub struct Control {
     pub tables_set_bytes: u32,
     /// Host: how many sets there are; a stream above has none.
     pub tables_sets: u32,
+    /// Host: where the regions of [`crate::counts`] begin in the arena.
+    pub regions_offset: u64,
+    /// Host: how many there are; 0: calls are recorded, not counted.
+    pub regions: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
@@ -226,6 +232,10 @@ pub mod hole {
     pub const HANDLERS: usize = 22;
     /// Calls of functions with a payload that could not be run.
     pub const PAYLOADS: usize = 23;
+    /// Threads whose calls were not counted: there was no room for their counts.
+    pub const NOT_COUNTED: usize = 24;
+    /// Kinds of calls that were not counted: a process has too many.
+    pub const NO_CELL: usize = 25;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

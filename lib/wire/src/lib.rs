@@ -3,7 +3,7 @@
 //! One arena a recording: a sparse memfd, mapped shared by the host and every process. It holds, in
 //! this order, the control block and the question slots ([`control`]), the stream table, the chunk
 //! table, the chunks of records ([`record`], [`values`]) and the plans ([`plan`]; among them the
-//! commands of [`attach`], and the table of [`values`]). All integers are little-endian, all
+//! commands of [`attach`], and the table of [`values`]), and where calls are counted the [`counts`]. All integers are little-endian, all
 //! structures `repr(C)` without padding that
 //! carries meaning.
 //!
@@ -17,6 +17,7 @@
 
 pub mod attach;
 pub mod control;
+pub mod counts;
 mod layout;
 pub mod module_answer;
 pub mod plan;

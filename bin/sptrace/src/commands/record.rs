@@ -283,6 +283,7 @@ impl RecordArgs {
             payloads: self.payloads,
             values,
             system_calls,
+            counts: false,
             at_start,
             tap: None,
             helper: None,

@@ -33,6 +33,7 @@ Examples:
                                                 calls made by these two modules only
   sptrace run --keep-pid -- redis-server & echo $! > pid
                                                 $! is the server, not sptrace
+  sptrace run --count -- make                   how often which function is called by which
   sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
   sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
                                                 nothing on disk until one of these happens
@@ -83,6 +84,11 @@ pub struct RunArgs {
     /// nothing else
     #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
     call_counts: bool,
+    /// Count calls, and record none: exactly how often each function is called by each other one,
+    /// without order and times, at a small part of the price (`report functions`, `callers`,
+    /// `callees`, `graph`)
+    #[arg(help_heading = record::WHAT, long, conflicts_with_all = ["within", "depth", "between", "start_on", "shadow", "stop_on", "dump_on", "ring", "max_size", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "top", "script", "eval"])]
+    count: bool,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -172,8 +178,10 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
         start_on: args.start_on,
         shadow: args.shadow,
     };
+    let counts = args.count;
     let request = args.record.request(subject, at_start);
-    let request = request.map_err(wrong_usage)?;
+    let mut request = request.map_err(wrong_usage)?;
+    request.options.counts = counts;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));

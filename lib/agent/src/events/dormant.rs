@@ -45,6 +45,11 @@ pub fn put_text_back() {
 /// A call that was on its way when the end came: its slot calls the routine again, which is silent
 /// now and leaves no return address of ours. None: it is no call.
 pub fn begin_again(f: &mut Frame) -> Option<u64> {
+    if f.routine as i32 == common::COUNT_FIRST {
+        // Not counted any more: gs may be the program's.
+        f.id += u64::from(COUNTED_JUMP - COUNTED_ID);
+        return Some(frame::RET);
+    }
     if !matches!(
         f.routine as i32,
         common::ENTRY | common::FIRST | common::INDIRECT

@@ -19,14 +19,14 @@
 //! Where recording begins everywhere (`run -l` has a hook at main, whose caller is left out), no
 //! thread is muted, and a hooked function is recorded as one that is called.
 
-use crate::events::between;
+use crate::events::{between, counted};
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
 use crate::memory::frame::Frame;
 use crate::memory::live::StackWord;
 use crate::memory::table::MODULES;
 use crate::memory::thread::Hot;
-use crate::memory::{lock, state, sys};
+use crate::memory::{counters, lock, state, sys};
 use crate::plans::modules::Special;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, slot};
@@ -68,6 +68,9 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
         return;
     }
     let reach = propagate::reach(hot, entry);
+    if counters::is_counting() {
+        return counted::add(hot, id, entry, true);
+    }
     if is_called && !is_root {
         return;
     }

@@ -4,11 +4,11 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{acts, call_values, dormant, hook, special, system_call};
+use crate::events::{acts, call_values, counted, dormant, hook, special, system_call};
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
-use crate::memory::state;
 use crate::memory::thread::Hot;
+use crate::memory::{counters, state};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn slow(
 
 fn normal_return(routine: u64) -> u64 {
     match routine as i32 {
-        common::INDIRECT | common::TAIL_INDIRECT => RET_8,
+        common::INDIRECT | common::TAIL_INDIRECT | common::COUNT_INDIRECT => RET_8,
         _ => RET,
     }
 }
@@ -102,6 +102,10 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
             }
         }
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
+        common::COUNT_FIRST => counted::first(hot, f.id),
+        common::COUNT_INDIRECT => counted::through_pointer(hot, f),
+        // Whose thread runs is known by now: see `sptrace_patch::counts`.
+        common::SYSTEM_CALL | common::SYSTEM_RETURN if counters::is_counting() => {}
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK => {
             hook::enter(hot, f);
@@ -212,7 +216,10 @@ mod tests {
     #[test]
     fn routines_of_calls_through_pointers_take_the_operand_off() {
         for routine in 0..common::COUNT as i32 {
-            let has_operand = matches!(routine, common::INDIRECT | common::TAIL_INDIRECT);
+            let has_operand = matches!(
+                routine,
+                common::INDIRECT | common::TAIL_INDIRECT | common::COUNT_INDIRECT
+            );
             let expected = if has_operand { RET_8 } else { RET };
             assert_eq!(normal_return(routine as u64), expected, "{routine}");
         }

@@ -16,7 +16,7 @@ use crate::frames::shadow;
 use crate::life::{detach, gate};
 use crate::memory::state::Arena;
 use crate::memory::table::{INSTRUMENTED, Module};
-use crate::memory::{lock, state, stopped, sys};
+use crate::memory::{counters, lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
 use crate::reach::{areas, handler, module, propagate, thread};
@@ -63,6 +63,7 @@ fn prepare(arena: Option<Arena>, b: &AttachBlock) -> u32 {
         p.begin_with(&arena);
         p.pid.set(sys::pid());
         thread::number();
+        counters::begin_process();
         p.stack_top.set(b.stack_top);
         if !p.make_tables() {
             return RESULT_FAILED;

@@ -14,12 +14,13 @@
 //! listed for the host, which unmaps it.
 
 use crate::frames::handlers;
+use crate::memory::pointers::Pointers;
 use crate::memory::rows::Rows;
-use crate::memory::state::{DORMANT, Paddings, TEXT_BACK, Table};
+use crate::memory::state::{DORMANT, Edges, Paddings, TEXT_BACK, Table};
 use crate::memory::table::Module;
-use crate::memory::thread::{BLOCK_BYTES, Hot};
+use crate::memory::thread::Hot;
 use crate::memory::word::Words;
-use crate::memory::{frame, state, stopped};
+use crate::memory::{counters, frame, state, stopped};
 use crate::patch::pages::PAGE;
 use crate::patch::undo::{Contexts, Undo};
 use crate::patch::unpatch;
@@ -227,13 +228,15 @@ pub fn process_memory(add: &mut dyn FnMut(u64, u64)) {
     add(p.table.address(), size_of::<Table>() as u64);
     add(p.padding.address(), size_of::<Paddings>() as u64);
     add(p.rows.address(), size_of::<Rows>() as u64);
+    add(p.pointers.address(), size_of::<Pointers>() as u64);
+    add(p.edges_known.address(), size_of::<Edges>() as u64);
     for hot in p.threads() {
-        add(hot.block(), BLOCK_BYTES as u64);
+        add(hot.block(), counters::block_bytes() as u64);
         add(hot.pieces_at(), PIECES_BYTES as u64);
         for [start, bytes] in hot.grown.iter().map(Words::get) {
             add(start, bytes);
         }
     }
     let nobody = p.nobody.get().map_or(0, Hot::block);
-    add(nobody, BLOCK_BYTES as u64);
+    add(nobody, counters::block_bytes() as u64);
 }

@@ -2,7 +2,7 @@
 //! program's code runs.
 
 use crate::memory::state::Arena;
-use crate::memory::{state, sys};
+use crate::memory::{counters, state, sys};
 use crate::patch::special;
 use crate::reach::{module, propagate, thread};
 use core::sync::atomic::Ordering;
@@ -24,6 +24,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     let c = state::control();
     p.pid.set(sys::pid());
     thread::number();
+    counters::begin_process();
     c.begun.fetch_add(1, Ordering::Relaxed);
     p.stack_top.set(stack_top);
     if !sys::may_write_text() {

@@ -5,6 +5,7 @@
 //! block) lies in pages marked MADV_WIPEONFORK.
 
 use crate::memory::mapped::{self, Zeroed};
+use crate::memory::pointers::Pointers;
 use crate::memory::rows::Rows;
 use crate::memory::sys;
 use crate::memory::table::{MODULES, Module};
@@ -87,6 +88,14 @@ pub struct Process {
     pub has_values: Flag,
     /// Functions whose calls bring values without the slow path; none: there are none.
     pub rows: Link<Rows>,
+    /// Region in which stands what this process counts, or [`sptrace_wire::control::NONE`].
+    pub edges: Half,
+    /// The same words, for fork children: the region is given back when the process ends.
+    pub edges_known: Link<Edges>,
+    /// How many cells of it are somebody's.
+    pub cells_used: Half,
+    /// Calls through pointers that are counted; none: nothing is counted.
+    pub pointers: Link<Pointers>,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
     pcs: Word,
     /// How many these are.
@@ -96,6 +105,9 @@ pub struct Process {
     /// How many bytes are kept there.
     pub padding_count: Half,
 }
+
+/// What is counted in the cells of a process.
+pub type Edges = [Word; sptrace_wire::counts::CELLS as usize];
 
 /// What a fork child must not inherit.
 #[repr(C)]
@@ -144,6 +156,10 @@ pub(crate) static PROCESS: Process = Process {
     preparing: Flag::new(false),
     has_values: Flag::new(false),
     rows: Link::none(),
+    edges: Half::new(sptrace_wire::control::NONE),
+    edges_known: Link::none(),
+    cells_used: Half::new(sptrace_wire::counts::FIRST_CELL),
+    pointers: Link::none(),
     pcs: Word::new(0),
     pc_count: Half::new(0),
     padding: Link::none(),

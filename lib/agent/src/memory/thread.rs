@@ -17,7 +17,7 @@ pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
 /// Where a muted thread writes, in the rest of the hot page: these words are never read.
-pub const TRASH: usize = 0x200;
+pub const TRASH: usize = 0x280;
 /// Where that ends.
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
@@ -127,6 +127,10 @@ pub struct Hot {
     pub tables: Word,
     /// 1: the routine that leads to the slow path has run the payload of the call.
     pub acted: Word,
+    /// The table of calls through pointers that are counted ([`crate::memory::counters`]); 0: none.
+    pub pointers: Word,
+    /// Region of its counts, or [`sptrace_wire::control::NONE`].
+    pub region: Half,
 }
 
 // The assembler's numbers for these: see `common`.

@@ -7,10 +7,10 @@
 
 use crate::memory::area::Area;
 use crate::memory::table::{Module, UNTOUCHED};
-use crate::memory::{state, stopped};
+use crate::memory::{counters, state, stopped};
 use crate::patch::text;
 use crate::plans::patched::{Patch, Springboard};
-use crate::plans::{padding, plan, ready};
+use crate::plans::{padding, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
@@ -111,8 +111,46 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
     match s.form {
         SiteForm::Refused => false,
         SiteForm::Direct => direct(m, s),
+        SiteForm::Template if s.is_any(SITE_KEEPS_CALLEE) => kept(m, s),
         SiteForm::Template => template(m, s.argument, s.slot),
+        SiteForm::Counted => counted(m, s),
     }
+}
+
+/// Writes the slot of a direct call or jump that is counted. One that was written before keeps its
+/// cell.
+fn counted(m: &Module, s: &PlanSite) -> bool {
+    let end = s.slot as u64 + COUNTED_SLOT_BYTES as u64;
+    if s.slot < SLOTS_START || end > m.area_bytes() {
+        return false;
+    }
+    let slot = m.area_start() + s.slot as u64;
+    let id = slot + COUNTED_ID as u64;
+    let cell = slot::cell_of(id).or_else(|| counters::new_cell(id, 0).map(counters::displacement));
+    let Some(cell) = cell else {
+        state::count_hole(hole::NO_CELL);
+        return false;
+    };
+    m.area_used.raise(end);
+    let callee = m.base.get() + s.argument as u64;
+    let first = m.area_start() + image::offset(sptrace_wire::plan::common::COUNT_FIRST) as u64;
+    let asks = match ready::is_ready(m, callee) {
+        true => NOP_5,
+        false => branch(CALL, slot, first),
+    };
+    let jump = slot + COUNTED_JUMP as u64;
+    let mut code = [0xcc; COUNTED_SLOT_BYTES as usize];
+    let parts: [&[u8]; 4] = [
+        &asks,
+        &INC_GS,
+        &cell.to_le_bytes(),
+        &branch(JUMP, jump, callee),
+    ];
+    let bytes = parts.into_iter().flatten();
+    code.iter_mut()
+        .zip(bytes)
+        .for_each(|(to, byte)| *to = *byte);
+    m.area().renew(s.slot.into(), &code)
 }
 
 /// Writes a direct call's slot.
@@ -150,6 +188,27 @@ fn direct(m: &Module, s: &PlanSite) -> bool {
         to.copy_from_slice(&word.to_le_bytes());
     }
     m.area().renew(s.slot.into(), &code)
+}
+
+/// Writes the slot of a call through a pointer that keeps its callee. One that was written before
+/// stays as it is.
+fn kept(m: &Module, s: &PlanSite) -> bool {
+    let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
+        return false;
+    };
+    let id = m.area_start() + s.slot as u64 + u64::from(entry);
+    if slot::kept(id).is_some_and(|kept| kept.cell != 0) {
+        return true;
+    }
+    if !template(m, s.argument, s.slot) {
+        return false;
+    }
+    let Some(cell) = counters::new_cell(0, 0).map(counters::displacement) else {
+        state::count_hole(hole::NO_CELL);
+        return false;
+    };
+    let at = id - KEPT_CELL_TO_ID - m.area_start();
+    m.area().renew(at, &cell.to_le_bytes())
 }
 
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is

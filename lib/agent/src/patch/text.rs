@@ -17,7 +17,7 @@ use crate::plans::patched::Patch;
 use crate::routines::image;
 use core::mem::offset_of;
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::{AreaHeader, JUMP_BYTES, NOP};
+use sptrace_wire::plan::{AreaHeader, COUNTED_ID, JUMP_BYTES, NOP, NOP_5};
 
 const BATCH: usize = 128;
 
@@ -211,6 +211,28 @@ pub fn wire(id: u64, routine: i32) {
         .into_iter()
         .for_each(|count| count.add(1));
     m.area().set_rel32(id, target.wrapping_sub(id) as u32);
+}
+
+/// Has the slot of a counted call ask no more: the call before `id` becomes a nop, by one store.
+pub fn wire_counted(id: u64) {
+    let Some(m) = modules::of_area(id) else {
+        return;
+    };
+    let slot = id.wrapping_sub(COUNTED_ID.into());
+    let offset = slot.wrapping_sub(m.area_start());
+    let Some(word) = m.area().word(offset) else {
+        return;
+    };
+    m.wirings.add(1);
+    let count = offset_of!(AreaHeader, wirings) as u64;
+    m.area()
+        .word(count)
+        .into_iter()
+        .for_each(|count| count.add(1));
+    let mut bytes = word.get().to_le_bytes();
+    let asking = bytes.iter_mut().zip(NOP_5);
+    asking.for_each(|(to, byte)| *to = byte);
+    word.set(u64::from_le_bytes(bytes));
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //!
 //! This is safe at any moment for other threads: of what is put back only the first instruction had
 //! been changed, into a jump, and nothing of ours stands behind it in the text. Where that is not
-//! so the patch stays. That holds for kept calls (there is filling before them, and whoever writes
+//! so the patch stays. A counted call without filling leads to its callee again, by one store or a
+//! page that is replaced. That it stays holds for other kept calls (there is filling before them, and whoever writes
 //! another displacement there changes a call), for springboards and the room made for them, for
 //! bytes that do not look like our jump, and for the entries of special functions, whose callers
 //! must still be served.
@@ -130,7 +131,8 @@ fn sites(
             continue;
         }
         found = found.or(Some(false));
-        if s.is_any(SITE_IN_HOOK | SITE_KEEP_CALL | SITE_SPRINGBOARD) {
+        let is_kept = s.is_any(SITE_KEEP_CALL) && s.form != SiteForm::Counted;
+        if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
             continue;
         }
         let Some(p) = Patch::of_site(m, &s) else {

@@ -91,6 +91,20 @@ impl Patch {
                 to,
             });
         }
+        if s.form == SiteForm::Counted {
+            let callee = base + u64::from(s.argument);
+            let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
+                SITE_KEEP_CALL => CALL,
+                SITE_KEEP_OPCODE => CONDITIONAL_JUMP | (s.flags >> SITE_CONDITION_SHIFT) as u8,
+                _ => JUMP,
+            };
+            return Some(Self {
+                at,
+                original: Text::of(&branch(opcode, at, callee))?,
+                ours: Text::of(&branch(opcode, at, to))?,
+                to,
+            });
+        }
         let t = plan.template(s.argument)?;
         let first = *t.original.first()?;
         let ours = match s.flags & (SITE_SPRINGBOARD | SITE_KEEP_CALL | SITE_KEEP_OPCODE) {

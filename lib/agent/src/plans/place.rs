@@ -30,6 +30,12 @@ pub struct Place {
     pub hook: bool,
     /// Of an instruction that calls the kernel.
     pub system_call: Option<SystemCall>,
+    /// A direct call or jump that is counted behind `entry`.
+    pub counted: bool,
+    /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
+    pub kept_jump: u64,
+    /// Between the moved instructions and the operand's a return address is pushed.
+    pub pushes_back: bool,
 }
 
 impl Place {
@@ -88,6 +94,9 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 special: true,
                 hook,
                 system_call: None,
+                counted: false,
+                kept_jump: 0,
+                pushes_back: false,
             })
         }
         _ => None,
@@ -119,6 +128,9 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
             at: if is_intact { at } else { 0 },
             back: at + SYSTEM_CALL_BYTES,
         }),
+        counted: false,
+        kept_jump: 0,
+        pushes_back: false,
     }
 }
 
@@ -127,6 +139,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
     let slot = area + s.slot as u64;
     let moved = match s.form {
         SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
+        SiteForm::Counted if offset - s.slot < COUNTED_SLOT_BYTES => 0,
         SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
         _ => return None,
     };
@@ -157,6 +170,12 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         special: false,
         hook: false,
         system_call: None,
+        counted: s.form == SiteForm::Counted,
+        kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
+            true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
+            false => 0,
+        },
+        pushes_back: s.is_any(SITE_PUSHES_BACK),
     })
 }
 

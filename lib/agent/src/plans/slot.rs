@@ -149,3 +149,40 @@ pub fn direct_target(id: u64) -> u64 {
     };
     modules::area(id).and_then(target).unwrap_or(0)
 }
+
+/// Of a direct call or jump that is counted: where its cell lies from a thread's block on. `None`:
+/// the slot with this id is not written, or another's.
+pub fn cell_of(id: u64) -> Option<u32> {
+    match modules::area(id)?.code(id)? {
+        [0x65, 0x48, 0xff, 0x04, 0x25, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    }
+}
+
+/// The callee of a direct call or jump that is counted; 0: there is none.
+pub fn counted_target(id: u64) -> u64 {
+    direct_target(id + u64::from(COUNTED_JUMP - COUNTED_ID))
+}
+
+/// What a slot keeps that counts calls to one callee by itself.
+pub struct Kept {
+    /// Where its cell lies from a thread's block on; 0: it has none yet.
+    pub cell: u32,
+    /// Where the callee stands, from the area's start on.
+    pub callee_at: u64,
+    /// Which it is; 0: none was seen.
+    pub callee: u64,
+}
+
+/// The same of the slot with this id. `None`: it is no such slot.
+pub fn kept(id: u64) -> Option<Kept> {
+    let area = modules::area(id)?;
+    let inc: [u8; 9] = area.code(id - KEPT_CELL_TO_ID - INC_GS.len() as u64)?;
+    let cell = inc.strip_prefix(&INC_GS)?.first_chunk()?;
+    let at = (id + KEPT_CALLEE_FROM_ID).next_multiple_of(8);
+    Some(Kept {
+        cell: u32::from_le_bytes(*cell),
+        callee_at: at - area.start(),
+        callee: u64::from_le_bytes(area.code(at)?),
+    })
+}

@@ -38,7 +38,9 @@ pub fn check_module(m: &Module) {
     }
     let mut fresh = 0;
     for (i, f) in plan::functions(m) {
-        for s in plan::sites_of(m, f).filter(|s| s.form == SiteForm::Direct) {
+        for s in
+            plan::sites_of(m, f).filter(|s| matches!(s.form, SiteForm::Direct | SiteForm::Counted))
+        {
             let Some(p) = Patch::of_site(m, &s) else {
                 continue;
             };

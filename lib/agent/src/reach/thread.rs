@@ -9,7 +9,7 @@ use crate::frames::shadow;
 use crate::memory;
 use crate::memory::mapped::Fresh;
 use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot};
-use crate::memory::{host, lock, state, sys};
+use crate::memory::{counters, host, lock, state, sys};
 use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -255,6 +255,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     if state::control().roots_only != 0 && hot.root.get() == 0 {
         chunk::mute(hot);
     }
+    counters::begin(hot);
     state.store(STREAM_LIVE, Ordering::Release);
     hot.key().set(fs);
     true
@@ -317,12 +318,13 @@ fn reuse() -> Option<&'static Hot> {
 }
 
 fn make_block() -> Option<&'static Hot> {
-    let block = Fresh::private(BLOCK_BYTES)?.keep();
+    let block = Fresh::private(counters::block_bytes())?.keep();
     // SAFETY: fresh memory; the first page is the key's, for which zero is good.
     let hot = unsafe {
         sys::wipe_on_fork(block as usize, HOT);
         memory::thread::hot_of(block)
     };
+    hot.region.set(NONE);
     reset(hot);
     Some(hot)
 }
@@ -379,6 +381,7 @@ fn begin_process(pid: u32, parent: &Parent) {
     p.pid.set(pid);
     p.parent_number.set(p.number.get());
     number();
+    counters::begin_process();
     match sys::parent_pid() {
         // The parent cannot be seen from here: this is the first process of a pid namespace.
         0 => p.other_pids.set(PIDS_OTHER),

@@ -9,7 +9,7 @@ use crate::frames::shadow::{FRAME_DONE, SAME_STACK_BYTES};
 use crate::frames::{shadow, stacks};
 use crate::memory::live::StackWord;
 use crate::memory::thread::{FRAME_BYTES, FRAME_QUIET, FrameAt, Hot, ShadowFrame};
-use crate::memory::{guarded, state, sys};
+use crate::memory::{counters, guarded, state, sys};
 use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
 use sptrace_wire::control::hole;
@@ -197,6 +197,9 @@ pub(crate) fn is_quiet(hot: &Hot, rsp: u64) -> bool {
 
 /// A frame without a patched call site begins: a special function's caller was not patched.
 pub fn enter_unseen(hot: &Hot, rsp: u64, function: u64) {
+    if counters::is_counting() {
+        return;
+    }
     settle(hot, rsp - 1, false);
     if shadow::call(hot).rsp() == rsp || !deep::has_room(hot, rsp) {
         return;

@@ -4,8 +4,10 @@
 //! return addresses back on all stacks. May be called again, and by several threads at once. Must
 //! not know who called it, and why.
 
+use crate::memory::counters;
 use crate::memory::state;
 use crate::memory::state::DORMANT;
+use crate::plans::counted;
 use crate::record::restore;
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
@@ -18,6 +20,9 @@ pub fn fall_silent() {
     }
     for m in p.known_modules() {
         silent::silence(m.area());
+        if counters::is_counting() {
+            counted::stop(m);
+        }
     }
     restore::give_back_all();
 }

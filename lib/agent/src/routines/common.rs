@@ -15,6 +15,7 @@
 //!  INDIRECT             +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
+//!  COUNT_INDIRECT       +40 target      +48 return addr
 //! ```
 //!
 //! Order within an event: reserve the record (xadd: one instruction, so a signal handler's records
@@ -29,11 +30,13 @@
 //! any more), [`crate::routines::values`] (calls whose values are recorded),
 //! [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
 
+use crate::memory::counters;
+use crate::memory::pointers;
 use crate::memory::rows;
 use crate::memory::state;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_QUIET, HOT, Hot};
-use crate::routines::{door, marks, quick, silent, values};
+use crate::routines::{counts, door, marks, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -142,6 +145,7 @@ global_asm!(
     "#,
     silent::silent!(),
     values::values!(),
+    counts::counts!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -503,6 +507,8 @@ sptrace_void_13:
 sptrace_slow_13:
     SLOW 13
 
+    COUNT_ROUTINES
+
 sptrace_first_values:
     FIRST_VALUES
     INDIRECT_VALUES
@@ -533,6 +539,8 @@ sptrace_common_offsets:
     .long sptrace_hook_exit - sptrace_common_start
     .long sptrace_system_call - sptrace_common_start
     .long sptrace_system_return - sptrace_common_start
+    .long sptrace_count_first - sptrace_common_start
+    .long sptrace_count_indirect - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,
@@ -565,6 +573,10 @@ sptrace_common_offsets:
     return_bytes = const RETURN_BYTES + END_MARK_BYTES,
     values_end = const sptrace_wire::values::END,
     end_bytes = const END_BYTES,
+    pointers = const HOT + core::mem::offset_of!(Hot, pointers),
+    pointer_bits = const pointers::BITS,
+    pointer_shift = const pointers::SHIFT,
+    cells_at = const counters::CELLS_AT,
     rows = const HOT + core::mem::offset_of!(Hot, rows),
     acted = const HOT + core::mem::offset_of!(Hot, acted),
     passed = const rows::PASSED,

@@ -194,6 +194,8 @@ pub fn silence(area: Area) {
         (SYSTEM_CALL, RET),
         (SYSTEM_RETURN, RET),
         (INDIRECT, jump(INDIRECT, indirect)),
+        (COUNT_FIRST, RET),
+        (COUNT_INDIRECT, RET_8),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

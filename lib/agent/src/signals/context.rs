@@ -19,7 +19,7 @@ use crate::memory::frame::XMM_BYTES;
 use crate::memory::live::StackWord;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
-use crate::memory::{frame, live, sys};
+use crate::memory::{counters, frame, live, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
@@ -33,6 +33,9 @@ use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
+
+/// r11 in the context.
+const R11: usize = R8 + 3;
 
 /// System V ABI for x86-64, section 3.2.2.
 const RED_ZONE_BYTES: u64 = 128;
@@ -159,6 +162,17 @@ impl Context<'_> {
         if let Some(call) = place.system_call {
             return self.out_of_system_call(hot, place, call);
         }
+        if place.counted && rip != place.start {
+            return self.out_of_counted(hot, place);
+        }
+        if rip == place.kept_jump {
+            self.0[RIP] = self.0[R11];
+            return true;
+        }
+        if place.pushes_back && (place.start + place.moved + 1..place.entry).contains(&rip) {
+            // A return address, or half of it, is on the stack already.
+            return false;
+        }
         if place.hook && rip <= place.exit {
             return self.return_from_hook(hot, place, rip);
         }
@@ -186,6 +200,21 @@ impl Context<'_> {
         }
         // As if the routine had been called.
         write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+    }
+
+    /// Behind the question of a counted call's slot: to the callee, counted.
+    fn out_of_counted(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        let target = slot::counted_target(place.entry);
+        if target == 0 || modules::is_in_area(target) {
+            return false;
+        }
+        if self.0[RIP] == place.entry
+            && let (Some(hot), Some(cell)) = (hot, slot::cell_of(place.entry))
+        {
+            counters::count_at(hot, cell);
+        }
+        self.0[RIP] = target;
+        true
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
@@ -372,7 +401,7 @@ impl Context<'_> {
         if id == place.exit {
             return self.skip_exit(hot, place, self.0[RSP]);
         }
-        if place.moved != 0 || place.text == 0 {
+        if place.moved != 0 || place.text == 0 || place.pushes_back {
             return self.forward_unrecorded(hot, place);
         }
         self.0[RSP] += if place.operand { 8 } else { 0 };

@@ -312,6 +312,35 @@ impl AddressBook {
         module.named(caller.svma)
     }
 
+    /// The function in which the site of a module lies that has its slot at this offset of the
+    /// area.
+    pub(crate) fn site_caller(
+        &mut self,
+        from: CalledFrom,
+        names: &mut impl Naming,
+    ) -> Option<FunctionId> {
+        let module = self.modules.get_mut(from.module)?;
+        let caller = module.caller(from.offset)?;
+        Some(module.function(caller.svma, names))
+    }
+
+    /// What a call leads to that was counted, given the place of its site, and the low half of the
+    /// callee's address if it went through a pointer. `None`: to a stub of the linker.
+    pub(crate) fn counted_callee(
+        &mut self,
+        (pid, low): (u32, u32),
+        (from, place): (CalledFrom, Place),
+        names: &mut impl Naming,
+    ) -> Option<FunctionId> {
+        if low == 0 {
+            return Some(self.direct_callee(from, place, names));
+        }
+        match self.resolve(pid, LOW_HALF | u64::from(low), names) {
+            Target::Function(callee) => Some(callee),
+            Target::Stub(..) => None,
+        }
+    }
+
     /// Of each module that is seen in part only: which, why, and how many of its calls have no
     /// recorded end.
     pub fn seen_in_part(&self) -> Vec<(String, u64)> {

@@ -79,6 +79,8 @@ pub struct Filters {
     begins_at_main: bool,
     /// Instructions that call the kernel are intercepted, wherever they are.
     has_system_calls: bool,
+    /// Those are that begin a new task.
+    counts: bool,
     muted: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
@@ -119,6 +121,16 @@ impl Filters {
         }
     }
 
+    /// Calls are counted, or not: plans are made for that then.
+    #[must_use]
+    pub fn counting(self, counts: bool) -> Self {
+        Self {
+            is_partial: self.is_partial || counts,
+            counts,
+            ..self
+        }
+    }
+
     /// The plan of a module for this recording, made of its own; `file` is the module's, as it can
     /// be opened, and `path` what the process calls it. Of one that is left out nothing stays but
     /// its special functions.
@@ -129,7 +141,7 @@ impl Filters {
         (file, path): (&Path, &str),
         is_left_out: bool,
     ) -> Vec<u8> {
-        if !self.has_system_calls {
+        if !self.has_system_calls && !self.counts {
             without_system_calls(&mut plan);
         }
         if is_left_out {

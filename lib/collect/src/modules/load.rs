@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
-use sptrace_patch::{build_plan, columns::to_columns};
+use sptrace_patch::{build_counting_plan, build_plan, columns::to_columns};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::proc::files;
 use sptrace_wire::control::*;
@@ -79,10 +79,21 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     same(&exe).then_some(exe)
 }
 
-/// Analysis and plan of a mapped file, and by which path it can be opened.
-pub fn load(places: &Places, pid: u32, m: &Mapping) -> Option<(Arc<Cached>, PathBuf)> {
+/// Plans that count are kept beside those that record.
+const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
+
+/// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path it can be opened.
+pub fn load(
+    places: &Places,
+    pid: u32,
+    m: &Mapping,
+    counts: bool,
+) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    let cached = cache::load_or_build(places, &path, PLAN_VERSION, &planned);
+    let cached = match counts {
+        true => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
+        false => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
+    };
     Some((Arc::new(cached.ok()?), path))
 }
 
@@ -108,4 +119,9 @@ fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let found = system_calls(object, analysis, &plan);
     let plan = with_system_calls(&plan, &found).unwrap_or(plan);
     to_columns(plan).unwrap_or_default()
+}
+
+/// The same where calls are counted.
+fn planned_to_count(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    to_columns(build_counting_plan(object, analysis)).unwrap_or_default()
 }

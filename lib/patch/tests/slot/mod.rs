@@ -25,6 +25,8 @@ const ROUTINES: [&str; common::COUNT] = [
     "HOOK_EXIT",
     "SYSTEM_CALL",
     "SYSTEM_RETURN",
+    "COUNT_FIRST",
+    "COUNT_INDIRECT",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

@@ -5,7 +5,7 @@
 
 use super::visitor::{Frame, Mark, StreamTotals, Visitor};
 use crate::model::{FunctionId, StreamId};
-use crate::note::Note;
+use crate::note::{Counted, Note};
 use crate::reader::Dictionary;
 use rustc_hash::FxHashMap as HashMap;
 
@@ -86,6 +86,35 @@ impl<'a, V: Visitor> Filter<'a, V> {
         (tids.is_empty() || tids.contains(&note.pid())) && self.is_in_time(note.tsc())
     }
 
+    /// Of the calls that were counted those that are selected, as far as that can be said without
+    /// their nesting: by the function that is called, and to be shown with what it calls by the
+    /// caller, too.
+    fn chosen_counts(&self, note: &Note) -> Note {
+        let Selection {
+            within,
+            without,
+            only,
+            with_leaves,
+            ..
+        } = self.selection;
+        let is_caller = |chosen: &[bool], edge: &Counted| {
+            edge.caller.is_some_and(|caller| is_chosen(chosen, caller))
+        };
+        let is_shown = |edge: &Counted| {
+            let callee = edge.callee;
+            !is_chosen(without, callee)
+                && (within.is_empty() || is_chosen(within, callee) || is_caller(within, edge))
+                && (only.is_empty()
+                    || is_chosen(only, callee)
+                    || *with_leaves && is_caller(only, edge))
+        };
+        let mut note = note.clone();
+        if let Note::Counts { edges, .. } = &mut note {
+            edges.retain(is_shown);
+        }
+        note
+    }
+
     fn has_thread(&self, stream: StreamId) -> bool {
         let tid = self.dictionary.stream(stream).map(|info| info.tid);
         self.selection.tids.is_empty() || tid.is_some_and(|tid| self.selection.tids.contains(&tid))
@@ -136,7 +165,12 @@ fn is_chosen(chosen: &[bool], function: FunctionId) -> bool {
 
 impl<V: Visitor> Visitor for Filter<'_, V> {
     fn note(&mut self, note: &Note) {
-        if self.shows_note(note) {
+        if let Note::Counts { pid, tid, .. } = note {
+            let tids = &self.selection.tids;
+            if tids.is_empty() || tids.contains(pid) || tids.contains(tid) {
+                self.inner.note(&self.chosen_counts(note));
+            }
+        } else if self.shows_note(note) {
             self.inner.note(note);
         }
     }

@@ -60,6 +60,10 @@ pub mod common {
     pub const SYSTEM_CALL: i32 = 12;
     /// After it.
     pub const SYSTEM_RETURN: i32 = 13;
+    /// Of a call or jump that is counted, whose callee may not be instrumented yet.
+    pub const COUNT_FIRST: i32 = 14;
+    /// Of a call or jump through a pointer that is counted; as INDIRECT.
+    pub const COUNT_INDIRECT: i32 = 15;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 16;
 }

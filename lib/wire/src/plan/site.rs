@@ -11,6 +11,15 @@
 //!   +18  jmp  back
 //! ```
 //!
+//! The slot of a direct call or jump that is counted ([`crate::counts`]). The text keeps its opcode
+//! and leads here instead of to the callee, so the return address is the program's own:
+//!
+//! ```text
+//!   +0   call COUNT_FIRST    a nop of five bytes once the callee is instrumented; id = slot + 5
+//!   +5   inc  qword gs:[cell]
+//!   +14  jmp  CALLEE
+//! ```
+//!
 //! All other slots come as bytes and fixups ([`crate::plan::Template`]).
 
 use crate::layout::{byte_enum, layout};
@@ -24,6 +33,8 @@ byte_enum! {
         Direct = 1,
         /// Its slot is made from a [`crate::plan::Template`].
         Template = 2,
+        /// A direct call or jump of an opcode and a rel32, counted by the slot shown above.
+        Counted = 3,
     }
 }
 
@@ -34,8 +45,8 @@ layout! {
         pub start: u32,
         /// Offset of its slot in the patch area.
         pub slot: u32,
-        /// [`SiteForm::Direct`]: offset of the callee. [`SiteForm::Template`]: offset into the
-        /// templates.
+        /// [`SiteForm::Direct`] and [`SiteForm::Counted`]: offset of the callee.
+        /// [`SiteForm::Template`]: offset into the templates.
         pub argument: u32,
         /// `SITE_*`.
         pub flags: u16,
@@ -75,6 +86,37 @@ pub const SITE_REPEATABLE: u16 = 64;
 /// hook, the text is left alone.
 pub const SITE_IN_HOOK: u16 = 128;
 
+/// Its slot pushes the return address, since the text jumps there: a call that is counted and has
+/// no room for a call of five bytes.
+pub const SITE_PUSHES_BACK: u16 = 256;
+
+/// Its slot keeps the callee that it has seen, and counts calls to that by itself:
+///
+/// ```text
+///   [moved instructions] ; [the return address is pushed]
+///   mov  r11, OPERAND             the ABI leaves r11 and the flags to nobody at a call through a
+///   cmp  r11, [CALLEE] ; jne MISS    pointer (psABI 3.2.1)
+///   inc  qword gs:[cell]
+///   jmp  r11
+///   MISS: push r11 ; call COUNT_INDIRECT      the id points behind it
+///   jmp  [rsp-8]
+///   CALLEE: 8 bytes, aligned; 0: none was seen
+/// ```
+pub const SITE_KEEPS_CALLEE: u16 = 512;
+/// In such a slot: from the displacement of the cell to the id.
+pub const KEPT_CELL_TO_ID: u64 = 14;
+/// In such a slot: from the jump behind the counting to the id.
+pub const KEPT_JUMP_TO_ID: u64 = 10;
+/// In such a slot: from the id to the callee that is kept, at most: it lies at the next multiple of
+/// 8 from [`KEPT_CALLEE_FROM_ID`] on.
+pub const KEPT_CALLEE_FROM_ID: u64 = 4;
+
+/// Of a counted site that is a conditional jump, the condition stands in the bits from here on
+/// (Intel SDM vol. 2, appendix B.1.4).
+pub const SITE_CONDITION_SHIFT: u32 = 12;
+/// The second byte of `jcc rel32` but for its condition (Intel SDM, Jcc).
+pub const CONDITIONAL_JUMP: u8 = 0x80;
+
 /// Bytes of a direct call's slot.
 pub const DIRECT_SLOT_BYTES: u32 = 24;
 /// Where the text jumps to in a direct call's slot.
@@ -83,6 +125,17 @@ pub const DIRECT_ENTRY: u32 = 3;
 pub const DIRECT_ENTRY_ID: u16 = 8;
 /// In a direct call's slot: where the exit's id points.
 pub const DIRECT_EXIT_ID: u16 = 18;
+
+/// Bytes of a counted site's slot.
+pub const COUNTED_SLOT_BYTES: u32 = 24;
+/// In a counted site's slot: where the id points, and the call is counted.
+pub const COUNTED_ID: u16 = 5;
+/// In a counted site's slot: the jump to the callee.
+pub const COUNTED_JUMP: u16 = 14;
+/// `inc qword ptr gs:[disp32]` but for its displacement (Intel SDM, INC; vol. 2, 2.1.1).
+pub const INC_GS: [u8; 5] = [0x65, 0x48, 0xff, 0x04, 0x25];
+/// The nop of five bytes (Intel SDM, NOP).
+pub const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 /// Bytes of a `jmp rel32`, and of a `call rel32`.
 pub const JUMP_BYTES: usize = 5;

@@ -143,7 +143,7 @@ impl<'a> PlanView<'a> {
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
         match site.form {
             SiteForm::Direct => Some(site.slot + DIRECT_ENTRY),
-            SiteForm::Template => Some(site.slot),
+            SiteForm::Template | SiteForm::Counted => Some(site.slot),
             SiteForm::Refused => None,
         }
     }
@@ -160,6 +160,7 @@ impl<'a> PlanView<'a> {
     pub fn ids(&self, site: &PlanSite) -> Option<(u16, u16)> {
         match site.form {
             SiteForm::Direct => Some((DIRECT_ENTRY_ID, DIRECT_EXIT_ID)),
+            SiteForm::Counted => Some((COUNTED_ID, 0)),
             SiteForm::Template => {
                 let t = self.template(site.argument)?.head;
                 Some((t.entry_id, t.exit_id))
@@ -172,7 +173,9 @@ impl<'a> PlanView<'a> {
     pub fn callee(&self, site: &PlanSite) -> Option<u64> {
         let base = self.header.base_svma;
         match site.form {
-            SiteForm::Direct => Some(base.wrapping_add(u64::from(site.argument))),
+            SiteForm::Direct | SiteForm::Counted => {
+                Some(base.wrapping_add(u64::from(site.argument)))
+            }
             SiteForm::Template if !site.is_any(SITE_INDIRECT) => {
                 // Of the call or jump that follows the entry id.
                 let t = self.template(site.argument)?;

@@ -1,0 +1,71 @@
+//! A call that is counted comes to the slow path: the first one of a slot, or one through a pointer
+//! that the routine does not know yet.
+//!
+//! Given the call; its callee is reached before it runs, and the call is counted: a direct one by
+//! its slot afterwards, one through a pointer here. No frame is kept, nothing is recorded.
+
+use crate::memory::frame::Frame;
+use crate::memory::table::Module;
+use crate::memory::thread::Hot;
+use crate::memory::{counters, lock, state};
+use crate::patch::text;
+use crate::plans::ready::Reach;
+use crate::plans::{modules, slot};
+use crate::reach::propagate;
+use sptrace_wire::control::hole;
+
+/// The slot with this id asks, since its callee may not be instrumented yet.
+pub fn first(hot: &Hot, id: u64) {
+    if propagate::reach(hot, slot::counted_target(id)) != Reach::Later {
+        text::wire_counted(id);
+    }
+}
+
+/// A call or jump through a pointer.
+pub fn through_pointer(hot: &Hot, f: &Frame) {
+    let (id, target) = (f.id, f.above[0]);
+    let is_ready = propagate::reach(hot, target) != Reach::Later;
+    add(hot, id, target, is_ready);
+}
+
+/// Counts a call that no slot does. `is_ready`: its callee need not be reached again.
+pub(super) fn add(hot: &Hot, id: u64, target: u64, is_ready: bool) {
+    let mut cell = None;
+    if lock::lock(hot.tid.get()) {
+        cell = match is_ready {
+            true => kept_cell(id, target),
+            false => None,
+        };
+        cell = cell.or_else(|| {
+            let cell = counters::cell_of_pointer(target, id, is_ready);
+            cell.map(counters::displacement)
+        });
+        lock::unlock();
+    }
+    match cell {
+        Some(cell) => counters::count_at(hot, cell),
+        None => state::count_hole(hole::NO_CELL),
+    }
+}
+
+/// The cell of the slot itself, if it keeps no other callee than this, which it does from here on.
+fn kept_cell(id: u64, target: u64) -> Option<u32> {
+    let kept = slot::kept(id).filter(|kept| kept.cell != 0)?;
+    if kept.callee == target {
+        return Some(kept.cell);
+    }
+    // The linker's stub is the callee of one call only.
+    let module = modules::known(target).filter(|m| kept.callee == 0 && !is_stub(m, target))?;
+    let word = modules::of_area(id)?.area().word(kept.callee_at)?;
+    counters::name_cell(kept.cell, id, target);
+    module.has_plan().then(|| word.set(target))?;
+    Some(kept.cell)
+}
+
+fn is_stub(m: &Module, target: u64) -> bool {
+    let offset = target.wrapping_sub(m.base.get());
+    m.plan().is_some_and(|plan| {
+        let h = plan.header();
+        (u64::from(h.plt_start)..u64::from(h.plt_end)).contains(&offset)
+    })
+}

@@ -1,0 +1,49 @@
+//! The slots of a module that count by themselves, when nothing is counted any more.
+//!
+//! Given a module; has such slots lead to the callee alone, each by one store, since other threads
+//! execute there. The gs base may be the program's then. Must not know why nothing is counted.
+
+use crate::memory::table::{Module, UNTOUCHED};
+use crate::plans::{plan, slot};
+use sptrace_wire::plan::*;
+
+/// No callee has this address: a slot that keeps it asks its routine.
+const NOBODY: u64 = 1;
+
+/// No slot of the module counts from here on.
+pub fn stop(m: &Module) {
+    let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
+        return;
+    };
+    for (i, f) in plan::functions(m) {
+        if m.function(i) == UNTOUCHED {
+            continue;
+        }
+        for s in plan::sites_of(m, f) {
+            let id = |entry: u16| m.area_start() + u64::from(s.slot) + u64::from(entry);
+            match plan.ids(&s) {
+                Some((entry, _)) if s.form == SiteForm::Counted => stop_direct(m, &s, id(entry)),
+                Some((entry, _)) if s.is_any(SITE_KEEPS_CALLEE) => stop_kept(m, id(entry)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A short jump over the counting.
+fn stop_direct(m: &Module, s: &PlanSite, id: u64) {
+    const OVER: [u8; 2] = [SHORT_JUMP, COUNTED_JUMP as u8 - 2];
+    let word = m.area().word(s.slot.into());
+    if let Some(word) = word.filter(|_| slot::cell_of(id).is_some()) {
+        let mut bytes = word.get().to_le_bytes();
+        bytes.iter_mut().zip(OVER).for_each(|(to, byte)| *to = byte);
+        word.set(u64::from_le_bytes(bytes));
+    }
+}
+
+fn stop_kept(m: &Module, id: u64) {
+    let kept = slot::kept(id).filter(|kept| kept.cell != 0);
+    if let Some(word) = kept.and_then(|kept| m.area().word(kept.callee_at)) {
+        word.set(NOBODY);
+    }
+}

@@ -1,0 +1,149 @@
+//! What a thread has counted becomes a note of the trace when it ends.
+//!
+//! Given the regions of the arena ([`sptrace_wire::counts`]), which the program may have written
+//! anything into: what is no place in a patch area, and no stream's, is passed over. Must not know
+//! when a thread ends.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sptrace_trace::{Counted, FunctionId, Note};
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::{STREAM_DEAD, STREAMS};
+use sptrace_wire::counts::*;
+
+use super::feed::Feed;
+use super::{Collector, StreamState};
+use crate::decode::book::{AddressBook, CalledFrom};
+use crate::decode::names::Naming;
+use crate::decode::process::Areas;
+
+/// Who calls whom.
+type Pair = (Option<FunctionId>, FunctionId);
+
+impl<W: Write> Collector<W> {
+    /// Notes what the thread of a stream that ends has counted, and makes its counts zero.
+    pub(super) fn take_counts(&mut self, arena: &Arena, i: usize, state: &mut StreamState) {
+        let process = arena.stream(i).process;
+        let is_its = |head: &RegionHead| {
+            let is_stream = head.stream.load(Ordering::Relaxed) as usize == i;
+            is_stream && head.epoch.load(Ordering::Relaxed) == state.epoch
+        };
+        let Some(own) = find(arena, REGION_COUNTS, process, &is_its) else {
+            return;
+        };
+        let edges = find(arena, REGION_EDGES, process, &|_| true);
+        let counted = edges
+            .map(|edges| seen(arena, edges, own))
+            .unwrap_or_default();
+        arena.clear_cells(own);
+        if counted.is_empty() {
+            return;
+        }
+        let areas = self.areas_of(state);
+        let pid = state.lane.pid;
+        let mut feed = Feed {
+            recorder: &mut self.recorder,
+            lane: &mut state.lane,
+        };
+        let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
+        for (edge, calls) in counted {
+            match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
+                Some(Some(pair)) => {
+                    let sum = sums.entry(pair).or_default();
+                    *sum = sum.saturating_add(calls);
+                }
+                Some(None) => {}
+                None => self.torn.nonsense += 1,
+            }
+        }
+        let edges = sums.into_iter();
+        let note = Note::Counts {
+            pid,
+            tsc: crate::clock::tsc(),
+            tid: state.lane.tid,
+            edges: edges
+                .map(|((caller, callee), calls)| Counted {
+                    caller,
+                    callee,
+                    calls,
+                })
+                .collect(),
+        };
+        self.note(&note);
+    }
+}
+
+/// The region of a process that is in this state and of which `is_it` is true.
+fn find(
+    arena: &Arena,
+    state: u32,
+    process: u32,
+    is_it: &dyn Fn(&RegionHead) -> bool,
+) -> Option<u32> {
+    let mut regions = arena.regions();
+    let found = regions.find(|(_, head)| {
+        head.state.load(Ordering::Acquire) == state
+            && head.process.load(Ordering::Relaxed) == process
+            && is_it(head)
+    });
+    found.map(|(i, _)| i)
+}
+
+/// The edges that were counted, and how often.
+fn seen(arena: &Arena, edges: u32, counts: u32) -> Vec<(u64, u64)> {
+    let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+    let cells = arena.cells(edges).iter().zip(arena.cells(counts));
+    let cells = cells.skip(FIRST_CELL as usize);
+    let cells = cells.map(|(edge, count)| (load(edge), load(count)));
+    cells
+        .filter(|(edge, count)| *edge != 0 && *count != 0)
+        .collect()
+}
+
+/// Who calls whom by an edge; `Some(None)`: the linker's stub of a call that is not bound yet,
+/// whose callee is counted where the linker jumps to it; `None`: the edge is nonsense.
+#[allow(
+    clippy::option_option,
+    reason = "nonsense is told from what counts for nothing"
+)]
+fn pair(
+    book: &mut AddressBook,
+    (pid, areas): (u32, &Areas),
+    edge: u64,
+    names: &mut impl Naming,
+) -> Option<Option<Pair>> {
+    let (id, callee) = id_and_callee(edge);
+    let (place, area, offset) = areas.place(id)?;
+    let module = area.module;
+    let from = CalledFrom { module, offset };
+    let caller = book.site_caller(from, names);
+    let callee = book.counted_callee((pid, callee), (from, place), names);
+    Some(callee.map(|callee| (caller, callee)))
+}
+
+/// Gives the regions of a process back if none of its streams lives: they are zero then.
+pub(super) fn give_back(arena: &Arena, process: u32) {
+    if arena.regions().next().is_none() {
+        return;
+    }
+    let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
+    let lives = |i: usize| {
+        let s = arena.stream(i);
+        let state = s.state.load(Ordering::Acquire);
+        state != 0 && state != STREAM_DEAD && s.process == process
+    };
+    if (0..used.min(STREAMS)).any(lives) {
+        return;
+    }
+    for (i, head) in arena.regions() {
+        let is_taken = head.state.load(Ordering::Acquire) >= REGION_EDGES;
+        if is_taken && head.process.load(Ordering::Relaxed) == process {
+            arena.clear_cells(i);
+            head.process.store(0, Ordering::Relaxed);
+            head.next.store(0, Ordering::Relaxed);
+            head.state.store(0, Ordering::Release);
+        }
+    }
+}
