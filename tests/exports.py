@@ -297,6 +297,11 @@ def compare_index(trace, want):
     kept = open(path, "rb").read()
     yield "index, second pass", (plain, ""), sums("--index", "always")
     yield "index, summary", trace.report("summary", "--index", "never"), trace.report("summary", "--index", "always")
+    # A range begins at a snapshot, if there is one before it; it is the same text.
+    for view in (("tree",), ("functions", "--format", "csv"), ("export", "csv"), ("folded",)):
+        for part in (("--range", "1ms..2ms"), ("--to", "500us"), ("--from", "1500us")):
+            yield f"index, {view[0]} {' '.join(part)}", trace.report(*view, *part, "--index", "never"), trace.report(*view, *part, "--index", "always")
+    yield "index, around", trace.report("tree", "--around", "1ms", "--index", "never"), trace.report("tree", "--around", "1ms", "--index", "always")
     yield "index, not for a part", sums("--index", "never", "-D", "3"), sums("--index", "always", "-D", "3")
     for name, damaged in (("torn", kept[:len(kept) // 2]), ("flipped", kept[:-9] + bytes([kept[-9] ^ 1]) + kept[-8:]), ("empty", b""), ("foreign", kept[:12] + b"12345678" + kept[20:])):
         with open(path, "wb") as out: out.write(damaged)

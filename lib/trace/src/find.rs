@@ -103,6 +103,7 @@ impl Visitor for NthCall {
 
 /// From when to when as many calls begin before a moment as after it.
 pub struct Around {
+    since_tsc: u64,
     at_tsc: u64,
     each: usize,
     before: VecDeque<u64>,
@@ -111,15 +112,21 @@ pub struct Around {
 }
 
 impl Around {
-    /// So many before, and so many from the moment on.
-    pub fn new(at_tsc: u64, each: usize) -> Self {
+    /// So many before, and so many from the moment on; of those that begin after `since_tsc`.
+    pub fn since(since_tsc: u64, at_tsc: u64, each: usize) -> Self {
         Self {
+            since_tsc,
             at_tsc,
             each,
             before: VecDeque::new(),
             after: 0,
             end_tsc: None,
         }
+    }
+
+    /// Were there as many before the moment as were asked for?
+    pub fn has_all_before(&self) -> bool {
+        self.before.len() >= self.each
     }
 
     /// When the first of them begins, and before when the last one does, if others follow.
@@ -131,6 +138,9 @@ impl Around {
 
 impl Visitor for Around {
     fn enter(&mut self, _: StreamId, frame: &Frame) {
+        if frame.start_tsc < self.since_tsc {
+            return;
+        }
         if frame.start_tsc < self.at_tsc {
             self.before.push_back(frame.start_tsc);
             if self.before.len() > self.each {

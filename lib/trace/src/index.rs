@@ -1,17 +1,19 @@
 //! What a first pass has added up, kept beside the trace: the second one need not read it again.
 //!
 //! Given a trace's [`Survey`], whose digest is over the checksums of all sections; gives [`Stats`]
-//! that were kept for just that content, or says why not. A file that is torn, of another trace, or
-//! of another sptrace is not used; one that was made to mislead may say what a trace could say too,
-//! and nothing else. Written to a new file that then takes the place of the old one.
+//! and [`Snapshots`] that were kept for just that content, or says why not. A file that is torn, of
+//! another trace, or of another sptrace is not used; one that was made to mislead may say what a
+//! trace could say too, and nothing else. Written to a new file that then takes the place of the
+//! old one.
 //!
 //! ```text
-//! file = magic, version, digest u64, length of the rest u32, its crc32, stats
+//! file = magic, version, digest u64, length of the rest u32, its crc32, stats, snapshots
 //! ```
 
 use crate::error::Malformed;
 use crate::format::Cursor;
 use crate::reader::Survey;
+use crate::replay::Snapshots;
 use crate::stats::Stats;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"sptrindx";
 /// Raised with every change of what stands in an index, or of what its numbers mean.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 28;
 /// Longer ones are not read: half a million functions have some 50 MB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -46,11 +48,11 @@ pub fn path_of(trace: &Path) -> PathBuf {
     name.into()
 }
 
-/// The sums that were kept for this trace.
+/// The sums that were kept for this trace, and its snapshots.
 ///
 /// # Errors
 /// [`NoIndex`].
-pub fn load(trace: &Path, survey: &Survey) -> Result<Stats, NoIndex> {
+pub fn load(trace: &Path, survey: &Survey) -> Result<(Stats, Snapshots), NoIndex> {
     let path = path_of(trace);
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(NoIndex::Absent),
@@ -65,7 +67,7 @@ pub fn load(trace: &Path, survey: &Survey) -> Result<Stats, NoIndex> {
     parse(&bytes, survey)
 }
 
-fn parse(bytes: &[u8], survey: &Survey) -> Result<Stats, NoIndex> {
+fn parse(bytes: &[u8], survey: &Survey) -> Result<(Stats, Snapshots), NoIndex> {
     let (head, payload) = bytes
         .split_at_checked(HEAD_BYTES)
         .ok_or(NoIndex::Damaged("it is too short"))?;
@@ -81,17 +83,27 @@ fn parse(bytes: &[u8], survey: &Survey) -> Result<Stats, NoIndex> {
     if number(20) != payload.len() as u64 || number(24) != u64::from(crc32fast::hash(payload)) {
         return Err(NoIndex::Damaged("its checksum is wrong"));
     }
-    Stats::read(Cursor::new(payload), &survey.dictionary)
-        .map_err(|Malformed(what)| NoIndex::Damaged(what))
+    read_both(payload, survey).map_err(|Malformed(what)| NoIndex::Damaged(what))
 }
 
-/// Keeps sums of the whole of a trace.
+fn read_both(payload: &[u8], survey: &Survey) -> Result<(Stats, Snapshots), Malformed> {
+    let mut from = Cursor::new(payload);
+    let stats = Stats::read(&mut from, &survey.dictionary)?;
+    let snapshots = Snapshots::read(&mut from, &survey.dictionary)?;
+    match from.is_empty() {
+        true => Ok((stats, snapshots)),
+        false => Err(Malformed("more bytes than sums")),
+    }
+}
+
+/// Keeps sums of the whole of a trace, and its snapshots.
 ///
 /// # Errors
 /// Those of the file system; nothing is left behind then.
-pub fn save(trace: &Path, survey: &Survey, stats: &Stats) -> io::Result<()> {
+pub fn save(trace: &Path, survey: &Survey, stats: &Stats, snapshots: &Snapshots) -> io::Result<()> {
     let mut payload = Vec::new();
     stats.write(&mut payload);
+    snapshots.write(&mut payload);
     let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());

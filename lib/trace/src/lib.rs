@@ -43,8 +43,8 @@ pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use note::{Counted, EarlyEnd, Note, TableRow, TableSums, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
-    CallId, CallTree, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick, Recast,
-    Selection, StreamTotals, Visitor, Wanted, replay,
+    CallId, CallTree, EVENTS_APART, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick,
+    Recast, Selection, Snapshots, StreamTotals, Visitor, Wanted, replay, replay_and_keep,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use stats::{FunctionStats, Stats};

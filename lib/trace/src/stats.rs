@@ -205,7 +205,7 @@ impl FunctionStats {
 }
 
 impl StreamTotals {
-    fn numbers(&self) -> [u64; 10] {
+    pub(crate) fn numbers(&self) -> [u64; 10] {
         [
             self.ticks,
             self.outside_ticks,
@@ -220,7 +220,8 @@ impl StreamTotals {
         ]
     }
 
-    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    /// From such numbers, of which nothing is known.
+    pub(crate) fn of_numbers(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let mut numbers = [0; 10];
         for number in &mut numbers {
             *number = from.v()?;
@@ -234,9 +235,6 @@ impl StreamTotals {
             rest @ ..,
         ] = numbers;
         let [lost, calls, unwound, end_unseen, last_tsc] = rest;
-        if outside_ticks > ticks || known_ticks > ticks - outside_ticks {
-            return Err(Malformed("sums of a thread contradict each other"));
-        }
         Ok(Self {
             ticks,
             outside_ticks,
@@ -249,6 +247,20 @@ impl StreamTotals {
             end_unseen,
             last_tsc,
         })
+    }
+
+    /// As bytes, for an index.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        self.numbers().into_iter().for_each(|n| put_v(out, n));
+    }
+
+    pub(crate) fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let totals = Self::of_numbers(from)?;
+        let outside = totals.outside_ticks;
+        if outside > totals.ticks || totals.known_ticks > totals.ticks - outside {
+            return Err(Malformed("sums of a thread contradict each other"));
+        }
+        Ok(totals)
     }
 }
 
@@ -263,12 +275,12 @@ impl Stats {
         put_v(out, self.streams.len() as u64);
         for (id, totals) in &self.streams {
             put_v(out, id.0.into());
-            totals.numbers().into_iter().for_each(|n| put_v(out, n));
+            totals.write(out);
         }
     }
 
     /// From such bytes, which are not trusted.
-    pub(crate) fn read(mut from: Cursor<'_>, of: &Dictionary) -> Result<Self, Malformed> {
+    pub(crate) fn read(from: &mut Cursor<'_>, of: &Dictionary) -> Result<Self, Malformed> {
         let mut stats = Self::new();
         let functions = from.v()?;
         if functions > of.functions.len() as u64 {
@@ -277,7 +289,7 @@ impl Stats {
         // Views add these up: what would not fit is no sum of one trace.
         let mut all = [0; 9];
         for _ in 0..functions {
-            let function = FunctionStats::read(&mut from)?;
+            let function = FunctionStats::read(from)?;
             add_all(&mut all, &function.numbers())?;
             stats.functions.push(function);
         }
@@ -287,14 +299,11 @@ impl Stats {
             if of.stream(id).is_none() {
                 return Err(Malformed("sums of a thread that the trace does not name"));
             }
-            let totals = StreamTotals::read(&mut from)?;
+            let totals = StreamTotals::read(from)?;
             add_all(&mut all, &totals.numbers())?;
             stats.streams.push((id, totals));
         }
-        match from.is_empty() {
-            true => Ok(stats),
-            false => Err(Malformed("more bytes than sums")),
-        }
+        Ok(stats)
     }
 
     /// Forgets an open frame; says whether it was the outermost of its function.

@@ -4,7 +4,9 @@ mod hand_made;
 
 use hand_made::begun;
 use sptrace_trace::index::{self, NoIndex};
-use sptrace_trace::{FunctionId, Stats, StreamInfo, Summary, Survey, TraceReader, Wanted, replay};
+use sptrace_trace::{
+    FunctionId, Snapshots, Stats, StreamInfo, Summary, Survey, TraceReader, Wanted, replay,
+};
 use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -65,8 +67,8 @@ fn what_was_kept_is_what_was_added_up_and_of_another_trace_is_not_used() {
     let _ = fs::remove_file(index::path_of(&at));
     let (survey, stats) = trace(50);
     assert!(matches!(index::load(&at, &survey), Err(NoIndex::Absent)));
-    index::save(&at, &survey, &stats).unwrap();
-    assert_eq!(said(&index::load(&at, &survey).unwrap()), said(&stats));
+    index::save(&at, &survey, &stats, &Snapshots::default()).unwrap();
+    assert_eq!(said(&index::load(&at, &survey).unwrap().0), said(&stats));
     let (other, _) = trace(51);
     assert!(matches!(index::load(&at, &other), Err(NoIndex::Foreign)));
     // Nothing else lies beside it.
@@ -78,7 +80,7 @@ fn what_was_kept_is_what_was_added_up_and_of_another_trace_is_not_used() {
 fn torn_and_hostile_ones_are_refused_or_sums() {
     let at = place("hostile");
     let (survey, stats) = trace(50);
-    index::save(&at, &survey, &stats).unwrap();
+    index::save(&at, &survey, &stats, &Snapshots::default()).unwrap();
     let path = index::path_of(&at);
     let good = fs::read(&path).unwrap();
     for length in (0..good.len()).step_by(5) {
@@ -102,7 +104,7 @@ fn torn_and_hostile_ones_are_refused_or_sums() {
         bytes[24..28].copy_from_slice(&crc.to_le_bytes());
         fs::write(&path, &bytes).unwrap();
         match index::load(&at, &survey) {
-            Ok(stats) => {
+            Ok((stats, _)) => {
                 said(&stats);
                 used += 1;
             }

@@ -176,6 +176,7 @@ fn selection_and_minimal_time_go_with_each_order() {
         },
         min_ticks: 20,
         order,
+        snapshots: None,
     };
     let by_time = told(&bytes, &wanted(Order::Time), Log::default());
     let by_file = told(&bytes, &wanted(Order::File), Log::default());

@@ -29,11 +29,12 @@ use sptrace_render::{
     write_functions_csv, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Focus, Graph, Names, Order, Selection, Summary, Survey, TraceError, TraceFile,
-    TraceReader, Visitor, Wanted, replay,
+    Clock, Ending, Focus, Graph, Names, Order, Selection, Snapshots, Summary, Survey, TraceError,
+    TraceFile, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tree::TreeArgs;
 use wanted::{choose, parse_time_ns, selection};
 
@@ -176,8 +177,9 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
 
-    /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, and use them
-    /// when they are there: for traces of more than some ten million events, always, or never
+    /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, with what makes
+    /// a range of time (--from, --to, --around) begin at once, and use them when they are there:
+    /// for traces of more than some ten million events, always, or never
     #[arg(long, value_enum, default_value_t = index::When::Auto, value_name = "WHEN")]
     index: index::When,
 
@@ -408,6 +410,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     let names = Names::new(&survey.dictionary);
     let session = Session {
         args,
+        snapshots: index::snapshots(args, &survey)?,
         survey: &survey,
         clock: reader.clock(),
         selection: selection(args, &names, reader.clock())?,
@@ -481,6 +484,8 @@ struct Session<'a> {
     survey: &'a Survey,
     names: &'a Names<'a>,
     selection: Selection,
+    /// If a range of time of a large trace is shown.
+    snapshots: Option<Arc<Snapshots>>,
     clock: Clock,
     style: Style,
 }
@@ -616,6 +621,7 @@ impl Session<'_> {
             selection: self.selection.clone(),
             min_ticks: self.clock.ticks(min_time_ns),
             order,
+            snapshots: self.snapshots.clone(),
         };
         replay(&mut reader, self.survey, &wanted, view)
             .map_err(|error| explain(&self.args.input, error))

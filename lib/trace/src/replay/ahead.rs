@@ -41,12 +41,13 @@ pub(super) struct Batch {
     pub offset: u64,
 }
 
-/// Tells of all that is in the file until `tell` says that it has enough.
+/// Tells of what `next` gives of the file until `tell` says that it has enough.
 ///
 /// # Errors
 /// Those of `tell`, [`TraceError::Read`] and [`TraceError::Damaged`].
 pub(super) fn read_ahead<R: Read + Send>(
     reader: &mut TraceReader<R>,
+    next: impl FnMut(&mut TraceReader<R>) -> Result<Option<Item>, TraceError> + Send,
     mut tell: impl FnMut(&Ahead) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
     thread::scope(|scope| {
@@ -54,7 +55,7 @@ pub(super) fn read_ahead<R: Read + Send>(
         let (used, spare) = mpsc::channel();
         thread::Builder::new()
             .name("read".to_owned())
-            .spawn_scoped(scope, move || fill(reader, &items, &spare))
+            .spawn_scoped(scope, move || fill(reader, next, &items, &spare))
             .map_err(TraceError::Read)?;
         for item in incoming {
             let item = item?;
@@ -75,9 +76,14 @@ type Items = SyncSender<Result<Ahead, TraceError>>;
 /// Nobody listens any more.
 struct Unheard;
 
-fn fill<R: Read>(reader: &mut TraceReader<R>, items: &Items, spare: &Receiver<Vec<Event>>) {
+fn fill<R: Read>(
+    reader: &mut TraceReader<R>,
+    mut next: impl FnMut(&mut TraceReader<R>) -> Result<Option<Item>, TraceError>,
+    items: &Items,
+    spare: &Receiver<Vec<Event>>,
+) {
     loop {
-        let sent = match reader.next_item() {
+        let sent = match next(reader) {
             Ok(None) => return,
             Ok(Some(Item::Note(note))) => send(items, Ok(Ahead::Note(note))),
             Ok(Some(Item::Block(block))) => decode(reader, block, items, spare),

@@ -22,6 +22,7 @@
 //! attached to is found by a walk of its stack and holds what comes below it.
 
 mod kernel_side;
+mod state;
 
 use super::side::Side;
 use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};

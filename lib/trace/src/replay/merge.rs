@@ -17,6 +17,7 @@
 use super::call_tree::CallTree;
 use super::side::Wait;
 use super::sides::Sides;
+use super::snapshots::{Part, Tail};
 use super::visitor::Visitor;
 use crate::decoder::{Block, Paused};
 use crate::error::{Malformed, TraceError};
@@ -40,6 +41,8 @@ pub(super) struct Merge<'a, R> {
     tree: CallTree,
     lanes: HashMap<StreamId, Lane<'a>>,
     next: BinaryHeap<Reverse<Next>>,
+    /// Of streams that are not told to their end.
+    tails: HashMap<StreamId, Tail<'a>>,
     sides: Sides,
 }
 
@@ -67,20 +70,28 @@ struct Lane<'a> {
 }
 
 impl<'a, R: Read + Seek> Merge<'a, R> {
-    /// Of a whole trace.
-    pub(super) fn new(reader: &'a mut TraceReader<R>, survey: &'a Survey, sides: Sides) -> Self {
+    /// Of a part of a trace: tells `view` of what is open where it begins.
+    pub(super) fn new(
+        reader: &'a mut TraceReader<R>,
+        survey: &'a Survey,
+        (mut part, sides): (Part<'a>, Sides),
+        view: &mut impl Visitor,
+    ) -> Result<Self, TraceError> {
         let mut merge = Self {
             reader,
             survey,
             tree: CallTree::new(),
             lanes: HashMap::default(),
             next: BinaryHeap::new(),
+            tails: std::mem::take(&mut part.tails),
             sides,
         };
         for note in &survey.notes {
             merge.tree.note(note);
         }
-        for place in survey.blocks.iter().rev() {
+        let begun = part.begin(&mut merge.tree, &survey.dictionary, view);
+        begun.map_err(|what| what.at(0))?;
+        for place in part.blocks.into_iter().rev() {
             let lane = merge.lanes.entry(place.stream).or_default();
             lane.places.push(place);
         }
@@ -88,7 +99,12 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             let start = lane.places.last().map(|place| place.first_tsc);
             merge.next.extend(start.map(|tsc| Reverse((tsc, *id))));
         }
-        merge
+        for (id, tail) in &merge.tails {
+            if !merge.lanes.contains_key(id) {
+                merge.next.push(Reverse((tail.next_tsc(), *id)));
+            }
+        }
+        Ok(merge)
     }
 
     /// Tells `view` of all frames.
@@ -97,6 +113,12 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
         while let Some(Reverse((tsc, id))) = self.next.pop() {
             let inside = self.inside(id, tsc);
             let Some(lane) = self.lanes.get_mut(&id) else {
+                if let Some(tail) = self.tails.get_mut(&id) {
+                    if !tail.tell(id, tsc, view) {
+                        self.next.push(Reverse((tail.next_tsc(), id)));
+                    }
+                    continue;
+                }
                 // All its events are told, and time has come to its end.
                 self.tree.finish_stream(id, dictionary, view);
                 continue;
@@ -153,6 +175,10 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
     /// goes on, what the program has open may go on, too.
     fn all_told(&mut self, id: StreamId) {
         self.lanes.remove(&id);
+        if let Some(tail) = self.tails.get(&id) {
+            self.next.push(Reverse((tail.next_tsc(), id)));
+            return;
+        }
         let dictionary = &self.survey.dictionary;
         let mut kernel = self.sides.kernel_of(id);
         if !kernel.any(|kernel| self.lanes.contains_key(&kernel))

@@ -3,6 +3,7 @@
 //! A [`Visitor`] is given these by [`super::CallTree`], or by what stands between. Knows nothing of
 //! how they are found out.
 
+use crate::error::Malformed;
 use crate::model::{Entry, FunctionId, StreamId};
 use crate::note::Note;
 
@@ -19,6 +20,44 @@ pub struct FrameFlags {
     pub begin_unseen: bool,
     /// The thread waited for sptrace or lost events inside it.
     pub disturbed: bool,
+}
+
+impl FrameFlags {
+    /// As five bits.
+    pub(super) fn bits(self) -> u64 {
+        let flags = [
+            self.unwound,
+            self.end_unseen,
+            self.until_process_end,
+            self.begin_unseen,
+            self.disturbed,
+        ];
+        let bits = flags.into_iter().enumerate();
+        bits.map(|(at, is_set)| u64::from(is_set) << at).sum()
+    }
+
+    /// From such bits; others are passed over.
+    pub(super) fn of_bits(bits: u64) -> Self {
+        let is_set = |at: u32| bits >> at & 1 == 1;
+        Self {
+            unwound: is_set(0),
+            end_unseen: is_set(1),
+            until_process_end: is_set(2),
+            begin_unseen: is_set(3),
+            disturbed: is_set(4),
+        }
+    }
+}
+
+/// How a frame was opened, from its number.
+pub(super) fn entry_of(number: u64) -> Result<Entry, Malformed> {
+    Ok(match number {
+        0 => Entry::Call,
+        1 => Entry::Tail,
+        2 => Entry::Open,
+        3 => Entry::Earlier,
+        _ => return Err(Malformed("a kept frame of an unknown kind")),
+    })
 }
 
 /// A function's run.

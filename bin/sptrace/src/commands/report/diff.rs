@@ -251,6 +251,7 @@ fn with_trace<V: Visitor>(
         selection: selection(args, &names, reader.clock())?,
         min_ticks: reader.clock().ticks(args.min_time),
         order: Order::File,
+        snapshots: None,
     };
     let program = reader.header().command.first().cloned().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();

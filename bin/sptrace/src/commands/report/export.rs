@@ -92,6 +92,7 @@ pub fn show(
     let wanted = Wanted {
         selection: session.selection.clone(),
         min_ticks: session.clock.ticks(args.min_time),
+        snapshots: session.snapshots.clone(),
         ..Wanted::default()
     };
     let source = Source {

@@ -34,6 +34,7 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     let session = Session {
         args,
         survey: &survey,
+        snapshots: None,
         clock: reader.clock(),
         selection: selection(args, &names, reader.clock())?,
         names: &names,

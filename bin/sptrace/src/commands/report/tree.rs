@@ -37,7 +37,7 @@ pub struct TreeArgs {
     /// as --limit says. A time since the start of the trace, or a function (name or glob; #N for
     /// its Nth call)
     #[arg(long, value_name = "TIME|CALL")]
-    around: Option<String>,
+    pub around: Option<String>,
     /// Show only the N slowest calls of FUNC (name or glob), and what they call
     #[arg(long, num_args = 2, value_names = ["N", "FUNC"], conflicts_with = "around")]
     slowest: Vec<String>,
@@ -197,6 +197,7 @@ fn tell<V: Visitor>(
         selection: shown.selection.clone(),
         min_ticks,
         order: Order::Time,
+        snapshots: session.snapshots.clone(),
     };
     match &shown.only {
         None => pass(session, reader, &wanted, view),
@@ -222,6 +223,7 @@ fn by_time(session: &Session<'_>) -> Wanted {
     Wanted {
         selection: session.selection.clone(),
         order: Order::Time,
+        snapshots: session.snapshots.clone(),
         ..Wanted::default()
     }
 }
@@ -244,8 +246,7 @@ fn around(
         Err(_) => nth_call(session, reader, text)?,
     };
     let calls = session.args.limit.unwrap_or(AROUND_CALLS);
-    let around = Around::new(at_tsc, calls.div_ceil(2));
-    let (from, to) = pass(session, reader, &by_time(session), around)?.range_tsc();
+    let (from, to) = range_around(session, reader, at_tsc, calls.div_ceil(2))?;
     let Selection {
         from_tsc, to_tsc, ..
     } = &mut shown.selection;
@@ -253,6 +254,32 @@ fn around(
     *to_tsc = [*to_tsc, to].into_iter().flatten().min();
     shown.max_lines = None;
     Ok(())
+}
+
+/// From when to when so many calls before and after a moment begin.
+fn range_around(
+    session: &Session<'_>,
+    reader: &mut Reader,
+    at_tsc: u64,
+    each: usize,
+) -> anyhow::Result<(u64, Option<u64>)> {
+    // Most often there are enough of them since a snapshot shortly before.
+    let moments = session.snapshots.as_ref().map(|kept| kept.moments_tsc());
+    let before = moments.as_ref().and_then(|moments| {
+        let at = moments.partition_point(|&tsc| tsc < at_tsc);
+        moments.get(at.checked_sub(2)?).copied()
+    });
+    if let Some(since_tsc) = before.filter(|_| session.selection.from_tsc.is_none()) {
+        let mut wanted = by_time(session);
+        wanted.selection.from_tsc = Some(since_tsc);
+        let around = Around::since(since_tsc, at_tsc, each);
+        let around = pass(session, reader, &wanted, around)?;
+        if around.has_all_before() {
+            return Ok(around.range_tsc());
+        }
+    }
+    let around = Around::since(0, at_tsc, each);
+    Ok(pass(session, reader, &by_time(session), around)?.range_tsc())
 }
 
 /// When the call begins that `FUNC` or `FUNC#N` names.
