@@ -3,6 +3,7 @@
 //! Given a stack pointer. Gives signal frames whose contexts lie in the program's own text, as a
 //! stack walker needs them. Must not know who walks.
 
+pub mod around;
 pub mod context;
 pub mod interrupted;
 pub mod moved;

@@ -246,7 +246,7 @@ impl Builder {
         self.code.extend([0x41, 0xff, 0xe3]);
         self.code.extend([0x41, 0x53]);
         self.finish_counted();
-        while self.code.len() % 8 != 0 {
+        while !self.code.len().is_multiple_of(8) {
             self.code.push(NOP);
         }
         let rel = (self.code.len() - (compare + 7)) as u32;

@@ -197,6 +197,7 @@ fn show_all(bytes: &[u8]) -> Result<usize, TraceError> {
             selection: selection.clone(),
             min_ticks: 3,
             order,
+            snapshots: None,
         };
         let tree = Tree::new(&mut out, (&names, clock), columns(), options());
         pipeline(&mut reader, &survey, &wanted, tree)?

@@ -459,7 +459,11 @@ impl Survey {
             Note::Counts { edges, .. } => Some(edges),
             _ => None,
         });
-        let calls = counts.map(|edges| edges.iter().fold(0, |sum: u64, e| sum.saturating_add(e.calls)));
+        let calls = counts.map(|edges| {
+            edges
+                .iter()
+                .fold(0, |sum: u64, e| sum.saturating_add(e.calls))
+        });
         calls.reduce(u64::saturating_add)
     }
 }

@@ -14,7 +14,8 @@ use sptrace_tracee::{eligible, proc};
 
 use crate::commands::duration::parse_duration;
 use crate::commands::kernel_side::KernelArgs;
-use crate::commands::record::{self, RecordArgs, Shows, Subject};
+use crate::commands::record::{self, RecordArgs, Subject};
+use crate::commands::shows::Shows;
 use crate::commands::{report, script};
 use crate::exit_code;
 use crate::talk::say;

@@ -18,5 +18,6 @@ pub mod report;
 pub mod run;
 pub mod script;
 mod selection;
+mod shows;
 mod top;
 mod values;

@@ -28,6 +28,7 @@ use sptrace_types::decode::capture::Extent;
 
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
+use crate::commands::shows::Shows;
 use crate::commands::top::Top;
 use crate::commands::{cache, selection, values};
 use crate::talk::say;
@@ -488,25 +489,6 @@ fn decider(script: &Arc<Script>) -> Decide {
             Decision::Leaf => Decided::Leaf,
         }
     }))
-}
-
-/// What shows a recording while it is made.
-#[derive(Default)]
-pub struct Shows {
-    lines: Option<Live>,
-    top: Option<Top>,
-}
-
-impl Shows {
-    /// The recording has ended: waits until all is shown.
-    pub fn end(self) {
-        if let Some(lines) = self.lines {
-            lines.end();
-        }
-        if let Some(top) = self.top {
-            top.end();
-        }
-    }
 }
 
 /// Prepares the recording that is asked for, and what is shown of it.

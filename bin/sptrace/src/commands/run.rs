@@ -20,9 +20,10 @@ use sptrace_tracee::keep::{self, Kept, Split};
 use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::kernel_side::KernelArgs;
-use crate::commands::record::{self, RecordArgs, Shows, Subject};
+use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::report;
 use crate::commands::script;
+use crate::commands::shows::Shows;
 use crate::exit_code;
 use crate::talk::say;
 

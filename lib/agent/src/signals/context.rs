@@ -24,6 +24,7 @@ use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
 use crate::routines::marks::Phase;
+use crate::signals::around::Around;
 use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
@@ -50,9 +51,6 @@ const REGISTERS: [usize; 16] = [
 const XMM: u64 = 160;
 const XSTATE_BV: u64 = 512;
 const XSTATE_SSE: u64 = 2;
-/// Words of the interrupted stack that are read below and above the id.
-const BELOW: usize = 14;
-const ABOVE: usize = 3;
 
 /// Moves the contexts of all signal frames above `above` out of the patch areas. `mask`: the
 /// thread's signal mask; a handler runs with its signal blocked. `hot` may be null: nothing is
@@ -103,26 +101,6 @@ pub fn move_thread(hot: Option<&Hot>, registers: &mut [u64; FLAGS - R8 + 1]) -> 
 
 /// The registers, and the block of the thread whose chunk may hold a reservation.
 struct Context<'a>(&'a mut [u64; WORDS], Option<&'a Hot>);
-
-/// What stands on the interrupted stack around the id.
-struct Around {
-    base: u64,
-    words: [u64; BELOW + ABOVE],
-}
-
-impl Around {
-    fn read(base: u64) -> Option<Self> {
-        let mut words = [0u64; BELOW + ABOVE];
-        let got = sys::read_words(base.wrapping_sub(BELOW as u64 * 8), &mut words);
-        (got == size_of_val(&words)).then_some(Self { base, words })
-    }
-
-    /// The word at `offset` bytes from the id.
-    fn at(&self, offset: i64) -> u64 {
-        let index = BELOW as i64 + offset / 8;
-        self.words.get(index as usize).copied().unwrap_or(0)
-    }
-}
 
 impl Context<'_> {
     /// Moves the context into the program's text; false: it is there already, or must stay.

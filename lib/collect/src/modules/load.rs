@@ -82,7 +82,8 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 /// Plans that count are kept beside those that record.
 const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
 
-/// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path it can be opened.
+/// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
+/// it can be opened.
 pub fn load(
     places: &Places,
     pid: u32,
