@@ -90,7 +90,7 @@ macro_rules! map_inside {
     xor r9d, r9d
     mov eax, 9
     syscall
-    cmp rax, [rip+\data]
+    cmp rax, rdi
     jne .Lclose\@
     inc r14d
     lea rbx, [rip+\data+16]
