@@ -174,8 +174,6 @@ def the_report_names_who_waits_for_whom_in_a_pipeline(g):
 
 @case
 def a_running_process_is_seen_from_both_sides(g):
-    # The vdso of 6.12 leaves no room for what leads a thread of a running process to the agent.
-    if g.kernel == "6.12" and "no room in the process: its vdso" in g.said("attached"): raise Skip("this kernel's vdso has no room for attaching")
     g.recorded("attached")
     assert g.read("attached.command") == "alive\n"
     calls = in_order(g, "attached")

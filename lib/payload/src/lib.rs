@@ -15,7 +15,7 @@
 //! | [`mod@interpret`] | the meaning of a program |
 //! | [`acts`] | what a payload adds to tables, and whether the call is recorded |
 //! | [`tables`] | where tables lie, and what stands in them |
-//! | [`acts_code`] | native code that adds to them |
+//! | [`mod@acts_code`] | native code that adds to them |
 //! | [`captured`] | reading what a program has kept |
 //!
 //! A program always ends: there is no way back in it but [`program::Statement::Repeat`], which is
