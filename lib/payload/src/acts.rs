@@ -2,8 +2,8 @@
 //! whether the call is recorded.
 //!
 //! [`Acts`] is the form; [`check()`] says whether one can be compiled, and [`interpret()`] what it
-//! means, one step after the other. [`mod@crate::acts_code`] makes native code of it. There is no way
-//! back in it, so it ends. Must not know where tables lie.
+//! means, one step after the other. [`mod@crate::acts_code`] makes native code of it. There is no
+//! way back in it, so it ends. Must not know where tables lie.
 
 use std::collections::BTreeMap;
 

@@ -63,7 +63,7 @@ fn wrong_scripts_are_refused_with_place_reason_and_hint() {
         (
             "at(\"f\").on_enter(|c| c);",
             1,
-            23,
+            22,
             "nothing that a payload can do",
             "later(",
         ),

@@ -50,15 +50,15 @@ start. Calls are followed from what --root and -F name, down to --depth, as the 
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
 it; nor is what happens while a processor is idle.
 
---blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call is
-a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i FILE`
-shows the counts in the function's graph.
+--blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call
+is a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i
+FILE` shows the counts in the function's graph.
 
 --live writes what has happened within some 20 ms, so what a serial line (--live=serial) has shown
 before a crash is known. The last moments of all the kernel prints itself, on the console and into
-pstore (/sys/fs/pstore after the next start), if `sysctl kernel.ftrace_dump_on_oops=1` asks it to dump
-the buffers of the top level, or, from 6.9 on, =NAME those of an instance: sptrace's is the one in
-/sys/kernel/tracing/instances whose name begins with sptrace-.
+pstore (/sys/fs/pstore after the next start), if `sysctl kernel.ftrace_dump_on_oops=1` asks it to
+dump the buffers of the top level, or, from 6.9 on, =NAME those of an instance: sptrace's is the
+one in /sys/kernel/tracing/instances whose name begins with sptrace-.
 
 It takes root. Nothing that others trace is touched: the kernel's tracing has an instance for each
 user. Kernels before 6.12 trace functions at its top level only: if somebody uses that, it is
