@@ -7,5 +7,6 @@ pub mod around;
 pub mod context;
 pub mod interrupted;
 pub mod moved;
+pub mod pushed;
 pub mod sigframe;
 pub mod valued;

@@ -38,7 +38,24 @@ pub struct Place {
     pub pushes_back: bool,
 }
 
+/// In a slot that keeps its callee: from where that is in r11 to the jump there.
+const LOADED_TO_JUMP: u64 = 18;
+
 impl Place {
+    /// In a slot that keeps its callee: from here on r11 holds the one that is called.
+    pub fn loaded(&self) -> u64 {
+        self.kept_jump - LOADED_TO_JUMP
+    }
+
+    /// Behind the instructions that can be executed for the program: the moved ones, and what loads
+    /// r11 if it follows them.
+    pub fn moved_end(&self) -> u64 {
+        match self.kept_jump != 0 && !self.pushes_back {
+            true => self.loaded(),
+            false => self.start + self.moved,
+        }
+    }
+
     /// Bytes of the record of an event with this id that stand before its values; 0: they follow.
     pub fn head_bytes(&self, id: u64) -> u32 {
         match (id == self.exit, self.operand) {

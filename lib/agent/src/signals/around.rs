@@ -3,8 +3,11 @@
 //! Given where the id lies; gives the words that a common routine, or the door, has put below it,
 //! and those above. Read by the kernel, so that it may be given any address.
 
+use crate::memory::live::StackWord;
 use crate::memory::sys;
 
+/// System V ABI for x86-64, section 3.2.2.
+pub const RED_ZONE_BYTES: u64 = 128;
 /// Words of the interrupted stack that are read below and above the id.
 const BELOW: usize = 14;
 const ABOVE: usize = 3;
@@ -29,4 +32,19 @@ impl Around {
         let index = BELOW as i64 + offset / 8;
         self.words.get(index as usize).copied().unwrap_or(0)
     }
+}
+
+/// Writes what the interrupted code is about to push. False: the stack ends there.
+pub fn write_ahead(at: u64, value: u64) -> bool {
+    let is_there = sys::read_word(at).is_some();
+    if is_there {
+        stack_word(at).set(value);
+    }
+    is_there
+}
+
+/// A word of the interrupted stack, or of the signal frame on it.
+pub fn stack_word(at: u64) -> StackWord {
+    // SAFETY: it was read just now, around it, through the kernel.
+    unsafe { StackWord::at(at) }
 }

@@ -16,7 +16,6 @@
 use crate::frames::handlers;
 use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
-use crate::memory::live::StackWord;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
 use crate::memory::{counters, frame, live, sys};
@@ -24,23 +23,18 @@ use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
 use crate::routines::marks::Phase;
-use crate::signals::around::Around;
+use crate::signals::around::{Around, RED_ZONE_BYTES, stack_word, write_ahead};
 use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
-use crate::signals::{interrupted, moved, sigframe, valued};
+use crate::signals::{interrupted, moved, pushed, sigframe, valued};
 use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
 
-/// r11 in the context.
 const R11: usize = R8 + 3;
-
-/// System V ABI for x86-64, section 3.2.2.
-const RED_ZONE_BYTES: u64 = 128;
-
 /// The general registers by their numbers in instructions.
 const REGISTERS: [usize; 16] = [
     RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
@@ -143,13 +137,12 @@ impl Context<'_> {
         if place.counted && rip != place.start {
             return self.out_of_counted(hot, place);
         }
-        if rip == place.kept_jump {
-            self.0[RIP] = self.0[R11];
-            return true;
+        if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
+            return self.out_of_kept(hot, place);
         }
-        if place.pushes_back && (place.start + place.moved + 1..place.entry).contains(&rip) {
-            // A return address, or half of it, is on the stack already.
-            return false;
+        let pushes_from = place.start + place.moved + u64::from(place.moved == 0);
+        if place.pushes_back && (pushes_from..place.entry).contains(&rip) {
+            return self.out_of_push(hot, place);
         }
         if place.hook && rip <= place.exit {
             return self.return_from_hook(hot, place, rip);
@@ -167,8 +160,8 @@ impl Context<'_> {
             self.0[RSP] += if pushed { 8 } else { 0 };
             return self.back(place);
         }
-        if rip > place.entry || rip < place.start + place.moved {
-            return self.execute_moved(hot, place);
+        if rip > place.entry || rip < place.moved_end() {
+            return self.execute_moved(hot, place.moved_end());
         }
         if place.operand && rip == place.start + place.moved {
             return self.forward_unpushed(hot, place);
@@ -195,6 +188,41 @@ impl Context<'_> {
         true
     }
 
+    /// Where a slot pushes a return address and loads r11: behind that, if it can be executed.
+    fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        let (start, rip) = (place.start + place.moved, self.0[RIP]);
+        if rip < start + pushed::BYTES {
+            let code = modules::area(rip).and_then(|area| area.code(start + pushed::ADDRESS_AT));
+            let rsp = self.0[RSP];
+            let registers = (rsp, self.0[RAX], sys::read_word(rsp).unwrap_or(0));
+            let displacement = code.map_or(0, i32::from_le_bytes);
+            let behind = pushed::finish((start, rip - start), displacement, registers);
+            let Some(behind) = behind.filter(|behind| write_ahead(behind.rsp, behind.back)) else {
+                return false;
+            };
+            (self.0[RSP], self.0[RAX]) = (behind.rsp, behind.rax);
+            self.0[RIP] = start + pushed::BYTES;
+        }
+        let is_behind = self.0[RIP] == start + pushed::BYTES;
+        place.kept_jump != 0 && is_behind && self.execute_moved(hot, place.loaded())
+    }
+
+    /// A slot that keeps its callee has put the one that is called into r11: to that, counted.
+    fn out_of_kept(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        let target = self.0[R11];
+        if modules::is_in_area(target) {
+            return false;
+        }
+        if let Some(hot) = hot.filter(|_| self.0[RIP] != place.kept_jump) {
+            match slot::kept(place.entry).filter(|kept| kept.callee == target) {
+                Some(kept) => counters::count_at(hot, kept.cell),
+                None => hot.lost.add(1),
+            }
+        }
+        self.0[RIP] = target;
+        true
+    }
+
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
     fn out_of_system_call(&mut self, hot: Option<&Hot>, place: &Place, call: SystemCall) -> bool {
         let rip = self.0[RIP];
@@ -203,7 +231,7 @@ impl Context<'_> {
             return self.back(place);
         }
         if rip < moved_end {
-            return self.execute_moved(hot, place);
+            return self.execute_moved(hot, place.moved_end());
         }
         let part = place::part_of(rip, moved_end, place);
         if !part.is_over && call.at == 0 {
@@ -218,10 +246,9 @@ impl Context<'_> {
     }
 
     /// Executes the moved instructions that are left, up to the text or to another part of a slot.
-    fn execute_moved(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+    fn execute_moved(&mut self, hot: Option<&Hot>, end: u64) -> bool {
         let registers = REGISTERS.map(|i| self.0[i]);
         let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
-        let call = place.start + place.moved;
         let mut goes_on_at = None;
         while let Some(m) = modules::of_area(run.rip).filter(|_| goes_on_at.is_none()) {
             let mut code = [0; moved::LONGEST_BYTES];
@@ -229,7 +256,7 @@ impl Context<'_> {
             else {
                 return false;
             };
-            if (has_jumped || run.rip == call)
+            if (has_jumped || run.rip == end)
                 && let Some(m) = modules::of_area(run.rip)
             {
                 let Some(here) = place::place(m, run.rip) else {
@@ -669,19 +696,4 @@ impl Context<'_> {
         }
         true
     }
-}
-
-/// Writes what the interrupted code is about to push. False: the stack ends there.
-fn write_ahead(at: u64, value: u64) -> bool {
-    let is_there = sys::read_word(at).is_some();
-    if is_there {
-        stack_word(at).set(value);
-    }
-    is_there
-}
-
-/// A word of the interrupted stack, or of the signal frame on it.
-fn stack_word(at: u64) -> StackWord {
-    // SAFETY: it was read just now, around it, through the kernel.
-    unsafe { StackWord::at(at) }
 }
