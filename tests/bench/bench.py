@@ -357,8 +357,8 @@ class Bench:
         print("\nCalls that are counted: ns above native, " + ", ".join(f"{mode} {ns:.2f}" for mode, ns in over.items()))
         self.result["counts"] = dict(over)
         sql = "create table t(a, b); with recursive c(x) as (select 1 union all select x + 1 from c where x < %d) insert into t select x, x * 7 %% 13 from c; create index i on t(b); select sum(a * b) from t;" % (100 if self.args.check else 1_000_000)
-        python = "import json\nd = list(range(1000))\nfor k in range(%d):\n json.loads(json.dumps(d)); sorted(d, key=lambda x: -x)\n" % (1 if self.args.check else 1000)
-        lua = "local t = {} for i = 1, %d do t[i] = (i * 7919) %% 100003 end for k = 1, 4 do local c = {} for i = 1, #t do c[i] = t[i] end table.sort(c) end print(#t)" % (100 if self.args.check else 200_000)
+        python = "import json\nd = list(range(1000))\nfor k in range(%d):\n json.loads(json.dumps(d)); sorted(d, key=lambda x: -x)\n" % (1 if self.args.check else 6000)
+        lua = "local t = {} for i = 1, %d do t[i] = (i * 7919) %% 100003 end for k = 1, 4 do local c = {} for i = 1, #t do c[i] = t[i] end table.sort(c) end print(#t)" % (100 if self.args.check else 500_000)
         programs = {"lua": ["/usr/bin/lua", "-e", lua], "sqlite3": ["/usr/bin/sqlite3", ":memory:", sql], "xz": ["/usr/bin/xz", "-1", "-k", "-c", os.path.realpath("/bin/sh" if self.args.check else "/usr/bin/python3")], "python3": ["/usr/bin/python3", "-S", "-c", python]}
         row = []
         for name, command in programs.items():

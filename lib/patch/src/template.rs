@@ -184,11 +184,9 @@ impl Builder {
         (site, length): (Svma, u8),
         has_return_address: bool,
     ) -> bool {
-        let code = object.code_from(site);
-        let Some(code) = code.and_then(|c| c.get(..usize::from(length))) else {
+        let Some(i) = instruction_at(object, site, length) else {
             return false;
         };
-        let i = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode();
         let is_on_stack = i.op0_kind() == OpKind::Memory && i.memory_base() == Register::RSP;
         if !is_on_stack || !has_return_address {
             return self.push_operand(object, site, length);
@@ -262,11 +260,9 @@ impl Builder {
         (site, length): (Svma, u8),
         has_return_address: bool,
     ) -> bool {
-        let code = object.code_from(site);
-        let Some(code) = code.and_then(|c| c.get(..usize::from(length))) else {
+        let Some(i) = instruction_at(object, site, length) else {
             return false;
         };
-        let i = Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode();
         if !matches!(i.code(), Code::Call_rm64 | Code::Jmp_rm64) {
             return false;
         }
@@ -492,6 +488,12 @@ impl Builder {
         out.extend(self.fixups.iter().flat_map(|r| r.to_bytes()));
         out
     }
+}
+
+/// The instruction at `site`. `None`: the code ends before it does.
+fn instruction_at(object: &Object<'_>, site: Svma, length: u8) -> Option<Instruction> {
+    let code = object.code_from(site)?.get(..usize::from(length))?;
+    Some(Decoder::with_ip(64, code, site.0, DecoderOptions::NONE).decode())
 }
 
 /// The memory operand of an instruction, `below` bytes higher.

@@ -34,7 +34,9 @@ pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style)
     write_what_ran(out, view)?;
     write_top(out, view, style)?;
     writeln!(out)?;
-    write_time(out, view, style)?;
+    if view.survey.counted_calls().is_none() {
+        write_time(out, view, style)?;
+    }
     write_trust(out, view, style)
 }
 
@@ -282,7 +284,10 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         );
         writeln!(out, "{}", style.warning(&text))?;
     }
-    let hint = "more: sptrace report functions | tree | coverage | folded";
+    let hint = match view.survey.counted_calls() {
+        Some(_) => "more: sptrace report functions | callers | callees | graph | coverage",
+        None => "more: sptrace report functions | tree | coverage | folded",
+    };
     writeln!(out, "{}", style.aside(hint))
 }
 

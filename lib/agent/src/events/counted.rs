@@ -11,13 +11,22 @@ use crate::memory::{counters, lock, state};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
-use crate::reach::propagate;
+use crate::reach::{propagate, thread};
 use sptrace_wire::control::hole;
 
 /// The slot with this id asks, since its callee may not be instrumented yet.
 pub fn first(hot: &Hot, id: u64) {
     if propagate::reach(hot, slot::counted_target(id)) != Reach::Later {
         text::wire_counted(id);
+    }
+}
+
+/// A new task is about to be made, by an instruction: it must not take this thread's block for its
+/// own, which it would where it shares memory and fs.
+pub fn creates(f: &Frame) {
+    const SYS_CLONE: u64 = 56;
+    if f.rax == SYS_CLONE && thread::shares_block(f.rdi) {
+        thread::let_go();
     }
 }
 

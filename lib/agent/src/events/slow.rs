@@ -104,8 +104,9 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
+        common::SYSTEM_CALL if counters::is_counting() => counted::creates(f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
-        common::SYSTEM_CALL | common::SYSTEM_RETURN if counters::is_counting() => {}
+        common::SYSTEM_RETURN if counters::is_counting() => {}
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK => {
             hook::enter(hot, f);

@@ -101,11 +101,13 @@ pub fn begin(hot: &Hot) {
 /// what is counted is lost.
 fn show(hot: &Hot, region: u32) -> bool {
     let (at, bytes) = (hot.block() + CELLS_AT as u64, REGION_BYTES as usize);
-    if head(region).is_some() {
-        // SAFETY: the block's own bytes, which nobody but its thread uses.
-        return unsafe { sys::duplicate_shared(region_at(region) as usize, bytes, at as usize) };
+    // SAFETY: the block's own bytes, which nobody but its thread uses.
+    let shows = |from: u64| unsafe { sys::duplicate_shared(from as usize, bytes, at as usize) };
+    if head(region).is_some() && shows(region_at(region)) {
+        return true;
     }
-    // A fork child must not count for its parent.
+    // A fork child must not count for its parent; and what could not be put there may have left
+    // nothing there (mremap(2) unmaps first), to which a slot would write.
     if let Some(own) = Fresh::private(bytes) {
         // SAFETY: as above.
         unsafe { own.move_all_over(at) };
