@@ -98,6 +98,7 @@ impl Beside {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Outcome, KernelError> {
         let mut tasks = Tasks::new(trace, false, recorder::own_tasks())?;
+        tasks.describe(&self.inside.descriptions())?;
         tasks.show(self.inside.calls())?;
         for (tid, pid) in &self.followed {
             tasks.expect(*tid, *pid);

@@ -61,6 +61,9 @@ pub enum KernelError {
         /// The reason.
         why: String,
     },
+    /// Nothing of what was asked for is possible, and why.
+    #[error("none of the values can be recorded: {0}")]
+    Refused(String),
     /// Somebody else uses what there is only one of.
     #[error("{what}: somebody else uses the kernel's tracing, and is left alone; {remedy}")]
     InUse {

@@ -21,6 +21,8 @@ use crate::source::Happening;
 use crate::symbols::Symbols;
 use crate::text::Text;
 use crate::tracefs::{self, Tracefs};
+use crate::values::Values;
+use std::collections::HashSet;
 
 /// The kernel's own handler of probes at functions' entries.
 const PROBE_HANDLER: &str = "kprobe_ftrace_handler";
@@ -39,7 +41,10 @@ pub struct Inside {
     how: How,
     blocks: Option<Blocks>,
     privileges: Option<Privileges>,
+    values: Option<Values>,
     calls: Calls,
+    /// The functions that were chosen.
+    chosen: HashSet<u64>,
     /// Calls are followed from those that a recording begins at.
     is_followed: bool,
 }
@@ -64,13 +69,7 @@ impl Inside {
         let is_alone =
             policy.roots.is_empty() && policy.functions.is_empty() && options.level.is_none();
         let mut inside = match is_alone && blocks.is_some() {
-            true => Self {
-                how: How::Nothing,
-                blocks: None,
-                privileges: None,
-                calls: Calls::default(),
-                is_followed: false,
-            },
+            true => Self::nothing(),
             false => Self::functions(tracefs, instance, options)?,
         };
         if let Some(blocks) = blocks {
@@ -78,12 +77,44 @@ impl Inside {
             inside.calls.hook(blocks.named());
             inside.blocks = Some(blocks);
         }
+        if let Some(asked) = &options.values {
+            let values = Values::switch_on(tracefs, own, asked, &inside.chosen)?;
+            inside.take_values(values)?;
+            let told = inside.values.iter().map(Values::told);
+            told.for_each(|line| (options.say)(&line));
+        }
         if options.has_privileges {
             let privileges = Privileges::switch_on(tracefs, own);
             (options.say)(&privileges.told());
             inside.privileges = Some(privileges);
         }
         Ok(inside)
+    }
+
+    fn nothing() -> Self {
+        Self {
+            how: How::Nothing,
+            blocks: None,
+            privileges: None,
+            values: None,
+            calls: Calls::default(),
+            chosen: HashSet::new(),
+            is_followed: false,
+        }
+    }
+
+    /// The functions whose values are wanted are shown by the probes that fetch them.
+    fn take_values(&mut self, values: Values) -> Result<(), KernelError> {
+        let named = values.named();
+        let hooked = self.calls.hooked();
+        if let Some(key) = hooked.iter().find(|key| named.contains_key(key)) {
+            let (what, name) = ("values", self.calls.at(*key).name);
+            let why = format!("{name} is one of --blocks; record its values by themselves");
+            return Err(KernelError::NotOffered { what, why });
+        }
+        self.calls.hook(named);
+        self.values = Some(values);
+        Ok(())
     }
 
     fn functions(
@@ -94,13 +125,7 @@ impl Inside {
         let are_named = !options.policy.functions.is_empty();
         let chosen = options.level;
         let level = chosen.unwrap_or_else(|| level::deepest(tracefs, are_named));
-        let nothing = Self {
-            how: How::Nothing,
-            blocks: None,
-            privileges: None,
-            calls: Calls::default(),
-            is_followed: false,
-        };
+        let nothing = Self::nothing();
         if level == Level::Events {
             let why = level::offered(tracefs, Level::Functions).err();
             let why = why.filter(|_| chosen.is_none());
@@ -179,8 +204,10 @@ impl Inside {
             how,
             blocks: None,
             privileges: None,
+            values: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
+            chosen: chosen.functions,
         })
     }
 
@@ -209,6 +236,12 @@ impl Inside {
     /// Which calls are shown.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
+    }
+
+    /// The descriptions of what calls bring with them.
+    pub fn descriptions(&self) -> Vec<String> {
+        let values = self.values.as_ref();
+        values.map_or_else(Vec::new, Values::descriptions)
     }
 
     /// Switches on and off what it is time for.
@@ -242,6 +275,10 @@ impl Inside {
 
     /// The task that was running, and what happened. `None`: a record of something else.
     pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
+        let valued = self.values.as_ref().and_then(|values| values.read(record));
+        if valued.is_some() {
+            return valued;
+        }
         match &self.how {
             How::Functions(functions) => functions.read(record),
             How::Probes(probes) => probes.read(record),
@@ -252,7 +289,9 @@ impl Inside {
     /// Calls whose exit could not be recorded.
     pub fn missed(&self) -> u64 {
         let blocks = self.blocks.as_ref().map_or(0, Blocks::missed);
+        let values = self.values.as_ref().map_or(0, Values::missed);
         blocks
+            + values
             + match &self.how {
                 How::Probes(probes) => probes.missed(),
                 _ => 0,
@@ -266,6 +305,8 @@ impl Inside {
             _ => Vec::new(),
         };
         refused.extend(self.blocks.iter().flat_map(Blocks::refused));
+        let values = self.values.iter().flat_map(|values| &values.refused);
+        refused.extend(values.cloned());
         refused
     }
 }

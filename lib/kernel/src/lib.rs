@@ -11,6 +11,7 @@
 
 pub mod beside;
 pub mod blocks;
+pub mod brought;
 pub mod btf;
 pub mod calls;
 pub mod check;
@@ -40,5 +41,6 @@ pub mod text;
 pub mod toplevel;
 pub mod trace;
 pub mod tracefs;
+pub mod values;
 
 pub use error::KernelError;

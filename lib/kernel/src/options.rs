@@ -6,6 +6,7 @@ use crate::blocks::wanted::Wanted;
 use crate::level::Level;
 use crate::policy::Policy;
 use crate::tell::Listener;
+use crate::values::Asked;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Options {
     pub policy: Policy,
     /// Functions of which it sees the blocks.
     pub blocks: Vec<Wanted>,
+    /// Values of functions that it keeps.
+    pub values: Option<Asked>,
     /// It sees changes of users, groups and capabilities.
     pub has_privileges: bool,
     /// Somebody who is told of frames at once.

@@ -70,6 +70,7 @@ pub fn record<W: Write>(
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
     tasks.tell(options.listener.clone());
+    tasks.describe(&inside.descriptions())?;
     tasks.show(inside.calls())?;
     let mut command = begin(&recorded, options, &mut tasks)?;
     read_all(

@@ -6,6 +6,7 @@
 //!
 //! Must not know: tracefs, how records are laid out, and who else writes into the trace.
 
+use crate::brought::Brought;
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
 use crate::privileges;
@@ -52,6 +53,8 @@ pub struct Tasks<T> {
     /// Functions of the kernel's, by the addresses that records have.
     called: HashMap<u64, FunctionId>,
     calls: Calls,
+    /// Numbers of the descriptions of what functions bring.
+    descriptions: Vec<u32>,
     /// Somebody is told of frames at once: of those that have a name here.
     listener: Option<Listener>,
     told: HashMap<FunctionId, String>,
@@ -100,6 +103,7 @@ impl<T: Trace> Tasks<T> {
             kernel_modules: HashMap::new(),
             called: HashMap::new(),
             calls: Calls::default(),
+            descriptions: Vec::new(),
             listener: None,
             told: HashMap::new(),
             tasks: HashMap::new(),
@@ -122,6 +126,17 @@ impl<T: Trace> Tasks<T> {
         // The trace names what is hooked, also if it is never executed.
         for address in self.calls.hooked() {
             self.kernel_function(address)?;
+        }
+        Ok(())
+    }
+
+    /// Names what calls bring with them.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn describe(&mut self, texts: &[String]) -> Result<(), KernelError> {
+        for text in texts {
+            self.descriptions.push(self.trace.description(text)?);
         }
         Ok(())
     }
@@ -182,14 +197,18 @@ impl<T: Trace> Tasks<T> {
             return Ok(());
         }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
-        if matches!(&happening, Happening::Begin(Frame::SystemCall(_))) {
+        if let Happening::Begin(Frame::SystemCall(_))
+        | Happening::BeginWith(Frame::SystemCall(_), _) = &happening
+        {
             // Who has ended makes no calls, so this is another of the same number.
             self.ended.remove(&tid);
         }
         match happening {
-            Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::Begin(frame) => self.begin(tid, tsc, frame, None),
+            Happening::BeginWith(frame, brought) => self.begin(tid, tsc, frame, Some(&brought)),
             Happening::OwnCall => self.begin_own_call(tid, tsc),
-            Happening::End(frame) => self.end(tid, tsc, &frame),
+            Happening::End(frame) => self.end(tid, tsc, &frame, None),
+            Happening::EndWith(frame, brought) => self.end(tid, tsc, &frame, Some(&brought)),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
             Happening::Switch {
                 name,
@@ -237,9 +256,9 @@ impl<T: Trace> Tasks<T> {
             waiting => waiting,
         };
         if self.is_for_all || self.processes.contains_key(&tid) {
-            self.begin(tid, tsc, why)?;
+            self.begin(tid, tsc, why, None)?;
         }
-        self.end(next, tsc, &Frame::Preempted(String::new()))
+        self.end(next, tsc, &Frame::Preempted(String::new()), None)
     }
 
     /// A task goes on as another program.
@@ -387,7 +406,13 @@ impl<T: Trace> Tasks<T> {
         true
     }
 
-    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+    fn begin(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        frame: Frame,
+        brought: Option<&Brought>,
+    ) -> Result<(), KernelError> {
         let is_call = matches!(frame, Frame::SystemCall(_));
         if self.is_left_out(tid) || self.is_in_own_call(tid, &frame) && !is_call {
             return Ok(());
@@ -408,23 +433,39 @@ impl<T: Trace> Tasks<T> {
             _ => self.frame(&frame)?,
         };
         self.events += 1;
+        let values = brought.and_then(|brought| brought.bytes(&self.descriptions));
         let task = self.task(tid, tsc)?;
         task.open.push(frame);
         task.begun.push((function, tsc));
         task.encoder.enter(tsc, function);
+        if let Some(values) = values {
+            task.encoder.values(tsc, &values);
+        }
         self.told(tid, tsc, function, Step::Begins);
         Ok(())
     }
 
     /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
     /// begin nothing is written.
-    fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
+    fn end(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        frame: &Frame,
+        brought: Option<&Brought>,
+    ) -> Result<(), KernelError> {
         if self.is_left_out(tid) || self.is_in_own_call(tid, frame) {
             return Ok(());
         }
         let task = self.tasks.get(&tid);
         let found = task.and_then(|t| t.open.iter().rposition(|open| is_end_of(frame, open)));
         if let Some(found) = found {
+            let values = brought.and_then(|brought| brought.bytes(&self.descriptions));
+            if let Some(values) = values {
+                self.end_above(tid, tsc, found + 1);
+                let task = self.task(tid, tsc)?;
+                task.encoder.values(tsc, &values);
+            }
             self.end_above(tid, tsc, found);
         }
         Ok(())

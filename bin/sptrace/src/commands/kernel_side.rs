@@ -77,6 +77,7 @@ impl KernelArgs {
             blocks: Vec::new(),
             listener: None,
             helpers: Vec::new(),
+            values: None,
             has_privileges: false,
             now_tsc: clock::tsc,
         };

@@ -28,7 +28,7 @@ use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::ktrace_live::KernelLive;
-use crate::commands::record;
+use crate::commands::{record, values};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -44,8 +44,8 @@ Examples:
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
-another one runs in its place are frames of the thread's tree; they have no arguments yet. Functions
-of the kernel are frames within them where the kernel lets them be traced, which is said at the
+another one runs in its place are frames of the thread's tree; system calls have their arguments, of
+which pointers are not followed, and what they give. Functions of the kernel are frames within them where the kernel lets them be traced, which is said at the
 start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
 it; nor is what happens while a processor is idle.
@@ -108,6 +108,22 @@ pub struct KtraceArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Keep values of the functions of the kernel that SPEC names: GLOB@arg1,arg2/s,retval/x32 and
+    /// so on, or GLOB alone: as the kernel's own types have it. A name without wildcards is
+    /// recorded wherever it is called; of what a glob fits, the functions that are recorded anyway.
+    /// What a pointer leads to is kept of strings only (repeatable; see man sptrace-values)
+    #[arg(short = 'A', long = "argument", value_name = "SPEC")]
+    arguments: Vec<String>,
+    /// Keep what the functions that SPEC names give: GLOB@retval/x32, or GLOB alone (repeatable)
+    #[arg(short = 'R', long = "retval", value_name = "SPEC")]
+    results: Vec<String>,
+    /// Take prototypes of the kernel's functions from FILE, in the form of ltrace.conf(5)
+    /// (repeatable)
+    #[arg(long, value_name = "FILE")]
+    prototypes: Vec<PathBuf>,
+    /// Keep so many bytes of strings of such values
+    #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=4096))]
+    string_limit: u32,
     /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
     /// path (every block; the default), exits (the entry and what leaves the function), or offsets
     /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
@@ -339,6 +355,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         .command
         .iter()
         .map(|a| a.to_string_lossy().into_owned());
+    let mut options = options(args, target, prepare)?;
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
     mend_and_tell(&tracefs, args.quiet);
@@ -348,7 +365,6 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
     let header = record::header(shown.collect());
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
     let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
-    let mut options = options(args, target, prepare);
     let clock = Clock::of(&header);
     let opened = args.live.as_ref().map(|text| KernelLive::open(text, clock));
     let live = opened.transpose()?;
@@ -399,8 +415,12 @@ fn summary(outcome: &Outcome) -> Summary {
     summary
 }
 
-fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Options {
-    Options {
+fn options(
+    args: &KtraceArgs,
+    target: Target,
+    prepare: fn(&mut Command),
+) -> Result<Options, String> {
+    Ok(Options {
         target,
         prepare,
         duration: args.duration,
@@ -409,11 +429,16 @@ fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Opti
         policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
         blocks: args.blocks.clone(),
         has_privileges: args.privileges,
+        values: values::of_kernel(
+            [&args.arguments, &args.results],
+            &args.prototypes,
+            args.string_limit,
+        )?,
         listener: None,
         helpers: Vec::new(),
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
-    }
+    })
 }
 
 impl LevelArg {
