@@ -34,6 +34,7 @@ pub mod probes;
 pub mod recorder;
 pub mod source;
 pub mod symbols;
+pub mod task;
 pub mod task_names;
 pub mod tasks;
 pub mod tell;
@@ -41,6 +42,7 @@ pub mod text;
 pub mod toplevel;
 pub mod trace;
 pub mod tracefs;
+pub mod turns;
 pub mod values;
 
 pub use error::KernelError;

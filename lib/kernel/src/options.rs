@@ -6,6 +6,7 @@ use crate::blocks::wanted::Wanted;
 use crate::level::Level;
 use crate::policy::Policy;
 use crate::tell::Listener;
+use crate::turns::Turns;
 use crate::values::Asked;
 use std::ffi::OsString;
 use std::process::Command;
@@ -43,6 +44,10 @@ pub struct Options {
     pub values: Option<Asked>,
     /// It sees changes of users, groups and capabilities.
     pub has_privileges: bool,
+    /// Events at which it begins, ends, and is copied.
+    pub turns: Turns,
+    /// How often a signal has come since this was asked before.
+    pub signals: fn(i32) -> u64,
     /// Somebody who is told of frames at once.
     pub listener: Option<Listener>,
     /// Processes that work for us, and are no part of what is recorded.

@@ -7,6 +7,7 @@ use sptrace_collect::clock;
 use sptrace_kernel::beside::Beside;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::tracefs::Tracefs;
+use sptrace_kernel::turns::Turns;
 
 use crate::commands::ktrace::{self, LevelArg, RootArg};
 use crate::talk::say;
@@ -51,10 +52,11 @@ impl KernelArgs {
     }
 
     /// Prepares it, if it is asked for. What a killed sptrace has left is mended before.
+    /// `has_dumps`: the ring may be copied at any moment.
     ///
     /// # Errors
     /// One line for the user.
-    pub fn prepare(&self, quiet: bool) -> Result<Option<Beside>, String> {
+    pub fn prepare(&self, quiet: bool, has_dumps: bool) -> Result<Option<Beside>, String> {
         if !self.kernel {
             return Ok(None);
         }
@@ -78,9 +80,15 @@ impl KernelArgs {
             listener: None,
             helpers: Vec::new(),
             values: None,
+            turns: Turns::default(),
+            signals: |_| 0,
             has_privileges: false,
             now_tsc: clock::tsc,
         };
-        Beside::prepare(tracefs, options).map(Some).map_err(cannot)
+        let mut beside = Beside::prepare(tracefs, options).map_err(cannot)?;
+        if has_dumps {
+            beside.write_at_once();
+        }
+        Ok(Some(beside))
     }
 }

@@ -5,7 +5,6 @@
 //! with a prefix.
 
 use std::ffi::OsString;
-use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -13,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use sptrace_collect::react::keep_old;
-use sptrace_collect::{clock, output};
+use sptrace_collect::clock;
 use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::level::Level;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::policy::{Policy, Root};
-use sptrace_kernel::recorder::{self, Outcome};
+use sptrace_kernel::recorder::{self, Hooks, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
+use sptrace_kernel::turns::Turns;
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
@@ -28,6 +27,7 @@ use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
 use crate::commands::executable::{self, Refused};
 use crate::commands::ktrace_live::KernelLive;
+use crate::commands::ktrace_turns::{self, TurnArgs};
 use crate::commands::{record, values};
 use crate::exit_code;
 use crate::talk::say;
@@ -142,6 +142,8 @@ pub struct KtraceArgs {
     /// (repeatable); the trace has all
     #[arg(long, value_name = "GLOB", requires = "live")]
     live_only: Vec<String>,
+    #[command(flatten)]
+    turns: TurnArgs,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -359,28 +361,33 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
     mend_and_tell(&tracefs, args.quiet);
-    keep_old(&args.output);
-    let file = output::create(&args.output)
-        .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
     let header = record::header(shown.collect());
+    options.turns = args
+        .turns
+        .turns(header.tsc_hz, !args.command.is_empty())?;
+    let (output, kept) = args.turns.open(&args.output)?;
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
-    let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
+    let writer = TraceWriter::create(output, &header).map_err(cannot_write)?;
     let clock = Clock::of(&header);
     let opened = args.live.as_ref().map(|text| KernelLive::open(text, clock));
     let live = opened.transpose()?;
     options.listener = live.as_ref().and_then(|l| l.listener(&args.live_only));
     options.helpers = live.iter().filter_map(KernelLive::helper).collect();
-    let is_over = || IS_OVER.load(Ordering::Relaxed);
-    let recorded = recorder::record(&tracefs, &options, writer, &is_over);
+    let hooks = Hooks {
+        is_over: &|| IS_OVER.load(Ordering::Relaxed),
+        dump: &|event| kept.dump(event, clock::tsc(), args.quiet),
+    };
+    let recorded = recorder::record(&tracefs, &options, writer, hooks);
     drop(options);
     if let Some(live) = live {
         live.end();
     }
     let (writer, outcome) = recorded.map_err(|e| {
-        record::remove_begun(Some(&args.output));
+        record::remove_begun(kept.has_file().then_some(args.output.as_path()));
         e.to_string()
     })?;
-    let summary = summary(&outcome);
+    let mut summary = summary(&outcome);
+    kept.end(&mut summary, args.quiet);
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)
 }
@@ -426,7 +433,10 @@ fn options(
         duration: args.duration,
         buffer_kib: args.buffer,
         level: args.level.map(LevelArg::level),
-        policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+        policy: with_events(
+            policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+            args.turns.functions(),
+        ),
         blocks: args.blocks.clone(),
         has_privileges: args.privileges,
         values: values::of_kernel(
@@ -434,6 +444,8 @@ fn options(
             &args.prototypes,
             args.string_limit,
         )?,
+        turns: Turns::default(),
+        signals: ktrace_turns::heard,
         listener: None,
         helpers: Vec::new(),
         say: if args.quiet { |_| {} } else { say },
@@ -471,12 +483,27 @@ pub(crate) fn policy_of(
     }
 }
 
+/// Functions whose calls are events are recorded, too.
+fn with_events(mut policy: Policy, functions: Vec<String>) -> Policy {
+    if !functions.is_empty() && policy.roots.is_empty() && policy.functions.is_empty() {
+        policy.roots.push(Root::SystemCalls);
+    }
+    policy.functions.extend(functions);
+    policy
+}
+
 fn report_end(outcome: &Outcome, quiet: bool) {
     let unknown = match outcome.lost_unknown {
         0 => String::new(),
         gaps => format!(", {gaps} gaps of unknown length (a larger --buffer helps)"),
     };
+    if outcome.is_empty {
+        say("nothing was recorded: no event of --start-on happened");
+    }
     if !quiet {
+        if outcome.is_stopped {
+            say("an event of --stop-on has ended the recording");
+        }
         for event in &outcome.missing {
             say(&format!("this kernel does not let {event} be recorded"));
         }
