@@ -173,7 +173,11 @@ impl Types {
             },
             INT => {
                 let encoding = self.word(head.at + 12)? >> 24 & 15;
-                match (encoding & IS_BOOL != 0, encoding & IS_SIGNED != 0, head.word) {
+                match (
+                    encoding & IS_BOOL != 0,
+                    encoding & IS_SIGNED != 0,
+                    head.word,
+                ) {
                     (true, _, 1) => "bool",
                     (_, true, 1) => "i8",
                     (_, true, 2) => "i16",

@@ -7,13 +7,14 @@
 //! Must not know: tasks, and how a trace is written.
 
 use crate::blocks::Blocks;
-use crate::calls::Calls;
+use crate::calls::{Called, Calls};
+use crate::counts::Counts;
 use crate::error::KernelError;
 use crate::folder::Folder;
 use crate::functions::Functions;
 use crate::instance::Instance;
 use crate::level::{self, Level};
-use crate::options::Options;
+use crate::options::{Options, Target};
 use crate::policy::{Chosen, DEPTH, Policy, Root, Traceable};
 use crate::privileges::Privileges;
 use crate::probes::Probes;
@@ -22,7 +23,8 @@ use crate::symbols::Symbols;
 use crate::text::Text;
 use crate::tracefs::{self, Tracefs};
 use crate::values::Values;
-use std::collections::HashSet;
+use sptrace_trace::Note;
+use std::collections::{HashMap, HashSet};
 
 /// The kernel's own handler of probes at functions' entries.
 const PROBE_HANDLER: &str = "kprobe_ftrace_handler";
@@ -42,6 +44,7 @@ pub struct Inside {
     blocks: Option<Blocks>,
     privileges: Option<Privileges>,
     values: Option<Values>,
+    counts: Option<Counts>,
     calls: Calls,
     /// The functions that were chosen.
     chosen: HashSet<u64>,
@@ -79,9 +82,16 @@ impl Inside {
         }
         if let Some(asked) = &options.values {
             let values = Values::switch_on(tracefs, own, asked, &inside.chosen)?;
-            inside.take_values(values)?;
-            let told = inside.values.iter().map(Values::told);
-            told.for_each(|line| (options.say)(&line));
+            inside.take_hooked(values.named(), "values")?;
+            (options.say)(&values.told());
+            inside.values = Some(values);
+        }
+        if let Some(asked) = &options.counts {
+            let from_exec = matches!(options.target, Target::Command(_));
+            let counts = Counts::switch_on(tracefs, own, asked, &inside.chosen, from_exec)?;
+            inside.take_hooked(counts.named(), "what a script does")?;
+            (options.say)(&counts.told());
+            inside.counts = Some(counts);
         }
         if options.has_privileges {
             let privileges = Privileges::switch_on(tracefs, own);
@@ -97,23 +107,26 @@ impl Inside {
             blocks: None,
             privileges: None,
             values: None,
+            counts: None,
             calls: Calls::default(),
             chosen: HashSet::new(),
             is_followed: false,
         }
     }
 
-    /// The functions whose values are wanted are shown by the probes that fetch them.
-    fn take_values(&mut self, values: Values) -> Result<(), KernelError> {
-        let named = values.named();
+    /// These functions are shown by probes of their own.
+    fn take_hooked(
+        &mut self,
+        named: HashMap<u64, (Called, bool)>,
+        what: &'static str,
+    ) -> Result<(), KernelError> {
         let hooked = self.calls.hooked();
         if let Some(key) = hooked.iter().find(|key| named.contains_key(key)) {
-            let (what, name) = ("values", self.calls.at(*key).name);
-            let why = format!("{name} is one of --blocks; record its values by themselves");
+            let name = self.calls.at(*key).name;
+            let why = format!("{name} is hooked for --blocks or values; record these apart");
             return Err(KernelError::NotOffered { what, why });
         }
         self.calls.hook(named);
-        self.values = Some(values);
         Ok(())
     }
 
@@ -205,6 +218,7 @@ impl Inside {
             blocks: None,
             privileges: None,
             values: None,
+            counts: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
             chosen: chosen.functions,
@@ -244,6 +258,11 @@ impl Inside {
         values.map_or_else(Vec::new, Values::descriptions)
     }
 
+    /// What a script has added up.
+    pub fn sums(&self, tsc: u64) -> Option<Note> {
+        self.counts.as_ref()?.note(tsc)
+    }
+
     /// Switches on and off what it is time for.
     ///
     /// # Errors
@@ -276,8 +295,9 @@ impl Inside {
     /// The task that was running, and what happened. `None`: a record of something else.
     pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
         let valued = self.values.as_ref().and_then(|values| values.read(record));
-        if valued.is_some() {
-            return valued;
+        let counted = || self.counts.as_ref().and_then(|counts| counts.read(record));
+        if let Some(hooked) = valued.or_else(counted) {
+            return Some(hooked);
         }
         match &self.how {
             How::Functions(functions) => functions.read(record),
@@ -307,6 +327,8 @@ impl Inside {
         refused.extend(self.blocks.iter().flat_map(Blocks::refused));
         let values = self.values.iter().flat_map(|values| &values.refused);
         refused.extend(values.cloned());
+        let counts = self.counts.iter().flat_map(|counts| &counts.refused);
+        refused.extend(counts.cloned());
         refused
     }
 }

@@ -9,12 +9,14 @@
 //! Must not know: the agent, patching, the command line.
 #![forbid(unsafe_code)]
 
+pub mod acts;
 pub mod beside;
 pub mod blocks;
 pub mod brought;
 pub mod btf;
 pub mod calls;
 pub mod check;
+pub mod counts;
 pub mod error;
 pub mod folder;
 pub mod format;

@@ -3,6 +3,7 @@
 //! Given by who starts a recording. Must not know: the command line, and how it is done.
 
 use crate::blocks::wanted::Wanted;
+use crate::counts;
 use crate::level::Level;
 use crate::policy::Policy;
 use crate::tell::Listener;
@@ -42,6 +43,10 @@ pub struct Options {
     pub blocks: Vec<Wanted>,
     /// Values of functions that it keeps.
     pub values: Option<Asked>,
+    /// What a script runs at calls of functions.
+    pub counts: Option<counts::Asked>,
+    /// System calls that are recorded; all if there are none.
+    pub system_calls: Vec<u32>,
     /// It sees changes of users, groups and capabilities.
     pub has_privileges: bool,
     /// Events at which it begins, ends, and is copied.

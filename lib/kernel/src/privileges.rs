@@ -236,9 +236,7 @@ impl Privileges {
                 Happening::End(Frame::SystemCall(number))
                 | Happening::EndWith(Frame::SystemCall(number), _),
                 How::Calls,
-            ) if MAY_CHANGE.contains(number) => {
-                self.changed(task, Credentials::of_task(task)?)
-            }
+            ) if MAY_CHANGE.contains(number) => self.changed(task, Credentials::of_task(task)?),
             _ => None,
         }
     }

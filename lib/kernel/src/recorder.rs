@@ -97,6 +97,9 @@ pub fn record<W: Write>(
         (&mut pipes, &mut tasks),
         (&mut command, hooks),
     )?;
+    if let Some(note) = inside.sums((options.now_tsc)()) {
+        tasks.note(&note)?;
+    }
     let outcome = Outcome {
         command,
         events: tasks.events,
@@ -127,6 +130,7 @@ pub(crate) fn switch_on(
     own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
     own.set("options/event-fork", "1")?;
     let source = Source::switch_on(own)?;
+    source.only(own, &options.system_calls)?;
     let inside = Inside::switch_on(tracefs, instance, options)?;
     Ok((source, inside))
 }

@@ -194,6 +194,22 @@ impl Source {
         Ok(source)
     }
 
+    /// Records these system calls alone, by filters of the events; all if there are none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn only(&self, folder: &Folder, numbers: &[u32]) -> Result<(), KernelError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let each: Vec<_> = numbers.iter().map(|n| format!("id == {n}")).collect();
+        for name in ["sys_enter", "sys_exit"] {
+            let file = format!("events/raw_syscalls/{name}/filter");
+            folder.set(&file, &each.join(" || "))?;
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         folder: &Folder,

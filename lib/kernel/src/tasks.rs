@@ -17,7 +17,9 @@ use crate::tell::{Listener, Step, Told};
 use crate::trace::Trace;
 use crate::turns::Turns;
 use sptrace_addr::Svma;
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamEncoder, StreamInfo};
+use sptrace_trace::{
+    Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamEncoder, StreamInfo,
+};
 use sptrace_tracee::proc::Status;
 use std::collections::{HashMap, HashSet};
 
@@ -146,6 +148,14 @@ impl<T: Trace> Tasks<T> {
             self.descriptions.push(self.trace.description(text)?);
         }
         Ok(())
+    }
+
+    /// Writes a note.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn note(&mut self, note: &Note) -> Result<(), KernelError> {
+        self.trace.note(note)
     }
 
     /// Tells somebody of frames at once.

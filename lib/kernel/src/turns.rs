@@ -192,7 +192,10 @@ mod tests {
         assert_eq!(fired(&mut every_second, Step::Begins), 0);
         assert_eq!(fired(&mut every_second, Step::Ends(9)), 0);
         assert_eq!(fired(&mut every_second, Step::Begins), 1);
-        let mut slow = turns(What::Slow("vfs_read".to_owned(), Duration::from_nanos(5)), 1);
+        let mut slow = turns(
+            What::Slow("vfs_read".to_owned(), Duration::from_nanos(5)),
+            1,
+        );
         assert_eq!(fired(&mut slow, Step::Ends(5)), 0);
         assert_eq!(fired(&mut slow, Step::Ends(6)), 1);
     }

@@ -488,9 +488,6 @@ mod tests {
     #[test]
     fn what_is_narrow_is_compared_so() {
         assert_eq!(narrowed(0xffff_ffff, Some(&Type::Signed(4))), -1);
-        assert_eq!(
-            narrowed(0xffff_ffff, Some(&Type::Unsigned(4))),
-            0xffff_ffff
-        );
+        assert_eq!(narrowed(0xffff_ffff, Some(&Type::Unsigned(4))), 0xffff_ffff);
     }
 }

@@ -80,6 +80,8 @@ impl KernelArgs {
             listener: None,
             helpers: Vec::new(),
             values: None,
+            counts: None,
+            system_calls: Vec::new(),
             turns: Turns::default(),
             signals: |_| 0,
             has_privileges: false,

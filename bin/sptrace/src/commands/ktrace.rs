@@ -25,10 +25,12 @@ use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
 use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
-use crate::commands::executable::{self, Refused};
+use crate::commands::executable;
 use crate::commands::ktrace_live::KernelLive;
+use crate::commands::ktrace_script::{self, Followed};
 use crate::commands::ktrace_turns::{self, TurnArgs};
-use crate::commands::{record, values};
+use crate::commands::script::Refused;
+use crate::commands::{record, report, values};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -93,21 +95,21 @@ pub struct KtraceArgs {
     /// How deep it looks: functions (by the tracer function_graph), probes (at entry and exit of
     /// functions, slow to make), or events alone; else the deepest that this kernel allows
     #[arg(long, value_name = "LEVEL")]
-    level: Option<LevelArg>,
+    pub(crate) level: Option<LevelArg>,
     /// Follow calls in the kernel from here: syscalls (if neither this nor -F is given),
     /// interrupts, softirqs (repeatable, or separated by commas)
     #[arg(long = "root", value_name = "ROOT", value_delimiter = ',')]
-    roots: Vec<RootArg>,
+    pub(crate) roots: Vec<RootArg>,
     /// Follow calls from functions of the kernel that match GLOB (repeatable; `*` alone: every
     /// function there is, which slows the machine down)
     #[arg(short = 'F', long = "filter", value_name = "GLOB")]
-    filters: Vec<String>,
+    pub(crate) filters: Vec<String>,
     /// Leave out functions of the kernel that match GLOB, and what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
-    notrace: Vec<String>,
+    pub(crate) notrace: Vec<String>,
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    depth: Option<u32>,
+    pub(crate) depth: Option<u32>,
     /// Keep values of the functions of the kernel that SPEC names: GLOB@arg1,arg2/s,retval/x32 and
     /// so on, or GLOB alone: as the kernel's own types have it. A name without wildcards is
     /// recorded wherever it is called; of what a glob fits, the functions that are recorded anyway.
@@ -123,7 +125,7 @@ pub struct KtraceArgs {
     prototypes: Vec<PathBuf>,
     /// Keep so many bytes of strings of such values
     #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=4096))]
-    string_limit: u32,
+    pub(crate) string_limit: u32,
     /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
     /// path (every block; the default), exits (the entry and what leaves the function), or offsets
     /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
@@ -143,7 +145,17 @@ pub struct KtraceArgs {
     #[arg(long, value_name = "GLOB", requires = "live")]
     live_only: Vec<String>,
     #[command(flatten)]
-    turns: TurnArgs,
+    pub(crate) turns: TurnArgs,
+    /// Follow a script, as `run` does; what it does at calls (at(GLOB).on_enter(...)) the kernel
+    /// itself runs, by fetch arguments, filters and histograms, or it is refused
+    #[arg(help_heading = record::SCRIPT, short = 'S', long, value_name = "FILE|NAME", conflicts_with = "eval")]
+    pub(crate) script: Option<String>,
+    /// The same with the script itself
+    #[arg(help_heading = record::SCRIPT, long, value_name = "TEXT")]
+    pub(crate) eval: Option<String>,
+    /// What the script asks of the kernel.
+    #[arg(skip)]
+    followed: Followed,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -208,7 +220,13 @@ fn heed_signals(has_command: bool) {
 }
 
 /// Records, looks, or cleans up.
-pub fn run(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
+pub fn run(args: &mut KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
+    match ktrace_script::follow(args) {
+        Ok(Some(followed)) => args.followed = followed,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(Refused) => return ExitCode::from(exit_code::WRONG_USAGE),
+    }
+    let args = &*args;
     let result = match (args.check, args.cleanup) {
         (true, _) => {
             check();
@@ -310,8 +328,8 @@ fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
         && let Err(refused) = executable::check(program)
     {
         let (code, why) = match refused {
-            Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
-            Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
+            executable::Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
+            executable::Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
         };
         say(&format!("cannot run {}: {why}", program.to_string_lossy()));
         return ExitCode::from(code);
@@ -320,6 +338,7 @@ fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
     match try_record(args, prepare) {
         Ok(outcome) => {
             report_end(&outcome, args.quiet);
+            report::tell_script(args.followed.script.as_deref(), &args.output);
             ended_as(outcome)
         }
         Err(message) => {
@@ -362,9 +381,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
     record::check_output(&args.output)?;
     mend_and_tell(&tracefs, args.quiet);
     let header = record::header(shown.collect());
-    options.turns = args
-        .turns
-        .turns(header.tsc_hz, !args.command.is_empty())?;
+    options.turns = args.turns.turns(header.tsc_hz, !args.command.is_empty())?;
     let (output, kept) = args.turns.open(&args.output)?;
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
     let writer = TraceWriter::create(output, &header).map_err(cannot_write)?;
@@ -444,6 +461,8 @@ fn options(
             &args.prototypes,
             args.string_limit,
         )?,
+        counts: args.followed.counts.clone(),
+        system_calls: args.followed.system_calls.clone(),
         turns: Turns::default(),
         signals: ktrace_turns::heard,
         listener: None,

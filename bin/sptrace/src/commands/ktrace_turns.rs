@@ -97,7 +97,11 @@ impl TurnArgs {
         });
         let is_name = |glob: &&String| !glob.contains(['*', '?', '[']);
         let is_call = |name: &String| sptrace_types::syscalls::by_name(name).is_some();
-        named.filter(is_name).filter(|n| !is_call(n)).cloned().collect()
+        named
+            .filter(is_name)
+            .filter(|n| !is_call(n))
+            .cloned()
+            .collect()
     }
 
     /// Where the trace is written, and who copies it.

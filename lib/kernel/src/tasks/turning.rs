@@ -90,7 +90,12 @@ impl<T: Trace> Tasks<T> {
     }
 
     /// A frame has begun, or ended: an event, perhaps.
-    pub(super) fn saw(&mut self, tsc: u64, function: FunctionId, step: Step) -> Result<(), KernelError> {
+    pub(super) fn saw(
+        &mut self,
+        tsc: u64,
+        function: FunctionId,
+        step: Step,
+    ) -> Result<(), KernelError> {
         let Some(name) = self.turning.get(&function) else {
             return Ok(());
         };
