@@ -1,4 +1,5 @@
-//! Payloads of a script in the kernel: probes with histograms, filters, and what they have added up.
+//! Payloads of a script in the kernel: probes with histograms and filters, and what they have added
+//! up.
 //!
 //! Given payloads and which functions are recorded; makes a probe for each thing that is added at a
 //! function, with a histogram as its trigger, and one that records those calls that a payload
@@ -36,6 +37,11 @@ const MOST: usize = 200;
 const ENTRIES: u32 = 16384;
 /// At which a command's are counted from.
 const EXEC: &str = "events/sched/sched_process_exec/trigger";
+
+/// A table, and keys of it.
+type Key = (usize, Vec<u64>);
+/// A value, and how often it came.
+type Times = (u64, u64);
 
 /// What a script runs at the calls of functions.
 #[derive(Clone, Debug)]
@@ -296,7 +302,7 @@ impl Counts {
             return None;
         }
         // By table and keys: which values came, and how often.
-        let mut sums: BTreeMap<(usize, Vec<u64>), Vec<(u64, u64)>> = BTreeMap::new();
+        let mut sums: BTreeMap<Key, Vec<Times>> = BTreeMap::new();
         let mut left_out = vec![0; self.tables.len()];
         for (event, counter) in &self.counters {
             let file = format!("events/{}/{event}/hist", self.group);

@@ -37,6 +37,9 @@ const REGISTERS: [&str; 6] = ["di", "si", "dx", "cx", "r8", "r9"];
 /// What the kernel writes in place of a string that it could not read.
 const FAULT: &[u8] = b"(fault)";
 
+/// An address, and what lies there.
+type Memory = (u64, Vec<u8>);
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -281,7 +284,7 @@ impl Values {
         probed: &Probed,
         format: &Format,
         record: &[u8],
-    ) -> Option<(Vec<u64>, Vec<(u64, Vec<u8>)>)> {
+    ) -> Option<(Vec<u64>, Vec<Memory>)> {
         let count = probed.prototype.sources.len();
         let word = |i: usize| Some(format.number(record, &format!("w{i}"))? as u64);
         let words: Vec<u64> = (0..count).map_while(word).collect();

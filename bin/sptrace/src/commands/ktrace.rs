@@ -20,6 +20,7 @@ use sptrace_kernel::policy::{Policy, Root};
 use sptrace_kernel::recorder::{self, Hooks, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
 use sptrace_kernel::turns::Turns;
+use sptrace_kernel::values::Asked;
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
@@ -27,7 +28,7 @@ use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
 use crate::commands::executable;
 use crate::commands::ktrace_live::KernelLive;
-use crate::commands::ktrace_script::{self, Followed};
+use crate::commands::ktrace_script::{self, Asks, Followed};
 use crate::commands::ktrace_turns::{self, TurnArgs};
 use crate::commands::script::Refused;
 use crate::commands::{record, report, values};
@@ -51,6 +52,15 @@ which pointers are not followed, and what they give. Functions of the kernel are
 start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
 it; nor is what happens while a processor is idle.
+
+Values (-A, -R) are fetched by probes at the functions they are of. A script's at(GLOB).on_enter(...)
+is run by the kernel itself: conditions are filters of events, sheets are histograms, c.record() is a
+probe; what none of them can do is refused. What functions take the kernel says itself (BTF).
+
+Events of --start-on, --stop-on and --dump-on are time:DURATION, signal:NAME, call:GLOB, return:GLOB
+and slow:GLOB>DURATION (functions of the kernel and system calls; a name without wildcards is recorded
+as by -F), exit and crash of the command; each may end in #N: every Nth time. The kernel records all
+the while: it is what is written that begins and ends, to the tick for calls.
 
 --blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call
 is a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i
@@ -95,21 +105,21 @@ pub struct KtraceArgs {
     /// How deep it looks: functions (by the tracer function_graph), probes (at entry and exit of
     /// functions, slow to make), or events alone; else the deepest that this kernel allows
     #[arg(long, value_name = "LEVEL")]
-    pub(crate) level: Option<LevelArg>,
+    level: Option<LevelArg>,
     /// Follow calls in the kernel from here: syscalls (if neither this nor -F is given),
     /// interrupts, softirqs (repeatable, or separated by commas)
     #[arg(long = "root", value_name = "ROOT", value_delimiter = ',')]
-    pub(crate) roots: Vec<RootArg>,
+    roots: Vec<RootArg>,
     /// Follow calls from functions of the kernel that match GLOB (repeatable; `*` alone: every
     /// function there is, which slows the machine down)
     #[arg(short = 'F', long = "filter", value_name = "GLOB")]
-    pub(crate) filters: Vec<String>,
+    filters: Vec<String>,
     /// Leave out functions of the kernel that match GLOB, and what only they call (repeatable)
     #[arg(short = 'N', long = "notrace", value_name = "GLOB")]
-    pub(crate) notrace: Vec<String>,
+    notrace: Vec<String>,
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) depth: Option<u32>,
+    depth: Option<u32>,
     /// Keep values of the functions of the kernel that SPEC names: GLOB@arg1,arg2/s,retval/x32 and
     /// so on, or GLOB alone: as the kernel's own types have it. A name without wildcards is
     /// recorded wherever it is called; of what a glob fits, the functions that are recorded anyway.
@@ -125,7 +135,7 @@ pub struct KtraceArgs {
     prototypes: Vec<PathBuf>,
     /// Keep so many bytes of strings of such values
     #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=4096))]
-    pub(crate) string_limit: u32,
+    string_limit: u32,
     /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
     /// path (every block; the default), exits (the entry and what leaves the function), or offsets
     /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
@@ -145,14 +155,14 @@ pub struct KtraceArgs {
     #[arg(long, value_name = "GLOB", requires = "live")]
     live_only: Vec<String>,
     #[command(flatten)]
-    pub(crate) turns: TurnArgs,
+    turns: TurnArgs,
     /// Follow a script, as `run` does; what it does at calls (at(GLOB).on_enter(...)) the kernel
     /// itself runs, by fetch arguments, filters and histograms, or it is refused
     #[arg(help_heading = record::SCRIPT, short = 'S', long, value_name = "FILE|NAME", conflicts_with = "eval")]
-    pub(crate) script: Option<String>,
+    script: Option<String>,
     /// The same with the script itself
     #[arg(help_heading = record::SCRIPT, long, value_name = "TEXT")]
-    pub(crate) eval: Option<String>,
+    eval: Option<String>,
     /// What the script asks of the kernel.
     #[arg(skip)]
     followed: Followed,
@@ -170,7 +180,7 @@ pub struct KtraceArgs {
     command: Vec<OsString>,
 }
 
-fn blocks_of(text: &str) -> Result<Wanted, String> {
+pub(crate) fn blocks_of(text: &str) -> Result<Wanted, String> {
     Wanted::parse(text, &parse_duration)
 }
 
@@ -221,8 +231,22 @@ fn heed_signals(has_command: bool) {
 
 /// Records, looks, or cleans up.
 pub fn run(args: &mut KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
-    match ktrace_script::follow(args) {
-        Ok(Some(followed)) => args.followed = followed,
+    let asks = Asks {
+        script: args.script.as_deref(),
+        eval: args.eval.as_deref(),
+        turns: &mut args.turns,
+        filters: &mut args.filters,
+        notrace: &mut args.notrace,
+        depth: &mut args.depth,
+        string_limit: &mut args.string_limit,
+    };
+    match ktrace_script::follow(asks) {
+        Ok(Some(followed)) => {
+            if followed.is_without_functions && args.roots.is_empty() {
+                args.level = args.level.or(Some(LevelArg::Events));
+            }
+            args.followed = followed;
+        }
         Ok(None) => return ExitCode::SUCCESS,
         Err(Refused) => return ExitCode::from(exit_code::WRONG_USAGE),
     }
@@ -333,6 +357,11 @@ fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
         };
         say(&format!("cannot run {}: {why}", program.to_string_lossy()));
         return ExitCode::from(code);
+    }
+    let turns = args.turns.turns(1, has_command).map(drop);
+    if let Err(why) = turns.and_then(|()| values_of(args).map(drop)) {
+        say(&why);
+        return ExitCode::from(exit_code::WRONG_USAGE);
     }
     heed_signals(has_command);
     match try_record(args, prepare) {
@@ -456,11 +485,7 @@ fn options(
         ),
         blocks: args.blocks.clone(),
         has_privileges: args.privileges,
-        values: values::of_kernel(
-            [&args.arguments, &args.results],
-            &args.prototypes,
-            args.string_limit,
-        )?,
+        values: values_of(args)?,
         counts: args.followed.counts.clone(),
         system_calls: args.followed.system_calls.clone(),
         turns: Turns::default(),
@@ -500,6 +525,12 @@ pub(crate) fn policy_of(
         depth,
         without: notrace.to_vec(),
     }
+}
+
+/// What -A and -R ask for.
+fn values_of(args: &KtraceArgs) -> Result<Option<Asked>, String> {
+    let texts = [args.arguments.as_slice(), &args.results];
+    values::of_kernel(texts, &args.prototypes, args.string_limit)
 }
 
 /// Functions whose calls are events are recorded, too.

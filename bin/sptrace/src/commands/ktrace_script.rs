@@ -10,10 +10,28 @@ use sptrace_collect::event::Event;
 use sptrace_kernel::counts::{Asked, Payload};
 use sptrace_script::{Policy, Script, ScriptError};
 
-use crate::commands::ktrace::{KtraceArgs, LevelArg};
+use crate::commands::ktrace_turns::TurnArgs;
 use crate::commands::script::{Refused, complain, load};
 use crate::commands::selection;
 use crate::talk::say;
+
+/// Options that a script adds to.
+pub struct Asks<'a> {
+    /// -S
+    pub script: Option<&'a str>,
+    /// --eval
+    pub eval: Option<&'a str>,
+    /// Events.
+    pub turns: &'a mut TurnArgs,
+    /// -F
+    pub filters: &'a mut Vec<String>,
+    /// -N
+    pub notrace: &'a mut Vec<String>,
+    /// -D
+    pub depth: &'a mut Option<u32>,
+    /// -s
+    pub string_limit: &'a mut u32,
+}
 
 /// What the kernel is to do for a script.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +42,8 @@ pub struct Followed {
     pub counts: Option<Asked>,
     /// System calls that are recorded; all if there are none.
     pub system_calls: Vec<u32>,
+    /// No functions are asked for.
+    pub is_without_functions: bool,
 }
 
 /// Loads the script of -S or --eval, and adds what it asks for to the options. `None`: its help was
@@ -31,9 +51,9 @@ pub struct Followed {
 ///
 /// # Errors
 /// It cannot be used; all has been said.
-pub fn follow(args: &mut KtraceArgs) -> Result<Option<Followed>, Refused> {
-    let is_asked = args.script.is_some() || args.eval.is_some();
-    let Some(script) = load(args.script.as_deref(), args.eval.as_deref())? else {
+pub fn follow(asks: Asks<'_>) -> Result<Option<Followed>, Refused> {
+    let is_asked = asks.script.is_some() || asks.eval.is_some();
+    let Some(script) = load(asks.script, asks.eval)? else {
         return Ok((!is_asked).then(Followed::default));
     };
     script.take_early().lines().for_each(say);
@@ -42,7 +62,7 @@ pub fn follow(args: &mut KtraceArgs) -> Result<Option<Followed>, Refused> {
         complain(&error);
         return Err(Refused);
     }
-    let followed = add(args, Arc::new(script));
+    let followed = add(asks, Arc::new(script));
     followed.map(Some).map_err(|why| {
         say(&why);
         Refused
@@ -108,14 +128,14 @@ fn asked(policy: &Policy) -> Option<Asked> {
     })
 }
 
-fn add(args: &mut KtraceArgs, script: Arc<Script>) -> Result<Followed, String> {
+fn add(asks: Asks<'_>, script: Arc<Script>) -> Result<Followed, String> {
     let policy = &script.policy;
     let read = |texts: &[String]| {
         let events = texts.iter().map(|text| text.parse::<Event>());
         let events: Result<Vec<_>, _> = events.collect();
         events.map_err(|e| format!("{}: {e}", script.name))
     };
-    let turns = &mut args.turns;
+    let turns = asks.turns;
     turns.start_on.extend(read(&policy.start)?);
     turns.stop_on.extend(read(&policy.stop)?);
     turns.dump_on.extend(read(&policy.dump)?);
@@ -126,10 +146,10 @@ fn add(args: &mut KtraceArgs, script: Arc<Script>) -> Result<Followed, String> {
             "{name}: dump(...) needs ring(SIZE): what is written out"
         ));
     }
-    args.filters.extend_from_slice(&policy.only);
-    args.notrace.extend_from_slice(&policy.without);
-    args.depth = args.depth.or(policy.depth);
-    args.string_limit = policy.string_bytes.unwrap_or(args.string_limit);
+    asks.filters.extend_from_slice(&policy.only);
+    asks.notrace.extend_from_slice(&policy.without);
+    *asks.depth = asks.depth.or(policy.depth);
+    *asks.string_limit = policy.string_bytes.unwrap_or(*asks.string_limit);
     let mut system_calls = Vec::new();
     if let Some(set) = &policy.system_calls {
         let wanted = selection::parse(set)?;
@@ -147,13 +167,10 @@ fn add(args: &mut KtraceArgs, script: Arc<Script>) -> Result<Followed, String> {
             }
         }
     }
-    let records_functions = !args.filters.is_empty() || !args.roots.is_empty();
-    if policy.system_calls_only && !records_functions {
-        args.level = args.level.or(Some(LevelArg::Events));
-    }
     Ok(Followed {
         counts: asked(policy),
         system_calls,
+        is_without_functions: policy.system_calls_only && asks.filters.is_empty(),
         script: Some(Arc::clone(&script)),
     })
 }
