@@ -114,7 +114,7 @@ def sheet(said, title):
     """The rows of a script's sheet, as words."""
     lines = said.splitlines()
     rows = itertools.takewhile(lambda line: line.startswith(" "), lines[lines.index(title) + 2:])
-    return [row.split() for row in rows]
+    return [row.replace(",", "").split() for row in rows]
 
 
 @case

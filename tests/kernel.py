@@ -286,6 +286,8 @@ def misuse(b):
         assert got.returncode == 125 and len(got.stderr.splitlines()) == 1 and "-K: not permitted" in got.stderr, got
     got = subprocess.run([b.sptrace, "run", "-K", "--shadow", "--start-on", "time:1s", "--", "ls"], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=20)
     assert got.returncode == 2 and "--shadow" in got.stderr, got
+    if subprocess.run(["unshare", "-mpf", "--mount-proc", "true"], capture_output=True).returncode == 0:
+        fails(125, "pid namespace", "-o", b.path("t.data"), "--", "ls", before=["unshare", "-mpf", "--mount-proc"])
     fails(2, "use signal:USR1", "--start-on", "key:f5", "--", "ls")
     fails(2, "too late", "--start-on", "exit", "--", "ls")
     fails(2, "--ring", "--dump-on", "exit", "--", "ls")

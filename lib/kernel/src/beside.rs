@@ -57,6 +57,7 @@ impl Beside {
     /// # Errors
     /// The kernel refuses.
     pub fn prepare(tracefs: Tracefs, options: Options) -> Result<Self, KernelError> {
+        recorder::check_namespace()?;
         let instance = Instance::create(&tracefs)?;
         let (source, inside) = recorder::switch_on(&tracefs, &instance, &options)?;
         let pipes = Pipes::open(&recorder::folders(&instance, &inside))?;

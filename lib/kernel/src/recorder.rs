@@ -68,6 +68,9 @@ pub fn record<W: Write>(
     writer: TraceWriter<W>,
     hooks: Hooks<'_>,
 ) -> Result<(TraceWriter<W>, Outcome), KernelError> {
+    if !matches!(options.target, Target::Machine) {
+        check_namespace()?;
+    }
     let instance = Instance::create(tracefs)?;
     let (source, inside) = switch_on(tracefs, &instance, options)?;
     let mut without = own_tasks();
@@ -118,6 +121,16 @@ pub fn record<W: Write>(
     drop(pipes);
     drop(inside);
     Ok((tasks.finish()?, outcome))
+}
+
+/// Can tasks be told to the kernel's tracing by the numbers that we know them by?
+pub(crate) fn check_namespace() -> Result<(), KernelError> {
+    /// The machine's own (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+    const OWN: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(link) if link.as_os_str() != OWN => Err(KernelError::PidNamespace),
+        _ => Ok(()),
+    }
 }
 
 /// Switches on what the options ask for, in an instance that records nothing yet.
