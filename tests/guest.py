@@ -120,7 +120,8 @@ def sheet(said, title):
 @case
 def values_of_functions_are_those_of_the_calls(g):
     g.recorded("values")
-    tree = g.report("values", "tree")
+    # A call with something inside has its result where it ends.
+    tree = re.sub(r"\} = (-?\d+) /\* (.*) \*/", r"\2 = \1", g.report("values", "tree"))
     # The program writes 64 bytes and 1 byte, 100 times each, and what it prints; it asks for an attribute that is not there.
     writes = collections.Counter(re.findall(r"vfs_write\((\d+)\).*? = (-?\d+)", tree))
     assert writes["64", "64"] == writes["1", "1"] == 100, writes.most_common(5)
