@@ -100,7 +100,8 @@ def events_begin_end_and_copy_a_recording(b):
 
 @case
 def both_sides_begin_at_an_event_and_are_in_dumps(b):
-    command = ["sh", "-c", "sleep 0.4; cat /etc/passwd >/dev/null; exit 3"]
+    # On a busy machine it takes a second to attach.
+    command = ["sh", "-c", "sleep 2.5; cat /etc/passwd >/dev/null; exit 3"]
     run = lambda *options: subprocess.run([b.sptrace, "run", "-K", *options, "-o", b.path("t.data"), "--", *command], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=60)
     kernel = lambda: {c["function"] for c in map(json.loads, b.report("export", "t.data", "jsonl").splitlines()) if c["module"] == "[kernel system calls]"}
     got = run("--start-on", "time:250ms")

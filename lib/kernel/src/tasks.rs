@@ -276,6 +276,12 @@ impl<T: Trace> Tasks<T> {
         if self.is_for_all || self.processes.contains_key(&tid) {
             self.begin(tid, tsc, why, None)?;
         }
+        let task = self.tasks.get(&next);
+        let is_woken = task.is_some_and(|t| t.open.last() == Some(&Frame::Waiting(WOKEN)));
+        if is_woken && tid != 0 {
+            let name = format!("queued behind {}", self.names.of(tid));
+            self.instant(next, tsc, "[scheduler]", name)?;
+        }
         self.end(next, tsc, &Frame::Preempted(String::new()), None)
     }
 

@@ -61,6 +61,8 @@ enum Kind {
     Wait,
     Preempted,
     Woken,
+    /// Who had the processor until a thread that was woken ran.
+    Behind,
     /// The thread has ended.
     Over,
 }
@@ -72,6 +74,7 @@ impl Kind {
             "[interrupts]" => Self::Interrupt,
             "[scheduler]" if name.starts_with(PREEMPTED) => Self::Preempted,
             "[scheduler]" if name.starts_with(WOKEN) => Self::Woken,
+            "[scheduler]" if name.starts_with(BEHIND) => Self::Behind,
             "[scheduler]" if name == "ended" => Self::Over,
             "[scheduler]" => Self::Wait,
             _ => Self::Kernel,
@@ -81,6 +84,7 @@ impl Kind {
 
 const PREEMPTED: &str = "preempted ";
 const WOKEN: &str = "woken ";
+const BEHIND: &str = "queued behind ";
 
 /// Whose time it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -98,7 +102,7 @@ struct Cause {
     way: Way,
     /// The innermost frame of the kernel's around it.
     inside: Option<FunctionId>,
-    /// Who woke it, ran in its place, or interrupted it.
+    /// Who woke it, ran in its place, interrupted it, or had the processor until it ran.
     by: Option<FunctionId>,
 }
 
@@ -140,6 +144,8 @@ struct Open {
     kind: Kind,
     /// Of a wait: when it was woken, and by whom.
     woken: Option<(u64, FunctionId)>,
+    /// And who had the processor until it ran.
+    behind: Option<FunctionId>,
 }
 
 /// Adds up.
@@ -268,9 +274,10 @@ impl<'a> Waits<'a> {
                 let blocked = whole.map(|ticks| ticks.min(waited));
                 let queued = whole.map(|ticks| ticks - ticks.min(waited));
                 self.add(stream, Way::Blocked, Some(waker), blocked);
-                self.add(stream, Way::Queued, Some(waker), queued);
+                let by = open.behind.unwrap_or(waker);
+                self.add(stream, Way::Queued, Some(by), queued);
             }
-            Kind::Woken | Kind::Over => {}
+            Kind::Woken | Kind::Behind | Kind::Over => {}
         }
     }
 }
@@ -284,10 +291,16 @@ impl Visitor for Waits<'_> {
         {
             wait.woken = Some((frame.start_tsc, function));
         }
+        if let (Kind::Behind, Some(wait)) = (kind, open.last_mut())
+            && wait.kind == Kind::Wait
+        {
+            wait.behind = Some(function);
+        }
         open.push(Open {
             function,
             kind,
             woken: None,
+            behind: None,
         });
     }
 

@@ -47,20 +47,23 @@ Examples:
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
-another one runs in its place are frames of the thread's tree; system calls have their arguments, of
-which pointers are not followed, and what they give. Functions of the kernel are frames within them where the kernel lets them be traced, which is said at the
-start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
-them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
-it; nor is what happens while a processor is idle.
+another one runs in its place are frames of the thread's tree; system calls have their arguments,
+of which pointers are not followed, and what they give. Functions of the kernel are frames within
+them where the kernel lets them be traced, which is said at the start. Calls are followed from
+what --root and -F name, down to --depth, as the kernel's text has them: what is called through a
+pointer only (pipe_write, by vfs_write) is not seen unless -F names it; nor is what happens while
+a processor is idle.
 
-Values (-A, -R) are fetched by probes at the functions they are of. A script's at(GLOB).on_enter(...)
-is run by the kernel itself: conditions are filters of events, sheets are histograms, c.record() is a
-probe; what none of them can do is refused. What functions take the kernel says itself (BTF).
+Values (-A, -R) are fetched by probes at the functions they are of. A script's
+at(GLOB).on_enter(...) is run by the kernel itself: conditions are filters of events, sheets are
+histograms, c.record() is a probe; what none of them can do is refused. What functions take the
+kernel says itself (BTF).
 
-Events of --start-on, --stop-on and --dump-on are time:DURATION, signal:NAME, call:GLOB, return:GLOB
-and slow:GLOB>DURATION (functions of the kernel and system calls; a name without wildcards is recorded
-as by -F), exit and crash of the command; each may end in #N: every Nth time. The kernel records all
-the while: it is what is written that begins and ends, to the tick for calls.
+Events of --start-on, --stop-on and --dump-on are time:DURATION, signal:NAME, call:GLOB,
+return:GLOB and slow:GLOB>DURATION (functions of the kernel and system calls; a name without
+wildcards is recorded as by -F), exit and crash of the command; each may end in #N: every Nth
+time. The kernel records all the while: it is what is written that begins and ends, to the tick
+for calls.
 
 --blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call
 is a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i

@@ -2,7 +2,7 @@
 //!
 //! Given sums; writes them. Must not know how they were added up.
 
-use super::{Cause, PREEMPTED, Split, WOKEN, Waits, Way, Whose};
+use super::{BEHIND, Cause, PREEMPTED, Split, WOKEN, Waits, Way, Whose};
 use crate::csv::field;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean};
@@ -164,7 +164,7 @@ fn by<'n>(cause: &Cause, names: &'n Names<'_>) -> &'n str {
         let by = name.strip_prefix(done)?;
         by.strip_prefix("by ")
     });
-    who.unwrap_or(name)
+    who.or_else(|| name.strip_prefix(BEHIND)).unwrap_or(name)
 }
 
 fn split_heading(last: &str) -> String {
