@@ -10,6 +10,7 @@
 //! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
+//! | `levels.rs` | functions that are counted while they are called too often |
 //! | `lineage.rs` | which process a stream belongs to |
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
@@ -18,6 +19,7 @@ mod counts;
 mod early;
 mod feed;
 pub mod first_call;
+mod levels;
 mod lineage;
 mod peek;
 mod window;
@@ -63,6 +65,7 @@ struct StreamState {
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
     recorder: Recorder<W>,
+    watch: Option<levels::Watch>,
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
@@ -85,6 +88,7 @@ impl<W: Write> Collector<W> {
     pub fn new(writer: TraceWriter<W>) -> Self {
         Self {
             recorder: Recorder::new(writer),
+            watch: None,
             book: AddressBook::default(),
             by_file: HashMap::new(),
             ancestors: Ancestors::default(),
@@ -356,6 +360,7 @@ impl<W: Write> Collector<W> {
             .any(|other| other.lane.pid == pid)
         {
             // The number may be given to another process.
+            self.forget_levels(pid);
             self.retire(pid);
         }
     }
@@ -398,6 +403,11 @@ impl<W: Write> Collector<W> {
         }
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena.halves(index), start_tsc, &mut state);
+        if self.watch.is_some() {
+            let of = (arena.stream(stream).process, state.lane.pid);
+            let areas = self.areas_of(&state);
+            self.sample_sites(of.0, arena.halves(index), (&areas, of.1));
+        }
         state.taken = 0;
         self.recorder.write_if_full(&mut state.lane);
         self.streams[stream] = Some(state);
@@ -433,6 +443,9 @@ impl<W: Write> Collector<W> {
         act: impl FnOnce(Decoder<'_, Feed<'_, W>>) -> T,
     ) -> T {
         let areas = self.areas_of(state);
+        if let Some(tally) = &mut self.recorder.tally {
+            tally.turn_to(state.lane.pid);
+        }
         let mut feed = Feed {
             recorder: &mut self.recorder,
             lane: &mut state.lane,

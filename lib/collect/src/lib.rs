@@ -33,6 +33,7 @@ pub mod event;
 mod kept;
 pub mod kernel_side;
 mod latecomers;
+pub mod levels;
 pub mod live;
 pub mod loops;
 pub mod modules;

@@ -285,6 +285,7 @@ impl RecordArgs {
             values,
             system_calls,
             counts: false,
+            hot_limit: None,
             at_start,
             tap: None,
             helper: None,

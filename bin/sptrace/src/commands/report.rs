@@ -26,7 +26,7 @@ use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
     FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
     select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
-    write_functions_csv, write_relatives, write_relatives_csv, write_summary,
+    write_functions_csv, write_levels, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
     Clock, Ending, Focus, Graph, Names, Order, Selection, Snapshots, Summary, Survey, TraceError,
@@ -233,6 +233,9 @@ enum View {
     /// functions on the processor, in the kernel, interrupted, preempted, blocked, and woken but
     /// not running yet (queued); where each wait was and who woke, preempted or interrupted
     Waits,
+    /// Functions that were called too often for `run --hot-limit`: from when to when their calls
+    /// were counted, and how many
+    Levels,
     /// What a script makes of it (`sptrace script list`, man sptrace-script)
     Script,
 }
@@ -248,6 +251,7 @@ impl View {
                 | Self::Callers
                 | Self::Callees
                 | Self::Graph
+                | Self::Levels
         )
     }
 }
@@ -462,11 +466,17 @@ fn check_format(args: &ReportArgs) -> anyhow::Result<()> {
     let is_of_graph = view == View::Graph;
     let has_csv = matches!(
         view,
-        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff | View::Waits
+        View::Functions
+            | View::Coverage
+            | View::Levels
+            | View::Callers
+            | View::Callees
+            | View::Diff
+            | View::Waits
     );
     match args.format() {
         Format::Csv if !has_csv && !is_of_graph && view != View::Script => bail!(
-            "--format csv is for functions, callers, callees, graph, coverage, diff, waits and script; leave it out for others"
+            "--format csv is for functions, callers, callees, graph, coverage, levels, diff, waits and script; leave it out for others"
         ),
         Format::Json if view != View::Script => {
             bail!("--format json is for script; `export jsonl` writes calls as JSON")
@@ -506,6 +516,7 @@ impl Session<'_> {
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Levels => self.show_levels(reader.header().start_tsc, &mut out)?,
             View::Waits => self.show_waits(reader, &mut out)?,
             View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
@@ -581,6 +592,13 @@ impl Session<'_> {
             Format::Text => waits.write(out, names, self.args.limit, self.style)?,
             _ => waits.write_csv(out, names)?,
         }
+        Ok(())
+    }
+
+    fn show_levels(&self, start_tsc: u64, out: &mut impl Write) -> anyhow::Result<()> {
+        let is_csv = self.args.format() == Format::Csv;
+        let of = (self.names, self.clock, start_tsc);
+        write_levels(out, &self.survey.notes, of, (is_csv, self.style))?;
         Ok(())
     }
 
