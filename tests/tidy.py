@@ -43,7 +43,7 @@ LAYERS = {
     "collect": {"types", "addr", "wire", "image", "code", "dwarf", "kernel", "keys", "patch", "payload", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
-    "kernel": {"addr", "code", "trace", "tracee", "types"},
+    "kernel": {"addr", "code", "payload", "trace", "tracee", "types"},
     "script": {"trace", "types", "render", "payload"},
     "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
     "xtask": {"types", "dwarf"},

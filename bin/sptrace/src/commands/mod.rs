@@ -11,6 +11,8 @@ pub mod executable;
 pub mod kernel_side;
 pub mod ktrace;
 mod ktrace_live;
+mod ktrace_script;
+mod ktrace_turns;
 mod lines;
 mod live;
 pub mod record;

@@ -212,7 +212,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "out of range".to_owned())
 }
 
-fn parse_ring(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_ring(text: &str) -> Result<u64, String> {
     let size_bytes = parse_size(text)?;
     if size_bytes < LEAST_RING_BYTES {
         return Err("less than 2M".to_owned());

@@ -206,12 +206,12 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));
     }
-    if is_kernel_wanted && (request.is_later() || request.events.shadow) {
-        let why = "-K records from the command's start; leave --start-on out, or use `attach -K`";
+    if is_kernel_wanted && request.events.shadow {
+        let why = "-K begins with the recording, of which --shadow is the other way; leave it out";
         return Err(wrong_usage(why.to_owned()));
     }
-    if is_kernel_wanted && !request.events.dump_on.is_empty() {
-        let why = "-K has no part in dumps yet; leave --dump-on out (--ring alone keeps the end)";
+    if is_kernel_wanted && request.is_later() && request.events.times > 1 {
+        let why = "-K records one stretch; leave --times out, or record with `ktrace` beside";
         return Err(wrong_usage(why.to_owned()));
     }
     if args.keep_pid && request.reads_keys() {
@@ -251,7 +251,8 @@ fn record(
             }
         }
     }
-    let beside = kernel.prepare(quiet).map_err(own_failure)?;
+    let has_dumps = !request.events.dump_on.is_empty();
+    let beside = kernel.prepare(quiet, has_dumps).map_err(own_failure)?;
     let mut session = record::prepare(request, shows).map_err(own_failure)?;
     if let Some(beside) = beside {
         session.with_kernel(beside);
