@@ -146,7 +146,10 @@ impl<W: Write> Collector<W> {
             .writer
             .module(&TraceModule {
                 path: path.to_owned(),
-                build_id: cached.module_hash().to_be_bytes().to_vec(),
+                build_id: match cached.build_id() {
+                    [] => cached.module_hash().to_be_bytes().to_vec(),
+                    build_id => build_id.to_vec(),
+                },
                 svma: Svma(0)..Svma(0),
             })
             .ok()?;

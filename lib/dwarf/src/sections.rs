@@ -16,8 +16,16 @@ const ZLIB: u32 = 1;
 /// Bytes of an Elf64_Chdr.
 const HEAD_BYTES: usize = 24;
 
-/// The debug information in a file; `None`: there is none.
-pub(crate) fn dwarf(file: &[u8]) -> Option<Dwarf<Bytes>> {
+/// The debug information in a file, with that of the file that it refers to; `None`: there is none.
+pub(crate) fn dwarf(file: &[u8], supplement: Option<&[u8]>) -> Option<Dwarf<Bytes>> {
+    let mut dwarf = of_file(file)?;
+    if let Some(supplement) = supplement.and_then(of_file) {
+        dwarf.set_sup(supplement);
+    }
+    Some(dwarf)
+}
+
+fn of_file(file: &[u8]) -> Option<Dwarf<Bytes>> {
     let sections = debug_sections(file);
     sections.iter().find(|s| s.name == ".debug_info")?;
     let load = |id: SectionId| -> Result<Bytes, gimli::Error> {

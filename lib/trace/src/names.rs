@@ -3,6 +3,7 @@
 
 use crate::model::{Function, FunctionId};
 use crate::reader::Dictionary;
+use crate::sources::{CallPlace, SourceLine, Sources};
 use std::cell::OnceCell;
 use std::fmt::{self, Write};
 
@@ -53,6 +54,7 @@ impl Write for Bounded {
 pub struct Names<'a> {
     dictionary: &'a Dictionary,
     names: Vec<OnceCell<String>>,
+    sources: Option<Sources>,
 }
 
 impl<'a> Names<'a> {
@@ -61,6 +63,31 @@ impl<'a> Names<'a> {
         Self {
             dictionary,
             names: vec![OnceCell::new(); dictionary.functions.len()],
+            sources: None,
+        }
+    }
+
+    /// The same, with what is known of the source.
+    #[must_use]
+    pub fn with_sources(self, sources: Option<Sources>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// True if lines of the source are asked for.
+    pub fn has_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
+    /// Where a function begins, as far as that is asked for and known.
+    pub fn source(&self, id: FunctionId) -> Option<&SourceLine> {
+        self.sources.as_ref()?.function(id)
+    }
+
+    /// Where a function may call another, as far as that is asked for and known.
+    pub fn call_places(&self, caller: FunctionId, callee: FunctionId) -> &[CallPlace] {
+        match &self.sources {
+            Some(sources) => sources.calls(caller, callee),
+            None => &[],
         }
     }
 

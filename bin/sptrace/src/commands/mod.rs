@@ -19,5 +19,6 @@ pub mod run;
 pub mod script;
 mod selection;
 mod shows;
+pub mod symbols;
 mod top;
 mod values;
