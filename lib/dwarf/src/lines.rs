@@ -47,8 +47,8 @@ impl Lines {
         line_of(&found)
     }
 
-    /// Where the function begins that has its first instruction at an address: in its own body, also
-    /// if that begins with one that was inlined.
+    /// Where the function begins that has its first instruction at an address: in its own body,
+    /// also if that begins with one that was inlined.
     pub fn begin(&self, svma: Svma) -> Option<Line> {
         match self.frames(svma).pop() {
             Some(Frame { at: Some(line), .. }) => Some(line),

@@ -441,7 +441,7 @@ fn named_from_outside(
     files.rename(header, dictionary)?;
     let with_calls = matches!(
         args.view,
-        View::Tree | View::Lines | View::Callers | View::Callees
+        View::Tree | View::Lines | View::Callers | View::Callees | View::Export
     );
     let is_asked_for = files.source || args.calls.has_column("source");
     Ok(is_asked_for.then(|| sources::read(dictionary, with_calls)))

@@ -26,8 +26,8 @@ use crate::talk::say;
 pub struct SourceArgs {
     /// Show files and lines, of modules with debug information: of calls in `tree`, `callers`,
     /// `callees` and `lines -k`, where one function calls another at several places all of them,
-    /// and as `(inlined)` the functions whose bodies hold the call; of functions in `functions` and
-    /// exports
+    /// and as `(inlined)` the functions whose bodies hold the call; of functions in `functions`;
+    /// of both in exports (perfetto, firefox: of functions), as columns at the end
     #[arg(long)]
     pub source: bool,
     #[command(flatten)]
