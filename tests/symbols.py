@@ -304,6 +304,16 @@ def what_a_distribution_has_taken_out_is_found(bench):
 
 
 @case
+def names_are_shown_as_linkers_know_them(bench):
+    with open(f"{bench.folder}/m.cpp", "w") as f: f.write("namespace space { __attribute__((noinline)) int f(int n) { return n * 3; } }\nint main(int argc, char **) { return space::f(argc) - 3; }\n")
+    bench.tool("g++", "-O1", "-o", "mangled", "m.cpp")
+    bench.say("run", "-q", "-o", "m.data", "--", f"{bench.folder}/mangled")
+    for options, wanted in (((), "space::f(int)"), (("--no-demangle",), "_ZN5space1fEi")):
+        out, _ = bench.say("report", "functions", "-i", "m.data", "-l", "mangled", "--columns", "function", "--format", "csv", *options)
+        if wanted not in out.splitlines(): raise Failed(f"{options}: {out}")
+
+
+@case
 def wrong_options_are_refused_in_a_line(bench):
     bench.build("wrong")
     bench.record("wrong")

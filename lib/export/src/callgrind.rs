@@ -15,6 +15,9 @@ use std::io::Write;
 const THREADS: &str = "fl=(0) ???\nfn=(0) [threads]\n";
 const SHARED_ID: u64 = 1;
 
+/// A function that is called, and what of it was by one caller.
+type Callee = (FunctionId, Edge);
+
 /// Numbers and names as the format wants them: written in full once, then by number.
 struct Speller<'a> {
     cx: &'a Context<'a>,
@@ -181,7 +184,7 @@ fn sum_ns(functions: &[(FunctionId, Edge)], ns: impl Fn(&Edge) -> u64) -> u64 {
 fn write_callees<W: Write>(
     cx: &Context<'_>,
     speller: &mut Speller<'_>,
-    (caller, callees): (Option<FunctionId>, Option<&Vec<(FunctionId, Edge)>>),
+    (caller, callees): (Option<FunctionId>, Option<&Vec<Callee>>),
     out: &mut Output<W>,
 ) {
     for (callee, edge) in callees.into_iter().flatten() {

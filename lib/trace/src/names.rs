@@ -55,6 +55,8 @@ pub struct Names<'a> {
     dictionary: &'a Dictionary,
     names: Vec<OnceCell<String>>,
     sources: Option<Sources>,
+    /// Names are the symbols.
+    is_raw: bool,
 }
 
 impl<'a> Names<'a> {
@@ -64,6 +66,7 @@ impl<'a> Names<'a> {
             dictionary,
             names: vec![OnceCell::new(); dictionary.functions.len()],
             sources: None,
+            is_raw: false,
         }
     }
 
@@ -71,6 +74,15 @@ impl<'a> Names<'a> {
     #[must_use]
     pub fn with_sources(self, sources: Option<Sources>) -> Self {
         Self { sources, ..self }
+    }
+
+    /// The same with symbols for names, as linkers know them.
+    #[must_use]
+    pub fn as_symbols(self) -> Self {
+        Self {
+            is_raw: true,
+            ..self
+        }
     }
 
     /// True if lines of the source are asked for.
@@ -103,7 +115,7 @@ impl<'a> Names<'a> {
             .get(id.0 as usize)
             .zip(self.dictionary.function(id));
         known.map_or("?", |(cell, function)| {
-            cell.get_or_init(|| display_name(function))
+            cell.get_or_init(|| display_name(function, self.is_raw))
         })
     }
 
@@ -154,12 +166,16 @@ impl<'a> Names<'a> {
     }
 }
 
-fn display_name(function: &Function) -> String {
+fn display_name(function: &Function, is_raw: bool) -> String {
     if function.symbol.is_empty() {
         return format!("sub_{:x}", function.svma.0);
     }
     // Names come from the traced program: they must not steer the reader's terminal.
-    demangle(&function.symbol).replace(char::is_control, "\u{fffd}")
+    let name = match is_raw {
+        true => function.symbol.clone(),
+        false => demangle(&function.symbol),
+    };
+    name.replace(char::is_control, "\u{fffd}")
 }
 
 /// `ns::f(int, char)` without its parameters; names without any as they are.

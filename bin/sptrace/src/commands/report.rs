@@ -414,6 +414,10 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     }
     let sources = named_from_outside(args, reader.header(), &mut survey)?;
     let names = Names::new(&survey.dictionary).with_sources(sources);
+    let names = match args.sources.no_demangle {
+        true => names.as_symbols(),
+        false => names,
+    };
     let session = Session {
         args,
         snapshots: index::snapshots(args, &survey)?,

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use clap::Args;
 use sptrace_addr::Svma;
+use sptrace_code::graph::parts_of;
 use sptrace_code::{analyze, module_hash};
 use sptrace_dwarf::Lines;
 use sptrace_image::Object;
@@ -30,6 +31,9 @@ pub struct SourceArgs {
     /// of both in exports (perfetto, firefox: of functions), as columns at the end
     #[arg(long)]
     pub source: bool,
+    /// Show names of C++ and Rust as linkers know them
+    #[arg(long)]
+    pub no_demangle: bool,
     #[command(flatten)]
     pub symbols: SymbolArgs,
 }
@@ -222,11 +226,16 @@ fn add_calls(
     sources: &mut Sources,
 ) {
     let analysis = analyze(object);
-    for function in &analysis.functions {
+    for (index, function) in analysis.functions.iter().enumerate() {
         let Some(&caller) = functions.get(&function.entry.0) else {
             continue;
         };
-        for site in analysis.sites_of(function) {
+        // What the compiler has moved elsewhere runs in the same frame.
+        let parts = parts_of(&analysis, index);
+        let parts = parts
+            .iter()
+            .filter_map(|part| analysis.functions.get(*part));
+        for site in parts.flat_map(|part| analysis.sites_of(part)) {
             let direct = functions.get(&site.target.0).filter(|_| site.target.0 != 0);
             let slot = Some(site.got_slot).filter(|slot| slot.0 != 0);
             let import = slot.and_then(|slot| object.slot_name(slot));
