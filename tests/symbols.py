@@ -292,6 +292,24 @@ def functions_of_python_have_their_names(bench):
 
 
 @case
+def what_dwz_has_taken_out_is_read_again(bench):
+    if not shutil.which("dwz"): raise Skip("no dwz")
+    for name in ("one", "two"):
+        bench.build(name, "-gdwarf-5")
+        bench.tool("gcc", "-gdwarf-5", "-g", "-O2", "-o", name, "a.c")
+    bench.tool("dwz", "-m", "common.debug", "-M", f"../{os.path.basename(bench.folder)}/common.debug", "one", "two")
+    bench.tool("objcopy", "--only-keep-debug", "one", "one.debug")
+    bench.tool("strip", "one")
+    bench.tool("objcopy", "--add-gnu-debuglink=one.debug", "one")
+    bench.record("one", "-A", "leaf", "-R", "leaf")
+    show = lambda: bench.say("report", "tree", "-i", "one.data", "-F", "main", "-l", "one", "--source", "--columns", "tid")
+    out, error = show()
+    if "leaf(1) = 3; /* at helper.h:3 in helper (inlined) */" not in out or error: raise Failed(f"{out} {error}")
+    os.unlink(f"{bench.folder}/common.debug")
+    if "refers to ../" not in show()[1]: raise Failed("nothing is said of a file that is gone")
+
+
+@case
 def what_a_distribution_has_taken_out_is_found(bench):
     libc = "/lib/x86_64-linux-gnu/libc.so.6"
     notes = bench.tool("readelf", "-n", libc)

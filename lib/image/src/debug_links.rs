@@ -9,7 +9,7 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::section_header::SHT_NOBITS;
 
 use crate::build_id::{build_id_in, find_build_id};
-use crate::headers::{read_header, read_program_headers};
+use crate::headers::{read_any_header, read_program_headers};
 use crate::sections::{read_sections, string_at};
 
 /// What a file says of itself and of others.
@@ -28,7 +28,7 @@ pub struct DebugLinks<'data> {
 impl<'data> DebugLinks<'data> {
     /// Those of a file; none if it is no ELF file for x86-64.
     pub fn of(file: &'data [u8]) -> Self {
-        let Ok((header, _)) = read_header(file) else {
+        let Ok(header) = read_any_header(file) else {
             return Self::default();
         };
         let ctx = Ctx::new(Container::Big, Endian::Little);

@@ -141,9 +141,10 @@ fn what_several_debug_files_share_is_found_by_name_and_by_id() {
         "cc",
         &[
             "-g",
-            "-shared",
+            "-r",
             "-o",
             "s.debug",
+            "-nostdlib",
             "-Wl,--build-id=0x5511",
             "s.c",
         ],
