@@ -41,6 +41,7 @@ use crate::decode::{Cursor, Decoder};
 use crate::event::calls::Calls;
 use crate::event::{Armed, Occurrence};
 use crate::numbers::Numbers;
+use crate::perf_map;
 use crate::tap::Told;
 use crate::unfollowed::{UNSEEN, Unfollowed};
 use feed::{Feed, Lane, Recorder};
@@ -150,7 +151,10 @@ impl<W: Write> Collector<W> {
             .writer
             .module(&TraceModule {
                 path: path.to_owned(),
-                build_id: cached.module_hash().to_be_bytes().to_vec(),
+                build_id: match cached.build_id() {
+                    [] => cached.module_hash().to_be_bytes().to_vec(),
+                    build_id => build_id.to_vec(),
+                },
                 svma: Svma(0)..Svma(0),
             })
             .ok()?;
@@ -365,9 +369,34 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// Names the code that processes (`None`: all) have generated, as they have told perf.
+    fn name_generated(&mut self, of: Option<u32>) {
+        let mut nameless = self.book.nameless();
+        nameless.retain(|(pid, at)| *at != 0 && of.is_none_or(|of| of == *pid));
+        for of_one in nameless.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((pid, _)) = of_one.first() else {
+                continue;
+            };
+            let addresses: Vec<u64> = of_one.iter().map(|(_, at)| *at).collect();
+            let found = perf_map::names(*pid, &addresses);
+            for (at, named) in addresses.iter().zip(found) {
+                let Some(named) = named else { continue };
+                let name = match at - named.address {
+                    0 => named.name,
+                    inside => format!("{}+{inside:#x}", named.name),
+                };
+                if let Some(function) = self.book.is_named(*at) {
+                    let written = self.recorder.writer.name(function, &name);
+                    self.recorder.check(written);
+                }
+            }
+        }
+    }
+
     /// A process has ended, which is told unless the recording has ended before.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
         let tsc = crate::clock::tsc();
+        self.name_generated(Some(pid));
         if tsc <= self.recorder.until_tsc {
             self.note(&Note::ProcessExit { pid, tsc, status });
         }
@@ -378,6 +407,7 @@ impl<W: Write> Collector<W> {
     /// # Errors
     /// The output failed, now or before.
     pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
+        self.name_generated(None);
         if let Some(e) = self.recorder.failed.take() {
             return Err(e);
         }

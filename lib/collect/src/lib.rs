@@ -42,6 +42,7 @@ mod open_files;
 pub mod outcome;
 pub mod output;
 mod payloads;
+mod perf_map;
 mod progress;
 pub mod react;
 pub mod request;

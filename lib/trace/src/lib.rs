@@ -23,6 +23,7 @@ mod note;
 mod reader;
 mod replay;
 pub mod ring;
+mod sources;
 pub mod stats;
 mod step;
 mod summary;
@@ -47,6 +48,7 @@ pub use replay::{
     Recast, Selection, Snapshots, StreamTotals, Visitor, Wanted, replay, replay_and_keep,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
+pub use sources::{CallPlace, SourceLine, Sources, call_words};
 pub use stats::{FunctionStats, Stats};
 pub use summary::{Section, Summary, SummaryRow};
 pub use writer::{Classifier, TraceWriter};

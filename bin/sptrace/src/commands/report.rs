@@ -10,6 +10,7 @@ mod graph;
 mod index;
 mod output;
 mod script;
+mod sources;
 mod tree;
 mod wanted;
 
@@ -22,6 +23,7 @@ use clap::{Args, ValueEnum};
 use export::By;
 use graph::GraphArgs;
 pub use script::tell as tell_script;
+use sources::SourceArgs;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
     FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
@@ -29,8 +31,8 @@ use sptrace_render::{
     write_functions_csv, write_levels, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Focus, Graph, Names, Order, Selection, Snapshots, Summary, Survey, TraceError,
-    TraceFile, TraceReader, Visitor, Wanted, replay,
+    Clock, Ending, Focus, Graph, Header, Names, Order, Selection, Snapshots, Sources, Summary,
+    Survey, TraceError, TraceFile, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -195,6 +197,9 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     calls: CallArgs,
+
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -397,7 +402,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         return tree::follow(args, style);
     }
     let path = &args.input;
-    let (reader, survey) = match args.view {
+    let (reader, mut survey) = match args.view {
         // These say so themselves.
         View::Summary | View::Coverage => {
             let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
@@ -411,7 +416,12 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
             "the calls of this trace were counted: what is shown here has none of them (see report functions, callers, callees, graph)",
         );
     }
-    let names = Names::new(&survey.dictionary);
+    let sources = named_from_outside(args, reader.header(), &mut survey)?;
+    let names = Names::new(&survey.dictionary).with_sources(sources);
+    let names = match args.sources.no_demangle {
+        true => names.as_symbols(),
+        false => names,
+    };
     let session = Session {
         args,
         snapshots: index::snapshots(args, &survey)?,
@@ -426,6 +436,23 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         false => output::open(&args.output, path)?,
     };
     session.show(reader, out)
+}
+
+/// Gives functions the names that others have for them; gives the lines of the source, if they are
+/// asked for.
+fn named_from_outside(
+    args: &ReportArgs,
+    header: &Header,
+    survey: &mut Survey,
+) -> anyhow::Result<Option<Sources>> {
+    let (files, dictionary) = (&args.sources, &mut survey.dictionary);
+    files.rename(header, dictionary)?;
+    let with_calls = matches!(
+        args.view,
+        View::Tree | View::Lines | View::Callers | View::Callees | View::Export
+    );
+    let is_asked_for = files.source || args.calls.has_column("source");
+    Ok(is_asked_for.then(|| sources::read(dictionary, with_calls)))
 }
 
 /// Refuses options that do not fit together.
