@@ -21,5 +21,6 @@ pub mod run;
 pub mod script;
 mod selection;
 mod shows;
+pub mod symbols;
 mod top;
 mod values;
