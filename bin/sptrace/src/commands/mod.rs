@@ -17,6 +17,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod script;
+mod scripted;
 mod selection;
 mod shows;
 mod top;
