@@ -405,6 +405,7 @@ F long work(int kind, long size) { sink += size; return kind + size; }
 F long inner(long n) { sink++; return n; }
 F long outer(int n) { return inner(n) + inner(n + 1); }
 F long becomes(int n) { return outer(n); }
+F long looks(long n) { void *frames[8]; sink += backtrace(frames, 8); return inner(n) + 1; }
 F int deep(int n) { void *frames[64]; int below = n ? deep(n - 1) + 1 : backtrace(frames, 64) > 5; sink++; return below; }
 F void leaves(int n) { if (n % 3 == 0) longjmp(out, 1); sink++; }
 F void in_handler(int n) { sink += n; }
@@ -425,7 +426,7 @@ int main(void) {
     int left = 0;
     for (int i = 0; i < 6; i++) pthread_create(&threads[i], 0, thread, 0);
     for (int i = 0; i < 6; i++) pthread_join(threads[i], 0);
-    for (int i = 0; i < 300; i++) sum += becomes(i) + deep(i % 20);
+    for (int i = 0; i < 300; i++) sum += becomes(i) + deep(i % 20) + looks(i);
     for (volatile int i = 0; i < 300; i++) if (setjmp(out) == 0) leaves(i); else left++;
     if (!fork()) { for (int i = 0; i < 100; i++) work(7, 1); _exit(0); }
     wait(0);
@@ -443,7 +444,17 @@ at("work").on_enter(|c| { work.add(c.kind); if c.kind > 2 { sizes.add(c.kind, c.
 at("deep").on_enter(|c| deep.add([])); at("outer").on_enter(|c| outer.add([]));
 at("leaves").on_enter(|c| if (c.n & 1) == 0 { left.add(0); c.record(); } else { left.add(1) });
 at("in_handler").on_enter(|c| handled.add([]));
+let results = sum("results", ["kind"], ["n"]); at("work").on_exit(|c| results.add(c.kind, c.result));
+let ends = count("ends", ["function", "value"]);
+at("looks").on_exit(|c| ends.add([0, c.result - c.n])); at("deep").on_exit(|c| ends.add([5, 0])); at("outer").on_exit(|c| ends.add([1, 0])); at("becomes").on_exit(|c| ends.add([2, 0]));
+at("leaves").on_exit(|c| ends.add([3, c.n])); at("in_handler").on_exit(|c| ends.add([4, 0]));
+let took = max("took", [], "n"); at("looks").on_exit(|c| took.add(c.elapsed));
 """
+
+
+def results_of(kind):
+    """The sum of work's results in a thread: kind + size, directly by i % 5 and through a pointer by i % 3."""
+    return sum(kind + i for i in range(2000) if i % 5 == kind) + sum(kind + i for i in range(2000) if i % 3 == kind)
 
 
 @case
@@ -469,11 +480,19 @@ def payloads_count_exactly(b):
     same(rows("deep"), [(sum(i % 20 + 1 for i in range(300)),)])
     same(rows("outer"), [(300,)])
     same(dict(rows("left")), {0: 150, 1: 150})
+    same({kind: total for kind, _, total in rows("results")}, {kind: 6 * results_of(kind) for kind in range(5)} | {7: 800})
+    ends = {(function, value): count for function, value, count in rows("ends")}
+    same((ends[0, 1], ends[1, 0], ends[2, 0]), (300, 300, 300))
+    same(sorted(value for function, value in ends if function == 3), [n for n in range(300) if n % 3])
+    assert ticks <= ends[4, 0] <= ticks + 2 and 1000 < rows("took")[0][1] < 10**10, (ticks, ends, rows("took"))
+    # Calls that were jumped out of, and those of deep that a walk of the stack has let return unseen.
+    missed = next(line.split()[0] for line in b.report("coverage").splitlines() if "with a payload" in line)
+    same((int(missed.replace(",", "")), (5, 0) in ends), (100 + 3150, False))
     # One that a walk has moved back to its call is counted again.
     assert ticks <= rows("handled")[0][0] <= ticks + 2, (ticks, rows("handled"))
     functions = {row[-1]: int(row[0].replace(",", "")) for row in map(str.split, b.report("functions").splitlines()[1:])}
     assert not {"work", "deep", "in_handler"} & functions.keys(), functions
-    same((functions["leaves"], functions["inner"]), (150, 600))
+    same((functions["leaves"], functions["inner"]), (150, 900))
 
 
 @case

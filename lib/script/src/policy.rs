@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use rhai::FnPtr;
-use sptrace_payload::acts::Acts;
+use sptrace_payload::acts::{Acts, Moment};
 use sptrace_payload::tables::Kind;
 
 /// What a script asks for.
@@ -96,6 +96,8 @@ pub struct Payload {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// When it runs.
+    pub moment: Moment,
     /// What it does.
     pub acts: Acts,
     /// Names of arguments that it uses, by their numbers.

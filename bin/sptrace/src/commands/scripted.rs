@@ -6,8 +6,12 @@
 use std::sync::Arc;
 
 use sptrace_collect::acts::{Payload, Payloads};
+use sptrace_collect::clock;
 use sptrace_collect::modules::decide::{Decide, Decided};
 use sptrace_script::{Decision, FunctionFacts, Script};
+
+/// So long the clock is looked at where a payload asks how long a call took.
+const CALIBRATION_MILLIS: u64 = 10;
 
 /// What runs at calls inside of the program. None: nothing.
 pub fn payloads(script: &Script) -> Option<Payloads> {
@@ -15,12 +19,20 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
     let all = policy.payloads.iter().map(|payload| Payload {
         module: payload.module.clone(),
         glob: payload.glob.clone(),
+        moment: payload.moment,
         acts: payload.acts.clone(),
         names: payload.names.clone(),
     });
     let tables = policy.tables.iter();
     let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));
-    (!policy.payloads.is_empty()).then(|| Payloads::new(all.collect(), tables))
+    if policy.payloads.is_empty() {
+        return None;
+    }
+    let payloads = Payloads::new(all.collect(), tables);
+    Some(match payloads.ask_time() {
+        true => payloads.timed_by(clock::calibrate(CALIBRATION_MILLIS)),
+        false => payloads,
+    })
 }
 
 /// What the script says of functions, for the recording.
