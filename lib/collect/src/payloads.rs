@@ -166,6 +166,7 @@ fn keep(values: &mut FunctionValues, exit: &Exit) {
     let number = |i: usize| exit.kept.get(i).map_or(NO_SOURCE, |of| number_of(*of));
     values.kept_first = number(0);
     values.kept_second = number(1);
+    values.exit_needs_clock = u8::from(exit.acts.uses(Source::Elapsed));
     values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));
 }
 

@@ -24,10 +24,10 @@ const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;
 /// its exit over. Measured by `tests/bench/bench.py` on the machine of the figures in man page
 /// sptrace-script.
 const CALL_NS: f64 = 5.5;
-/// What it costs more to wait for the return of a call, with a clock read at its beginning.
-const RETURN_NS: f64 = 14.0;
-/// To look at the clock when a call returns.
-const CLOCK_NS: f64 = 10.0;
+/// What it costs more to wait for the return of a call.
+const RETURN_NS: f64 = 7.0;
+/// To look at the clock when a call begins and when it returns.
+const CLOCK_NS: f64 = 14.0;
 /// Entry and return of a call by the slow path, which looks for errno.
 const SLOW_NS: f64 = 700.0;
 /// An instruction of a payload; those that seldom run are among them.

@@ -27,6 +27,8 @@ pub const FAILS_BY_NULL: u32 = 1 << 19;
 pub const ACTS: u32 = 1 << 20;
 /// In [`Row::kinds`]: the second code is that of a return, and the common routine can run it.
 pub const EXITS_BY_ROUTINE: u32 = 1 << 21;
+/// In [`Row::kinds`]: it asks how long the call took.
+pub const EXIT_TIMED: u32 = 1 << 22;
 /// In what the code that decides gives: [`PASSED`], and the return is waited for.
 pub const HELD: u32 = 4;
 /// The same of a call that is recorded.

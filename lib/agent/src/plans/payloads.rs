@@ -5,8 +5,8 @@
 //! more. Under the propagation lock. Must not know what the code does.
 
 use crate::memory::rows::{
-    self, ACTS, EXITS_BY_ROUTINE, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE,
-    Row, Says,
+    self, ACTS, EXIT_TIMED, EXITS_BY_ROUTINE, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS,
+    RETURNS_BY_ROUTINE, Row, Says,
 };
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -87,6 +87,7 @@ fn kinds(of: &FunctionValues) -> u32 {
     follow as u32
         | flag(of.returns != 0, RETURNS)
         | flag(of.acts != 0, ACTS)
+        | flag(of.exit_needs_clock != 0, EXIT_TIMED)
         | flag(
             of.exit_bytes != 0 && of.exit_needs_errno == 0,
             EXITS_BY_ROUTINE,

@@ -592,6 +592,7 @@ sptrace_common_offsets:
     frame_kept = const FRAME_KEPT as i64,
     frame_held = const FRAME_HELD as i64,
     held = const rows::HELD,
+    exit_timed = const rows::EXIT_TIMED,
     exits_by_routine = const rows::EXITS_BY_ROUTINE,
     frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
     call_values = const sptrace_wire::record::CALL_VALUES,

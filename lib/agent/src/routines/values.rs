@@ -267,11 +267,16 @@ macro_rules! values {
     lea rax, [rdx+HELD_BYTES]
     cmp rax, gs:[FRAMELIMIT]
     jae 70f
+    mov rax, [rsp]
+    test dword ptr [rax+28], {exit_timed}
+    jz 69f
     rdtsc
     shl rdx, 32
     or rax, rdx
     mov [rsp-HELD_STAMP], rax
     mov rdx, gs:[TOPFRAME]
+    /* Without a stamp the frame gets what stands in its place. */
+69: MARK CHECKING, 40
     WRITE_HELD_FRAMES \site
     add qword ptr gs:[TOPFRAME], HELD_BYTES
     MARK DONE, 40

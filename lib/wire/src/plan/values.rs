@@ -173,6 +173,8 @@ layout! {
         pub kept_second: u8,
         /// 1: this part asks for errno, which the slow path alone looks for.
         pub exit_needs_errno: u8,
+        /// 1: it asks how long the call took.
+        pub exit_needs_clock: u8,
     }
 }
 
