@@ -24,6 +24,9 @@ const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 /// How often who is told of a recording while it is made hears of it.
 const TELL_EVERY: Duration = Duration::from_millis(20);
 
+/// How often it is looked at whether functions are called too often.
+const LOOK_AT_LEVELS_EVERY: Duration = Duration::from_millis(20);
+
 /// Starts both.
 ///
 /// # Errors
@@ -62,10 +65,10 @@ pub fn drain_loop(shared: &Shared) {
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
-    let mut last_told = Instant::now();
-    let most_ms = match shared.options.tap {
-        Some(_) => TELL_EVERY.as_millis() as u64,
-        None => 50,
+    let (mut last_told, mut last_levels) = (Instant::now(), Instant::now());
+    let most_ms = match (&shared.options.tap, shared.options.hot_limit) {
+        (None, None) => 50,
+        _ => TELL_EVERY.as_millis() as u64,
     };
     while !shared.ended.load(Ordering::Acquire) {
         let bell = control.doorbell.load(Ordering::Acquire);
@@ -80,6 +83,10 @@ pub fn drain_loop(shared: &Shared) {
         if last_told.elapsed() >= TELL_EVERY {
             c.tell(&shared.arena);
             last_told = Instant::now();
+        }
+        if shared.options.hot_limit.is_some() && last_levels.elapsed() > LOOK_AT_LEVELS_EVERY {
+            c.look_at_levels(&shared.arena);
+            last_levels = Instant::now();
         }
         react::collected(shared, &mut c);
         if let Some(why) = shared.shall_stop(c.written_bytes()) {

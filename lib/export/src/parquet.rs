@@ -106,7 +106,7 @@ impl<'p> Parquet<'p> {
                 Some(file) => file,
                 None => self.file.insert(File::new(cx)?),
             };
-            file.group.put(row);
+            file.group.put(cx, row);
             return match file.group.rows() >= GROUP_ROWS {
                 true => file.write_group(cx, out),
                 false => Ok(()),
@@ -117,7 +117,7 @@ impl<'p> Parquet<'p> {
             return Ok(());
         };
         part.used = self.now;
-        part.file.group.put(row);
+        part.file.group.put(cx, row);
         self.held_rows += 1;
         if part.file.group.rows() >= GROUP_ROWS {
             self.held_rows -= part.file.group.rows();
@@ -200,7 +200,7 @@ struct File {
 
 impl File {
     fn new(cx: &Context<'_>) -> io::Result<Self> {
-        let schema = schema().map_err(failed)?;
+        let schema = schema(cx.names.has_sources()).map_err(failed)?;
         let header = cx.header;
         let said = [
             ("sptrace.command", header.command.join(" ")),
@@ -250,7 +250,7 @@ fn failed(error: ParquetError) -> io::Error {
 }
 
 /// The columns in their order; `group.rs` writes them in the same.
-fn schema() -> Result<Arc<Type>, ParquetError> {
+fn schema(with_sources: bool) -> Result<Arc<Type>, ParquetError> {
     let number = |name: &str, physical, kind, is_known| {
         let repetition = if is_known {
             Repetition::REQUIRED
@@ -276,7 +276,7 @@ fn schema() -> Result<Arc<Type>, ParquetError> {
             .build()
     };
     let (unsigned, plain) = (ConvertedType::UINT_32, ConvertedType::NONE);
-    let columns = [
+    let mut columns = vec![
         number("pid", Physical::INT32, unsigned, true)?,
         number("tid", Physical::INT32, unsigned, true)?,
         number("start_ns", Physical::INT64, plain, true)?,
@@ -292,7 +292,10 @@ fn schema() -> Result<Arc<Type>, ParquetError> {
         text("call", false)?,
         text("result", false)?,
     ];
-    let columns = columns.map(Arc::new).to_vec();
+    if with_sources {
+        columns.extend([text("source", false)?, text("call_source", false)?]);
+    }
+    let columns = columns.into_iter().map(Arc::new).collect();
     let schema = Type::group_type_builder("call")
         .with_fields(columns)
         .build()?;

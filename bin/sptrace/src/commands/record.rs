@@ -29,6 +29,7 @@ use sptrace_types::decode::capture::Extent;
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
+use crate::commands::symbols::DebugArgs;
 use crate::commands::top::Top;
 use crate::commands::{cache, scripted, selection, values};
 use crate::talk::say;
@@ -169,6 +170,8 @@ pub struct RecordArgs {
     #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
     column: usize,
     #[command(flatten)]
+    debug: DebugArgs,
+    #[command(flatten)]
     lines: LineArgs,
     /// Follow a script: what it says of the recording adds to these options, and its handlers are
     /// told of the recording when it has ended; what they print goes to standard error. A path or a
@@ -212,7 +215,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "out of range".to_owned())
 }
 
-fn parse_ring(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_ring(text: &str) -> Result<u64, String> {
     let size_bytes = parse_size(text)?;
     if size_bytes < LEAST_RING_BYTES {
         return Err("less than 2M".to_owned());
@@ -251,6 +254,7 @@ impl RecordArgs {
     /// # Errors
     /// One line for the user.
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
+        self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
         let values = values::asked(
@@ -285,6 +289,7 @@ impl RecordArgs {
             values,
             system_calls,
             counts: false,
+            hot_limit: None,
             at_start,
             tap: None,
             helper: None,

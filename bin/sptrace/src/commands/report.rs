@@ -10,6 +10,7 @@ mod graph;
 mod index;
 mod output;
 mod script;
+mod sources;
 mod tree;
 mod wanted;
 
@@ -22,15 +23,16 @@ use clap::{Args, ValueEnum};
 use export::By;
 use graph::GraphArgs;
 pub use script::tell as tell_script;
+use sources::SourceArgs;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
     FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
     select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
-    write_functions_csv, write_relatives, write_relatives_csv, write_summary,
+    write_functions_csv, write_levels, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Focus, Graph, Names, Order, Selection, Snapshots, Summary, Survey, TraceError,
-    TraceFile, TraceReader, Visitor, Wanted, replay,
+    Clock, Ending, Focus, Graph, Header, Names, Order, Selection, Snapshots, Sources, Summary,
+    Survey, TraceError, TraceFile, TraceReader, Visitor, Wanted, replay,
 };
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -195,6 +197,9 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     calls: CallArgs,
+
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -233,6 +238,9 @@ enum View {
     /// functions on the processor, in the kernel, interrupted, preempted, blocked, and woken but
     /// not running yet (queued); where each wait was and who woke, preempted or interrupted
     Waits,
+    /// Functions that were called too often for `run --hot-limit`: from when to when their calls
+    /// were counted, and how many
+    Levels,
     /// What a script makes of it (`sptrace script list`, man sptrace-script)
     Script,
 }
@@ -248,6 +256,7 @@ impl View {
                 | Self::Callers
                 | Self::Callees
                 | Self::Graph
+                | Self::Levels
         )
     }
 }
@@ -393,7 +402,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         return tree::follow(args, style);
     }
     let path = &args.input;
-    let (reader, survey) = match args.view {
+    let (reader, mut survey) = match args.view {
         // These say so themselves.
         View::Summary | View::Coverage => {
             let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
@@ -407,7 +416,12 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
             "the calls of this trace were counted: what is shown here has none of them (see report functions, callers, callees, graph)",
         );
     }
-    let names = Names::new(&survey.dictionary);
+    let sources = named_from_outside(args, reader.header(), &mut survey)?;
+    let names = Names::new(&survey.dictionary).with_sources(sources);
+    let names = match args.sources.no_demangle {
+        true => names.as_symbols(),
+        false => names,
+    };
     let session = Session {
         args,
         snapshots: index::snapshots(args, &survey)?,
@@ -422,6 +436,23 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         false => output::open(&args.output, path)?,
     };
     session.show(reader, out)
+}
+
+/// Gives functions the names that others have for them; gives the lines of the source, if they are
+/// asked for.
+fn named_from_outside(
+    args: &ReportArgs,
+    header: &Header,
+    survey: &mut Survey,
+) -> anyhow::Result<Option<Sources>> {
+    let (files, dictionary) = (&args.sources, &mut survey.dictionary);
+    files.rename(header, dictionary)?;
+    let with_calls = matches!(
+        args.view,
+        View::Tree | View::Lines | View::Callers | View::Callees | View::Export
+    );
+    let is_asked_for = files.source || args.calls.has_column("source");
+    Ok(is_asked_for.then(|| sources::read(dictionary, with_calls)))
 }
 
 /// Refuses options that do not fit together.
@@ -462,11 +493,17 @@ fn check_format(args: &ReportArgs) -> anyhow::Result<()> {
     let is_of_graph = view == View::Graph;
     let has_csv = matches!(
         view,
-        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff | View::Waits
+        View::Functions
+            | View::Coverage
+            | View::Levels
+            | View::Callers
+            | View::Callees
+            | View::Diff
+            | View::Waits
     );
     match args.format() {
         Format::Csv if !has_csv && !is_of_graph && view != View::Script => bail!(
-            "--format csv is for functions, callers, callees, graph, coverage, diff, waits and script; leave it out for others"
+            "--format csv is for functions, callers, callees, graph, coverage, levels, diff, waits and script; leave it out for others"
         ),
         Format::Json if view != View::Script => {
             bail!("--format json is for script; `export jsonl` writes calls as JSON")
@@ -506,6 +543,7 @@ impl Session<'_> {
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Levels => self.show_levels(reader.header().start_tsc, &mut out)?,
             View::Waits => self.show_waits(reader, &mut out)?,
             View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
@@ -581,6 +619,13 @@ impl Session<'_> {
             Format::Text => waits.write(out, names, self.args.limit, self.style)?,
             _ => waits.write_csv(out, names)?,
         }
+        Ok(())
+    }
+
+    fn show_levels(&self, start_tsc: u64, out: &mut impl Write) -> anyhow::Result<()> {
+        let is_csv = self.args.format() == Format::Csv;
+        let of = (self.names, self.clock, start_tsc);
+        write_levels(out, &self.survey.notes, of, (is_csv, self.style))?;
         Ok(())
     }
 

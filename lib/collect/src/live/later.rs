@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::{TraceeError, eligible, ptrace};
 
-use crate::live::ahead::{Ahead, Looker};
+use crate::live::ahead::{Ahead, Looker, family};
 use crate::react;
 use crate::session::{Finished, Session};
 
@@ -41,6 +41,8 @@ impl Session {
                 break;
             }
         }
+        // The recording has ended, whatever the command does still.
+        self.kernel.end();
         loop {
             self.serve();
             if let Some(status) = self.ended {
@@ -71,6 +73,7 @@ impl Session {
         }
         let shared = Arc::clone(&self.shared);
         self.attach_all(child, looker, &mut ahead, &|| shared.reactor.begin());
+        self.kernel.begin(&shared, &family(child));
         if !shared.reactor.windows().was_followed() {
             shared.reactor.tell_window(false);
         }

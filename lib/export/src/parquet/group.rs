@@ -4,6 +4,7 @@
 //! states. Knows nothing of files.
 
 use super::{Context, Row};
+use crate::rows::RowSource;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
@@ -72,6 +73,8 @@ pub struct Group {
     ends: Vec<&'static str>,
     calls: Texts,
     results: Texts,
+    sources: Texts,
+    call_sources: Texts,
     texts: HashMap<(bool, FunctionId), ByteArray>,
 }
 
@@ -82,7 +85,7 @@ impl Group {
     }
 
     /// Takes a row.
-    pub fn put(&mut self, row: &Row<'_>) {
+    pub fn put(&mut self, cx: &Context<'_>, row: &Row<'_>) {
         self.pids.push(row.thread.pid as i32);
         self.tids.push(row.thread.tid as i32);
         self.starts.push(signed(row.start_ns));
@@ -97,6 +100,10 @@ impl Group {
         self.calls.put(line.map(|line| line.call.as_str()));
         self.results
             .put(line.and_then(|line| line.result.strip_prefix("= ")));
+        if let Some(source) = RowSource::of(cx, row) {
+            self.sources.put(source.function.as_deref());
+            self.call_sources.put(source.call.as_deref());
+        }
     }
 
     /// Writes all rows, and has none any more.
@@ -124,6 +131,11 @@ impl Group {
         words(out, &self.ends)?;
         column::<ByteArrayType, _>(out, &self.calls.known, Some(&self.calls.levels))?;
         column::<ByteArrayType, _>(out, &self.results.known, Some(&self.results.levels))?;
+        if cx.names.has_sources() {
+            for texts in [&self.sources, &self.call_sources] {
+                column::<ByteArrayType, _>(out, &texts.known, Some(&texts.levels))?;
+            }
+        }
         self.clear();
         Ok(())
     }
@@ -140,6 +152,8 @@ impl Group {
         self.ends.clear();
         self.calls.clear();
         self.results.clear();
+        self.sources.clear();
+        self.call_sources.clear();
     }
 
     /// Names of functions, or of their modules; all known, or with levels.
