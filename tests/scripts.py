@@ -90,6 +90,8 @@ SAMPLES = {
     "config-files": "",
     "sizes": "--of=next_char",
     "arguments": "--of=next_char --bits=32",
+    "latency": "--of=handle",
+    "failures": "",
     "hot-functions": "",
     "depth-limit": "--depth=3",
     "one-module": "--module=prog --top=4",
@@ -387,6 +389,20 @@ def ready_scripts_count_inside_of_the_program(b):
     assert set(range(10)) <= counts.keys() and "next_char" not in b.report("functions"), (counts, err)
 
 
+@case
+def ready_scripts_look_at_returns_inside_of_the_program(b):
+    """Two of twenty calls of handle(n) sleep for 20 ms; one of four calls of open finds no file."""
+    sheets = lambda given: [block.splitlines() for block in run(b, "-q", "-S", given)[0].split("\n\n")]
+    spread, total, longest = sheets("latency --of=handle --min=15ms")
+    same((spread[0], sum(int(line.split()[4]) for line in spread[2:]), total[2].split()[0]), ("duration", 2, "2"))
+    assert longest[2].split()[2] == "ms" and 20 <= float(longest[2].split()[1]) < 10_000, longest
+    functions = {line.split()[-1] for line in b.report("functions").splitlines() if line}
+    assert "handle" not in functions and "reread" in functions, functions
+    same(sheets("latency --of=handle")[1][2].split()[0], "20")
+    failures, calls = sheets("failures")
+    same((failures[2:], [line.split() for line in calls[2:]]), (["      2      1"], [["0", "3"], ["1", "1"]]))
+
+
 COUNTED = r"""
 #include <execinfo.h>
 #include <pthread.h>
@@ -405,6 +421,7 @@ F long work(int kind, long size) { sink += size; return kind + size; }
 F long inner(long n) { sink++; return n; }
 F long outer(int n) { return inner(n) + inner(n + 1); }
 F long becomes(int n) { return outer(n); }
+F long looks(long n) { void *frames[8]; sink += backtrace(frames, 8); return inner(n) + 1; }
 F int deep(int n) { void *frames[64]; int below = n ? deep(n - 1) + 1 : backtrace(frames, 64) > 5; sink++; return below; }
 F void leaves(int n) { if (n % 3 == 0) longjmp(out, 1); sink++; }
 F void in_handler(int n) { sink += n; }
@@ -425,7 +442,7 @@ int main(void) {
     int left = 0;
     for (int i = 0; i < 6; i++) pthread_create(&threads[i], 0, thread, 0);
     for (int i = 0; i < 6; i++) pthread_join(threads[i], 0);
-    for (int i = 0; i < 300; i++) sum += becomes(i) + deep(i % 20);
+    for (int i = 0; i < 300; i++) sum += becomes(i) + deep(i % 20) + looks(i);
     for (volatile int i = 0; i < 300; i++) if (setjmp(out) == 0) leaves(i); else left++;
     if (!fork()) { for (int i = 0; i < 100; i++) work(7, 1); _exit(0); }
     wait(0);
@@ -443,7 +460,34 @@ at("work").on_enter(|c| { work.add(c.kind); if c.kind > 2 { sizes.add(c.kind, c.
 at("deep").on_enter(|c| deep.add([])); at("outer").on_enter(|c| outer.add([]));
 at("leaves").on_enter(|c| if (c.n & 1) == 0 { left.add(0); c.record(); } else { left.add(1) });
 at("in_handler").on_enter(|c| handled.add([]));
+let results = sum("results", ["kind"], ["n"]); at("work").on_exit(|c| results.add(c.kind, c.result));
+let ends = count("ends", ["function", "value"]);
+at("looks").on_exit(|c| ends.add([0, c.result - c.n])); at("deep").on_exit(|c| ends.add([5, 0])); at("outer").on_exit(|c| ends.add([1, 0])); at("becomes").on_exit(|c| ends.add([2, 0]));
+at("leaves").on_exit(|c| ends.add([3, c.n])); at("in_handler").on_exit(|c| ends.add([4, 0]));
+let took = max("took", [], "n"); at("looks").on_exit(|c| took.add(c.elapsed));
 """
+
+
+def results_of(kind):
+    """The sum of work's results in a thread: kind + size, directly by i % 5 and through a pointer by i % 3."""
+    return sum(kind + i for i in range(2000) if i % 5 == kind) + sum(kind + i for i in range(2000) if i % 3 == kind)
+
+
+def returns_add_up(b, rows, ticks):
+    """A call returns, or is counted as one whose payload did not run: those that were jumped out of, those of deep that a walk of
+    the stack has let return unseen, and what is on the stack when the handler has walked it and nothing is called before it returns."""
+    ends = {(function, value): count for function, value, count in rows("ends")}
+    missed = int(next(line.split()[0] for line in b.report("coverage").splitlines() if "with a payload" in line).replace(",", ""))
+    entered = 24_100 + 4 * 300 + 3150 + ticks
+    seen = sum(count for _, count, _ in rows("results")) + sum(ends.values())
+    # What a walk has moved back is done again.
+    assert abs(seen + missed - entered) <= 2 and 3250 <= missed <= 3250 + 4 * ticks, (seen, missed, entered)
+    assert (5, 0) not in ends and 1000 < rows("took")[0][1] < 10**10, (ends, rows("took"))
+    assert all(value % 3 for function, value in ends if function == 3), ends
+    if (missed, seen) == (3250, entered - 3250):
+        same({kind: total for kind, _, total in rows("results")}, {kind: 6 * results_of(kind) for kind in range(5)} | {7: 800})
+        same((ends[0, 1], ends[1, 0], ends[2, 0], ends[4, 0]), (300, 300, 300, ticks))
+        same(sorted(value for function, value in ends if function == 3), [n for n in range(300) if n % 3])
 
 
 @case
@@ -469,11 +513,12 @@ def payloads_count_exactly(b):
     same(rows("deep"), [(sum(i % 20 + 1 for i in range(300)),)])
     same(rows("outer"), [(300,)])
     same(dict(rows("left")), {0: 150, 1: 150})
+    returns_add_up(b, rows, ticks)
     # One that a walk has moved back to its call is counted again.
     assert ticks <= rows("handled")[0][0] <= ticks + 2, (ticks, rows("handled"))
     functions = {row[-1]: int(row[0].replace(",", "")) for row in map(str.split, b.report("functions").splitlines()[1:])}
     assert not {"work", "deep", "in_handler"} & functions.keys(), functions
-    same((functions["leaves"], functions["inner"]), (150, 600))
+    same((functions["leaves"], functions["inner"]), (150, 900))
 
 
 @case
@@ -508,7 +553,7 @@ def check_explain_list_and_help(b):
     for name in names:
         same(b.sptrace_says("script", "check", name), (0, f"{name}: right\n", ""))
         status, out, _ = b.sptrace_says("script", "explain", name)
-        is_compiled = name in ("arguments", "sizes")
+        is_compiled = name in ("arguments", "failures", "latency", "sizes")
         inside = "Inside of the traced program, compiled to native code:" if is_compiled else "Inside of the traced program: nothing"
         assert status == 0 and "Handlers, on the host" in out and inside in out, out
         assert not is_compiled or " instructions, " in out and "gs:[" in out, out

@@ -321,6 +321,8 @@ class Bench:
             "a count by two keys": f'let t = count("t", ["a", "b"]); {at}(|c| t.add([c.arg1 & 63, c.arg2 & 1]));',
             "a histogram": f'let t = histogram("t", [], "a"); {at}(|c| t.add(c.arg1));',
             "a condition that is false": f'let t = count("t", []); {at}(|c| if c.arg1 < 0 {{ t.add([]); }});',
+            "a count of returns by result": f'let t = count("t", ["r"]); at("f_two").on_exit(|c| t.add(c.result & 63));',
+            "a histogram of durations": f'let t = histogram("t", [], "ns"); at("f_two").on_exit(|c| t.add(c.elapsed));',
         }
         samples = {}
         for _ in range(self.rounds):

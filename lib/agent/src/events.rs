@@ -11,6 +11,7 @@ pub mod delivered;
 pub mod dormant;
 pub mod entered;
 pub mod exec;
+pub mod exits;
 pub mod hook;
 pub mod process;
 pub mod slow;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use sptrace_payload::acts::Acts;
+use sptrace_payload::acts::{Acts, Moment, RESULT};
 use sptrace_payload::program::{Expression, Source, Width};
 use sptrace_payload::tables::{Kind, Row, Table, Tables, read};
 use sptrace_trace::{Note, TableRow, TableSums, glob_matches};
@@ -23,6 +23,8 @@ pub struct Payload {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// When it runs.
+    pub moment: Moment,
     /// What it does.
     pub acts: Acts,
     /// Names of arguments that it uses, by their numbers.
@@ -38,6 +40,26 @@ pub struct Payloads {
     pub tables: Tables,
     /// What these are called.
     pub titles: Vec<String>,
+    /// Nanoseconds of a tick of the clock, times 2^32, for those that ask how long a call took.
+    pub tick_ns: u64,
+}
+
+/// What runs at the calls of one function.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    /// When one begins.
+    pub entry: Acts,
+    /// When it returns.
+    pub exit: Option<Exit>,
+}
+
+/// What runs when a call returns.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// What it does.
+    pub acts: Acts,
+    /// What it needs of the call, by number.
+    pub kept: Vec<Source>,
 }
 
 impl Payloads {
@@ -52,6 +74,21 @@ impl Payloads {
             all,
             tables: Tables::of(forms),
             titles,
+            tick_ns: 1 << 32,
+        }
+    }
+
+    /// True if one asks how long a call took: the clock has to be known.
+    pub fn ask_time(&self) -> bool {
+        self.all.iter().any(|one| one.acts.uses(Source::Elapsed))
+    }
+
+    /// With a clock of so many ticks a second.
+    pub fn timed_by(self, tsc_hz: u64) -> Self {
+        let tick_ns = (u128::from(1_000_000_000u64) << 32) / u128::from(tsc_hz.max(1));
+        Self {
+            tick_ns: u64::try_from(tick_ns).unwrap_or(u64::MAX),
+            ..self
         }
     }
 }
@@ -91,13 +128,15 @@ impl Chosen {
         module: &str,
         names: &[&str; 3],
         prototype: &dyn Fn() -> Option<Prototype>,
-    ) -> Option<Acts> {
+    ) -> Option<Runs> {
         let fits = |payload: &Payload| {
             let module_fits = |glob: &String| glob_matches(glob, module);
             payload.module.as_ref().is_none_or(module_fits)
                 && names.iter().any(|name| glob_matches(&payload.glob, name))
         };
-        let mut all: Option<Acts> = None;
+        let mut all: Option<Runs> = None;
+        let mut exit = Acts::default();
+        let [function, ..] = names;
         for (number, payload) in self
             .payloads
             .all
@@ -110,16 +149,23 @@ impl Chosen {
             }
             let mut acts = payload.acts.clone();
             if let Err(name) = resolve(&mut acts, &payload.names, prototype) {
-                let [function, ..] = names;
                 self.trouble(format!("{function} has no argument '{name}' that is known"));
                 continue;
             }
-            match &mut all {
-                Some(all) => all.join(&acts),
-                None => all = Some(acts),
+            let runs = all.get_or_insert_default();
+            match payload.moment {
+                Moment::Call => runs.entry.join(&acts),
+                Moment::Return => exit.join(&acts),
             }
         }
-        all
+        let mut all = all?;
+        if !exit.steps.is_empty() {
+            match exit.keep() {
+                Ok(kept) => all.exit = Some(Exit { acts: exit, kept }),
+                Err(error) => self.trouble(format!("{function}: {error}")),
+            }
+        }
+        Some(all)
     }
 
     /// Something cannot be done.
@@ -206,13 +252,32 @@ fn resolve<'a>(
     names: &'a [String],
     prototype: &dyn Fn() -> Option<Prototype>,
 ) -> Result<(), &'a str> {
-    if names.is_empty() {
+    let asks_result = acts.uses(Source::Named(RESULT));
+    if names.is_empty() && !asks_result {
         return Ok(());
     }
     let prototype = prototype();
     let name = |number: u8| names.get(usize::from(number)).map_or("", String::as_str);
-    let of = |number: u8| argument(prototype.as_ref()?, name(number));
+    let of = |number: u8| match number {
+        RESULT => Some(result(prototype.as_ref())),
+        number => argument(prototype.as_ref()?, name(number)),
+    };
     acts.resolve(&of).map_err(name)
+}
+
+/// The result, with its sign and width where they are known.
+fn result(prototype: Option<&Prototype>) -> Expression {
+    let word = Expression::Source(Source::Result);
+    let Some(prototype) = prototype else {
+        return word;
+    };
+    match (prototype.result.as_ref(), prototype.result_bytes()) {
+        (Some(given), _) if given.ty.size().is_some() => narrowed(&given.ty, word),
+        (_, 1) => word.narrow(Width::I8),
+        (_, 2) => word.narrow(Width::I16),
+        (_, 4) => word.narrow(Width::I32),
+        _ => word,
+    }
 }
 
 /// An argument by its name, with its sign and width.
@@ -225,8 +290,12 @@ fn argument(prototype: &Prototype, name: &str) -> Option<Expression> {
         Place::Vector(_) => return None,
     };
     let word = Expression::Source(source);
-    let ty = prototype.call.parameters.get(at)?;
-    Some(match (ty, ty.size().unwrap_or(8)) {
+    Some(narrowed(prototype.call.parameters.get(at)?, word))
+}
+
+/// What of a register a value of a type is.
+fn narrowed(ty: &Type, word: Expression) -> Expression {
+    match (ty, ty.size().unwrap_or(8)) {
         (Type::Unsigned(_) | Type::Hex(_), 1) | (Type::Bool, _) => word.narrow(Width::U8),
         (Type::Unsigned(_) | Type::Hex(_), 2) => word.narrow(Width::U16),
         (Type::Unsigned(_) | Type::Hex(_) | Type::Named(..) | Type::Id, 4) => {
@@ -236,5 +305,5 @@ fn argument(prototype: &Prototype, name: &str) -> Option<Expression> {
         (_, 2) => word.narrow(Width::I16),
         (_, 4) => word.narrow(Width::I32),
         _ => word,
-    })
+    }
 }

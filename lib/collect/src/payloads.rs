@@ -6,15 +6,16 @@
 //! program is left to the agent's slow path, but for the decision whether a call is wanted. Must
 //! not know what a word means.
 
-use sptrace_payload::acts::Acts;
-use sptrace_payload::acts_code::{Thread, acts_code};
+use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::in_place::{InPlace, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::tables::Tables;
 use sptrace_wire::control::block;
 use sptrace_wire::plan::{
-    Comparison, Failure, FunctionValues, SOURCE_STACK, SOURCE_VECTOR, ValuesHead,
+    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_STACK, SOURCE_VECTOR, ValuesHead,
 };
+
+use crate::acts::{Exit, Runs};
 
 /// What beside the words is read of a function's calls.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,24 @@ impl Reads {
         after: false,
     };
 }
+
+/// What runs at a function's calls, what it adds to, and nanoseconds of a tick, times 2^32.
+pub type Acting<'a> = (&'a Runs, &'a Tables, u64);
+
+/// The code of a function, in its parts.
+#[derive(Default)]
+struct Code {
+    calls: InPlace,
+    exit: Vec<u8>,
+}
+
+const THREAD: Thread = Thread {
+    tables: block::TABLES,
+    muted: block::MUTED,
+    tid: block::TID,
+    top_frame: block::TOP_FRAME,
+    errno: block::ERRNO,
+};
 
 /// Puts the code of functions behind each other, from the area's offset `first` on.
 pub struct Layout {
@@ -62,26 +81,34 @@ impl Layout {
         &mut self,
         values: &mut FunctionValues,
         reads: Reads,
-        acts: Option<(&Acts, &Tables)>,
+        acts: Option<Acting<'_>>,
         put: &mut dyn FnMut(&[u8]) -> u32,
     ) {
         let code = match acts {
             Some(acts) => code_with_acts(values, reads, acts),
-            None => code_of(values, reads),
+            None => code_of(values, reads).map(|calls| Code {
+                calls,
+                ..Code::default()
+            }),
         };
         values.acts = u8::from(acts.is_some());
-        let Some(code) = code else {
+        let Some(Code { calls, exit }) = code else {
             return;
         };
-        let bytes = [&code.decides[..], &code.writes].concat();
+        let bytes = [&calls.decides[..], &calls.writes, &exit].concat();
         let length = |bytes: &[u8]| u16::try_from(bytes.len());
-        let (Ok(decides), Ok(writes)) = (length(&code.decides), length(&code.writes)) else {
+        let parts = (length(&calls.decides), length(&calls.writes), length(&exit));
+        let (Ok(decides), Ok(writes), Ok(exit)) = parts else {
             return;
         };
         values.code_at = put(&bytes);
         values.code_to = self.next;
         values.decides_bytes = decides;
         values.writes_bytes = writes;
+        values.exit_bytes = exit;
+        if let Some(exit) = acts.and_then(|(runs, ..)| runs.exit.as_ref()) {
+            keep(values, exit);
+        }
         values.returns_by_routine = u8::from(returns_by_routine(values, reads));
         self.next = (self.next + bytes.len() as u32).next_multiple_of(ALIGNMENT);
     }
@@ -105,26 +132,51 @@ fn code_of(values: &FunctionValues, reads: Reads) -> Option<InPlace> {
 fn code_with_acts(
     values: &FunctionValues,
     reads: Reads,
-    (acts, tables): (&Acts, &Tables),
-) -> Option<InPlace> {
-    const THREAD: Thread = Thread {
-        tables: block::TABLES,
-        muted: block::MUTED,
-        tid: block::TID,
-    };
+    (runs, tables, tick_ns): Acting<'_>,
+) -> Option<Code> {
     let has_values = values.words > 0 || values.returns != 0;
     let program = program_of(values)?;
     let always = Expression::Constant(1);
     let wanted = has_values.then(|| program.wanted.as_ref().unwrap_or(&always));
-    let decides = acts_code(acts, tables, THREAD, wanted).ok()??;
-    let needs_memory = reads.before || values.keep != 0;
+    let exit = runs.exit.as_ref();
+    let entry = Entry {
+        wanted,
+        kept: exit.map(|exit| &exit.kept[..]),
+    };
+    let decides = acts_code(&runs.entry, tables, THREAD, entry).ok()??;
+    // Where the return is waited for, the slow path records the values: the row has one place for
+    // code beside that which decides.
+    let needs_memory = reads.before || values.keep != 0 || exit.is_some();
+    let exit = match exit {
+        Some(exit) => exit_code(&exit.acts, tables, THREAD, tick_ns).ok()??,
+        None => Vec::new(),
+    };
     let writes = match has_values && !needs_memory {
         true => in_place(&program)
             .ok()?
             .map_or_else(Vec::new, |code| code.writes),
         false => Vec::new(),
     };
-    Some(InPlace { decides, writes })
+    let calls = InPlace { decides, writes };
+    Some(Code { calls, exit })
+}
+
+/// What the return of a call needs of it.
+fn keep(values: &mut FunctionValues, exit: &Exit) {
+    let number = |i: usize| exit.kept.get(i).map_or(NO_SOURCE, |of| number_of(*of));
+    values.kept_first = number(0);
+    values.kept_second = number(1);
+    values.exit_needs_clock = u8::from(exit.acts.uses(Source::Elapsed));
+    values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));
+}
+
+/// A source as the agent knows it.
+fn number_of(source: Source) -> u8 {
+    match source {
+        Source::Argument(n) => n,
+        Source::Stack(n) => SOURCE_STACK.saturating_add(n),
+        _ => NO_SOURCE,
+    }
 }
 
 /// A call that has failed is left to the slow path, which looks for errno. The routine compares the

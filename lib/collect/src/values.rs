@@ -22,14 +22,13 @@ use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::{Failure, Prototype, Source};
 use sptrace_types::functions::spec::{self, Spec, Wanted};
 use sptrace_wire::plan::{
-    Comparison, Failure as WireFailure, FunctionValues, PlanView, SOURCE_STACK, SOURCE_VECTOR,
-    ValuesHead,
+    Comparison, Failure as WireFailure, FunctionValues, NO_DESCRIPTION, PlanView, SOURCE_STACK,
+    SOURCE_VECTOR, ValuesHead,
 };
 
-use sptrace_payload::acts::Acts;
 use sptrace_payload::tables::Tables;
 
-use crate::acts::{Chosen, Payloads};
+use crate::acts::{Chosen, Payloads, Runs};
 use crate::captures::Rest;
 use crate::payloads::{Layout, Reads};
 
@@ -75,7 +74,7 @@ type Debug<'a> = dyn Fn(Svma) -> Option<String> + 'a;
 struct Row {
     entry: u32,
     values: Option<Shown>,
-    acts: Option<Acts>,
+    acts: Option<Runs>,
 }
 
 /// What its calls bring.
@@ -128,6 +127,10 @@ impl Values {
             head,
             extent: self.asked.as_ref().map_or(NO_EXTENT, |asked| asked.extent),
             tables: self.tables(),
+            tick_ns: self
+                .chosen
+                .as_ref()
+                .map_or(0, |chosen| chosen.payloads.tick_ns),
             area_bytes: view.header().area_bytes,
         })
     }
@@ -198,7 +201,7 @@ impl Values {
         svma: Svma,
         debug: (&Debug<'_>, bool),
         is_hooked: &dyn Fn() -> bool,
-    ) -> Option<Acts> {
+    ) -> Option<Runs> {
         let chosen = self.chosen.as_ref()?;
         let module = file
             .file_name()
@@ -358,6 +361,8 @@ pub struct Planned {
     extent: Extent,
     /// To which payloads add.
     tables: Tables,
+    /// Of [`Payloads`].
+    tick_ns: u64,
     /// Of the patch area, without code of ours.
     area_bytes: u32,
 }
@@ -394,7 +399,8 @@ impl Planned {
                     }
                     None => (no_values(row.entry), Reads::NONE),
                 };
-                let acts = row.acts.as_ref().map(|acts| (acts, &self.tables));
+                let acts = row.acts.as_ref();
+                let acts = acts.map(|acts| (acts, &self.tables, self.tick_ns));
                 layout.place(&mut values, reads, acts, &mut |code| rest.put(code));
                 values
             })
@@ -407,6 +413,7 @@ impl Planned {
 fn no_values(entry: u32) -> FunctionValues {
     FunctionValues {
         entry,
+        number: NO_DESCRIPTION,
         ..FunctionValues::default()
     }
 }

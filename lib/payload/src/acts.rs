@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::contract::in_place::MOST_KEPT;
 use crate::interpret::{Call, Memory, word_of};
 use crate::program::{Expression, Source};
 use crate::tables::{BUCKETS, Kind, MOST_KEYS, Row};
@@ -20,6 +21,16 @@ pub struct Acts {
     pub steps: Vec<Step>,
     /// The call is recorded, whatever the steps say.
     pub records: bool,
+}
+
+/// When a payload runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// When a call begins.
+    #[default]
+    Call,
+    /// When it returns.
+    Return,
 }
 
 /// One of it.
@@ -44,6 +55,8 @@ pub enum Step {
 
 /// Locals that there may be.
 pub const MOST_LOCALS: u8 = 5;
+/// The number of [`Source::Named`] that stands for the result of a call.
+pub const RESULT: u8 = u8::MAX;
 /// Steps and expressions, counted together.
 pub const MOST_PARTS: usize = 2_000;
 /// How deep steps may be nested.
@@ -64,6 +77,12 @@ pub enum ActsError {
     /// A table gets other keys than it has, or there is no such table.
     #[error("a table with other keys")]
     Table,
+    /// Too many words of the call.
+    #[error("more than {MOST_KEPT} arguments are used when the call returns")]
+    Kept,
+    /// Acts of a return that want a record.
+    #[error("a call that has returned cannot be recorded any more")]
+    Late,
 }
 
 impl Acts {
@@ -108,7 +127,56 @@ impl Acts {
     /// # Errors
     /// The number of a name for which there is none.
     pub fn resolve(&mut self, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
-        resolve_steps(&mut self.steps, of)
+        let mut unknown = 0;
+        let all = replace(&mut self.steps, &mut |source| match source {
+            Source::Named(number) => {
+                unknown = number;
+                of(number)
+            }
+            source => Some(source.into()),
+        });
+        all.ok_or(unknown)
+    }
+
+    /// For acts of a return: what is read of the call is kept by its entry, and named so.
+    ///
+    /// # Errors
+    /// There are more words than are kept.
+    pub fn keep(&mut self) -> Result<Vec<Source>, ActsError> {
+        let mut kept = Vec::new();
+        let all = replace(&mut self.steps, &mut |source| {
+            let is_of_call = matches!(
+                source,
+                Source::Argument(_) | Source::Stack(_) | Source::StackPointer
+            );
+            if !is_of_call {
+                return Some(source.into());
+            }
+            let known = kept.iter().position(|known| *known == source);
+            let at = known.unwrap_or_else(|| {
+                kept.push(source);
+                kept.len() - 1
+            });
+            (at < MOST_KEPT).then_some(Source::Kept(at as u8).into())
+        });
+        all.ok_or(ActsError::Kept)?;
+        Ok(kept)
+    }
+
+    /// True if an expression names this.
+    pub fn uses(&self, source: Source) -> bool {
+        fn any(expression: &Expression, source: Source) -> bool {
+            match expression {
+                Expression::Source(named) => *named == source,
+                Expression::Load(inner, _) | Expression::Narrow(inner, _) => any(inner, source),
+                Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+                    any(a, source) || any(b, source)
+                }
+                Expression::Constant(_) | Expression::Local(_) => false,
+            }
+        }
+        let all = self.expressions();
+        all.into_iter().any(|expression| any(expression, source))
     }
 
     /// Does all of another's steps after its own.
@@ -142,40 +210,42 @@ impl Acts {
     }
 }
 
-fn resolve_steps(steps: &mut [Step], of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+/// Gives the word that takes the place of a source. None: there is none.
+type Replace<'a> = dyn FnMut(Source) -> Option<Expression> + 'a;
+
+/// Puts words into the places of sources. None: there is none for one of them.
+fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
     for step in steps {
         match step {
-            Step::Set(_, value) => resolve(value, of)?,
+            Step::Set(_, value) => replace_in(value, of)?,
             Step::If(condition, then, or) => {
-                resolve(condition, of)?;
-                resolve_steps(then, of)?;
-                resolve_steps(or, of)?;
+                replace_in(condition, of)?;
+                replace(then, of)?;
+                replace(or, of)?;
             }
             Step::Add { keys, value, .. } => {
                 for key in keys {
-                    resolve(key, of)?;
+                    replace_in(key, of)?;
                 }
-                resolve(value, of)?;
+                replace_in(value, of)?;
             }
             Step::Record => {}
         }
     }
-    Ok(())
+    Some(())
 }
 
-fn resolve(expression: &mut Expression, of: &dyn Fn(u8) -> Option<Expression>) -> Result<(), u8> {
+fn replace_in(expression: &mut Expression, of: &mut Replace<'_>) -> Option<()> {
     match expression {
-        Expression::Source(Source::Named(number)) => {
-            *expression = of(*number).ok_or(*number)?;
-            Ok(())
-        }
-        Expression::Load(inner, _) | Expression::Narrow(inner, _) => resolve(inner, of),
+        Expression::Source(source) => *expression = of(*source)?,
+        Expression::Load(inner, _) | Expression::Narrow(inner, _) => replace_in(inner, of)?,
         Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
-            resolve(a, of)?;
-            resolve(b, of)
+            replace_in(a, of)?;
+            replace_in(b, of)?;
         }
-        Expression::Constant(_) | Expression::Source(_) | Expression::Local(_) => Ok(()),
+        Expression::Constant(_) | Expression::Local(_) => {}
     }
+    Some(())
 }
 
 /// Looks at acts, given how many keys each table has.

@@ -12,8 +12,8 @@ use iced_x86::{Decoder, DecoderOptions, IcedError};
 use crate::acts::{Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
-use crate::in_place::{Code, LOCAL_AT, on_stack};
-use crate::program::Expression;
+use crate::in_place::{Code, ExitWords, LOCAL_AT, on_stack};
+use crate::program::{Expression, Source};
 use crate::tables::{
     BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables,
 };
@@ -27,6 +27,19 @@ pub struct Thread {
     pub muted: i32,
     /// The thread's number, of 32 bits.
     pub tid: i32,
+    /// The innermost frame of its shadow stack.
+    pub top_frame: i32,
+    /// Its errno, where acts of a return ask for it.
+    pub errno: i32,
+}
+
+/// What of a call is decided at its beginning, beside what is added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry<'a> {
+    /// The condition on which values of a recorded call are kept. None: it has none.
+    pub wanted: Option<&'a Expression>,
+    /// What the return needs of the call. None: nobody waits for that.
+    pub kept: Option<&'a [Source]>,
 }
 
 /// Words below the stack pointer, behind the locals: keys, what is added, probes, rdx.
@@ -36,9 +49,13 @@ const PROBES_AT: i32 = VALUE_AT - 4;
 const RECORDED_AT: i32 = VALUE_AT - 8;
 const RDX_AT: i32 = VALUE_AT - 16;
 const _: () = assert!(RDX_AT >= -128);
+/// In the place of the last local: how long the call took.
+const ELAPSED_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 1);
+// Keys are not needed any more where words are kept for the return.
+const _: () = assert!(KEPT_AT == KEYS_AT && MOST_KEPT <= MOST_KEYS);
 
-/// The code of acts; `wanted`: a condition on which values of a recorded call are kept. `None`:
-/// memory would have to be read, or an expression needs more room than there is.
+/// The code of acts at the beginning of a call. `None`: memory would have to be read, or an
+/// expression needs more room than there is.
 ///
 /// # Errors
 /// The acts are not as they must be.
@@ -46,17 +63,35 @@ pub fn acts_code(
     acts: &Acts,
     tables: &Tables,
     thread: Thread,
-    wanted: Option<&Expression>,
+    entry: Entry<'_>,
 ) -> Result<Option<Vec<u8>>, ActsCodeError> {
-    let keys: Vec<u8> = tables.all.iter().map(|table| table.keys).collect();
-    check(acts, &keys)?;
-    let mut writer = Writer {
-        code: Code::new()?,
-        tables,
-        thread,
-        cold: Vec::new(),
-    };
-    Ok(match writer.all(acts, wanted)? {
+    let mut writer = Writer::new(acts, tables, thread)?;
+    Ok(match writer.all(acts, entry)? {
+        true => Some(writer.code.a.assemble(0)?),
+        false => None,
+    })
+}
+
+/// The same of acts when the call returns, given nanoseconds of a tick of the clock, times 2^32.
+/// What they need of the call is kept ([`Acts::keep`]).
+///
+/// # Errors
+/// As [`acts_code`].
+pub fn exit_code(
+    acts: &Acts,
+    tables: &Tables,
+    thread: Thread,
+    tick_ns: u64,
+) -> Result<Option<Vec<u8>>, ActsCodeError> {
+    let mut writer = Writer::new(acts, tables, thread)?;
+    if acts.records || acts.may_record() {
+        return Err(ActsError::Late.into());
+    }
+    let is_timed = acts.uses(Source::Elapsed);
+    if is_timed && acts.locals() >= MOST_LOCALS {
+        return Err(ActsError::Locals.into());
+    }
+    Ok(match writer.returns(acts, is_timed.then_some(tick_ns))? {
         true => Some(writer.code.a.assemble(0)?),
         false => None,
     })
@@ -101,44 +136,136 @@ struct Writer<'a> {
     tables: &'a Tables,
     thread: Thread,
     cold: Vec<Cold>,
+    /// What is given for a call that is recorded.
+    recorded: u32,
 }
 
-impl Writer<'_> {
-    fn all(&mut self, acts: &Acts, wanted: Option<&Expression>) -> Made {
-        self.code.has_locals = true;
-        self.code.thread_at = Some(self.thread.tid);
-        let expressions = acts.expressions();
-        let most = expressions
-            .into_iter()
-            .chain(wanted)
-            .filter_map(on_stack)
-            .max();
-        if let Some(most) = most {
+impl<'a> Writer<'a> {
+    fn new(acts: &Acts, tables: &'a Tables, thread: Thread) -> Result<Self, ActsCodeError> {
+        let keys: Vec<u8> = tables.all.iter().map(|table| table.keys).collect();
+        check(acts, &keys)?;
+        let mut code = Code::new()?;
+        code.has_locals = true;
+        code.thread_at = Some(thread.tid);
+        Ok(Self {
+            code,
+            tables,
+            thread,
+            cold: Vec::new(),
+            recorded: UNWANTED,
+        })
+    }
+
+    fn all(&mut self, acts: &Acts, entry: Entry<'_>) -> Made {
+        let kept = entry.kept.unwrap_or_default().iter();
+        let kept = kept.filter_map(|source| on_stack(&(*source).into()));
+        let expressions = acts.expressions().into_iter().chain(entry.wanted);
+        if let Some(most) = expressions.filter_map(on_stack).chain(kept).max() {
             self.code.stack_is_near(most)?;
         }
-        let (mut muted, mut undecided) = (self.code.a.create_label(), self.code.a.create_label());
+        let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
         self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
         self.code.a.je(undecided)?;
         if acts.may_record() {
-            self.code.a.mov(dword_ptr(rsp + RECORDED_AT), PASSED)?;
+            let without = if entry.kept.is_some() { HELD } else { PASSED };
+            self.code.a.mov(dword_ptr(rsp + RECORDED_AT), without)?;
+            self.recorded = if entry.kept.is_some() {
+                HELD_RECORDED
+            } else {
+                UNWANTED
+            };
         }
         self.clear_locals(acts)?;
         if !self.steps(&acts.steps, 0)? {
             return Ok(false);
         }
-        self.code.a.set_label(&mut muted)?;
-        self.code.a.zero_bytes()?;
-        if !self.give(acts, wanted)? {
+        let is_made = match entry.kept {
+            Some(kept) => self.give_held(acts, entry.wanted.is_some(), kept, muted)?,
+            None => {
+                self.code.a.set_label(&mut muted)?;
+                self.code.a.zero_bytes()?;
+                self.give(acts, entry.wanted)?
+            }
+        };
+        if !is_made {
             return Ok(false);
         }
+        self.end(undecided)
+    }
+
+    /// Acts of a return; `tick_ns`: they ask how long the call took.
+    fn returns(&mut self, acts: &Acts, tick_ns: Option<u64>) -> Made {
+        self.code.exit = Some(ExitWords {
+            errno_at: self.thread.errno,
+            elapsed_at: ELAPSED_AT,
+        });
+        let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
+        let a = &mut self.code.a;
+        a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
+        a.jne(muted)?;
+        a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
+        a.je(undecided)?;
+        if let Some(tick_ns) = tick_ns {
+            a.rdtsc()?;
+            a.shl(rdx, 32)?;
+            a.or(rax, rdx)?;
+            a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
+            a.sub(rax, qword_ptr(rdx + (FRAME_WORD - FRAME_BYTES)))?;
+            a.mov(rcx, tick_ns)?;
+            a.mul(rcx)?;
+            a.shrd(rax, rdx, 32)?;
+            a.mov(qword_ptr(rsp + ELAPSED_AT), rax)?;
+        }
+        a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
+        self.clear_locals(acts)?;
+        if !self.steps(&acts.steps, 0)? {
+            return Ok(false);
+        }
+        self.code.a.set_label(&mut muted)?;
+        self.code.a.mov(eax, PASSED)?;
+        self.code.a.ret()?;
+        self.end(undecided)
+    }
+
+    /// What seldom happens, behind the rest.
+    fn end(&mut self, mut undecided: CodeLabel) -> Made {
         self.code.a.set_label(&mut undecided)?;
         self.code.a.mov(eax, UNDECIDED)?;
         self.code.a.ret()?;
         for cold in std::mem::take(&mut self.cold) {
             self.take_row(cold)?;
         }
+        Ok(true)
+    }
+
+    /// What becomes of a call whose return is waited for; at `muted` it is left alone.
+    fn give_held(
+        &mut self,
+        acts: &Acts,
+        has_values: bool,
+        kept: &[Source],
+        mut muted: CodeLabel,
+    ) -> Made {
+        let is_recorded = acts.records || has_values;
+        for (at, source) in (0i32..).map(|i| KEPT_AT - 8 * i).zip(kept) {
+            if !self.code.word(&(*source).into())? {
+                return Ok(false);
+            }
+            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        }
+        match (is_recorded, acts.may_record()) {
+            (true, _) => self.code.a.mov(eax, HELD_RECORDED)?,
+            (false, true) => self.code.a.mov(eax, dword_ptr(rsp + RECORDED_AT))?,
+            (false, false) => self.code.a.mov(eax, HELD)?,
+        }
+        self.code.a.ret()?;
+        self.code.a.set_label(&mut muted)?;
+        self.code
+            .a
+            .mov(eax, if is_recorded { UNWANTED } else { PASSED })?;
+        self.code.a.ret()?;
         Ok(true)
     }
 
@@ -196,7 +323,8 @@ impl Writer<'_> {
                 Step::If(condition, then, or) => self.either(condition, then, or, depth)?,
                 Step::Add { table, keys, value } => self.add(*table, keys, value)?,
                 Step::Record => {
-                    self.code.a.mov(dword_ptr(rsp + RECORDED_AT), UNWANTED)?;
+                    let at = dword_ptr(rsp + RECORDED_AT);
+                    self.code.a.mov(at, self.recorded)?;
                     true
                 }
             };

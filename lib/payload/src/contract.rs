@@ -64,9 +64,13 @@ pub const FAULTED: u64 = 2;
 /// ([`crate::acts`]), which is not done again. The second part writes: it finds the record at
 /// rcx, and may change rax and the flags.
 ///
-/// Neither pushes anything or calls anybody: at each of its instructions the word at the stack
+/// A third part may run at the return. Its registers are those of the return, with rax saved as
+/// rdx is; the call's frames are the innermost ones of the thread's shadow stack, with the words
+/// that it needs of the call. It may change rdx too, and gives [`PASSED`] or [`UNDECIDED`].
+///
+/// None of them pushes anything or calls anybody: at each of its instructions the word at the stack
 /// pointer is the way back into the routine, by which a handler that interrupts it knows how far
-/// the call's event is. Neither can fault: the call's arguments on the stack are read in the page
+/// the call's event is. None can fault: the call's arguments on the stack are read in the page
 /// of the return address alone.
 ///
 /// [`UNWANTED`]: in_place::UNWANTED
@@ -89,4 +93,20 @@ pub mod in_place {
     pub const UNDECIDED: u32 = 2;
     /// The call goes on without a record.
     pub const PASSED: u32 = 3;
+    /// The same, and its return is waited for: what it needs of the call stands at [`KEPT_AT`].
+    pub const HELD: u32 = 4;
+    /// The call is recorded, and its return is waited for; the slow path does both.
+    pub const HELD_RECORDED: u32 = 5;
+    /// Where words are that the return needs, from the stack pointer at the code's instructions
+    /// on, each below the other: signals leave them alone while the routine puts them into frames.
+    pub const KEPT_AT: i32 = -80;
+    /// How many of them there are at most.
+    pub const MOST_KEPT: usize = 2;
+    /// Bytes of a frame of the shadow stack.
+    pub const FRAME_BYTES: i32 = 24;
+    /// Where the frame of a held call's row is, from its innermost frame on; below it are that of
+    /// its time stamp, and those of its second and its first word.
+    pub const FRAME_WORD: i32 = 16;
+    /// Where rax is at a return, as [`SAVED_RDX`] has it.
+    pub const SAVED_RAX: i32 = 40;
 }

@@ -119,6 +119,17 @@ pub(crate) struct Code {
     pub(crate) has_locals: bool,
     /// Where the thread's number is, from gs on; else a program that names it is refused.
     pub(crate) thread_at: Option<i32>,
+    /// The code runs at a return; else a program that names its words is refused.
+    pub(crate) exit: Option<ExitWords>,
+}
+
+/// Where the words of a return are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExitWords {
+    /// errno, from gs on.
+    pub(crate) errno_at: i32,
+    /// How long the call took, from the stack pointer on.
+    pub(crate) elapsed_at: i32,
 }
 
 /// How many words an expression may need at the same time.
@@ -134,6 +145,7 @@ impl Code {
             temporaries: 0,
             has_locals: false,
             thread_at: None,
+            exit: None,
         })
     }
 
@@ -314,6 +326,10 @@ impl Code {
                 Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
+            (None, Source::Errno) => match self.exit {
+                Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
+                None => return Ok(false),
+            },
             _ => return Ok(false),
         }
         Ok(true)
@@ -385,8 +401,28 @@ impl Code {
             Expression::Local(n) if self.has_locals => Some(Operand::Memory(qword_ptr(
                 rsp + (LOCAL_AT - 8 * i32::from(*n)),
             ))),
+            Expression::Source(source) => match self.exit {
+                Some(exit) => exit.operand(*source),
+                None => operand(expression),
+            },
             _ => operand(expression),
         }
+    }
+}
+
+impl ExitWords {
+    /// A word that an instruction can name, with rdx as it is at the beginning: the innermost
+    /// frame. Of the call's own registers none is there any more.
+    fn operand(self, source: Source) -> Option<Operand> {
+        let below = |frames: i32| qword_ptr(rdx + (FRAME_WORD - frames * FRAME_BYTES));
+        Some(Operand::Memory(match source {
+            Source::Result => qword_ptr(rsp + SAVED_RAX),
+            Source::SecondResult => qword_ptr(rsp + SAVED_RDX),
+            Source::Elapsed => qword_ptr(rsp + self.elapsed_at),
+            // The innermost frame has the row, the next one the time stamp.
+            Source::Kept(n) if usize::from(n) < MOST_KEPT => below(3 - i32::from(n)),
+            _ => return None,
+        }))
     }
 }
 

@@ -19,6 +19,10 @@ pub struct Call {
     pub thread: u32,
     /// What the entry has kept for the return.
     pub kept: [u64; KEPT_COUNT as usize],
+    /// errno, at a return.
+    pub errno: u32,
+    /// How long the call took, at its return.
+    pub elapsed_ns: u64,
 }
 
 /// Memory that need not be there.
@@ -78,7 +82,10 @@ pub(crate) fn word_of(
         call,
         memory,
         locals: [0; LOCALS as usize],
-        outcome: Outcome::default(),
+        outcome: Outcome {
+            kept: call.kept,
+            ..Outcome::default()
+        },
     };
     for (number, word) in (0..).zip(locals) {
         run.set(number, *word);
@@ -253,6 +260,8 @@ impl Run<'_> {
             Source::StackPointer => call.stack_pointer,
             Source::Kept(n) => word(&self.outcome.kept, n),
             Source::Thread => u64::from(call.thread),
+            Source::Errno => u64::from(call.errno),
+            Source::Elapsed => call.elapsed_ns,
             Source::Named(_) => 0,
         }
     }

@@ -37,6 +37,10 @@ pub enum Source {
     Kept(u8),
     /// The thread's number.
     Thread,
+    /// errno of the thread; at a return alone.
+    Errno,
+    /// Nanoseconds since the call began; at a return alone.
+    Elapsed,
     /// An argument by the number of its name; replaced by another source before it is compiled.
     Named(u8),
 }

@@ -5,8 +5,10 @@
 //! words that gs points at.
 
 use sptrace_payload::acts::{Acts, MOST_LOCALS, Step, Sums, interpret};
-use sptrace_payload::acts_code::{Thread, acts_code};
-use sptrace_payload::contract::in_place::{PASSED, UNDECIDED, UNWANTED, WANTED};
+use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
+use sptrace_payload::contract::in_place::{
+    FRAME_BYTES, HELD, HELD_RECORDED, PASSED, UNDECIDED, UNWANTED, WANTED,
+};
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Binary, Expression, Source, Width};
 use sptrace_payload::tables::{Kind, Tables, read};
@@ -17,6 +19,8 @@ const THREAD: Thread = Thread {
     tables: 0,
     muted: 8,
     tid: 16,
+    top_frame: 24,
+    errno: 32,
 };
 
 /// A stack of which all can be read.
@@ -32,7 +36,7 @@ impl Memory for Stack {
 }
 
 /// What gs points at: where the tables are, and whether the thread is muted.
-fn point_gs_at(block: &[u64; 3]) {
+fn point_gs_at<const N: usize>(block: &[u64; N]) {
     const SET_GS: i64 = 0x1001;
     // SAFETY: nothing else uses gs on this thread; the block outlives its use.
     let set = unsafe { libc::syscall(libc::SYS_arch_prctl, SET_GS, block.as_ptr()) };
@@ -60,6 +64,12 @@ impl Pages {
     }
 
     fn run(&self, code: &[u8], call: &Call) -> u32 {
+        self.run_and_keep(code, call).0
+    }
+
+    /// The same, and what stands where words are kept for the return.
+    fn run_and_keep(&self, code: &[u8], call: &Call) -> (u32, [u64; 2]) {
+        let mut kept = [0u64; 2];
         assert!(code.len() <= 1 << 20);
         // SAFETY: there is room for it.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.0, code.len()) };
@@ -67,6 +77,8 @@ impl Pages {
         // SAFETY: the code is that of checked acts, called by its contract.
         unsafe {
             asm!(
+                "push r13",
+                "push 0",
                 "push [r12 + 24]",
                 "push [r12 + 16]",
                 "push 0",
@@ -80,20 +92,31 @@ impl Pages {
                 "movq xmm3, [r15 + 24]",
                 "mov rdx, r14",
                 "call rax",
-                "add rsp, 24",
+                "mov rcx, [rsp - 88]",
+                "mov rdx, [rsp - 96]",
+                "add rsp, 40",
                 inout("rax") self.0 as u64 => given,
                 in("r12") call.arguments.as_ptr(),
                 in("r14") call.stack_pointer,
+                in("r13") call.result,
                 in("r15") call.vectors.as_ptr(),
+                lateout("rcx") kept[0],
+                lateout("rdx") kept[1],
                 clobber_abi("C"),
             );
         }
-        given as u32
+        (given as u32, kept)
     }
 }
 
 /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
-struct Random(u64);
+struct Random(u64, Moment);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Moment {
+    Call,
+    Return,
+}
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -120,6 +143,13 @@ impl Random {
         match self.below(if depth > 3 { 4 } else { 8 }) {
             0 => self.word().into(),
             1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
+            2 | 3 if self.1 == Moment::Return => match self.below(5) {
+                0 => Source::Kept(self.below(2) as u8).into(),
+                1 => Source::SecondResult.into(),
+                2 => Source::Errno.into(),
+                3 => Source::Thread.into(),
+                _ => Source::Result.into(),
+            },
             2 => Source::Argument(self.below(6) as u8).into(),
             3 => match self.below(4) {
                 3 => Source::Thread.into(),
@@ -168,7 +198,7 @@ impl Random {
     fn step(&mut self, tables: &Tables, depth: u32) -> Step {
         match self.below(if depth < 3 { 6 } else { 4 }) {
             0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
-            1 if self.below(3) == 0 => Step::Record,
+            1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
             5 => Step::If(
                 self.expression(0),
                 self.steps(tables, depth + 1),
@@ -222,7 +252,7 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
 
 #[test]
 fn compiled_acts_do_what_they_mean() {
-    let mut random = Random(0xac75);
+    let mut random = Random(0xac75, Moment::Call);
     let pages = Pages::new();
     let tables = Tables::of(forms());
     let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
@@ -233,7 +263,7 @@ fn compiled_acts_do_what_they_mean() {
             steps: random.steps(&tables, 0),
             records: random.below(8) == 0,
         };
-        let code = match acts_code(&acts, &tables, THREAD, None) {
+        let code = match acts_code(&acts, &tables, THREAD, Entry::default()) {
             Ok(Some(code)) => code,
             Ok(None) => continue,
             Err(error) => panic!("{error}: {acts:?}"),
@@ -274,6 +304,138 @@ fn compiled_acts_do_what_they_mean() {
     );
 }
 
+/// The innermost frames of a held call: two words, the time stamp, and its row's function.
+fn frames(kept: [u64; 2], stamp: u64) -> Vec<u64> {
+    let frames = [kept[0], kept[1], stamp, 0x40_0000];
+    frames.into_iter().flat_map(|word| [0, 0, word]).collect()
+}
+
+#[test]
+fn acts_of_a_return_do_what_they_mean() {
+    let mut random = Random(0x0e71, Moment::Return);
+    let pages = Pages::new();
+    let tables = Tables::of(forms());
+    let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
+    let nothing = Stack(Vec::new());
+    let mut added = 0;
+    for number in 0..6_000 {
+        let acts = Acts {
+            steps: random.steps(&tables, 0),
+            records: false,
+        };
+        let Some(code) = exit_code(&acts, &tables, THREAD, 1 << 32).unwrap() else {
+            continue;
+        };
+        let mut set = vec![0u64; tables.set_bytes as usize / 8];
+        let mut sums = Sums::new();
+        for _ in 0..4 {
+            let kept = [random.word(), random.word()];
+            let errno = random.below(200);
+            let frames = frames(kept, 0);
+            let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+            let block = [set.as_mut_ptr() as u64, 0, 77, top, errno];
+            point_gs_at(&block);
+            let mut call = Call {
+                arguments: std::array::from_fn(|_| random.word()),
+                result: random.word(),
+                thread: 77,
+                errno: errno as u32,
+                ..Call::default()
+            };
+            call.kept[..2].copy_from_slice(&kept);
+            assert_eq!(pages.run(&code, &call), PASSED, "{number}: {acts:?}");
+            // At a return rdx is the second word of the result.
+            interpret(&acts, &call, &nothing, &kinds, &mut sums);
+        }
+        sums.retain(|_, row| row.count != 0);
+        let (got, left_out) = sums_of(&set, &tables);
+        assert_eq!((got, left_out), (sums.clone(), 0), "{number}: {acts:?}");
+        added += sums.len();
+    }
+    assert!(added > 5_000, "{added}");
+}
+
+#[test]
+fn a_held_call_says_what_its_return_needs() {
+    let (tables, mut acts) = count_by_argument();
+    let kept = [Source::Argument(4), Source::Argument(2)];
+    let entry = Entry {
+        wanted: None,
+        kept: Some(&kept),
+    };
+    let pages = Pages::new();
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let call = Call {
+        arguments: [1, 2, 3, 4, 5, 6],
+        ..Call::default()
+    };
+    for (records, wanted) in [(false, HELD), (true, HELD_RECORDED)] {
+        acts.records = records;
+        let code = acts_code(&acts, &tables, THREAD, entry).unwrap().unwrap();
+        let block = [set.as_mut_ptr() as u64, 0, 77];
+        point_gs_at(&block);
+        assert_eq!(pages.run_and_keep(&code, &call), (wanted, [5, 3]));
+        let muted = [set.as_mut_ptr() as u64, 1, 77];
+        point_gs_at(&muted);
+        let passed = if records { UNWANTED } else { PASSED };
+        assert_eq!(pages.run(&code, &call), passed);
+    }
+}
+
+#[test]
+fn the_time_of_a_call_is_measured() {
+    let elapsed = Expression::Source(Source::Elapsed);
+    let acts = Acts {
+        steps: vec![Step::Add {
+            table: 0,
+            keys: Vec::new(),
+            value: elapsed,
+        }],
+        records: false,
+    };
+    let tables = Tables::of([(Kind::Sum, 0)]);
+    // A tick is two nanoseconds here.
+    let code = exit_code(&acts, &tables, THREAD, 2 << 32).unwrap().unwrap();
+    let pages = Pages::new();
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    // SAFETY: nothing forbids it here.
+    let now = || unsafe { std::arch::x86_64::_rdtsc() };
+    const TICKS: u64 = 3_000_000_000_000;
+    let before = now();
+    let frames = frames([0, 0], before - TICKS);
+    let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+    let block = [set.as_mut_ptr() as u64, 0, 77, top, 0];
+    point_gs_at(&block);
+    assert_eq!(pages.run(&code, &Call::default()), PASSED);
+    let most = now() - before;
+    let (rows, _) = read(&tables.all[0], &|at| set[at as usize / 8]);
+    let ticks = rows[0].values[0] / 2;
+    assert!((TICKS..=TICKS + most).contains(&ticks), "{ticks}");
+}
+
+#[test]
+fn acts_of_a_return_record_nothing_and_keep_two_words() {
+    let tables = Tables::of([]);
+    let record = Acts {
+        steps: vec![Step::Record],
+        records: false,
+    };
+    assert!(exit_code(&record, &tables, THREAD, 1).is_err());
+    let mut three = Acts {
+        steps: (0..3)
+            .map(|n| Step::Set(0, Expression::argument(n)))
+            .collect(),
+        records: false,
+    };
+    assert!(three.keep().is_err());
+    let mut twice = Acts {
+        steps: vec![Step::Set(0, Expression::argument(3)); 3],
+        records: false,
+    };
+    assert_eq!(twice.keep(), Ok(vec![Source::Argument(3)]));
+    assert!(twice.uses(Source::Kept(0)) && !twice.uses(Source::Argument(3)));
+}
+
 fn count_by_argument() -> (Tables, Acts) {
     let acts = Acts {
         steps: vec![Step::Add {
@@ -296,7 +458,9 @@ fn call_of(argument: u64) -> Call {
 #[test]
 fn keys_that_do_not_fit_are_counted() {
     let (tables, acts) = count_by_argument();
-    let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
+    let code = acts_code(&acts, &tables, THREAD, Entry::default())
+        .unwrap()
+        .unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let block = [set.as_mut_ptr() as u64, 0, 77];
@@ -318,7 +482,9 @@ fn keys_that_do_not_fit_are_counted() {
 #[test]
 fn a_thread_that_is_muted_or_has_no_tables_adds_nothing() {
     let (tables, acts) = count_by_argument();
-    let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
+    let code = acts_code(&acts, &tables, THREAD, Entry::default())
+        .unwrap()
+        .unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let muted = [set.as_mut_ptr() as u64, 1, 77];
@@ -334,9 +500,11 @@ fn a_thread_that_is_muted_or_has_no_tables_adds_nothing() {
 fn a_condition_on_values_is_looked_at_after_the_acts() {
     let (tables, acts) = count_by_argument();
     let wanted = Expression::argument(0).with(Binary::Less, 5);
-    let code = acts_code(&acts, &tables, THREAD, Some(&wanted))
-        .unwrap()
-        .unwrap();
+    let entry = Entry {
+        wanted: Some(&wanted),
+        kept: None,
+    };
+    let code = acts_code(&acts, &tables, THREAD, entry).unwrap().unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let block = [set.as_mut_ptr() as u64, 0, 77];
@@ -349,7 +517,9 @@ fn a_condition_on_values_is_looked_at_after_the_acts() {
 #[test]
 fn a_call_that_a_handler_makes_while_a_row_is_taken_is_counted() {
     let (tables, acts) = count_by_argument();
-    let code = acts_code(&acts, &tables, THREAD, None).unwrap().unwrap();
+    let code = acts_code(&acts, &tables, THREAD, Entry::default())
+        .unwrap()
+        .unwrap();
     let pages = Pages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let block = [set.as_mut_ptr() as u64, 0, 77];

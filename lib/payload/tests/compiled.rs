@@ -309,6 +309,8 @@ impl Random {
         let (result, vectors) = (word(), std::array::from_fn(|_| word()));
         let kept = std::array::from_fn(|_| word());
         Call {
+            errno: 0,
+            elapsed_ns: 0,
             arguments,
             result,
             // Of a call whose return address lies below.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rhai::{
     AST, ASTNode, BinaryExpr, Dynamic, Expr, FnCallExpr, FnPtr, ImmutableString, Position, Stmt,
 };
-use sptrace_payload::acts::{Acts, MOST_LOCALS, Step, check};
+use sptrace_payload::acts::{Acts, ActsError, MOST_LOCALS, Moment, RESULT, Step, check};
 use sptrace_payload::program::{Binary, Expression, Source, Width};
 
 use crate::error::ScriptError;
@@ -43,6 +43,8 @@ pub struct Asked {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// When it runs.
+    pub moment: Moment,
     /// The closure.
     pub closure: FnPtr,
     /// Where it stands.
@@ -73,7 +75,7 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
     let Some(function) = library.get_script_fn(closure.fn_name(), all).cloned() else {
         return Err(refuse(
             "a closure of one parameter is wanted here",
-            "write on_enter(|c| ...)",
+            asked.form(),
         ));
     };
     let captured = function
@@ -82,13 +84,11 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
         .cloned()
         .zip(closure.curry().iter().cloned());
     let Some(call) = function.params.last().cloned() else {
-        return Err(refuse(
-            "the closure has no parameter",
-            "write on_enter(|c| ...)",
-        ));
+        return Err(refuse("the closure has no parameter", asked.form()));
     };
     let mut reader = Reader {
         call,
+        moment: asked.moment,
         captured: captured.collect(),
         locals: Vec::new(),
         names: Vec::new(),
@@ -100,7 +100,7 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
     };
     let names = reader.names;
     let keys: Vec<u8> = around.tables.iter().map(|table| table.keys).collect();
-    if let Err(error) = check(&acts, &keys) {
+    if let Err(error) = check(&acts, &keys).and_then(|()| can_be_kept(asked.moment, &acts)) {
         let (name, source) = (around.name, around.source);
         let hint = "write less in it, or write later(|e| ...)";
         return Err(ScriptError::at(
@@ -114,10 +114,41 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
     Ok(Payload {
         module: asked.module.clone(),
         glob: asked.glob.clone(),
+        moment: asked.moment,
         acts,
         names,
         line: asked.at.line().unwrap_or(0),
     })
+}
+
+impl Asked {
+    /// How a payload of its kind is written.
+    fn form(&self) -> &'static str {
+        match self.moment {
+            Moment::Call => "write on_enter(|c| ...)",
+            Moment::Return => "write on_exit(|c| ...)",
+        }
+    }
+}
+
+/// Of a payload of a return: what it needs of the call is kept meanwhile, and there is room for a
+/// little.
+fn can_be_kept(moment: Moment, acts: &Acts) -> Result<(), ActsError> {
+    if moment == Moment::Call {
+        return Ok(());
+    }
+    let mut acts = acts.clone();
+    let number = |number: u8| match number {
+        RESULT => Some(Source::Result.into()),
+        // Names that are not known yet, each another argument.
+        number => Some(Source::Stack(u8::MAX - number).into()),
+    };
+    let _ = acts.resolve(&number);
+    acts.keep()?;
+    match acts.uses(Source::Elapsed) && acts.locals() >= MOST_LOCALS {
+        true => Err(ActsError::Locals),
+        false => Ok(()),
+    }
 }
 
 /// The statements of a function, which the engine shows only while all of a script is walked over.
@@ -137,6 +168,7 @@ fn body_of(ast: &AST, name: &str) -> Vec<Stmt> {
 struct Reader<'a, 'b> {
     /// What the parameter is called.
     call: ImmutableString,
+    moment: Moment,
     captured: HashMap<ImmutableString, Dynamic>,
     locals: Vec<(ImmutableString, Type)>,
     /// Of arguments.
@@ -269,6 +301,7 @@ impl Reader<'_, '_> {
                     (&parts.lhs, &parts.rhs)
                 {
                     if name.1 == self.call && method.name == "record" && method.args.is_empty() {
+                        self.may_record(at)?;
                         steps.push(Step::Record);
                         return Ok(());
                     }
@@ -288,6 +321,18 @@ impl Reader<'_, '_> {
             "this does nothing that a payload can do",
             &format!("a payload does SHEET.add(...) and c.record(), {RUN_LATER}"),
         )
+    }
+
+    /// A call is recorded when it begins, or not at all.
+    fn may_record(&self, at: Position) -> Read<()> {
+        match self.moment {
+            Moment::Call => Ok(()),
+            Moment::Return => self.refuse(
+                at,
+                "c.record() comes too late when a call returns: its beginning has passed",
+                "write it in on_enter, or add what matters to a sheet here",
+            ),
+        }
     }
 
     fn add(&mut self, sheet: &Printable, method: &FnCallExpr, at: Position) -> Read<Step> {
@@ -532,11 +577,8 @@ impl Reader<'_, '_> {
         }
         match name {
             "tid" => return Ok((Source::Thread.into(), Type::Number)),
-            "elapsed" | "self_time" | "result" | "errno" => {
-                let reason = format!("c.{name} is not known when a call begins");
-                return self.refuse(at, &reason, "write later(|e| ...), where e has it");
-            }
-            "stack" | "caller" | "depth" | "name" | "module" | "thread" => {
+            "elapsed" | "result" | "errno" => return self.of_return(name, at),
+            "stack" | "self_time" | "caller" | "depth" | "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }
@@ -552,6 +594,20 @@ impl Reader<'_, '_> {
             return self.refuse(at, "too many names of arguments", "use fewer");
         }
         Ok((Source::Named(number as u8).into(), Type::Number))
+    }
+
+    /// What is known of a call that returns.
+    fn of_return(&self, name: &str, at: Position) -> Read<Value> {
+        if self.moment == Moment::Call {
+            let reason = format!("c.{name} is not known when a call begins");
+            return self.refuse(at, &reason, "write on_exit(|c| ...), where c has it");
+        }
+        let source = match name {
+            "elapsed" => Source::Elapsed,
+            "errno" => Source::Errno,
+            _ => Source::Named(RESULT),
+        };
+        Ok((source.into(), Type::Number))
     }
 
     fn argument(&mut self, number: i64, at: Position) -> Read<Value> {

@@ -2,7 +2,8 @@
 //!
 //! Given the policy of a script; gives lines. Must not know how a payload was read.
 
-use sptrace_payload::acts_code::{Thread, acts_code, instructions};
+use sptrace_payload::acts::{Acts, Moment, RESULT};
+use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code, instructions};
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::{Kind, Table, Tables};
 
@@ -13,12 +14,22 @@ const THREAD: Thread = Thread {
     tables: 0x11f0,
     muted: 0x1038,
     tid: 0x1060,
+    top_frame: 0x1018,
+    errno: 0x11f8,
 };
+/// A tick of the clock is as long as one of the machine of the figures.
+const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;
 
 /// What a call costs by itself that goes on without a record: to look its payload up, and to pass
 /// its exit over. Measured by `tests/bench/bench.py` on the machine of the figures in man page
 /// sptrace-script.
 const CALL_NS: f64 = 5.5;
+/// What it costs more to wait for the return of a call.
+const RETURN_NS: f64 = 7.0;
+/// To look at the clock when a call begins and when it returns.
+const CLOCK_NS: f64 = 14.0;
+/// Entry and return of a call by the slow path, which looks for errno.
+const SLOW_NS: f64 = 700.0;
 /// An instruction of a payload; those that seldom run are among them.
 const INSTRUCTION_NS: f64 = 0.05;
 
@@ -60,21 +71,19 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
         Some(module) => format!("{module}!{glob}"),
         None => glob.clone(),
     };
-    // Arguments with names are known when a function is; one in a register stands for them.
-    let mut acts = payload.acts.clone();
-    let known = acts.resolve(&|_| Some(Expression::Source(Source::Argument(0))));
-    let code = match (known, acts_code(&acts, tables, THREAD, None)) {
-        (Ok(()), Ok(Some(code))) => code,
-        _ => return vec![format!("line {line}, calls of {place}: no code")],
+    let acts = &payload.acts;
+    let Some(code) = code_of(payload, tables) else {
+        return vec![format!("line {line}, calls of {place}: no code")];
     };
     let all = instructions(&code);
-    let recorded = match acts.may_record() {
-        true => "recorded where record() is reached",
-        false => "not recorded",
+    let (what, recorded) = match (payload.moment, acts.may_record()) {
+        (Moment::Return, _) => ("returns", "not recorded by this"),
+        (Moment::Call, true) => ("calls", "recorded where record() is reached"),
+        (Moment::Call, false) => ("calls", "not recorded"),
     };
-    let ns = CALL_NS + INSTRUCTION_NS * all.len() as f64;
+    let ns = price(payload.moment, acts) + INSTRUCTION_NS * all.len() as f64;
     let mut lines = vec![format!(
-        "line {line}, calls of {place}, {recorded}: {} instructions, {} bytes, some {ns:.0} ns a call",
+        "line {line}, {what} of {place}, {recorded}: {} instructions, {} bytes, some {ns:.0} ns a call",
         all.len(),
         code.len()
     )];
@@ -86,4 +95,40 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
     }
     lines.extend(all.iter().map(|instruction| format!("    {instruction}")));
     lines
+}
+
+/// The code of a payload. None: there is none.
+fn code_of(payload: &Payload, tables: &Tables) -> Option<Vec<u8>> {
+    // Arguments with names are known when a function is; one in a register stands for each.
+    let mut acts = payload.acts.clone();
+    let named = |number: u8| match number {
+        RESULT => Some(Expression::Source(Source::Result)),
+        number => Some(Expression::Source(Source::Argument(number % 6))),
+    };
+    acts.resolve(&named).ok()?;
+    match payload.moment {
+        Moment::Call => acts_code(&acts, tables, THREAD, Entry::default()).ok()?,
+        Moment::Return => {
+            acts.keep().ok()?;
+            exit_code(&acts, tables, THREAD, TICK_NS).ok()?
+        }
+    }
+}
+
+/// What a call costs beside the instructions.
+fn price(moment: Moment, acts: &Acts) -> f64 {
+    if moment == Moment::Call {
+        return CALL_NS;
+    }
+    let clock = if acts.uses(Source::Elapsed) {
+        CLOCK_NS
+    } else {
+        0.0
+    };
+    let errno = if acts.uses(Source::Errno) {
+        SLOW_NS
+    } else {
+        0.0
+    };
+    CALL_NS + RETURN_NS + clock + errno
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use rhai::FnPtr;
-use sptrace_payload::acts::Acts;
+use sptrace_payload::acts::{Acts, Moment};
 use sptrace_payload::tables::Kind;
 
 /// What a script asks for.
@@ -27,6 +27,10 @@ pub struct Policy {
     pub only: Vec<String>,
     /// Globs of functions that are left out.
     pub without: Vec<String>,
+    /// Functions whose arguments and results are recorded, as -A has them.
+    pub values: Vec<String>,
+    /// The same of results alone, as -R has them.
+    pub results: Vec<String>,
     /// Nothing is patched that is first reached below this depth.
     pub depth: Option<u32>,
     /// System calls, as strace's `-e trace=` names them.
@@ -67,7 +71,9 @@ impl Policy {
     pub fn is_about_recording(&self) -> bool {
         let lists = [&self.start, &self.stop, &self.dump];
         let filters = [&self.modules, &self.only, &self.without];
-        lists.iter().chain(&filters).any(|list| !list.is_empty())
+        let values = [&self.values, &self.results];
+        let mut all = lists.iter().chain(&filters).chain(&values);
+        all.any(|list| !list.is_empty())
             || !self.between.is_empty()
             || self.depth.is_some()
             || self.system_calls.is_some()
@@ -90,6 +96,8 @@ pub struct Payload {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// When it runs.
+    pub moment: Moment,
     /// What it does.
     pub acts: Acts,
     /// Names of arguments that it uses, by their numbers.

@@ -14,11 +14,13 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("errors", include_str!("../../../scripts/errors.rhai")),
     ("exec-tree", include_str!("../../../scripts/exec-tree.rhai")),
+    ("failures", include_str!("../../../scripts/failures.rhai")),
     ("file-io", include_str!("../../../scripts/file-io.rhai")),
     (
         "hot-functions",
         include_str!("../../../scripts/hot-functions.rhai"),
     ),
+    ("latency", include_str!("../../../scripts/latency.rhai")),
     (
         "one-module",
         include_str!("../../../scripts/one-module.rhai"),

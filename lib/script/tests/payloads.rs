@@ -1,8 +1,9 @@
 //! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
 //! place, the reason, and what to write instead.
 
-use sptrace_payload::acts::{Step, Sums, interpret};
+use sptrace_payload::acts::{Moment, RESULT, Step, Sums, interpret};
 use sptrace_payload::interpret::{Call, Memory};
+use sptrace_payload::program::Source;
 use sptrace_payload::tables::Kind;
 use sptrace_script::policy::Payload;
 use sptrace_script::{Checks, Script, ScriptError};
@@ -145,7 +146,7 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "t.add(c.elapsed)",
             9,
             "not known when a call begins",
-            "later(",
+            "on_exit",
         ),
         ("t.add(c.depth)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
@@ -192,6 +193,39 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_payload_of_a_return_knows_the_result() {
+    let script = load(
+        "let t = count(\"t\", [\"k\", \"n\"]);
+         at(\"f\").on_exit(|c| if c.elapsed >= 2.us && c.errno == 2 { t.add([c.result, c.arg2]); });",
+    )
+    .unwrap();
+    let [payload] = &script.policy.payloads[..] else {
+        panic!("one payload");
+    };
+    let mut acts = payload.acts.clone();
+    acts.resolve(&|number| (number == RESULT).then(|| Source::Result.into()))
+        .unwrap();
+    let kept = acts.keep().unwrap();
+    assert_eq!(
+        (payload.moment, kept),
+        (Moment::Return, vec![Source::Argument(1)])
+    );
+    let mut sums = Sums::new();
+    for (elapsed_ns, errno, result) in [(1999, 2, 5), (2000, 2, 6), (3000, 3, 7)] {
+        let call = Call {
+            result,
+            errno,
+            elapsed_ns,
+            kept: [11, 0, 0, 0],
+            ..Call::default()
+        };
+        interpret(&acts, &call, &Nothing, &[Kind::Count], &mut sums);
+    }
+    let rows: Vec<_> = sums.into_keys().collect();
+    assert_eq!(rows, [(0, vec![6, 11])]);
 }
 
 #[test]

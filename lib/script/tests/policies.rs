@@ -26,9 +26,12 @@ fn activation_and_filters_become_a_policy() {
          ring(16.mb); dump(slow(\"handle\", 1.5.ms)); times(4);
          between(\"draw\", \"start\", returned(\"main\"));
          module(\"libfoo*\"); only(\"f\"); leave_out(\"g\"); depth(5);
-         record_syscalls(\"%file\"); string_limit(64);",
+         record_syscalls(\"%file\"); string_limit(64);
+         values(\"open@arg1/s\"); results(\"close\");",
     )
     .policy;
+    assert_eq!(policy.values, ["open@arg1/s"]);
+    assert_eq!(policy.results, ["close"]);
     assert_eq!(policy.start, ["call:parse*#3"]);
     assert_eq!(policy.stop, ["time:200000000ns", "ctl:end"]);
     assert_eq!(policy.dump, ["slow:handle>1500000ns"]);

@@ -70,9 +70,23 @@ fn wrong_scripts_are_refused_with_place_reason_and_hint() {
         (
             "at(\"f\").on_exit(|c| c);",
             1,
-            9,
-            "not compiled yet",
-            ".later(",
+            21,
+            "nothing that a payload can do",
+            "later(",
+        ),
+        (
+            "at(\"f\").on_exit(|c| c.record());",
+            1,
+            22,
+            "too late",
+            "on_enter",
+        ),
+        (
+            "let t = count(\"t\", [\"a\"]); at(\"f\").on_exit(|c| t.add(c.arg1 + c.arg2 + c.arg3));",
+            1,
+            36,
+            "more than 2 arguments",
+            "later(",
         ),
         (
             "start(all([called(\"a\"), called(\"b\")]));",

@@ -37,12 +37,16 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 
 /// Where the words of a thread's block are that payloads use, from gs on.
 pub mod block {
+    /// The innermost frame of the shadow stack.
+    pub const TOP_FRAME: i32 = 0x1018;
     /// Not 0: nothing is recorded now.
     pub const MUTED: i32 = 0x1038;
     /// The thread's number, of 32 bits.
     pub const TID: i32 = 0x1060;
     /// The address of its tables; 0: it has none.
     pub const TABLES: i32 = 0x11f0;
+    /// errno of the thread, while a payload runs at a return that asks for it.
+    pub const ERRNO: i32 = 0x11f8;
 }
 
 /// No chunk, no stream, end of list.

@@ -19,6 +19,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod script;
+mod scripted;
 mod selection;
 mod shows;
 pub mod symbols;

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use sptrace_collect::acts::{Payload, Payloads};
+use sptrace_collect::acts::Payloads;
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
 use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
-use sptrace_collect::modules::decide::{Decide, Decided};
+use sptrace_collect::modules::decide::Decide;
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
 use sptrace_collect::{OnEvents, Options, Request, Session, clock};
-use sptrace_script::{Decision, FunctionFacts, Script};
+use sptrace_script::Script;
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{EarlyEnd, Header, TraceError};
 use sptrace_tracee::TraceeError;
@@ -31,7 +31,7 @@ use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
 use crate::commands::symbols::DebugArgs;
 use crate::commands::top::Top;
-use crate::commands::{cache, selection, values};
+use crate::commands::{cache, scripted, selection, values};
 use crate::talk::say;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
@@ -329,6 +329,8 @@ impl RecordArgs {
         self.within.extend_from_slice(&policy.only);
         self.without.extend_from_slice(&policy.without);
         self.module.extend_from_slice(&policy.modules);
+        self.arguments.extend_from_slice(&policy.values);
+        self.results.extend_from_slice(&policy.results);
         self.between
             .extend(policy.between.iter().flatten().cloned());
         // What the user has written counts more.
@@ -347,9 +349,9 @@ impl RecordArgs {
             }
         }
         if policy.decides_functions() {
-            self.decide = Some(decider(script));
+            self.decide = Some(scripted::decider(script));
         }
-        self.payloads = payloads(script);
+        self.payloads = scripted::payloads(script);
         let start_on = read(&policy.start)?;
         self.check_together(!start_on.is_empty())
             .map_err(|why| format!("{}: {why}", script.name))?;
@@ -358,8 +360,10 @@ impl RecordArgs {
 
     /// What the command line would refuse of options alone.
     fn check_together(&self, has_start: bool) -> Result<(), String> {
-        let lists = [&self.within, &self.without, &self.module, &self.between];
-        let has_functions = lists.iter().any(|list| !list.is_empty())
+        let filters = [&self.within, &self.without, &self.module, &self.between];
+        let values = [&self.arguments, &self.results];
+        let mut lists = filters.iter().chain(&values);
+        let has_functions = lists.any(|list| !list.is_empty())
             || self.depth.is_some()
             || self.decide.is_some()
             || self.payloads.is_some();
@@ -455,45 +459,12 @@ impl RecordArgs {
     }
 }
 
-/// What a script says of functions, for the recording.
 /// What shows a line of progress, where somebody looks.
 fn progress_of(is_quiet: bool) -> fn(&str) {
     match !is_quiet && std::io::stderr().is_terminal() {
         true => show_progress,
         false => |_| {},
     }
-}
-
-fn payloads(script: &Script) -> Option<Payloads> {
-    let policy = &script.policy;
-    let all = policy.payloads.iter().map(|payload| Payload {
-        module: payload.module.clone(),
-        glob: payload.glob.clone(),
-        acts: payload.acts.clone(),
-        names: payload.names.clone(),
-    });
-    let tables = policy.tables.iter();
-    let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));
-    (!policy.payloads.is_empty()).then(|| Payloads::new(all.collect(), tables))
-}
-
-fn decider(script: &Arc<Script>) -> Decide {
-    let script = Arc::clone(script);
-    Decide(Arc::new(move |function| {
-        let facts = FunctionFacts {
-            name: function.name.clone(),
-            symbol: function.symbol.to_owned(),
-            path: function.path.to_owned(),
-            address: function.svma,
-            size_bytes: function.size_bytes,
-            calls: function.sites,
-        };
-        match script.decide(&facts) {
-            Decision::Record => Decided::Record,
-            Decision::Skip => Decided::Skip,
-            Decision::Leaf => Decided::Leaf,
-        }
-    }))
 }
 
 /// Prepares the recording that is asked for, and what is shown of it.

@@ -235,6 +235,8 @@ fn in_options(policy: &Policy) -> Vec<String> {
         ("-l", &policy.modules),
         ("-F", &policy.only),
         ("-N", &policy.without),
+        ("-A", &policy.values),
+        ("-R", &policy.results),
     ];
     for (option, list) in lists {
         lines.extend(list.iter().map(|value| format!("{option} '{value}'")));

@@ -6,7 +6,7 @@
 
 use crate::events::call_values;
 use crate::memory::frame::{Frame, Vectors};
-use crate::memory::rows::{PASSED, UNDECIDED};
+use crate::memory::rows::{HELD, HELD_RECORDED, PASSED, UNDECIDED};
 use crate::memory::thread::Hot;
 use crate::memory::{state, sys};
 use crate::record::settle;
@@ -20,28 +20,46 @@ const STACK_WORDS: usize = 16;
 #[repr(C, align(256))]
 struct Stack([u64; STACK_WORDS + 8]);
 
-/// A call of `callee`, of which `rsp` was the stack pointer before: runs its payload. True: it goes
-/// on without a record.
-pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> bool {
-    let has_acted = hot.acted.get() != 0;
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Acted {
+    /// It goes on without a record.
+    pub is_quiet: bool,
+    /// Its return has a payload.
+    pub is_held: bool,
+}
+
+/// A call of `callee`, of which `rsp` was the stack pointer before: runs its payload.
+pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Acted {
+    let acted = hot.acted.get();
     hot.acted.set(0);
-    let Some(code) = call_values::acts_at(hot, callee).filter(|_| !has_acted) else {
-        return false;
-    };
-    let given = match code {
-        0 => UNDECIDED,
-        code => run_at(code, f, vectors, rsp),
-    };
+    let mut given = 0;
+    if let Some(at) = call_values::acts_at(hot, callee) {
+        given = match (acted, at.code) {
+            (1, _) if at.has_exit => HELD_RECORDED,
+            (1, _) => 0,
+            (2, _) => HELD,
+            (_, 0) => UNDECIDED,
+            (_, code) => run_at(code, f, vectors, rsp),
+        };
+    }
     if given == UNDECIDED {
         state::count_hole(hole::PAYLOADS);
     }
-    given == PASSED
+    Acted {
+        is_quiet: given == PASSED || given == HELD,
+        is_held: given == HELD || given == HELD_RECORDED,
+    }
 }
 
 /// The same of a tail jump: what a call without a record becomes has none either.
-pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> bool {
-    act(hot, f, vectors, callee, rsp)
-        || state::process().has_values.get() && settle::is_quiet(hot, rsp)
+pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Acted {
+    let acted = act(hot, f, vectors, callee, rsp);
+    let has_values = state::process().has_values.get();
+    Acted {
+        is_quiet: acted.is_quiet || has_values && settle::is_quiet(hot, rsp),
+        ..acted
+    }
 }
 
 fn run_at(code: u64, f: &Frame, vectors: &Vectors, rsp: u64) -> u32 {
@@ -55,6 +73,7 @@ fn run_at(code: u64, f: &Frame, vectors: &Vectors, rsp: u64) -> u32 {
     let registers = Registers {
         arguments: [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, r9],
         rsp: stack.0.as_ptr() as u64 + 8,
+        result: 0,
         vectors: core::array::from_fn(vector),
     };
     // SAFETY: the row's code is the host's, whose plan says that it adds to tables; the slow path

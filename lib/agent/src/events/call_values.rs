@@ -14,8 +14,9 @@
 
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
+use crate::memory::rows::Row;
 use crate::memory::table::Module;
-use crate::memory::thread::Hot;
+use crate::memory::thread::{FRAME_QUIET_HELD, Hot};
 use crate::memory::{lock, state, sys};
 use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
@@ -97,21 +98,60 @@ impl Asked {
     }
 }
 
-/// Where the code of a payload is that adds to tables at calls of the function at `callee`; 0: it
-/// cannot be put anywhere. `None`: there is none.
-pub fn acts_at(hot: &Hot, callee: u64) -> Option<u64> {
+/// A payload that adds to tables at calls of a function.
+pub struct ActsAt {
+    /// Where its code is; 0: it cannot be put anywhere.
+    pub code: u64,
+    /// There is one for the return of such a call.
+    pub has_exit: bool,
+}
+
+/// The payload of the function at `callee`. `None`: there is none.
+pub fn acts_at(hot: &Hot, callee: u64) -> Option<ActsAt> {
     let asked = Asked::of(callee).filter(|asked| asked.values.acts != 0)?;
     make_quick(hot, &asked, callee);
+    Some(ActsAt {
+        code: code_at(hot, &asked, callee, |row| row.decides.get(), 0),
+        has_exit: asked.values.exit_bytes != 0,
+    })
+}
+
+/// The payload of the return of a call of `callee`: where its code is, and errno of the thread, if
+/// it asks for that. `None`: it cannot be put anywhere.
+pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64)> {
+    let asked = Asked::of(callee).filter(|asked| asked.values.exit_bytes != 0)?;
+    let errno = match asked.values.exit_needs_errno {
+        0 => 0,
+        _ => asked.errno(),
+    };
+    let from = payloads::exit_from(&asked.values);
+    let code = code_at(hot, &asked, callee, |row| row.writes.get(), from);
+    (code != 0).then_some((code, errno))
+}
+
+/// The words of a call of `callee` that its return needs.
+pub fn kept_for_exit(f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u64; 2] {
+    let Some(Asked { values, .. }) = Asked::of(callee) else {
+        return [0; 2];
+    };
+    [values.kept_first, values.kept_second].map(|source| match source {
+        NO_SOURCE => 0,
+        source => word(f, vectors, source, rsp),
+    })
+}
+
+/// Where a part of a function's code is, by its row, or so far behind its start; 0: nowhere.
+fn code_at(hot: &Hot, asked: &Asked, callee: u64, of: fn(&Row) -> u64, from: u64) -> u64 {
     if let Some(row) = payloads::row(callee) {
-        return Some(row.decides.get());
+        return of(row);
     }
     // Without a row each of its calls comes here.
     if !lock::lock(hot.tid.get()) {
-        return Some(0);
+        return 0;
     }
     let at = payloads::place(asked.module, &asked.view, &asked.values);
     lock::unlock();
-    Some(at)
+    if at == 0 { 0 } else { at + from }
 }
 
 /// The next calls of a function are left to the common routines, as far as they can be.
@@ -155,7 +195,8 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     };
     make_quick(hot, &asked, callee);
     let frame = shadow::call(hot).get();
-    if hot.muted.get() != 0 || frame.rsp != rsp || hot.overflow.get() != 0 {
+    let is_told = asked.values.number != NO_DESCRIPTION && hot.muted.get() == 0;
+    if !is_told || frame.rsp != rsp || hot.overflow.get() != 0 {
         return;
     }
     let mut words = [0; MOST_WORDS];
@@ -213,7 +254,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
     }
     settle::settle(hot, rsp - 1, false);
     let is_own = is_its_return(hot, f.id, rsp);
-    while hot.top().rsp() == rsp - 1 {
+    while hot.top().rsp() == rsp - 1 && !shadow::is_held(hot.top().id()) {
         let head = hot.top().get();
         hot.pop();
         let mut words = [0; ALL_WORDS];
@@ -237,10 +278,13 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
 
 /// False if the exit `id` belongs to another site than the call at `rsp` does: setjmp(3) returns
 /// once more, from where it was called, and the call was jumped out of.
-fn is_its_return(hot: &Hot, id: u64, rsp: u64) -> bool {
+pub fn is_its_return(hot: &Hot, id: u64, rsp: u64) -> bool {
     let mut frame = hot.top();
     while frame.rsp() == rsp || frame.rsp() == rsp - 1 {
-        let exit = slot::exit_of(frame.id());
+        let exit = slot::exit_of(match frame.id() {
+            FRAME_QUIET_HELD => frame.callee(),
+            id => id,
+        });
         if exit != 0 {
             return exit + EXIT_CALL_BYTES == id;
         }

@@ -4,7 +4,8 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
-use crate::events::{acts, call_values, counted, dormant, hook, special, system_call};
+use crate::events::exits::Call;
+use crate::events::{acts, call_values, counted, dormant, exits, hook, special, system_call};
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::thread::Hot;
@@ -96,11 +97,16 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
             if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                 settle::give_back_one(hot, f.word_above(0));
             }
-            let callee = slot::direct_target(f.id);
-            if !acts::jumped(hot, f, vectors, callee, above + 8) {
-                settle::tail(hot, above + 8, f.id, None);
-                call_values::enter(hot, f, vectors, callee, above + 8);
-            }
+            jumped(
+                hot,
+                f,
+                vectors,
+                Call {
+                    callee: slot::direct_target(f.id),
+                    rsp: above + 8,
+                },
+                None,
+            );
         }
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
@@ -142,23 +148,27 @@ fn direct(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) 
     };
     first(hot, f.id, then);
     let callee = slot::direct_target(f.id);
-    if acts::act(hot, f, vectors, callee, rsp)
-        && (is_open || settle::enter_quietly(hot, rsp, callee))
+    let acted = acts::act(hot, f, vectors, callee, rsp);
+    if is_open {
+        exits::missed(acted);
+    }
+    if acted.is_quiet
+        && (is_open || exits::enter_quietly(hot, f, vectors, Call { callee, rsp }, acted))
     {
         return;
     }
     settle::enter(hot, rsp, f.id, None, is_open);
     call_values::enter(hot, f, vectors, callee, rsp);
+    if !is_open {
+        exits::enter(hot, f, vectors, Call { callee, rsp }, acted);
+    }
 }
 
 /// A call returns.
 fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
-    if state::process().has_values.get() && settle::is_quiet(hot, rsp) {
-        hot.pop();
-        return;
+    if !exits::leave(hot, f, vectors, rsp) {
+        settle::leave(hot, rsp, f.id);
     }
-    call_values::leave(hot, f, vectors, rsp);
-    settle::leave(hot, rsp, f.id);
 }
 
 fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
@@ -173,10 +183,27 @@ fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
         Reach::Later => {}
     }
-    if !acts::jumped(hot, f, vectors, target, above + 16) {
-        settle::tail(hot, above + 16, f.id, Some(target));
-        call_values::enter(hot, f, vectors, target, above + 16);
+    jumped(
+        hot,
+        f,
+        vectors,
+        Call {
+            callee: target,
+            rsp: above + 16,
+        },
+        Some(target),
+    );
+}
+
+/// A call goes on as one of `callee`. `pointer`: that, where the jump goes through a pointer.
+fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, pointer: Option<u64>) {
+    let Call { callee, rsp } = call;
+    let acted = acts::jumped(hot, f, vectors, callee, rsp);
+    if !acted.is_quiet {
+        settle::tail(hot, rsp, f.id, pointer);
+        call_values::enter(hot, f, vectors, callee, rsp);
     }
+    exits::enter(hot, f, vectors, Call { callee, rsp }, acted);
 }
 
 fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
@@ -187,10 +214,11 @@ fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
     }
     let back = slot::original_return(f.id + 4);
     let rsp = above + 8;
-    let is_quiet = acts::act(hot, f, vectors, target, rsp);
+    let acted = acts::act(hot, f, vectors, target, rsp);
     if reach == Reach::ReturnAddress {
         // Entry-only: the callee gets the original return address and is jumped to.
-        if !is_quiet {
+        exits::missed(acted);
+        if !acted.is_quiet {
             settle::enter(hot, rsp, f.id, Some(target), true);
             call_values::enter(hot, f, vectors, target, rsp);
         }
@@ -199,11 +227,32 @@ fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
             back => jump_to(f, target, back),
         };
     }
-    if is_quiet && settle::enter_quietly(hot, rsp, target) {
+    if acted.is_quiet
+        && exits::enter_quietly(
+            hot,
+            f,
+            vectors,
+            Call {
+                callee: target,
+                rsp,
+            },
+            acted,
+        )
+    {
         return RET_8;
     }
-    settle::enter(hot, above + 8, f.id, Some(target), false);
-    call_values::enter(hot, f, vectors, target, above + 8);
+    settle::enter(hot, rsp, f.id, Some(target), false);
+    call_values::enter(hot, f, vectors, target, rsp);
+    exits::enter(
+        hot,
+        f,
+        vectors,
+        Call {
+            callee: target,
+            rsp,
+        },
+        acted,
+    );
     RET_8
 }
 

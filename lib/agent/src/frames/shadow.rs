@@ -5,7 +5,11 @@
 
 use crate::memory::live::StackWord;
 use crate::memory::state;
-use crate::memory::thread::{FRAME_BYTES, FRAME_QUIET, FrameAt, Hot, ShadowFrame};
+use crate::memory::thread::{
+    FRAME_BYTES, FRAME_HELD, FRAME_HELD_RECORDED, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD,
+    FrameAt, Hot, ShadowFrame,
+};
+use sptrace_wire::control::hole;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
 /// In a shadow frame, with FRAME_OPEN: the call has returned past its exit (see `context`); the
@@ -21,6 +25,26 @@ pub fn call(hot: &Hot) -> FrameAt {
         frame = frame.below();
     }
     frame
+}
+
+/// True of a frame that the payload of a return, or the lack of a record, has made.
+pub fn is_held(id: u64) -> bool {
+    matches!(
+        id,
+        FRAME_QUIET | FRAME_QUIET_HELD | FRAME_KEPT | FRAME_HELD | FRAME_HELD_RECORDED
+    )
+}
+
+/// True of the frame of a call without a record.
+pub fn is_quiet(id: u64) -> bool {
+    id == FRAME_QUIET || id == FRAME_QUIET_HELD
+}
+
+/// A frame goes, and no exit was seen: if a payload waits for it, that is counted.
+pub fn gone(id: u64) {
+    if id == FRAME_HELD || id == FRAME_HELD_RECORDED {
+        state::count_hole(hole::PAYLOADS);
+    }
 }
 
 /// Remembers where a frame without an exit was.
@@ -87,7 +111,7 @@ pub(crate) fn innermost(hot: &Hot) -> FrameAt {
 /// Where the return address of a frame's call lies.
 #[inline]
 pub fn return_word(frame: FrameAt) -> StackWord {
-    let rsp = frame.rsp() + u64::from(frame.id() == FRAME_QUIET);
+    let rsp = frame.rsp() + u64::from(is_quiet(frame.id()));
     // SAFETY: the shadow stack names calls that have not returned: their stacks are there.
     unsafe { StackWord::at(rsp - 8) }
 }

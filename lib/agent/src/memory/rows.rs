@@ -25,6 +25,14 @@ pub const FAILS_BY_NULL: u32 = 1 << 19;
 
 /// In [`Row::kinds`]: the code that decides adds to tables, and runs once at every call.
 pub const ACTS: u32 = 1 << 20;
+/// In [`Row::kinds`]: the second code is that of a return, and the common routine can run it.
+pub const EXITS_BY_ROUTINE: u32 = 1 << 21;
+/// In [`Row::kinds`]: it asks how long the call took.
+pub const EXIT_TIMED: u32 = 1 << 22;
+/// In what the code that decides gives: [`PASSED`], and the return is waited for.
+pub const HELD: u32 = 4;
+/// The same of a call that is recorded.
+pub const HELD_RECORDED: u32 = 5;
 /// What the code that decides gives if the call goes on without a record (`contract::in_place` of
 /// `sptrace-payload`).
 pub const PASSED: u32 = 3;
@@ -38,7 +46,8 @@ pub struct Row {
     pub callee: Word,
     /// The code that decides whether a call is wanted; 0: all are.
     pub decides: Word,
-    /// The code that writes the call's words; 0: the slow path does.
+    /// The code that writes the call's words; 0: the slow path does. Of a function whose returns
+    /// have a payload: its code.
     pub writes: Word,
     /// Number of the function's description.
     pub number: Half,

@@ -25,6 +25,18 @@ pub const FRAME_BYTES: usize = 24;
 /// The id of the frame of a call that goes on without a record: it lies a byte below the place that
 /// the call's own would have, and goes without a word, as all of [`FRAME_VALUES`] do.
 pub const FRAME_QUIET: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 41;
+/// The same of a call whose return has a payload: its callee is the id of the call's site, by which
+/// it returns to its exit again after a walk of the stack.
+pub const FRAME_QUIET_HELD: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 45;
+/// In a frame of what the payload of a return has kept: a word, or nothing.
+pub const FRAME_KEPT: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 42;
+/// The innermost frame of a call without a record whose return has a payload. Below it are its time
+/// stamp and two words, each in a [`FRAME_KEPT`], and the call's own [`FRAME_QUIET_HELD`].
+pub const FRAME_HELD: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 43;
+/// The same of a call that has a record, or of what a call has jumped to, without the lowest.
+pub const FRAME_HELD_RECORDED: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 44;
+/// Frames of what a call keeps for the payload of its return.
+pub const KEPT_FRAMES: usize = 4;
 /// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of
 /// stack hold no more: a frame is at least 16 bytes). A deeper one moves: see
 /// [`crate::record::deep`].
@@ -125,7 +137,10 @@ pub struct Hot {
     pub rows: Word,
     /// Where this thread's tables are, to which payloads add; 0: it has none.
     pub tables: Word,
-    /// 1: the routine that leads to the slow path has run the payload of the call.
+    /// errno of the thread, while the payload of a return runs.
+    pub errno: Word,
+    /// 1: the routine that leads to the slow path has run the payload of the call. 2: and the call
+    /// has no record, but a return that is waited for.
     pub acted: Word,
     /// The table of calls through pointers that are counted ([`crate::memory::counters`]); 0: none.
     pub pointers: Word,
@@ -145,6 +160,8 @@ const _: () = assert!(offset_of!(Hot, unblocked) == 0xc8);
 const _: () = assert!(HOT + offset_of!(Hot, muted) == block::MUTED as usize);
 const _: () = assert!(HOT + offset_of!(Hot, tid) == block::TID as usize);
 const _: () = assert!(HOT + offset_of!(Hot, tables) == block::TABLES as usize);
+const _: () = assert!(HOT + offset_of!(Hot, ssp) == block::TOP_FRAME as usize);
+const _: () = assert!(HOT + offset_of!(Hot, errno) == block::ERRNO as usize);
 
 /// The hot page of the block at `block`.
 ///

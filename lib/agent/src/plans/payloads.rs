@@ -5,7 +5,8 @@
 //! more. Under the propagation lock. Must not know what the code does.
 
 use crate::memory::rows::{
-    self, ACTS, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS, RETURNS_BY_ROUTINE, Row, Says,
+    self, ACTS, EXIT_TIMED, EXITS_BY_ROUTINE, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS,
+    RETURNS_BY_ROUTINE, Row, Says,
 };
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -44,11 +45,19 @@ pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues
     };
     let says = Says {
         decides: part(of.decides_bytes, 0),
-        writes: part(of.writes_bytes, of.decides_bytes.into()),
+        writes: match of.exit_bytes {
+            0 => part(of.writes_bytes, of.decides_bytes.into()),
+            bytes => part(bytes, exit_from(of)),
+        },
         number: of.number,
         kinds: kinds(of),
     };
     rows::enter(rows, callee, &says);
+}
+
+/// Where the code of a return begins in a function's code.
+pub fn exit_from(of: &FunctionValues) -> u64 {
+    u64::from(of.decides_bytes) + u64::from(of.writes_bytes)
 }
 
 /// Where a function's code is, which is put there if it is not yet; 0: it cannot be.
@@ -78,6 +87,11 @@ fn kinds(of: &FunctionValues) -> u32 {
     follow as u32
         | flag(of.returns != 0, RETURNS)
         | flag(of.acts != 0, ACTS)
+        | flag(of.exit_needs_clock != 0, EXIT_TIMED)
+        | flag(
+            of.exit_bytes != 0 && of.exit_needs_errno == 0,
+            EXITS_BY_ROUTINE,
+        )
         | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
         | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
         | flag(of.failure == Failure::Null, FAILS_BY_NULL)

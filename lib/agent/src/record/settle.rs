@@ -8,7 +8,9 @@
 use crate::frames::shadow::{FRAME_DONE, SAME_STACK_BYTES};
 use crate::frames::{shadow, stacks};
 use crate::memory::live::StackWord;
-use crate::memory::thread::{FRAME_BYTES, FRAME_QUIET, FrameAt, Hot, ShadowFrame};
+use crate::memory::thread::{
+    FRAME_BYTES, FRAME_QUIET, FRAME_QUIET_HELD, FrameAt, Hot, ShadowFrame,
+};
 use crate::memory::{counters, guarded, state, sys};
 use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
@@ -93,6 +95,7 @@ pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
             break;
         }
         if frame.id & FRAME_VALUES != 0 {
+            shadow::gone(frame.id);
             hot.pop();
             continue;
         }
@@ -154,7 +157,7 @@ pub fn forget_system_calls(hot: &Hot) {
     while from <= top {
         let of_this_process = FRAME_SYSTEM | FRAME_VALUES;
         // The child comes back from a call without a record, too.
-        let is_quiet = from.id() == FRAME_QUIET;
+        let is_quiet = shadow::is_quiet(from.id());
         let is_other = !shadow::is_barrier(from) && !is_quiet;
         let is_left = is_other && from.id() & of_this_process != 0;
         if !is_left {
@@ -179,11 +182,15 @@ pub(crate) fn enter(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
 }
 
 /// A call begins that has no record: its exit will be passed over. False: there is no room.
-pub(crate) fn enter_quietly(hot: &Hot, rsp: u64, callee: u64) -> bool {
+/// `site`: of a call whose return has a payload.
+pub(crate) fn enter_quietly(hot: &Hot, rsp: u64, site: Option<u64>) -> bool {
     settle(hot, rsp, true);
     let has_room = deep::has_room(hot, rsp);
     if has_room {
-        shadow::push(hot, rsp - 1, FRAME_QUIET, callee);
+        match site {
+            Some(site) => shadow::push(hot, rsp - 1, FRAME_QUIET_HELD, site),
+            None => shadow::push(hot, rsp - 1, FRAME_QUIET, 0),
+        }
     }
     has_room
 }
@@ -191,8 +198,11 @@ pub(crate) fn enter_quietly(hot: &Hot, rsp: u64, callee: u64) -> bool {
 /// True if the call at `rsp` has no record.
 pub(crate) fn is_quiet(hot: &Hot, rsp: u64) -> bool {
     settle(hot, rsp - 1, false);
-    let frame = hot.top();
-    frame.rsp() == rsp - 1 && frame.id() == FRAME_QUIET
+    let mut frame = hot.top();
+    while frame.rsp() == rsp - 1 && shadow::is_held(frame.id()) && !shadow::is_quiet(frame.id()) {
+        frame = frame.below();
+    }
+    frame.rsp() == rsp - 1 && shadow::is_quiet(frame.id())
 }
 
 /// A frame without a patched call site begins: a special function's caller was not patched.
@@ -248,6 +258,7 @@ pub(crate) fn drop_frames(hot: &Hot, frames: u64) {
         let id = hot.top().id();
         let open = id & FRAME_OPEN != 0;
         if id & FRAME_VALUES != 0 {
+            shadow::gone(id);
             hot.pop();
             continue;
         }
@@ -302,7 +313,7 @@ pub fn give_back_frame(frame: FrameAt) {
     let id = frame.id();
     let word = if id & FRAME_OPEN == 0 {
         shadow::return_word_of_exit(frame)
-    } else if id == FRAME_QUIET {
+    } else if shadow::is_quiet(id) {
         shadow::return_word(frame)
     } else {
         return;
@@ -318,11 +329,15 @@ pub fn give_back_frame(frame: FrameAt) {
 /// The call of one frame returns to its slot again.
 #[inline(always)]
 pub fn arm_frame(frame: FrameAt) {
-    let id = frame.id();
+    let mut id = frame.id();
+    let mut word = shadow::return_word_of_exit(frame);
     if id & FRAME_OPEN != 0 {
-        return;
+        if id != FRAME_QUIET_HELD {
+            return;
+        }
+        word = shadow::return_word(frame);
+        id = frame.callee();
     }
-    let word = shadow::return_word_of_exit(frame);
     if guarded::holds(word.address()) {
         return;
     }

@@ -12,6 +12,8 @@ pub struct Registers {
     pub arguments: [u64; 6],
     /// The stack pointer before the call.
     pub rsp: u64,
+    /// rax, at a return.
+    pub result: u64,
     /// Lower halves of xmm0 to xmm7.
     pub vectors: [u64; 8],
 }
@@ -25,6 +27,8 @@ global_asm!(
 sptrace_run_acts:
     mov rax, rdi
     mov r10, rsi
+    push [r10+56]
+    push 0
     push [r10+24]
     push [r10+16]
     push 0
@@ -34,10 +38,10 @@ sptrace_run_acts:
     mov r9, [r10+40]
     mov rdx, [r10+48]
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7
-    movq xmm\n, [r10 + 56 + 8 * \n]
+    movq xmm\n, [r10 + 64 + 8 * \n]
     .endr
     call rax
-    add rsp, 24
+    add rsp, 40
     ret
 "#
 );
@@ -49,8 +53,8 @@ unsafe extern "C" {
 /// Runs the code at `code`; gives what it gives.
 ///
 /// # Safety
-/// It is the part that decides of a payload, as `sptrace-payload` makes it; gs points at the block
-/// of this thread, and signals are blocked.
+/// It is the part of a payload that decides, or that of a return, as `sptrace-payload` makes it; gs
+/// points at the block of this thread, and signals are blocked.
 pub unsafe fn run(code: u64, registers: &Registers) -> u32 {
     // SAFETY: the caller's; the code keeps to the contract of `sptrace-payload`, and changes no
     // register that a function must keep.

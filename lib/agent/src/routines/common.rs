@@ -35,7 +35,7 @@ use crate::memory::pointers;
 use crate::memory::rows;
 use crate::memory::state;
 use crate::memory::state::END_BYTES;
-use crate::memory::thread::{FRAME_QUIET, HOT, Hot};
+use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
 use crate::routines::{counts, door, marks, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
@@ -588,6 +588,12 @@ sptrace_common_offsets:
     fails_by_minus_one = const rows::FAILS_BY_MINUS_ONE,
     fails_by_null = const rows::FAILS_BY_NULL,
     frame_quiet = const FRAME_QUIET as i64,
+    frame_quiet_held = const FRAME_QUIET_HELD as i64,
+    frame_kept = const FRAME_KEPT as i64,
+    frame_held = const FRAME_HELD as i64,
+    held = const rows::HELD,
+    exit_timed = const rows::EXIT_TIMED,
+    exits_by_routine = const rows::EXITS_BY_ROUTINE,
     frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
     call_values = const sptrace_wire::record::CALL_VALUES,
     return_values = const sptrace_wire::record::RETURN_VALUES,

@@ -24,6 +24,11 @@ macro_rules! values {
     /* Of the record of a result: rax, rdx, xmm0, errno, and the end. */
     .set RESULT_BYTES, 36
     .set RESULT_AND_EXIT_BYTES, 60
+    /* Of a held call: bytes of its frames, and where below the stack pointer its words and its stamp are. */
+    .set HELD_BYTES, 120
+    .set HELD_FIRST, 88
+    .set HELD_SECOND, 96
+    .set HELD_STAMP, 104
 
     /* rax = a function: rcx = its row. Two probes. */
     .macro FIND_ROW slow
@@ -122,6 +127,39 @@ macro_rules! values {
     mov [rdx+64], rax
     .endm
 
+    /* The frames of a call without a record whose return has a payload, above the one at rdx: its site, two
+       words of it, its time stamp, and its function; above them room for a handler's, as above. The code
+       that has decided has left the words below the stack pointer, and the routine the stamp. */
+    .macro WRITE_HELD_FRAMES site
+    lea rcx, [rsp+\site+7]
+    movabs rax, {frame_quiet_held}
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    mov rax, [rsp+40]
+    mov [rdx+40], rax
+    movabs rax, {frame_kept}
+    mov [rdx+48], rcx
+    mov [rdx+56], rax
+    mov [rdx+72], rcx
+    mov [rdx+80], rax
+    mov [rdx+96], rcx
+    mov [rdx+104], rax
+    mov [rdx+144], rcx
+    mov [rdx+152], rax
+    mov rax, [rsp-HELD_FIRST]
+    mov [rdx+64], rax
+    mov rax, [rsp-HELD_SECOND]
+    mov [rdx+88], rax
+    mov rax, [rsp-HELD_STAMP]
+    mov [rdx+112], rax
+    movabs rax, {frame_held}
+    mov [rdx+120], rcx
+    mov [rdx+128], rax
+    mov rax, [rsp]
+    mov rax, [rax]
+    mov [rdx+136], rax
+    .endm
+
     /* rcx = the row of what is called; `site`: where the stack pointer at the call site is; `head`: bytes
        of the call's own record; `plain`: how a call goes on without values, with room for its frame:
        it must not lead back here where a chunk ends. */
@@ -217,9 +255,43 @@ macro_rules! values {
     jmp 79b
 74: MARK CHECKING, 40
     cmp eax, {passed}
-    jne 78f
+    jb 78f
+    ja 71f
     lea rsp, [rsp+8]
     PASS \site
+    /* Its return is waited for. */
+71: MARK CHECKING, 40
+    cmp eax, {held}
+    jne 72f
+    mov rdx, gs:[TOPFRAME]
+    lea rax, [rdx+HELD_BYTES]
+    cmp rax, gs:[FRAMELIMIT]
+    jae 70f
+    mov rax, [rsp]
+    test dword ptr [rax+28], {exit_timed}
+    jz 69f
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov [rsp-HELD_STAMP], rax
+    mov rdx, gs:[TOPFRAME]
+    /* Without a stamp the frame gets what stands in its place. */
+69: MARK CHECKING, 40
+    WRITE_HELD_FRAMES \site
+    add qword ptr gs:[TOPFRAME], HELD_BYTES
+    MARK DONE, 40
+    WRITE_HELD_FRAMES \site
+    lea rsp, [rsp+8]
+    RESTORE
+    .if \site == 48
+    ret 8
+    .else
+    ret
+    .endif
+    /* Acts are not done twice: the slow path is told what they have given. */
+70: MARK CHECKING, 40
+    mov qword ptr gs:[{acted}], 2
+    jmp 78f
 77: MARK RESERVED_CALL, 40
     VOID_CALL \head, \head
 72: MARK CHECKING, 40
@@ -343,9 +415,33 @@ sptrace_exit_values:
 74: MARK CHECKING, 32
     movabs rax, {frame_quiet}
     cmp rax, [rdx+8]
-    jne sptrace_slower_1
+    jne 73f
     sub qword ptr gs:[TOPFRAME], 24
     MARK DONE, 32
+    RESTORE
+    ret
+    /* Or that, and a payload of its return. */
+73: MARK CHECKING, 32
+    movabs rax, {frame_held}
+    cmp rax, [rdx+8]
+    jne sptrace_slower_1
+    mov eax, [rsp+32]
+    sub eax, [rdx-HELD_BYTES+40]
+    sub eax, 9
+    shr eax, 1
+    jnz sptrace_slower_1
+    mov rax, [rdx+16]
+    FIND_ROW sptrace_slower_1
+    test dword ptr [rcx+28], {exits_by_routine}
+    jz sptrace_slower_1
+    push rcx
+    MARK CHECKING, 40
+    call qword ptr [rcx+16]
+    cmp eax, {passed}
+    jne 78f
+    sub qword ptr gs:[TOPFRAME], HELD_BYTES
+    MARK DONE, 40
+    lea rsp, [rsp+8]
     RESTORE
     ret
 77: MARK RESERVED_CALL, 40

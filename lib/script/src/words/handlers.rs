@@ -3,6 +3,7 @@
 //! Must not know how events are made.
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, NativeCallContext};
+use sptrace_payload::acts::Moment;
 use sptrace_types::calls::Selection;
 
 use super::Vocabulary;
@@ -150,37 +151,52 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
          | ^ << >>, and no loops, texts and functions; what is captured is constant. `sptrace \
          script explain` shows instructions and price",
         move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
-            settled(&shared)?;
-            let mut draft = shared.lock();
-            if draft.payloads.len() >= MOST_HANDLERS {
-                return refuse(
-                    &format!("more than {MOST_HANDLERS} payloads"),
-                    "use globs",
-                );
-            }
-            draft.payloads.push(Asked {
-                module: place.module,
-                glob: place.glob,
-                closure: function,
-                at: context.call_position(),
-            });
-            Ok(())
+            ask(&shared, Moment::Call, &context, place, function)
         },
     );
-    let later = |what: &'static str, why: &'static str| {
-        refuse::<Dynamic>(
-            &format!("{what} {why}"),
-            "write .later(|e| ...): it runs on the recorded events, where e has elapsed, result \
-             and stack",
-        )
-    };
-    all.also(move |_: &mut CallPlace, _: FnPtr| {
-        later("on_enter", "of system calls is not compiled yet")
-    });
+    all.also(|_: &mut CallPlace, _: FnPtr| of_system_calls("on_enter"));
+    let shared = all.shared.clone();
     all.function(
         "place.on_exit(|c| ...)",
-        "refused by this version: it compiles what runs when a call begins alone; write later",
-        move |_: &mut Place, _: FnPtr| later("on_exit", "is not compiled yet"),
+        "the same when one of these functions returns, with what is known then: c.result, as wide \
+         as the function's prototype says or as a whole register, c.elapsed in nanoseconds (compare \
+         it with 5.us), c.errno, which means something where the result says that the call has \
+         failed, and of the call's arguments two, as they were when it began. c.record() is refused: \
+         the beginning of the call has passed. A call that an exception or longjmp leaves does not \
+         return, and one that a fork takes to a child is none of the child's",
+        move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
+            ask(&shared, Moment::Return, &context, place, function)
+        },
     );
-    all.also(move |_: &mut CallPlace, _: FnPtr| later("on_exit", "is not compiled yet"));
+    all.also(|_: &mut CallPlace, _: FnPtr| of_system_calls("on_exit"));
+}
+
+fn of_system_calls(what: &str) -> Result<Dynamic, Failure> {
+    refuse(
+        &format!("{what} of system calls is not compiled yet"),
+        "write .later(|e| ...): it runs on the recorded events, where e has elapsed, result and \
+         stack",
+    )
+}
+
+fn ask(
+    shared: &Shared,
+    moment: Moment,
+    context: &NativeCallContext<'_>,
+    place: Place,
+    closure: FnPtr,
+) -> Result<(), Failure> {
+    settled(shared)?;
+    let mut draft = shared.lock();
+    if draft.payloads.len() >= MOST_HANDLERS {
+        return refuse(&format!("more than {MOST_HANDLERS} payloads"), "use globs");
+    }
+    draft.payloads.push(Asked {
+        module: place.module,
+        glob: place.glob,
+        moment,
+        closure,
+        at: context.call_position(),
+    });
+    Ok(())
 }

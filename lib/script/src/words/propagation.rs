@@ -15,7 +15,7 @@ type Failure = Box<EvalAltResult>;
 pub fn add(all: &mut Vocabulary<'_>) {
     all.section("What is recorded");
     type List = fn(&mut Policy) -> &mut Vec<String>;
-    let lists: [(&str, &str, List); 3] = [
+    let lists: [(&str, &str, List); 5] = [
         (
             "module(GLOB)",
             "patch only modules whose file name fits (as -l); several add up",
@@ -30,6 +30,17 @@ pub fn add(all: &mut Vocabulary<'_>) {
             "leave_out(GLOB)",
             "leave out functions that fit, and what only they call (as -N)",
             |policy| &mut policy.without,
+        ),
+        (
+            "values(SPEC)",
+            "record the arguments and results of these functions' calls, as in values(\"open@arg1/s\"): \
+             SPEC as of -A",
+            |policy| &mut policy.values,
+        ),
+        (
+            "results(SPEC)",
+            "record the results alone: SPEC as of -R",
+            |policy| &mut policy.results,
         ),
     ];
     for (form, text, list) in lists {

@@ -14,8 +14,8 @@
 //!
 //! Functions may have *code*, which the agent copies to a place of the patch area that the plan
 //! names, and which the common routines call (`lib/payload` says what it is given and gives). Its
-//! first part decides whether a call is wanted, its second writes the call's words. What has no
-//! code, or no part of it, is done by the slow path.
+//! first part decides whether a call is wanted, its second writes the call's words, its third adds
+//! to tables when the call returns. What has no code, or no part of it, is done by the slow path.
 
 use crate::layout::{byte_enum, layout};
 use crate::values::CallCaptures;
@@ -31,6 +31,10 @@ pub const SOURCE_REGISTER: u8 = 0;
 pub const SOURCE_VECTOR: u8 = 0x10;
 /// A source: words of the stack behind the return address, from this number on.
 pub const SOURCE_STACK: u8 = 0x20;
+/// In place of a description's number: there is none.
+pub const NO_DESCRIPTION: u32 = u32::MAX;
+/// In place of a source: there is none.
+pub const NO_SOURCE: u8 = 0xff;
 
 byte_enum! {
     /// Where the C library keeps errno.
@@ -112,7 +116,8 @@ layout! {
     pub struct FunctionValues {
         /// Its entry, as offset.
         pub entry: u32,
-        /// Number of its description, which the host gives and knows.
+        /// Number of its description, which the host gives and knows; [`NO_DESCRIPTION`]: its calls
+        /// bring no values.
         pub number: u32,
         /// The first eight sources, one a byte from the lowest on.
         pub sources_low: u64,
@@ -159,13 +164,24 @@ layout! {
         /// 1: the part that decides adds to tables ([`crate::control::Control::tables_offset`]),
         /// and runs once at every call, whichever way that takes.
         pub acts: u8,
+        /// Bytes of the part that adds to tables when a call returns, behind the others; 0: there
+        /// is none.
+        pub exit_bytes: u16,
+        /// The sources of the words that this part needs of the call; [`NO_SOURCE`]: none.
+        pub kept_first: u8,
+        /// The second of them.
+        pub kept_second: u8,
+        /// 1: this part asks for errno, which the slow path alone looks for.
+        pub exit_needs_errno: u8,
+        /// 1: it asks how long the call took.
+        pub exit_needs_clock: u8,
     }
 }
 
 impl FunctionValues {
     /// Bytes of its code.
     pub const fn code_bytes(&self) -> usize {
-        self.decides_bytes as usize + self.writes_bytes as usize
+        self.decides_bytes as usize + self.writes_bytes as usize + self.exit_bytes as usize
     }
 
     /// Source number `i`.

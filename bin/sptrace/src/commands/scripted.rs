@@ -1,0 +1,56 @@
+//! What a script asks of a recording beside options: decisions about functions, and payloads.
+//!
+//! Given a loaded script; gives what the collector asks for each function, and what runs at calls.
+//! Must not know how either is carried out.
+
+use std::sync::Arc;
+
+use sptrace_collect::acts::{Payload, Payloads};
+use sptrace_collect::clock;
+use sptrace_collect::modules::decide::{Decide, Decided};
+use sptrace_script::{Decision, FunctionFacts, Script};
+
+/// So long the clock is looked at where a payload asks how long a call took.
+const CALIBRATION_MILLIS: u64 = 10;
+
+/// What runs at calls inside of the program. None: nothing.
+pub fn payloads(script: &Script) -> Option<Payloads> {
+    let policy = &script.policy;
+    let all = policy.payloads.iter().map(|payload| Payload {
+        module: payload.module.clone(),
+        glob: payload.glob.clone(),
+        moment: payload.moment,
+        acts: payload.acts.clone(),
+        names: payload.names.clone(),
+    });
+    let tables = policy.tables.iter();
+    let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));
+    if policy.payloads.is_empty() {
+        return None;
+    }
+    let payloads = Payloads::new(all.collect(), tables);
+    Some(match payloads.ask_time() {
+        true => payloads.timed_by(clock::calibrate(CALIBRATION_MILLIS)),
+        false => payloads,
+    })
+}
+
+/// What the script says of functions, for the recording.
+pub fn decider(script: &Arc<Script>) -> Decide {
+    let script = Arc::clone(script);
+    Decide(Arc::new(move |function| {
+        let facts = FunctionFacts {
+            name: function.name.clone(),
+            symbol: function.symbol.to_owned(),
+            path: function.path.to_owned(),
+            address: function.svma,
+            size_bytes: function.size_bytes,
+            calls: function.sites,
+        };
+        match script.decide(&facts) {
+            Decision::Record => Decided::Record,
+            Decision::Skip => Decided::Skip,
+            Decision::Leaf => Decided::Leaf,
+        }
+    }))
+}
