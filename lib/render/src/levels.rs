@@ -1,7 +1,7 @@
 //! From when to when the calls of functions were counted and not recorded.
 //!
-//! Given a trace's notes; gives a line for each such time, with how often the function was called in
-//! all of them of its process. Aligned text, or csv.
+//! Given a trace's notes; gives a line for each such time, with how often the function was called
+//! in all of them of its process. Aligned text, or csv.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

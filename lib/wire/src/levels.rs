@@ -16,8 +16,8 @@ pub const LEVELS: u64 = 2048;
 /// One wish of the host.
 #[repr(C)]
 pub struct Entry {
-    /// Host: address of the function in the process; with [`SITE`]: an id, in full, of calls through
-    /// a pointer.
+    /// Host: address of the function in the process; with [`SITE`]: an id, in full, of calls
+    /// through a pointer.
     pub avma: AtomicU64,
     /// Host: number of the process in the recording ([`crate::control::Stream::process`]).
     pub process: AtomicU32,

@@ -1,10 +1,10 @@
 //! The call sites of some functions are patched in their other way: counted, or recorded again.
 //!
 //! Given functions by their addresses; has the text of all call sites that certainly lead to them,
-//! in functions that are instrumented, lead to the site's other slot. Given a site through a pointer
-//! by its id; does the same with that. Other threads may be anywhere
-//! meanwhile: both ways differ in one instruction, and a frame that was recorded when it began
-//! returns to its own slot. Under the propagation lock. Must not know why, and who asks.
+//! in functions that are instrumented, lead to the site's other slot. Given a site through a
+//! pointer by its id; does the same with that. Other threads may be anywhere meanwhile: both ways
+//! differ in one instruction, and a frame that was recorded when it began returns to its own slot.
+//! Under the propagation lock. Must not know why, and who asks.
 
 use crate::memory::sys;
 use crate::memory::table::{INSTRUMENTED, Module};
