@@ -24,6 +24,10 @@ const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 /// How often who is told of a recording while it is made hears of it.
 const TELL_EVERY: Duration = Duration::from_millis(20);
 
+/// How often all that was recorded is brought into the file, for who follows it, and for what a
+/// program did before it hung.
+const BRING_OUT_EVERY: Duration = Duration::from_millis(100);
+
 /// Starts both.
 ///
 /// # Errors
@@ -62,7 +66,8 @@ pub fn drain_loop(shared: &Shared) {
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
-    let mut last_told = Instant::now();
+    let (mut last_told, mut last_out) = (Instant::now(), Instant::now());
+    let is_read_meanwhile = shared.options.ring_bytes == 0 && shared.reactor.dumps().is_none();
     let most_ms = match shared.options.tap {
         Some(_) => TELL_EVERY.as_millis() as u64,
         None => 50,
@@ -80,6 +85,10 @@ pub fn drain_loop(shared: &Shared) {
         if last_told.elapsed() >= TELL_EVERY {
             c.tell(&shared.arena);
             last_told = Instant::now();
+        }
+        if is_read_meanwhile && last_out.elapsed() >= BRING_OUT_EVERY {
+            c.bring_out(&shared.arena);
+            last_out = Instant::now();
         }
         react::collected(shared, &mut c);
         if let Some(why) = shared.shall_stop(c.written_bytes()) {

@@ -139,6 +139,7 @@ fn record(
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
     let beside = kernel.prepare(quiet)?;
+    shows.is_steady = beside.is_some();
     let mut session = record::prepare(request, shows)?;
     if let Some(beside) = beside {
         session.with_kernel(beside);

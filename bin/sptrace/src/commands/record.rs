@@ -153,8 +153,11 @@ pub struct RecordArgs {
     on_full: OnFull,
     /// Show the functions that take the most time while the program runs, in place of what is on
     /// the terminal: calls, times and rates, by keys ordered, filtered, and with their callers. A
-    /// thread's calls are there when 64 KiB of them are recorded. The command should not read the
-    /// terminal, nor write to it. The trace is written as always
+    /// key pauses the recording (the
+    /// program runs by its own code meanwhile) and lets it go on; another leaves the selected
+    /// function out from there on, or records it again, where no other option says when or whose
+    /// calls are recorded. The command should not read the terminal, nor write to it. The trace is
+    /// written as always
     #[arg(help_heading = WHERE_TO, long, conflicts_with_all = ["ring", "live"])]
     top: bool,
     /// Print a line a system call, as `report lines` does, while the program runs: to standard
@@ -298,6 +301,7 @@ impl RecordArgs {
             dump_on: self.dump_on,
             stop_on: self.stop_on,
             times: self.times,
+            switch: None,
             say: if self.quiet { |_| {} } else { say },
             warn: say,
         };
@@ -380,7 +384,12 @@ impl RecordArgs {
     pub fn shown(&mut self) -> Result<Shows, String> {
         let lines = self.live()?;
         let top = self.top.then(|| Top::open(&self.output)).transpose()?;
-        Ok(Shows { lines, top })
+        let is_steady = false;
+        Ok(Shows {
+            lines,
+            top,
+            is_steady,
+        })
     }
 
     /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
@@ -503,13 +512,19 @@ pub fn prepare(mut request: Request, shows: &mut Shows) -> Result<Session, Strin
     let Request {
         command,
         options,
-        events,
+        mut events,
     } = request;
     let header = header(command);
     let output = options.output.clone();
     check_output(&output)?;
     if options.ring_bytes > 0 && output.exists() && !output.is_file() {
         return Err(no_output(&output, "--ring needs a regular file"));
+    }
+    if let Some(top) = &mut shows.top
+        && !shows.is_steady
+        && events.can_be_switched()
+    {
+        events.switch = Some(top.switch()?);
     }
     let events = Prepared::new(events, &output, &header).map_err(|e| e.to_string())?;
     if begun.is_some() {

@@ -234,6 +234,7 @@ fn record(
         }
     }
     let beside = kernel.prepare(quiet).map_err(own_failure)?;
+    shows.is_steady = beside.is_some() || keeps_pid;
     let mut session = record::prepare(request, shows).map_err(own_failure)?;
     if let Some(beside) = beside {
         session.with_kernel(beside);

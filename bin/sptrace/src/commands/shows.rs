@@ -12,6 +12,8 @@ pub struct Shows {
     pub lines: Option<Live>,
     /// The functions that take the most time.
     pub top: Option<Top>,
+    /// The recording goes on from its start to its end, whoever looks at it.
+    pub is_steady: bool,
 }
 
 impl Shows {
