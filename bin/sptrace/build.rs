@@ -20,11 +20,17 @@ fn main() {
         println!("cargo::rerun-if-changed={}", here.join(watched).display());
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let status = Command::new(cargo)
+    let mut build = Command::new(cargo);
+    // The outer build's flags and profiles are for the command: the image is always the same.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PROFILE_") {
+            build.env_remove(name);
+        }
+    }
+    let status = build
         .current_dir(&agent)
         .args(["build", "--release", "--locked", "--target-dir"])
         .arg(out.join("agent"))
-        // The outer build's flags are for the command, not for the image.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_TARGET_DIR")

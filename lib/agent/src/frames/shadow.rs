@@ -92,6 +92,13 @@ pub fn return_word(frame: FrameAt) -> StackWord {
     unsafe { StackWord::at(rsp - 8) }
 }
 
+/// The same of a frame whose call has an exit and a record, which a walk meets most.
+#[inline(always)]
+pub fn return_word_of_exit(frame: FrameAt) -> StackWord {
+    // SAFETY: as above.
+    unsafe { StackWord::at(frame.rsp() - 8) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

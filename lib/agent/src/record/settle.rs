@@ -297,11 +297,17 @@ pub(crate) fn tail(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>) {
 }
 
 /// The return address of one call becomes the original one.
-#[inline]
+#[inline(always)]
 pub fn give_back_frame(frame: FrameAt) {
-    let word = shadow::return_word(frame);
-    let is_ours = frame.id() & FRAME_OPEN == 0 || frame.id() == FRAME_QUIET;
-    if is_ours && !guarded::holds(word.address()) {
+    let id = frame.id();
+    let word = if id & FRAME_OPEN == 0 {
+        shadow::return_word_of_exit(frame)
+    } else if id == FRAME_QUIET {
+        shadow::return_word(frame)
+    } else {
+        return;
+    };
+    if !guarded::holds(word.address()) {
         let original = slot::original_of(word.get(), word.address());
         if original != 0 {
             word.set(original);
@@ -310,11 +316,14 @@ pub fn give_back_frame(frame: FrameAt) {
 }
 
 /// The call of one frame returns to its slot again.
-#[inline]
+#[inline(always)]
 pub fn arm_frame(frame: FrameAt) {
     let id = frame.id();
-    let word = shadow::return_word(frame);
-    if id & FRAME_OPEN != 0 || guarded::holds(word.address()) {
+    if id & FRAME_OPEN != 0 {
+        return;
+    }
+    let word = shadow::return_word_of_exit(frame);
+    if guarded::holds(word.address()) {
         return;
     }
     if state::process().originals.get().is_some() {
