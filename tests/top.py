@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`--top` on a terminal: what it shows, what its keys do, and that the terminal is given back however it ends.
+"""`--top` on a terminal: what it shows, what its keys do, and that the terminal is given back however it ends. Pagers of reports.
 
 usage: tests/top.py [--sptrace PATH] [--only GLOB]... [--list]
 
@@ -293,6 +293,31 @@ def killed_it_gives_the_terminal_back(b):
         if t.is_other or t.settings() != former: raise Failed("the terminal is not as before")
         os.kill(program, 0)
         os.kill(program, signal.SIGKILL)
+    finally: t.close()
+
+
+@case
+def reports_go_through_a_pager(b):
+    trace = f"{b.folder}/paged.data"
+    subprocess.run([b.sptrace, "run", "-q", "-o", trace, "--", f"{b.folder}/p", "200"], check=False, capture_output=True)
+    want = subprocess.run([b.sptrace, "report", "functions", "-i", trace], capture_output=True, text=True).stdout
+    lines = want.count("\n")
+
+    def shown(*options, **variables):
+        t = Terminal(["/usr/bin/env", *(f"{k}={v}" for k, v in variables.items()), b.sptrace, "report", "functions", "-i", trace, *options], b.folder)
+        try:
+            t.end(20)
+            return t.text().strip()
+        finally: t.close()
+    for variables in ({"PAGER": "wc -l"}, {"PAGER": "nonsense", "SPTRACE_PAGER": "wc -l"}):
+        if (got := shown(**variables)) != str(lines): raise Failed(f"{variables}: {got!r}, not {lines}")
+    for options, variables in ((["--no-pager"], {"PAGER": "wc -l"}), ([], {"PAGER": ""}), ([], {"PAGER": "cat"}), ([], {"PAGER": "/nonexistent/pager"})):
+        if "f_often" not in (got := shown(*options, **variables)): raise Failed(f"{options} {variables}: {got!r}")
+    # Who has seen enough ends it, and that is no failure.
+    t = Terminal(["/bin/sh", "-c", f"PAGER='head -n 1' {b.sptrace} report tree -i {trace}; echo status $?"], b.folder)
+    try:
+        t.end(20)
+        if "status 0" not in t.text() or "failed" in t.text(): raise Failed(t.text())
     finally: t.close()
 
 

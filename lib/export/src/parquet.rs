@@ -2,9 +2,10 @@
 //!
 //! The columns are those of csv, with null for what is not known. Rows come in the order in which
 //! calls ended, in groups of [`GROUP_ROWS`], so that a range of time is in few groups. Of a file
-//! two groups are held: one takes rows while a thread packs the other ([`encoder`]). What is said of the trace (command, machine, start) is in its metadata. With
-//! a partition each process has a file of its own, named as Hive does; a process that speaks again
-//! after its file was closed for another has a second one.
+//! three groups are held at most: one takes rows while a thread packs another ([`encoder`]). What
+//! is said of the trace (command, machine, start) is in its metadata. With a partition each process
+//! has a file of its own, named as Hive does; a process that speaks again after its file was closed
+//! for another has a second one.
 
 mod encoder;
 mod group;

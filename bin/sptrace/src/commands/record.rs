@@ -194,7 +194,10 @@ pub struct RecordArgs {
 }
 
 /// `64K`, `1M`, `2G`, or bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
         _ => (text, 'B'),
@@ -384,12 +387,7 @@ impl RecordArgs {
     pub fn shown(&mut self) -> Result<Shows, String> {
         let lines = self.live()?;
         let top = self.top.then(|| Top::open(&self.output)).transpose()?;
-        let is_steady = false;
-        Ok(Shows {
-            lines,
-            top,
-            is_steady,
-        })
+        Ok(Shows::of(lines, top))
     }
 
     /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.

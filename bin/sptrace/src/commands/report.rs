@@ -9,6 +9,8 @@ mod export;
 mod graph;
 mod index;
 mod output;
+mod pager;
+mod progress;
 mod script;
 mod tree;
 mod wanted;
@@ -21,6 +23,7 @@ pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
 use graph::GraphArgs;
+use progress::Progress;
 pub use script::tell as tell_script;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
@@ -173,9 +176,19 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
+    /// Of `export` call by call (perfetto, chrome, jsonl, csv, parquet): end with the calls that
+    /// have ended when SIZE is reached
+    #[arg(long, value_name = "SIZE", value_parser = super::record::parse_size)]
+    max_size: Option<u64>,
+
     /// Colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
+
+    /// Write to the terminal as it is. Else what is read there goes through $SPTRACE_PAGER, $PAGER
+    /// or less
+    #[arg(long)]
+    no_pager: bool,
 
     /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, with what makes
     /// a range of time (--from, --to, --around) begin at once, and use them when they are there:
@@ -282,6 +295,17 @@ enum Sort {
 }
 
 impl ReportArgs {
+    /// It is read from top to bottom, so that a pager serves.
+    fn is_read(&self) -> bool {
+        let is_picture = matches!(self.view, View::Export | View::Flame | View::Timeline);
+        !self.no_pager && !is_picture && !self.tree.follow
+    }
+
+    /// What it shows comes while the trace is read, line by line, so that one sees how far it is.
+    fn shows_at_once(&self) -> bool {
+        matches!(self.view, View::Tree | View::Lines) && output::is_terminal(&self.output)
+    }
+
     /// The form of the output, chosen or told by the file's name.
     fn format(&self) -> Format {
         let ending = self.output.extension().and_then(|ending| ending.to_str());
@@ -367,7 +391,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     check(args)?;
-    let mut out = output::open(&args.output, &args.input)?;
+    let mut out = output::open(&args.output, &args.input, args.is_read())?;
     Ok(u8::from(diff::show(args, style, &mut out)?))
 }
 
@@ -407,6 +431,8 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
             "the calls of this trace were counted: what is shown here has none of them (see report functions, callers, callees, graph)",
         );
     }
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
+    let _progress = (!args.shows_at_once()).then(|| Progress::begin(reader.passed(), length));
     let names = Names::new(&survey.dictionary);
     let session = Session {
         args,
@@ -419,7 +445,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     };
     let out = match args.partition {
         true => Box::new(io::sink()),
-        false => output::open(&args.output, path)?,
+        false => output::open(&args.output, path, args.is_read())?,
     };
     session.show(reader, out)
 }
@@ -431,6 +457,9 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
         (view, _) if args.partition && view != View::Export => {
             bail!("--partition is for `export parquet`; leave it out")
+        }
+        (view, _) if args.max_size.is_some() && view != View::Export => {
+            bail!("--max-size is for `export`; --limit shortens what other views show")
         }
         (view, _) if args.older.is_some() && view != View::Flame => {
             bail!("--diff is for `report flame`; `report diff OLD NEW` says it in words")

@@ -17,6 +17,16 @@ pub struct Shows {
 }
 
 impl Shows {
+    /// What the options have opened.
+    pub fn of(lines: Option<Live>, top: Option<Top>) -> Self {
+        let is_steady = false;
+        Self {
+            lines,
+            top,
+            is_steady,
+        }
+    }
+
     /// The recording has ended: waits until all is shown.
     pub fn end(self) {
         if let Some(lines) = self.lines {

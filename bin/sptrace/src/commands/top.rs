@@ -177,7 +177,10 @@ fn show(
         for key in keys {
             is_changed = true;
             match view.key(key) {
-                Wish::Leave => return Ok(leave(switch)),
+                Wish::Leave => {
+                    leave(switch);
+                    return Ok(());
+                }
                 Wish::Turn(function) => turn(switch, &Names::new(follower.dictionary()), function),
                 Wish::Switch => {
                     if let Some(switch) = switch {

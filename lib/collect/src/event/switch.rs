@@ -1,5 +1,5 @@
-//! What somebody who looks at a recording asks of it meanwhile: that it pauses and goes on, and that
-//! functions are left out from there on, or recorded again.
+//! What somebody who looks at a recording asks of it meanwhile: that it pauses and goes on, and
+//! that functions are left out from there on, or recorded again.
 //!
 //! A [`Switch`] is held by who looks, and by the recording. What it asks for is an event as others
 //! are, of which [`Asked`] is the source; functions that are left out count from the next time that

@@ -111,7 +111,7 @@ impl Packing {
         group.write(&mut self.texts, &mut out).map_err(failed)?;
         out.close().map_err(failed)?;
         // The writer buffers a little of its own.
-        self.writer.flush().map_err(io::Error::from)
+        self.writer.flush()
     }
 
     fn finish(self) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! Given the path, or `-`; gives something to write to. Refuses to write over the trace that is
 //! read. Knows nothing of what is written.
 
+use super::pager::{self, Paged};
 use anyhow::{Context, bail};
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -36,14 +37,19 @@ pub fn open_part(folder: &Path, name: &str) -> io::Result<Box<dyn Write + Send>>
     Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
 }
 
-/// Opens the output; a file is emptied.
+/// Opens the output; a file is emptied. What somebody reads (`is_read`) goes through a pager, where
+/// standard output is a terminal.
 ///
 /// # Errors
 /// A sentence for the user, if it cannot be written or is the trace.
-pub fn open(path: &Path, trace: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
+pub fn open(path: &Path, trace: &Path, is_read: bool) -> anyhow::Result<Box<dyn Write + Send>> {
     if is_stdout(path) {
-        let stdout = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
-        return Ok(Box::new(stdout));
+        let pager = if is_read && is_terminal(path) {
+            pager::named()
+        } else {
+            None
+        };
+        return Ok(Box::new(Paged::new(pager)));
     }
     let is_same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     if let (Ok(old), Ok(trace)) = (fs::metadata(path), fs::metadata(trace))

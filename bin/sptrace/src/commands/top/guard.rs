@@ -4,6 +4,7 @@
 //! does what [`super::screen::Screen`] does when it goes, unless that has. It is no child of ours,
 //! whom somebody would wait for. Must not know what is shown.
 
+use sptrace_tracee::pidfd;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,7 +21,8 @@ impl Guard {
     /// # Errors
     /// There can be no process or descriptor.
     pub fn begin(tty: &File, former: &libc::termios, end: &'static [u8]) -> io::Result<Self> {
-        let ours = descriptor_of_process(std::process::id())?;
+        // It becomes readable when we end.
+        let ours = pidfd::open(std::process::id()).ok_or_else(io::Error::last_os_error)?;
         let (read, write) = pipe()?;
         // SAFETY: the child makes system calls only, and does not come back.
         let child = unsafe { libc::fork() };
@@ -51,27 +53,14 @@ impl Drop for Guard {
     }
 }
 
-fn owned(descriptor: libc::c_long) -> io::Result<OwnedFd> {
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
-}
-
-/// Becomes readable when the process ends (pidfd_open(2)).
-fn descriptor_of_process(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: gives a fresh descriptor or an error.
-    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
-}
-
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
     // SAFETY: it writes two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((owned(ends[0].into())?, owned(ends[1].into())?))
+    // SAFETY: fresh descriptors.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 /// The body of the process. Other threads of ours may have held locks when it was made: it makes
