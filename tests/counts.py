@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls that are counted and not recorded (`run --count`), held against what is known of them.
+"""Calls that are counted and not recorded (`run --count`, and `--hot-limit` for some functions at times), held against what is known of them.
 
 usage: tests/counts.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 
@@ -105,13 +105,62 @@ def a_recording_of_all_calls_has_the_same_counts(bench):
         if differ: raise Failed(f"{argv[0]}: of {len(full)} functions differ {list(differ.items())[:5]}")
 
 
+def heated(bench, kind):
+    """heats.c with a limit: its counts must be exact whatever was recorded and what counted."""
+    program = bench.program(f"heats.{kind}")
+    done, trace = bench.record("heats", ["--hot-limit", "20k"], [program, "100000"])
+    if done[0]: raise Failed(f"status {done[0]}: {done[1]}")
+    rows = list(csv.DictReader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,module,function", "--format", "csv"))))
+    found = {row["function"]: row for row in rows if row["module"].startswith("heats")}
+    for line in done[1].split("\n")[:-1]:
+        function, calls = line.split()
+        if function != "handled":  # handlers of signals are called by the kernel
+            same(f"{kind}: calls of {function}", int(calls), int(found[function]["calls"]))
+    return found, trace
+
+
+@case
+def hot_functions_are_counted_to_the_call_and_cold_ones_recorded(bench):
+    for kind in KINDS:
+        found, _ = heated(bench, kind)
+        for function in ("direct", "tailed", "jumped", "pointed"):
+            counted, calls = int(found[function]["untimed_calls"]), int(found[function]["calls"])
+            if counted < calls / 10: raise Failed(f"{kind}: of {calls} calls of {function} {counted} are without time")
+        # What a longjmp has left has no time either.
+        if int(found["cold"]["untimed_calls"]) > int(found["cold"]["calls"]) / 2: raise Failed(f"{kind}: cold: {found['cold']}")
+
+
+@case
+def a_function_that_has_been_quiet_is_recorded_again(bench):
+    _, trace = heated(bench, "O2")
+    rows = list(csv.DictReader(io.StringIO(bench.report(trace, "levels", "--format", "csv"))))
+    ended = [row for row in rows if row["function"] == "direct" and row["to_ns"]]
+    if not ended: raise Failed(f"direct was counted to the end: {rows}")
+    for row in ended:
+        if int(row["from_ns"]) >= int(row["to_ns"]): raise Failed(f"{row}")
+    summary = bench.report(trace)
+    if "while they were hot (report levels)" not in summary: raise Failed(summary)
+
+
+@case
+def with_a_limit_functions_have_the_counts_of_a_recording(bench):
+    commands = [["ls", "-l", "/usr"], ["sqlite3", ":memory:", SQL], ["bash", "-c", "x=0; for i in {1..3000}; do ((x+=i)); done; echo $x"], ["sha256sum", "/bin/sh"]]
+    for argv in commands:
+        recorded, full = bench.record("full", [], argv)
+        limited, some = bench.record("some", ["--hot-limit", "2k"], argv)
+        same(f"{argv[0]}: output and status", recorded, limited)
+        full, some = bench.counts(full), bench.counts(some)
+        differ = {key: (full[key], some[key]) for key in full.keys() | some.keys() if full[key] != some[key] and key[0] not in IN_THE_LINKER}
+        if differ: raise Failed(f"{argv[0]}: of {len(full)} functions differ {list(differ.items())[:5]}")
+
+
 @case
 def a_program_goes_on_when_sptrace_is_killed(bench):
     program = bench.program("tallies.O2")
     alone = bench.run(program)[:2]
-    for delay_ms in (20, 60, 90, 120, 150, 200, 250, 300):
+    for delay_ms, options in [(ms, options) for ms in (20, 60, 90, 120, 150, 200, 250, 300) for options in (["--count"], ["--hot-limit", "5k"])]:
         read, write = os.pipe()
-        traced = subprocess.Popen([bench.sptrace, "run", "-q", "--count", "-o", f"{bench.folder}/killed", "--", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL)
+        traced = subprocess.Popen([bench.sptrace, "run", "-q", *options, "-o", f"{bench.folder}/killed", "--", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL)
         os.close(write)
         time.sleep(delay_ms / 1000)
         traced.send_signal(signal.SIGKILL)

@@ -8,14 +8,14 @@ and kernel, then `N passed, N failed` alone on the last line; status 1 if anythi
 tests/vm/kernel.sh records there what is looked at here. --quick: what takes longest is left out; 30 s in place of two minutes.
 Must not know: how sptrace works.
 """
-import argparse, collections, csv, io, json, os, re, shutil, subprocess, sys, tempfile
+import argparse, collections, csv, io, itertools, json, os, re, shutil, subprocess, sys, tempfile
 
 from harness.case import Cases, Skip, find_sptrace, run_cases
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNELS = ("6.12", "6.1")
 # Cases whose recordings are made in quick runs, too.
-QUICK = {"functions_nest_in_their_system_calls_between_the_right_times", "counts_are_those_of_the_kernels_own_probes", "nothing_is_left_or_changed", "what_a_killed_sptrace_leaves_is_mended"}
+QUICK = {"functions_nest_in_their_system_calls_between_the_right_times", "counts_are_those_of_the_kernels_own_probes", "nothing_is_left_or_changed", "values_of_functions_are_those_of_the_calls", "a_script_counts_in_the_kernel_what_the_program_does", "events_begin_and_end_a_recording", "what_a_killed_sptrace_leaves_is_mended"}
 case = Cases()
 
 
@@ -108,6 +108,67 @@ def functions_nest_in_their_system_calls_between_the_right_times(g):
             found += len(functions)
         assert found >= (1500 if within else 400), found
     return f"{found} calls in 600 brackets"
+
+
+def sheet(said, title):
+    """The rows of a script's sheet, as words."""
+    lines = said.splitlines()
+    rows = itertools.takewhile(lambda line: line.startswith(" "), lines[lines.index(title) + 2:])
+    return [row.replace(",", "").split() for row in rows]
+
+
+@case
+def values_of_functions_are_those_of_the_calls(g):
+    g.recorded("values")
+    # A call with something inside has its result where it ends.
+    tree = re.sub(r"\} = (-?\d+) /\* (.*) \*/", r"\2 = \1", g.report("values", "tree"))
+    # The program writes 64 bytes and 1 byte, 100 times each, and what it prints; it asks for an attribute that is not there.
+    writes = collections.Counter(re.findall(r"vfs_write\((\d+)\).*? = (-?\d+)", tree))
+    assert writes["64", "64"] == writes["1", "1"] == 100, writes.most_common(5)
+    attributes = re.findall(r'vfs_getxattr\((.*?), "([\w.]+)", 0x[0-9a-f]+, 64\).*? = (-?\d+)', tree)
+    assert len(attributes) == 100 and {a[1:] for a in attributes} <= {("user.none", "-61"), ("user.none", "-95")}, attributes[:3]
+    reads = re.findall(r"ksys_read\((\d+), 0x[0-9a-f]+, (\d+)\)", tree)
+    assert len([r for r in reads if r[1] == "64"]) >= 100 and not [r for r in reads if r[1] == "1"], reads[:5]
+    assert g.counts("values")["ksys_read"] >= 200, "calls without values are there"
+    lines = g.report("values", "lines")
+    assert len(re.findall(r"^write\(4, 0x[0-9a-f]+, 64\) += 64$", lines, re.M)) == 100, lines[:500]
+
+
+@case
+def a_script_counts_in_the_kernel_what_the_program_does(g):
+    said = g.recorded("script")
+    assert "script: in the kernel, at 1 functions: 3 histograms" in said, said
+    sizes = {int(size): int(count) for size, count in sheet(said, "sizes")}
+    assert sizes[64] == sizes[1] == 100, sizes
+    calls = sum(sizes.values())
+    total, = (row for row in sheet(said, "bytes"))
+    assert int(total[-1]) == sum(size * count for size, count in sizes.items()), (total, sizes)
+    # Counted by a tracepoint, too; and those that the script wants are recorded, no others.
+    assert g.counts("script", "[system calls]")["write"] == calls, (calls, g.counts("script", "[system calls]"))
+    assert g.counts("script")["ksys_write"] == 100, g.counts("script")
+    assert "by two" in said, said
+    if g.quick: return f"{calls} calls"
+    refused = g.said("refused")
+    assert g.read("refused.status") == "2\n" and "do not calculate" in refused and "^" in refused, refused
+    assert set(g.counts("calls", "[system calls]")) == {"getppid", "write"} and not g.counts("calls"), g.counts("calls", "[system calls]")
+    return f"{calls} calls"
+
+
+@case
+def events_begin_and_end_a_recording(g):
+    said = g.recorded("turns")
+    assert "an event of --stop-on has ended the recording" in said, said
+    tree = g.report("turns", "tree")
+    assert "recording began at --start-on call:vfs_getxattr#3" in tree and "--stop-on return:vfs_getxattr#6" in tree, tree[:1000]
+    # From the third call to the end of the sixth.
+    assert g.counts("turns")["vfs_getxattr"] == 4, g.counts("turns")
+    first = next(line for line in tree.splitlines() if "getxattr()" in line)
+    assert "began earlier" in first, first
+    if g.quick: return
+    said = g.recorded("dumps")
+    assert "dump 1 written to dumps.data at call:vfs_getxattr#40" in said and "dump 3 written to dumps.data.3 at exit" in said, said
+    third = subprocess.run([g.sptrace, "report", "functions", "-i", "dumps.data.3"], cwd=g.folder, capture_output=True, text=True).stdout
+    assert re.search(r"^ +100 .*vfs_getxattr$", third, re.M), third[:2000]
 
 
 @case

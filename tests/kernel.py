@@ -64,6 +64,54 @@ def calls_are_counted_as_strace_counts_them(b):
 
 
 @case
+def arguments_and_results_are_those_that_strace_shows(b):
+    command = ["dd", "if=/dev/zero", "of=/dev/null", "bs=7", "count=20", "status=none"]
+    assert ktrace(b, "--", *command, stdin=subprocess.DEVNULL).returncode == 0
+    out = b.path("strace.out")
+    assert subprocess.run(["strace", "-o", out, *command], stdin=subprocess.DEVNULL, env=b.env, cwd=b.folder).returncode == 0
+    # What is no pointer.
+    calls = lambda text: collections.Counter(re.sub(r"\s+= ", " = ", line) for line in text.splitlines() if re.match(r"(close|dup2|lseek|exit_group)\(", line))
+    ours, theirs = calls(b.report("lines")), calls(open(out).read())
+    assert ours == theirs and len(ours) > 4, (ours - theirs, theirs - ours)
+    # And where one is, the numbers beside it.
+    reads = re.findall(r"^read\(0, 0x[0-9a-f]+, 7\) += 7$", b.report("lines"), re.M)
+    assert len(reads) == 20, reads
+
+
+@case
+def events_begin_end_and_copy_a_recording(b):
+    command = ["sh", "-c", "sleep 0.1; cat /dev/null; sleep 0.15; cat /dev/null; sleep 0.1"]
+    traced = ktrace(b, "--start-on", "slow:clock_nanosleep>120ms", "--stop-on", "call:exit_group#2", "--", *command)
+    assert traced.returncode == 0 and "an event of --stop-on" in traced.stderr, traced.stderr
+    # The second sleep ends, cat runs, and its exit is the second one seen.
+    assert "recording began at --start-on slow:clock_nanosleep>120ms" in b.report("tree"), b.report("tree")[:1000]
+    assert counts(b)["clock_nanosleep"] == 0 and counts(b)["execve"] == 1 and b.report("tree").count("began earlier") >= 2, counts(b)
+    traced = ktrace(b, "--start-on", "call:no_such_call*", "--", "true")
+    assert traced.returncode == 0 and "nothing was recorded" in traced.stderr, traced.stderr
+    traced = ktrace(b, "--ring", "2M", "--dump-on", "slow:clock_nanosleep>80ms", "--dump-on", "crash", "--", "sh", "-c", "sleep 0.1; kill -SEGV $$")
+    assert traced.returncode == -signal.SIGSEGV and "dump 1 written" in traced.stderr and "at crash" in traced.stderr, traced
+    assert re.search(r"^dump +written at crash$", b.report("summary", "t.data.2"), re.M), b.report("summary", "t.data.2")
+    process = subprocess.Popen([b.sptrace, "ktrace", "-o", b.path("t.data"), "--ring", "2M", "--dump-on", "signal:USR1", "-p", str(os.getpid()), "--for", "2s"], env=b.env, stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    process.send_signal(signal.SIGUSR1)
+    said = process.communicate(timeout=30)[1]
+    assert "dump 1 written" in said and "signal:USR1" in said, said
+
+
+@case
+def both_sides_begin_at_an_event_and_are_in_dumps(b):
+    command = ["sh", "-c", "sleep 0.4; cat /etc/passwd >/dev/null; exit 3"]
+    run = lambda *options: subprocess.run([b.sptrace, "run", "-K", *options, "-o", b.path("t.data"), "--", *command], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=60)
+    kernel = lambda: {c["function"] for c in map(json.loads, b.report("export", "t.data", "jsonl").splitlines()) if c["module"] == "[kernel system calls]"}
+    got = run("--start-on", "time:250ms")
+    assert got.returncode == 3 and "nothing was recorded" not in got.stderr, got
+    assert "openat" in kernel() or "exit_group" in kernel(), kernel()
+    got = run("--ring", "4M", "--dump-on", "exit")
+    assert got.returncode == 3 and "1 dump written" in got.stderr, got
+    assert "wait4" in kernel(), kernel()
+
+
+@case
 def children_are_followed(b):
     traced = ktrace(b, "--", "sh", "-c", "for i in 1 2 3; do /bin/true; done; ls /proc/self >/dev/null | cat; exit 7")
     assert traced.returncode == 7, traced.stderr
@@ -236,8 +284,13 @@ def misuse(b):
         fails(125, "sudo sptrace ktrace", "--", "ls", before=other)
         got = subprocess.run([*other, b.sptrace, "run", "-K", "-o", "/no.data", "--", "ls"], env=b.env, cwd="/", capture_output=True, text=True, timeout=20)
         assert got.returncode == 125 and len(got.stderr.splitlines()) == 1 and "-K: not permitted" in got.stderr, got
-    got = subprocess.run([b.sptrace, "run", "-K", "--start-on", "time:1s", "--", "ls"], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=20)
-    assert got.returncode == 2 and "leave --start-on out" in got.stderr, got
+    got = subprocess.run([b.sptrace, "run", "-K", "--shadow", "--start-on", "time:1s", "--", "ls"], env=b.env, cwd=b.folder, capture_output=True, text=True, timeout=20)
+    assert got.returncode == 2 and "--shadow" in got.stderr, got
+    if subprocess.run(["unshare", "-mpf", "--mount-proc", "true"], capture_output=True).returncode == 0:
+        fails(125, "pid namespace", "-o", b.path("t.data"), "--", "ls", before=["unshare", "-mpf", "--mount-proc"])
+    fails(2, "use signal:USR1", "--start-on", "key:f5", "--", "ls")
+    fails(2, "too late", "--start-on", "exit", "--", "ls")
+    fails(2, "--ring", "--dump-on", "exit", "--", "ls")
 
 
 def is_possible():

@@ -32,7 +32,8 @@ LAYERS = {
     "agent": {"wire"},
     "image": {"addr"},
     "walk": {"addr", "image"},
-    "code": {"addr", "image"},
+    "symbols": {"image"},
+    "code": {"addr", "image", "symbols"},
     "trace": {"addr"},
     "patch": {"addr", "wire", "image", "code"},
     "render": {"addr", "trace", "types"},
@@ -40,12 +41,12 @@ LAYERS = {
     "dwarf": {"addr", "image"},
     "tracee": {"addr", "wire"},
     "keys": {"tracee"},
-    "collect": {"types", "addr", "wire", "image", "code", "dwarf", "kernel", "keys", "patch", "payload", "trace", "tracee", "walk"},
+    "collect": {"types", "addr", "symbols", "wire", "image", "code", "dwarf", "kernel", "keys", "patch", "payload", "trace", "tracee", "walk"},
     "types": set(),
     "payload": set(),
-    "kernel": {"addr", "code", "trace", "tracee", "types"},
+    "kernel": {"addr", "code", "payload", "trace", "tracee", "types"},
     "script": {"trace", "types", "render", "payload"},
-    "sptrace": {"addr", "types", "image", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
+    "sptrace": {"addr", "types", "image", "symbols", "dwarf", "code", "patch", "trace", "render", "export", "collect", "tracee", "kernel", "script"},
     "xtask": {"types", "dwarf"},
 }
 # crate: its folders from the ground up; each uses those before it, and those of its own floor
@@ -53,7 +54,7 @@ FLOORS = {"agent": [{"memory"}, {"routines"}, {"frames"}, {"plans"}, {"signals"}
 # (crate, crate that it uses): the modules of the latter that it may name
 PARTS = {("kernel", "tracee"): {"proc"}, ("keys", "tracee"): {"pidfd", "proc", "terminal"}}
 # outside crate: the crates that are its home
-HOMES = {"goblin": {"image"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "parquet": {"export"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
+HOMES = {"goblin": {"image"}, "addr2line": {"dwarf"}, "framehop": {"walk"}, "iced-x86": {"code", "patch", "walk", "payload"}, "rhai": {"script"}, "clap": {"sptrace", "xtask"}, "parquet": {"export"}, "owo-colors": {"render"}, "tabled": {"render", "sptrace", "script"}}
 # sptrace: dispositions of signals and its own end by one, which no safe interface offers
 MAY_BE_UNSAFE = {"wire", "agent", "tracee", "keys", "collect", "kernel", "sptrace", "code"}
 # path: why it names another process's files, though it is not in lib/tracee

@@ -44,6 +44,8 @@ table() {
     # Calls that are counted.
     for level in 0 2; do echo "tallies.O$level|gcc $O -O$level tallies/tallies.c"; done
     echo "tallies.static|gcc $O -O2 -static tallies/tallies.c"
+    for level in 0 2; do echo "heats.O$level|gcc $O -O$level heats/heats.c"; done
+    echo "heats.static|gcc $O -O2 -static heats/heats.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"

@@ -42,7 +42,14 @@ cat $T/buffer_size_kb | grep -q expanded && echo 1408 >$T/buffer_size_kb
 state fresh
 $K ktrace --check >check.out
 said functions -- /brackets
+said values -D 1 -A 'vfs_write@arg3/u,retval/d' -A 'vfs_getxattr' -A 'ksys_read@count!=1' -- /brackets
+said script -D 1 --eval 'let n = count("sizes", ["size"]); let b = sum("bytes", ["one"], ["bytes"]); let h = histogram("by two", [], "size");
+at("ksys_write").on_enter(|c| { n.add(c.count); b.add(c.tid, c.arg3); h.add(c.count); if c.count == 1 { c.record(); } });' -- /brackets
+said turns -D 1 --start-on call:vfs_getxattr#3 --stop-on return:vfs_getxattr#6 -- /brackets
 is_quick || {
+said refused --eval 'let n = count("sizes", ["size"]); at("ksys_write").on_enter(|c| { n.add(c.count << 2); });' -- /brackets
+said calls --eval 'record_only_syscalls("getppid,write")' -- /brackets
+said dumps --ring 2M --dump-on call:vfs_getxattr#40 --dump-on exit -D 1 -- /brackets
 said deep -F pipe_write -F pipe_read --root syscalls -D 4 -- /brackets
 said shallow -D 1 -N '__x64_sys_write' -- /brackets
 said probes --level probes -F ksys_write -F vfs_write -- /brackets

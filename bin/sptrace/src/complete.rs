@@ -118,7 +118,7 @@ fn functions(current: &OsStr) -> Vec<CompletionCandidate> {
     let Ok(object) = Object::parse(bytes.bytes()) else {
         return Vec::new();
     };
-    let names = sptrace_code::names(&object).into_iter();
+    let names = sptrace_code::names(&object, &image).into_iter();
     let names: BTreeSet<String> = names
         .map(|name| name.name)
         .filter(|name| name.starts_with(begin) && !name.ends_with("@plt"))

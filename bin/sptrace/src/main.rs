@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     match cli.command {
         cli::Command::Run(args) => commands::run::run(args, at_start()),
         cli::Command::Attach(args) => commands::attach::run(args, at_start()),
-        cli::Command::Ktrace(args) => commands::ktrace::run(&args, close_streams),
+        cli::Command::Ktrace(mut args) => commands::ktrace::run(&mut args, close_streams),
         cli::Command::Analyze(args) => ended(commands::analyze::run(&args)),
         cli::Command::Doctor(args) => doctor(&args),
         cli::Command::Script(args) => ended(commands::script::run(&args)),

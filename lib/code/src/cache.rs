@@ -49,7 +49,7 @@ use files::Readers;
 use layout::{Stamp, encode};
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 5;
+const FORMAT_VERSION: u32 = 6;
 
 /// Makes of an image and its analysis what is kept beside them: the plan.
 pub type MakePlan<'a> = &'a dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>;
@@ -199,8 +199,8 @@ impl Image {
     }
 }
 
-/// Of build id and code.
-fn module_hash(object: &Object<'_>) -> u64 {
+/// A number of an image by its build id and code.
+pub fn module_hash(object: &Object<'_>) -> u64 {
     let code = object.code_ranges.iter().map(|r| r.bytes);
     code.fold(hash_bytes(0, object.build_id), hash_bytes)
 }

@@ -32,9 +32,10 @@ mod tables;
 pub use analyze::analyze;
 pub use bytes::Bytes;
 pub use cache::{
-    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, clear, fill, image_of, list, load_or_build,
+    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, clear, fill, image_of, list,
+    load_or_build, module_hash,
 };
-pub use debug_file::{names, path as debug_file_path};
+pub use debug_file::names;
 pub use error::CodeError;
 pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};

@@ -69,7 +69,7 @@ fn cached_analysis_equals_the_built_one() {
     let analysis = analyze(&object);
     assert_eq!(cached.summary(), analysis.summary);
     assert_eq!(cached.plan(), Some(PLAN.to_vec()));
-    let names = sptrace_code::names(&object);
+    let names = sptrace_code::names(&object, image);
     for name in &names {
         assert_eq!(cached.name_of(name.svma), name.name);
     }

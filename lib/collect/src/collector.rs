@@ -10,6 +10,7 @@
 //! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
+//! | `levels.rs` | functions that are counted while they are called too often |
 //! | `lineage.rs` | which process a stream belongs to |
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
@@ -18,6 +19,7 @@ mod counts;
 mod early;
 mod feed;
 pub mod first_call;
+mod levels;
 mod lineage;
 mod peek;
 mod window;
@@ -39,6 +41,7 @@ use crate::decode::{Cursor, Decoder};
 use crate::event::calls::Calls;
 use crate::event::{Armed, Occurrence};
 use crate::numbers::Numbers;
+use crate::perf_map;
 use crate::tap::Told;
 use crate::unfollowed::{UNSEEN, Unfollowed};
 use feed::{Feed, Lane, Recorder};
@@ -63,6 +66,7 @@ struct StreamState {
 /// Everything that the drain needs. One lock holds it.
 pub struct Collector<W: Write> {
     recorder: Recorder<W>,
+    watch: Option<levels::Watch>,
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
@@ -87,6 +91,7 @@ impl<W: Write> Collector<W> {
     pub fn new(writer: TraceWriter<W>) -> Self {
         Self {
             recorder: Recorder::new(writer),
+            watch: None,
             book: AddressBook::default(),
             by_file: HashMap::new(),
             former: HashMap::new(),
@@ -159,7 +164,10 @@ impl<W: Write> Collector<W> {
             None => {
                 let module = TraceModule {
                     path: path.to_owned(),
-                    build_id: cached.module_hash().to_be_bytes().to_vec(),
+                    build_id: match cached.build_id() {
+                        [] => cached.module_hash().to_be_bytes().to_vec(),
+                        build_id => build_id.to_vec(),
+                    },
                     svma: Svma(0)..Svma(0),
                 };
                 let id = self.recorder.writer.module(&module).ok()?;
@@ -371,13 +379,39 @@ impl<W: Write> Collector<W> {
             .any(|other| other.lane.pid == pid)
         {
             // The number may be given to another process.
+            self.forget_levels(pid);
             self.retire(pid);
+        }
+    }
+
+    /// Names the code that processes (`None`: all) have generated, as they have told perf.
+    fn name_generated(&mut self, of: Option<u32>) {
+        let mut nameless = self.book.nameless();
+        nameless.retain(|(pid, at)| *at != 0 && of.is_none_or(|of| of == *pid));
+        for of_one in nameless.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((pid, _)) = of_one.first() else {
+                continue;
+            };
+            let addresses: Vec<u64> = of_one.iter().map(|(_, at)| *at).collect();
+            let found = perf_map::names(*pid, &addresses);
+            for (at, named) in addresses.iter().zip(found) {
+                let Some(named) = named else { continue };
+                let name = match at - named.address {
+                    0 => named.name,
+                    inside => format!("{}+{inside:#x}", named.name),
+                };
+                if let Some(function) = self.book.is_named(*at) {
+                    let written = self.recorder.writer.name(function, &name);
+                    self.recorder.check(written);
+                }
+            }
         }
     }
 
     /// A process has ended, which is told unless the recording has ended before.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
         let tsc = crate::clock::tsc();
+        self.name_generated(Some(pid));
         if tsc <= self.recorder.until_tsc {
             self.note(&Note::ProcessExit { pid, tsc, status });
         }
@@ -388,6 +422,7 @@ impl<W: Write> Collector<W> {
     /// # Errors
     /// The output failed, now or before.
     pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
+        self.name_generated(None);
         if let Some(e) = self.recorder.failed.take() {
             return Err(e);
         }
@@ -413,6 +448,11 @@ impl<W: Write> Collector<W> {
         }
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena.halves(index), start_tsc, &mut state);
+        if self.watch.is_some() {
+            let of = (arena.stream(stream).process, state.lane.pid);
+            let areas = self.areas_of(&state);
+            self.sample_sites(of.0, arena.halves(index), (&areas, of.1));
+        }
         state.taken = 0;
         self.recorder.write_if_full(&mut state.lane);
         self.streams[stream] = Some(state);
@@ -448,6 +488,9 @@ impl<W: Write> Collector<W> {
         act: impl FnOnce(Decoder<'_, Feed<'_, W>>) -> T,
     ) -> T {
         let areas = self.areas_of(state);
+        if let Some(tally) = &mut self.recorder.tally {
+            tally.turn_to(state.lane.pid);
+        }
         let mut feed = Feed {
             recorder: &mut self.recorder,
             lane: &mut state.lane,

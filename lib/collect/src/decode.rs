@@ -12,6 +12,7 @@
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `without_end.rs` | why calls have no recorded end |
+//! | [`pointers`] | through which sites functions are called by pointers, in a sample |
 //! | [`whole`] | how far a chunk is written that a thread still writes |
 //! | `system_call.rs` | what calls of the kernel brought with them |
 //! | `call_values.rs` | what calls of functions brought with them |
@@ -23,6 +24,7 @@ mod callers;
 pub mod hole;
 pub mod module;
 pub mod names;
+pub mod pointers;
 pub mod process;
 mod record;
 mod run;

@@ -155,6 +155,10 @@ impl Trace for Both {
         Ok(self.0.lock().writer().function(function)?)
     }
 
+    fn description(&mut self, text: &str) -> Result<u32, KernelError> {
+        Ok(self.0.lock().writer().description(text)?)
+    }
+
     fn stream(&mut self, info: &StreamInfo) -> Result<StreamEncoder, KernelError> {
         let mut collector = self.0.lock();
         let stream = collector.writer().kernel_side(info)?;

@@ -14,7 +14,7 @@ pub mod reactor;
 mod rules;
 
 pub use prepared::Prepared;
-pub use reactor::keep_old;
+pub use reactor::{keep_old, numbered};
 
 use reactor::{Dump, WAITING};
 use std::os::fd::AsRawFd;

@@ -3,6 +3,7 @@
 //! The command line makes it of options, and a script may make it of its own. A new option of a
 //! recording is a field here and its use. Must not know how it was asked for, nor how it is done.
 
+use crate::modules::load::Plans;
 use std::path::{Path, PathBuf};
 
 use sptrace_code::Places;
@@ -57,6 +58,8 @@ pub struct Options {
     pub decide: Option<Decide>,
     /// Count calls, and record none.
     pub counts: bool,
+    /// A function that is called more often than this a second is counted, until it is not.
+    pub hot_limit: Option<u64>,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
@@ -77,6 +80,15 @@ impl Options {
     /// True if system calls alone are recorded.
     pub fn records_no_functions(&self) -> bool {
         self.system_calls.as_ref().is_some_and(|calls| calls.only)
+    }
+
+    /// What the calls of modules are planned for.
+    pub(crate) fn plans(&self) -> Plans {
+        match (self.counts, self.hot_limit) {
+            (true, _) => Plans::Count,
+            (false, Some(_)) => Plans::Levels,
+            (false, None) => Plans::Record,
+        }
     }
 
     /// True if calls of execve(2) are recorded.

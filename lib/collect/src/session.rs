@@ -102,6 +102,17 @@ fn writer_of(opened: &mut Opened, header: &Header) -> Result<TraceWriter<Output>
     writer.map_err(system("writing the trace file"))
 }
 
+fn collector_of(
+    opened: &mut Opened,
+    header: &Header,
+    options: &Options,
+) -> Result<Collector<Output>, TraceeError> {
+    let mut collector = Collector::new(writer_of(opened, header)?);
+    collector.tap(options.tap.clone());
+    collector.limit(options.hot_limit);
+    Ok(collector)
+}
+
 /// By which the other threads wake the one that waits for processes.
 fn wake_descriptor() -> Result<i32, TraceeError> {
     // SAFETY: a fresh eventfd.
@@ -126,6 +137,7 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
         counts: options.counts,
+        levels: options.hot_limit.is_some(),
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -148,7 +160,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.system_calls.as_ref().map(|calls| calls.only),
         options.decide.clone(),
     )
-    .counting(options.counts)
+    .counting(options.counts || options.hot_limit.is_some())
     .switched(reactor.switch().cloned())
 }
 
@@ -171,8 +183,7 @@ impl Session {
         let image = image::load(&arena, agent)?;
         let ring = events.reactor.ring().map_err(system("keeping a ring"))?;
         let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
-        let mut collector = Collector::new(writer_of(&mut opened, header)?);
-        collector.tap(options.tap.clone());
+        let mut collector = collector_of(&mut opened, header, &options)?;
         let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
         let (send, commands) = channel();

@@ -98,7 +98,7 @@ impl Shared {
             return Ok(known);
         }
         let busy = self.progress.begin(Path::new(&m.path));
-        let loaded = load::load(&self.options.cache, pid, m, self.options.counts);
+        let loaded = load::load(&self.options.cache, pid, m, self.options.plans());
         drop(busy);
         let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);

@@ -115,7 +115,7 @@ impl Values {
         let view = PlanView::new(plan)?;
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
-        let prototypes = prototypes_of(bytes.clone(), object.build_id);
+        let prototypes = prototypes_of(&bytes, file);
         let debug = |svma: Svma| prototypes.of(svma);
         let debug: (&Debug<'_>, bool) = (&debug, is_described(file));
         let rows = self.rows(cached, view, takes_muted, file, debug);
@@ -308,12 +308,13 @@ fn base_of(
 }
 
 /// Debug information of an image: its own, or that of its debug file.
-fn prototypes_of(image: Vec<u8>, build_id: &[u8]) -> sptrace_dwarf::Prototypes {
-    let file = match sptrace_dwarf::Prototypes::are_in(&image) {
-        true => Some(image),
-        false => sptrace_code::debug_file_path(build_id).and_then(|path| std::fs::read(path).ok()),
-    };
-    sptrace_dwarf::Prototypes::new(file)
+fn prototypes_of(image: &[u8], path: &Path) -> sptrace_dwarf::Prototypes {
+    let found = sptrace_symbols::places().debug_information(image, path);
+    for why in &found.refused {
+        log::warn!("{why}");
+    }
+    sptrace_dwarf::Prototypes::new(found.file.map(|(_, bytes)| bytes))
+        .with_supplement(found.supplement)
 }
 
 /// True of a library whose functions the table of known ones describes.

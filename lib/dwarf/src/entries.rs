@@ -18,7 +18,16 @@ pub(crate) const MOST_REFERENCES: usize = 8;
 pub(crate) struct Place<'a> {
     pub(crate) dwarf: &'a Dwarf<Bytes>,
     pub(crate) units: &'a [Unit<Bytes>],
+    /// Units of the file that this one refers to.
+    pub(crate) shared: &'a [Unit<Bytes>],
     pub(crate) unit: &'a Unit<Bytes>,
+}
+
+/// The unit in which an offset of `.debug_info` lies.
+fn unit_with(units: &[Unit<Bytes>], offset: usize) -> Option<&Unit<Bytes>> {
+    let begins = |unit: &Unit<Bytes>| unit.header.debug_info_offset();
+    let index = units.partition_point(|unit| begins(unit).is_some_and(|at| at.0 <= offset));
+    units.get(index.checked_sub(1)?)
 }
 
 impl<'a> Place<'a> {
@@ -35,12 +44,18 @@ impl<'a> Place<'a> {
         match entry.attr_value(attribute)? {
             AttributeValue::UnitRef(offset) => Some((Box::new(*self), offset)),
             AttributeValue::DebugInfoRef(offset) => {
-                let begins = |unit: &Unit<Bytes>| unit.header.debug_info_offset();
-                let is_before =
-                    |unit: &Unit<Bytes>| begins(unit).is_some_and(|at| at.0 <= offset.0);
-                let index = self.units.partition_point(is_before);
-                let unit = self.units.get(index.checked_sub(1)?)?;
+                let unit = unit_with(self.units, offset.0)?;
                 let place = Place { unit, ..*self };
+                Some((Box::new(place), offset.to_unit_offset(&unit.header)?))
+            }
+            AttributeValue::DebugInfoRefSup(offset) => {
+                let unit = unit_with(self.shared, offset.0)?;
+                let place = Place {
+                    dwarf: self.dwarf.sup()?,
+                    units: self.shared,
+                    shared: &[],
+                    unit,
+                };
                 Some((Box::new(place), offset.to_unit_offset(&unit.header)?))
             }
             _ => None,

@@ -23,12 +23,15 @@ const MOST_DEPTH: isize = 24;
 /// The prototypes of an image.
 pub struct Prototypes {
     file: Option<Vec<u8>>,
+    supplement: Option<Vec<u8>>,
     read: OnceCell<Option<Read>>,
 }
 
 struct Read {
     dwarf: Dwarf<Bytes>,
     units: Vec<Unit<Bytes>>,
+    /// Of the file that it refers to.
+    shared: Vec<Unit<Bytes>>,
     /// Unit and entry, by address.
     functions: HashMap<u64, (usize, UnitOffset)>,
 }
@@ -38,38 +41,42 @@ impl Prototypes {
     pub fn new(file: Option<Vec<u8>>) -> Self {
         Self {
             file,
+            supplement: None,
             read: OnceCell::new(),
         }
     }
 
+    /// The same with the file that its debug information refers to.
+    #[must_use]
+    pub fn with_supplement(self, supplement: Option<Vec<u8>>) -> Self {
+        Self { supplement, ..self }
+    }
+
+    fn read(&self) -> Option<&Read> {
+        let read = || Read::new(self.file.as_deref()?, self.supplement.as_deref());
+        self.read.get_or_init(read).as_ref()
+    }
+
     /// Of each variable that points to a function: its name, and the line of such a function.
     pub fn of_pointers(&self) -> Vec<(String, String)> {
-        let read = self.read.get_or_init(|| Read::new(self.file.as_deref()?));
-        let units = read
-            .iter()
+        let units = self
+            .read()
+            .into_iter()
             .flat_map(|read| (0..read.units.len()).map(move |i| (read, i)));
         units.flat_map(|(read, i)| read.pointers(i)).collect()
     }
 
-    /// True if a file has debug information.
-    pub fn are_in(file: &[u8]) -> bool {
-        sections::dwarf(file).is_some()
-    }
-
     /// The line of the function at an address.
     pub fn of(&self, svma: Svma) -> Option<String> {
-        let read = self
-            .read
-            .get_or_init(|| Read::new(self.file.as_deref()?))
-            .as_ref()?;
+        let read = self.read()?;
         let (unit, offset) = *read.functions.get(&svma.0)?;
         read.line(unit, offset)
     }
 }
 
 impl Read {
-    fn new(file: &[u8]) -> Option<Self> {
-        let dwarf = sections::dwarf(file)?;
+    fn new(file: &[u8], supplement: Option<&[u8]>) -> Option<Self> {
+        let dwarf = sections::dwarf(file, supplement)?;
         let (mut units, mut functions) = (Vec::new(), HashMap::new());
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
@@ -82,6 +89,7 @@ impl Read {
             units.push(unit);
         }
         Some(Self {
+            shared: dwarf.sup().map(units_of).unwrap_or_default(),
             dwarf,
             units,
             functions,
@@ -92,6 +100,7 @@ impl Read {
         Some(Place {
             dwarf: &self.dwarf,
             units: &self.units,
+            shared: &self.shared,
             unit: self.units.get(number)?,
         })
     }
@@ -154,6 +163,15 @@ impl Read {
         let hidden = if hides { "^" } else { "" };
         Some(format!("{hidden}{result} {name}({})", shown.join(", ")))
     }
+}
+
+/// The units of a file that others refer to.
+fn units_of(dwarf: &Dwarf<Bytes>) -> Vec<Unit<Bytes>> {
+    let (mut units, mut headers) = (Vec::new(), dwarf.units());
+    while let Ok(Some(header)) = headers.next() {
+        units.extend(dwarf.unit(header));
+    }
+    units
 }
 
 /// In assembly functions have no parameters that the information knows of.

@@ -3,7 +3,9 @@
 //! Given a file's bytes; gives what gimli reads. Must not know what is in them.
 
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, Section, SectionId};
+use ruzstd::decoding::StreamingDecoder;
 use sptrace_image::{DebugSection, debug_sections};
+use std::io::Read;
 use std::sync::Arc;
 
 /// How bytes are held.
@@ -11,13 +13,22 @@ pub(crate) type Bytes = EndianArcSlice<LittleEndian>;
 
 /// A compressed section grows to no more than this.
 const MOST_BYTES: usize = 1 << 30;
-/// ELFCOMPRESS_ZLIB (System V ABI, "Section Compression").
+/// ELFCOMPRESS_ZLIB and ELFCOMPRESS_ZSTD (System V ABI, "Section Compression").
 const ZLIB: u32 = 1;
+const ZSTD: u32 = 2;
 /// Bytes of an Elf64_Chdr.
 const HEAD_BYTES: usize = 24;
 
-/// The debug information in a file; `None`: there is none.
-pub(crate) fn dwarf(file: &[u8]) -> Option<Dwarf<Bytes>> {
+/// The debug information in a file, with that of the file that it refers to; `None`: there is none.
+pub(crate) fn dwarf(file: &[u8], supplement: Option<&[u8]>) -> Option<Dwarf<Bytes>> {
+    let mut dwarf = of_file(file)?;
+    if let Some(supplement) = supplement.and_then(of_file) {
+        dwarf.set_sup(supplement);
+    }
+    Some(dwarf)
+}
+
+fn of_file(file: &[u8]) -> Option<Dwarf<Bytes>> {
     let sections = debug_sections(file);
     sections.iter().find(|s| s.name == ".debug_info")?;
     let load = |id: SectionId| -> Result<Bytes, gimli::Error> {
@@ -42,8 +53,21 @@ fn inflated(section: &DebugSection<'_>) -> Option<Vec<u8>> {
     let size = usize::try_from(size)
         .ok()
         .filter(|size| *size <= MOST_BYTES)?;
-    if kind != ZLIB {
-        return None;
+    match kind {
+        ZLIB => miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok(),
+        ZSTD => of_zstd(packed, size),
+        _ => None,
     }
-    miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()
+}
+
+fn of_zstd(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    // Some linkers write several frames, one after the other.
+    let mut rest = packed;
+    while all.len() < size && !rest.is_empty() {
+        let left = (size - all.len()) as u64;
+        let decoder = StreamingDecoder::new(&mut rest).ok()?;
+        decoder.take(left).read_to_end(&mut all).ok()?;
+    }
+    Some(all)
 }

@@ -8,12 +8,15 @@
 
 use crate::output::Output;
 use crate::{Context, Written};
-use sptrace_trace::{Edge, FunctionId, Graph};
+use sptrace_trace::{CallPlace, Edge, FunctionId, Graph};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 const THREADS: &str = "fl=(0) ???\nfn=(0) [threads]\n";
 const SHARED_ID: u64 = 1;
+
+/// A function that is called, and what of it was by one caller.
+type Callee = (FunctionId, Edge);
 
 /// Numbers and names as the format wants them: written in full once, then by number.
 struct Speller<'a> {
@@ -21,6 +24,8 @@ struct Speller<'a> {
     /// Names that several functions of a module have.
     ambiguous: HashSet<(&'a str, &'a str)>,
     spelt: HashSet<(&'static str, u64)>,
+    /// Numbers of files of the source, behind those of modules.
+    files: HashMap<&'a str, u64>,
 }
 
 impl<'a> Speller<'a> {
@@ -37,6 +42,7 @@ impl<'a> Speller<'a> {
             cx,
             ambiguous,
             spelt,
+            files: HashMap::new(),
         }
     }
 
@@ -61,6 +67,12 @@ impl<'a> Speller<'a> {
         out.text("\n");
     }
 
+    fn file(&mut self, file: &'a str) -> u64 {
+        let modules = self.cx.names.dictionary().modules.len() as u64;
+        let next = modules + 2 + self.files.len() as u64;
+        *self.files.entry(file).or_insert(next)
+    }
+
     /// Object, file and function; `prefix` is "c" for a callee's.
     fn function<W: Write>(&mut self, prefix: &str, id: FunctionId, out: &mut Output<W>) {
         let names = self.cx.names;
@@ -73,8 +85,13 @@ impl<'a> Speller<'a> {
             module.map_or("?".to_owned(), |module| module.path.clone())
         };
         self.line((prefix, "ob", number), path, out);
-        // There are no source files; what tells functions of the same name apart is the module.
-        let file = || names.module(id).to_owned();
+        // Where no source is known, what tells functions of the same name apart is the module.
+        let source = names.source(id);
+        let file = || source.map_or_else(|| names.module(id).to_owned(), |line| line.file.clone());
+        let number = match source {
+            Some(line) => self.file(&line.file),
+            None => number,
+        };
         // A file keeps its number as a callee's.
         self.line(
             (prefix, if prefix.is_empty() { "fl" } else { "fi" }, number),
@@ -91,8 +108,10 @@ impl<'a> Speller<'a> {
     }
 }
 
-fn cost<W: Write>(ns: u64, calls: u64, out: &mut Output<W>) {
-    out.text("0 ");
+/// A line of the source, 0 for none, and what is counted there.
+fn cost<W: Write>(line: u32, (ns, calls): (u64, u64), out: &mut Output<W>) {
+    out.number(line.into());
+    out.text(" ");
     out.number(ns);
     out.text(" ");
     out.number(calls);
@@ -126,12 +145,13 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
     let mut speller = Speller::new(cx, &functions);
     out.text("ob=(0) ???\n");
     out.text(THREADS);
-    write_callees(cx, &mut speller, callees.get(&None), out);
+    write_callees(cx, &mut speller, (None, callees.get(&None)), out);
     for (id, edge) in &functions {
         out.text("\n");
         speller.function("", *id, out);
-        cost(clock.ns(edge.self_ticks), edge.calls, out);
-        write_callees(cx, &mut speller, callees.get(&Some(*id)), out);
+        let line = cx.names.source(*id).map_or(0, |line| line.line);
+        cost(line, (clock.ns(edge.self_ticks), edge.calls), out);
+        write_callees(cx, &mut speller, (Some(*id), callees.get(&Some(*id))), out);
         let ns = clock.ns(edge.shared_ticks);
         if ns > 0 {
             out.text("cob=(0)\ncfi=(0)\n");
@@ -141,13 +161,13 @@ pub fn write<W: Write>(cx: &Context<'_>, graph: &Graph, out: &mut Output<W>) -> 
                 out,
             );
             out.text("calls=1 0\n");
-            cost(ns, 0, out);
+            cost(0, (ns, 0), out);
         }
         out.pass();
     }
     if shared_ns > 0 {
         out.text("\nob=(0)\nfl=(0)\nfn=(1)\n");
-        cost(shared_ns, 0, out);
+        cost(0, (shared_ns, 0), out);
     }
     Written {
         calls,
@@ -164,7 +184,7 @@ fn sum_ns(functions: &[(FunctionId, Edge)], ns: impl Fn(&Edge) -> u64) -> u64 {
 fn write_callees<W: Write>(
     cx: &Context<'_>,
     speller: &mut Speller<'_>,
-    callees: Option<&Vec<(FunctionId, Edge)>>,
+    (caller, callees): (Option<FunctionId>, Option<&Vec<Callee>>),
     out: &mut Output<W>,
 ) {
     for (callee, edge) in callees.into_iter().flatten() {
@@ -172,8 +192,18 @@ fn write_callees<W: Write>(
         out.text("calls=");
         // Without a number, callgrind_annotate takes the costs for the caller's own.
         out.number(edge.calls.max(1));
-        out.text(" 0\n");
-        cost(cx.clock.ns(edge.inclusive_ticks), edge.inclusive_calls, out);
+        out.text(" ");
+        out.number(cx.names.source(*callee).map_or(0, |line| line.line).into());
+        out.text("\n");
+        let places = caller.map_or(&[][..], |caller| cx.names.call_places(caller, *callee));
+        let in_file = |place: &&CallPlace| {
+            let file = caller.and_then(|caller| cx.names.source(caller));
+            file.is_some_and(|line| line.file == place.at.file)
+        };
+        // What was inlined from another file has no line in this one.
+        let line = places.iter().find(in_file).map_or(0, |place| place.at.line);
+        let ns = cx.clock.ns(edge.inclusive_ticks);
+        cost(line, (ns, edge.inclusive_calls), out);
         out.pass();
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! The first nine columns never change. A time that is not known, and a caller that is not, is an
 //! empty field, as is a call of which no values were recorded. A thread's rows come in the order in
-//! which its calls ended.
+//! which its calls ended. With lines of the source two columns more say where the function begins
+//! and where it is called.
 
 use crate::Context;
 use crate::output::{Output, field};
-use crate::rows::{Labels, Row, RowSink};
+use crate::rows::{Labels, Row, RowSink, RowSource};
 use std::io::Write;
 
-const COLUMNS: &str = "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end,call,result\r\n";
+const COLUMNS: &str = "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end,call,result";
 
 /// The format.
 pub struct Csv {
@@ -24,8 +25,12 @@ impl Default for Csv {
 }
 
 impl RowSink for Csv {
-    fn begin<W: Write>(&mut self, _: &Context<'_>, out: &mut Output<W>) {
+    fn begin<W: Write>(&mut self, cx: &Context<'_>, out: &mut Output<W>) {
         out.text(COLUMNS);
+        if cx.names.has_sources() {
+            out.text(",source,call_source");
+        }
+        out.text("\r\n");
     }
 
     fn row<W: Write>(&mut self, cx: &Context<'_>, row: &Row<'_>, out: &mut Output<W>) {
@@ -62,6 +67,12 @@ impl RowSink for Csv {
             out.text(&field(line.result.strip_prefix("= ").unwrap_or("")));
         } else {
             out.text(",");
+        }
+        if let Some(source) = RowSource::of(cx, row) {
+            for text in [source.function, source.call] {
+                out.text(",");
+                out.text(&field(&text.unwrap_or_default()));
+            }
         }
         out.text("\r\n");
     }

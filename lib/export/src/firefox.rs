@@ -8,7 +8,7 @@
 use crate::output::{Output, json};
 use crate::{Context, Exporter, Written};
 use rustc_hash::FxHashMap;
-use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
+use sptrace_trace::{Frame, FunctionId, SourceLine, StreamId, StreamInfo, StreamTotals, Visitor};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -218,11 +218,23 @@ fn write_functions<W: Write>(cx: &Context<'_>, functions: &[FunctionId], out: &m
     modules.dedup();
     let resource = |module: &&str| modules.binary_search(module).unwrap_or(0).to_string();
     column("resource", &of_function, resource, out);
-    for name in ["fileName", "lineNumber", "columnNumber"] {
-        column(name, functions, always("null"), out);
-    }
-    // Names of functions come first in the table of strings, then those of modules.
+    let line = |id: &FunctionId| cx.names.source(*id);
+    let mut files: Vec<&str> = functions.iter().filter_map(line).map(file_of).collect();
+    files.sort_unstable();
+    files.dedup();
+    // Names of functions come first in the table of strings, then those of modules, then files.
     let count = modules.len();
+    let file = |id: &FunctionId| match line(id) {
+        Some(line) => {
+            let at = files.binary_search(&file_of(line)).unwrap_or(0);
+            (length + count + at).to_string()
+        }
+        None => "null".to_owned(),
+    };
+    column("fileName", functions, file, out);
+    let number = |id: &FunctionId| line(id).map_or("null".to_owned(), |l| l.line.to_string());
+    column("lineNumber", functions, number, out);
+    column("columnNumber", functions, always("null"), out);
     out.text(&format!("}},\"resourceTable\":{{\"length\":{count}"));
     column("lib", &modules, always("null"), out);
     let name = |module: &&str| (length + modules.binary_search(module).unwrap_or(0)).to_string();
@@ -231,8 +243,15 @@ fn write_functions<W: Write>(cx: &Context<'_>, functions: &[FunctionId], out: &m
     column("type", &modules, always("1"), out);
     out.text("},\"stringArray\":[");
     let names = functions.iter().map(|id| cx.names.name(*id));
-    list(names.chain(modules.iter().copied()), json, out);
+    let texts = names
+        .chain(modules.iter().copied())
+        .chain(files.iter().copied());
+    list(texts, json, out);
     out.text("],");
+}
+
+fn file_of(line: &SourceLine) -> &str {
+    &line.file
 }
 
 fn write_samples<W: Write>(cx: &Context<'_>, thread: &Thread, out: &mut Output<W>) {

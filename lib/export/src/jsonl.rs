@@ -4,7 +4,7 @@
 
 use crate::Context;
 use crate::output::{Output, json};
-use crate::rows::{Labels, Row, RowSink};
+use crate::rows::{Labels, Row, RowSink, RowSource};
 use std::io::Write;
 
 /// The format.
@@ -65,6 +65,12 @@ impl RowSink for JsonLines {
                 }
             }
             None => out.text("null,\"result\":null"),
+        }
+        if let Some(source) = RowSource::of(cx, row) {
+            for (key, text) in [("source", source.function), ("call_source", source.call)] {
+                let text = text.map_or_else(|| "null".to_owned(), |text| json(&text));
+                out.text(&format!(",\"{key}\":{text}"));
+            }
         }
         out.text("}\n");
     }

@@ -217,7 +217,7 @@ impl File {
     /// `has_thread`: groups are packed by a thread, while the next takes rows.
     fn new(cx: &Context<'_>, has_thread: bool) -> io::Result<Self> {
         let bytes = Bytes::default();
-        let schema = schema().map_err(failed)?;
+        let schema = schema(cx.names.has_sources()).map_err(failed)?;
         let properties = Arc::new(properties(cx));
         let writer = SerializedFileWriter::new(bytes.clone(), schema, properties);
         Ok(Self {
@@ -277,7 +277,7 @@ fn failed(error: ParquetError) -> io::Error {
 }
 
 /// The columns in their order; `group.rs` writes them in the same.
-fn schema() -> Result<Arc<Type>, ParquetError> {
+fn schema(with_sources: bool) -> Result<Arc<Type>, ParquetError> {
     let number = |name: &str, physical, kind, is_known| {
         let repetition = if is_known {
             Repetition::REQUIRED
@@ -303,7 +303,7 @@ fn schema() -> Result<Arc<Type>, ParquetError> {
             .build()
     };
     let (unsigned, plain) = (ConvertedType::UINT_32, ConvertedType::NONE);
-    let columns = [
+    let mut columns = vec![
         number("pid", Physical::INT32, unsigned, true)?,
         number("tid", Physical::INT32, unsigned, true)?,
         number("start_ns", Physical::INT64, plain, true)?,
@@ -319,7 +319,10 @@ fn schema() -> Result<Arc<Type>, ParquetError> {
         text("call", false)?,
         text("result", false)?,
     ];
-    let columns = columns.map(Arc::new).to_vec();
+    if with_sources {
+        columns.extend([text("source", false)?, text("call_source", false)?]);
+    }
+    let columns = columns.into_iter().map(Arc::new).collect();
     let schema = Type::group_type_builder("call")
         .with_fields(columns)
         .build()?;

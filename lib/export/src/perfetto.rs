@@ -30,8 +30,12 @@ const PACKET_TRACK: u32 = 60;
 const INTERNED_CATEGORY: u32 = 1;
 const INTERNED_NAME: u32 = 2;
 const INTERNED_ANNOTATION: u32 = 3;
+const INTERNED_SOURCE: u32 = 4;
 const ENTRY_ID: u32 = 1;
 const ENTRY_NAME: u32 = 2;
+const SOURCE_FILE: u32 = 2;
+const SOURCE_FUNCTION: u32 = 3;
+const SOURCE_LINE: u32 = 4;
 const TRACK_UUID: u32 = 1;
 const TRACK_PROCESS: u32 = 3;
 const TRACK_THREAD: u32 = 4;
@@ -46,6 +50,7 @@ const EVENT_ANNOTATION: u32 = 4;
 const EVENT_TYPE: u32 = 9;
 const EVENT_NAME_ID: u32 = 10;
 const EVENT_TRACK: u32 = 11;
+const EVENT_SOURCE_ID: u32 = 34;
 const ANNOTATION_NAME_ID: u32 = 1;
 const ANNOTATION_UINT: u32 = 3;
 const ANNOTATION_STRING: u32 = 6;
@@ -241,6 +246,14 @@ impl<W: Write> Packets<W> {
         if self.names.insert(id.0) {
             let name = cx.names.name(id);
             self.interned.entry(INTERNED_NAME, numbers.0, name);
+            if let Some(line) = cx.names.source(id) {
+                let mut source = Message::default();
+                source.number(ENTRY_ID, numbers.0);
+                source.bytes(SOURCE_FILE, line.file.as_bytes());
+                source.bytes(SOURCE_FUNCTION, name.as_bytes());
+                source.number(SOURCE_LINE, line.line.into());
+                self.interned.message(INTERNED_SOURCE, &mut source);
+            }
         }
         if self.categories.insert(module) {
             let name = cx.names.module(id);
@@ -256,6 +269,9 @@ impl<W: Write> Packets<W> {
         self.event.number(EVENT_TRACK, track);
         self.event.number(EVENT_NAME_ID, name);
         self.event.number(EVENT_CATEGORY_ID, category);
+        if cx.names.source(frame.function).is_some() {
+            self.event.number(EVENT_SOURCE_ID, name);
+        }
         let word = crate::words::begin(frame);
         if word != "call" {
             self.annotate(BEGIN, |inner| {

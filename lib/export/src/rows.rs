@@ -9,7 +9,7 @@ use crate::{Context, Exporter, Written, words};
 use rustc_hash::FxHashMap as HashMap;
 use sptrace_render::call_values::{Begun, Descriptions, Line, Told};
 use sptrace_trace::values::Values;
-use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor};
+use sptrace_trace::{Frame, FunctionId, StreamId, StreamInfo, StreamTotals, Visitor, call_words};
 use std::io::{self, Write};
 
 /// A call that ended.
@@ -36,6 +36,33 @@ pub struct Row<'r> {
     pub begin_word: &'static str,
     /// How it ended, in a word.
     pub end_word: &'static str,
+}
+
+/// What lines of the source a row has, where they are asked for: where the function begins, and
+/// where its caller calls it. What is not known is not there.
+pub struct RowSource {
+    /// Of the function.
+    pub function: Option<String>,
+    /// Of the call; several, where the caller calls it at several places.
+    pub call: Option<String>,
+}
+
+impl RowSource {
+    /// Of a row; `None`: lines are not asked for.
+    pub fn of(cx: &Context<'_>, row: &Row<'_>) -> Option<Self> {
+        let names = cx.names;
+        if !names.has_sources() {
+            return None;
+        }
+        let places = row
+            .caller
+            .map_or(&[][..], |caller| names.call_places(caller, row.function));
+        let call = call_words(places, ToString::to_string);
+        Some(Self {
+            function: names.source(row.function).map(ToString::to_string),
+            call: Some(call).filter(|call| !call.is_empty()),
+        })
+    }
 }
 
 /// A format with a row for each call.

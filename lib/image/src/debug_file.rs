@@ -8,13 +8,14 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::section_header::SHT_SYMTAB;
 use sptrace_addr::Svma;
 
+use crate::build_id::build_id_in;
 use crate::headers::read_header;
-use crate::object::{Object, build_id_in};
+use crate::object::Object;
 use crate::sections::read_sections;
 use crate::symbols::{Symbol, read_table};
 
-/// The names for code that a debug file states, sorted by address; none unless it has the image's
-/// build id.
+/// The names for code that a debug file states, sorted by address; none if it has another build id
+/// than the image. Whether a file without one is the image's, the caller knows.
 pub fn debug_symbols<'data>(file: &'data [u8], object: &Object<'_>) -> Vec<Symbol<'data>> {
     let Ok((header, _)) = read_header(file) else {
         return Vec::new();
@@ -25,7 +26,7 @@ pub fn debug_symbols<'data>(file: &'data [u8], object: &Object<'_>) -> Vec<Symbo
         .iter()
         .filter(|s| s.name == ".note.gnu.build-id")
         .find_map(|s| build_id_in(s.bytes));
-    if object.build_id.is_empty() || id != Some(object.build_id) {
+    if id.is_some_and(|id| id != object.build_id) {
         return Vec::new();
     }
     let is_code = |svma: Svma| object.code_range_at(svma).is_some();

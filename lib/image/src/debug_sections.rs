@@ -6,7 +6,7 @@
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::section_header::SHF_COMPRESSED;
 
-use crate::headers::read_header;
+use crate::headers::read_any_header;
 use crate::sections::read_sections;
 
 /// A section.
@@ -22,7 +22,7 @@ pub struct DebugSection<'data> {
 
 /// The sections `.debug_*` of a file; none if it is no such file.
 pub fn debug_sections(file: &[u8]) -> Vec<DebugSection<'_>> {
-    let Ok((header, _)) = read_header(file) else {
+    let Ok(header) = read_any_header(file) else {
         return Vec::new();
     };
     let ctx = Ctx::new(Container::Big, Endian::Little);

@@ -11,7 +11,21 @@ use goblin::elf::{Elf, Header, ProgramHeader};
 
 use crate::error::ImageError;
 
+/// The header of an executable or shared object.
 pub(crate) fn read_header(bytes: &[u8]) -> Result<(Header, ObjectKind), ImageError> {
+    let header = read_any_header(bytes)?;
+    let kind = match header.e_type {
+        ET_EXEC => ObjectKind::Fixed,
+        ET_DYN => ObjectKind::Relocatable,
+        ET_REL => return Err(ImageError::OtherType("relocatable object")),
+        ET_CORE => return Err(ImageError::OtherType("core file")),
+        _ => return Err(ImageError::OtherType("unknown")),
+    };
+    Ok((header, kind))
+}
+
+/// The header of any ELF file for x86-64: what dwz(1) writes is a relocatable object.
+pub(crate) fn read_any_header(bytes: &[u8]) -> Result<Header, ImageError> {
     if bytes.is_empty() {
         return Err(ImageError::Empty);
     }
@@ -37,14 +51,7 @@ pub(crate) fn read_header(bytes: &[u8]) -> Result<(Header, ObjectKind), ImageErr
     if header.e_machine != EM_X86_64 {
         return Err(ImageError::OtherMachine(header.e_machine));
     }
-    let kind = match header.e_type {
-        ET_EXEC => ObjectKind::Fixed,
-        ET_DYN => ObjectKind::Relocatable,
-        ET_REL => return Err(ImageError::OtherType("relocatable object")),
-        ET_CORE => return Err(ImageError::OtherType("core file")),
-        _ => return Err(ImageError::OtherType("unknown")),
-    };
-    Ok((header, kind))
+    Ok(header)
 }
 
 pub(crate) fn read_program_headers(

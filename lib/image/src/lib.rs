@@ -4,7 +4,9 @@
 //! files are hostile until proven otherwise.
 #![forbid(unsafe_code)]
 
+mod build_id;
 mod debug_file;
+mod debug_links;
 mod debug_sections;
 mod dynamic;
 mod error;
@@ -21,6 +23,7 @@ mod tables;
 mod unwind;
 
 pub use debug_file::debug_symbols;
+pub use debug_links::DebugLinks;
 pub use debug_sections::{DebugSection, debug_sections};
 pub use error::ImageError;
 pub use headers::ObjectKind;

@@ -5,10 +5,11 @@
 //! never a panic. Knows nothing of instructions.
 
 use goblin::container::{Container, Ctx, Endian};
-use goblin::elf::ProgramHeader;
-use goblin::elf::program_header::{PT_INTERP, PT_NOTE};
+use goblin::elf::program_header::PT_INTERP;
 use sptrace_addr::Svma;
 
+use crate::build_id::{file_bytes, find_build_id};
+use crate::debug_links::link_in;
 use crate::dynamic::{DynamicInfo, read_dynamic};
 use crate::error::ImageError;
 use crate::headers::{ObjectKind, read_header, read_program_headers};
@@ -34,6 +35,8 @@ pub struct Object<'data> {
     pub code_ranges: Vec<CodeRange<'data>>,
     /// NT_GNU_BUILD_ID, empty when absent.
     pub build_id: &'data [u8],
+    /// `.gnu_debuglink`: the name of its debug file, and that one's checksum.
+    pub debug_link: Option<(&'data str, u32)>,
     /// DT_NEEDED, in order.
     pub needed: Vec<&'data str>,
     /// PT_INTERP.
@@ -80,10 +83,12 @@ impl<'data> Object<'data> {
         let unwind = Unwind::read(eh_frame, svma, &space, &is_code);
         let start_functions = start_functions(&dynamic, &sections, &space, &is_code);
         let keeps_stack_maps = keeps_stack_maps(&sections, &symbols);
+        let debug_link = sections.iter().find(|s| s.name == ".gnu_debuglink");
         Ok(Self {
             kind,
             entry: Svma(header.e_entry),
             build_id: find_build_id(bytes, &headers).unwrap_or(&[]),
+            debug_link: debug_link.and_then(|s| link_in(s.bytes)),
             interpreter: headers
                 .iter()
                 .find(|h| h.p_type == PT_INTERP)
@@ -137,43 +142,6 @@ fn range_at<'a, 'data>(ranges: &'a [CodeRange<'data>], svma: Svma) -> Option<&'a
     let after = ranges.partition_point(|r| r.start <= svma);
     let range = &ranges[after.checked_sub(1)?];
     (svma < range.end()).then_some(range)
-}
-
-fn file_bytes<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<&'data [u8]> {
-    let start = usize::try_from(header.p_offset).ok()?;
-    let end = start.checked_add(usize::try_from(header.p_filesz).ok()?)?;
-    file.get(start..end)
-}
-
-fn find_build_id<'data>(file: &'data [u8], headers: &[ProgramHeader]) -> Option<&'data [u8]> {
-    headers
-        .iter()
-        .filter(|h| h.p_type == PT_NOTE)
-        .take(64)
-        .find_map(|h| build_id_in(file_bytes(file, h)?))
-}
-
-/// Notes are name size, descriptor size, type, then both padded to 4.
-pub(crate) fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
-    const NT_GNU_BUILD_ID: u32 = 3;
-    while let Some((head, rest)) = notes.split_at_checked(12) {
-        let word = |at: usize| {
-            head[at..at + 4]
-                .iter()
-                .rev()
-                .fold(0u32, |value, byte| value << 8 | u32::from(*byte))
-        };
-        let (name_bytes, descriptor_bytes) = (word(0) as usize, word(4) as usize);
-        let (name, rest) = rest.split_at_checked(name_bytes.next_multiple_of(4))?;
-        let descriptor = rest.get(..descriptor_bytes)?;
-        if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-            return Some(descriptor);
-        }
-        notes = rest
-            .get(descriptor_bytes.next_multiple_of(4)..)
-            .unwrap_or(&[]);
-    }
-    None
 }
 
 /// In a fixed image the arrays hold addresses that no relocation states.

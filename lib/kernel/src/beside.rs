@@ -46,6 +46,7 @@ pub struct Beside {
     source: Source,
     instance: Instance,
     options: Options,
+    write_every: Duration,
     followed: Vec<(u32, u32)>,
     _tracefs: Tracefs,
 }
@@ -56,6 +57,7 @@ impl Beside {
     /// # Errors
     /// The kernel refuses.
     pub fn prepare(tracefs: Tracefs, options: Options) -> Result<Self, KernelError> {
+        recorder::check_namespace()?;
         let instance = Instance::create(&tracefs)?;
         let (source, inside) = recorder::switch_on(&tracefs, &instance, &options)?;
         let pipes = Pipes::open(&recorder::folders(&instance, &inside))?;
@@ -65,6 +67,7 @@ impl Beside {
             source,
             instance,
             options,
+            write_every: WRITE_EVERY,
             followed: Vec::new(),
             _tracefs: tracefs,
         })
@@ -80,6 +83,12 @@ impl Beside {
         let recorded = Recorded::new(&self.instance, &self.inside);
         recorded.only(&tids)?;
         recorded.switch("1")
+    }
+
+    /// What is read is written at once, since what is written may be copied at any moment: blocks
+    /// are small then, and what is missing of the last moments are some 20 ms.
+    pub fn write_at_once(&mut self) {
+        self.write_every = Duration::ZERO;
     }
 
     /// System calls with this for a sixth argument are made by who records the program: they are
@@ -98,6 +107,7 @@ impl Beside {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Outcome, KernelError> {
         let mut tasks = Tasks::new(trace, false, recorder::own_tasks())?;
+        tasks.describe(&self.inside.descriptions())?;
         tasks.show(self.inside.calls())?;
         for (tid, pid) in &self.followed {
             tasks.expect(*tid, *pid);
@@ -118,7 +128,7 @@ impl Beside {
             if is_end {
                 break;
             }
-            if written.elapsed() > WRITE_EVERY {
+            if written.elapsed() > self.write_every {
                 tasks.write_rest()?;
                 written = Instant::now();
             }

@@ -52,9 +52,17 @@ impl Calls {
         }
     }
 
+    /// For names alone.
+    pub fn of_symbols(symbols: Symbols) -> Self {
+        Self {
+            symbols,
+            ..Self::default()
+        }
+    }
+
     /// Shows these, too, whatever they are in.
     pub fn hook(&mut self, hooked: HashMap<u64, (Called, bool)>) {
-        self.hooked = hooked;
+        self.hooked.extend(hooked);
     }
 
     /// What the hooked ones are known by.

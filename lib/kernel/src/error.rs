@@ -61,6 +61,14 @@ pub enum KernelError {
         /// The reason.
         why: String,
     },
+    /// Tasks have other numbers for us than for the kernel's tracing.
+    #[error(
+        "the kernel's tracing knows tasks by the numbers that they have outside of this pid namespace (a container?); run sptrace outside, with -p, or share the namespace (docker run --pid=host)"
+    )]
+    PidNamespace,
+    /// Nothing of what was asked for is possible, and why.
+    #[error("none of the values can be recorded: {0}")]
+    Refused(String),
     /// Somebody else uses what there is only one of.
     #[error("{what}: somebody else uses the kernel's tracing, and is left alone; {remedy}")]
     InUse {

@@ -78,17 +78,29 @@ impl Format {
     /// A text of a record: a fixed array of characters, or one whose place the record says
     /// (`__data_loc`).
     pub fn text(&self, record: &[u8], field: &str) -> Option<String> {
+        let bytes = self.all_bytes(record, field)?;
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
+    }
+
+    /// The same as it is, up to the byte 0 that ends it, with that.
+    pub fn bytes(&self, record: &[u8], field: &str) -> Option<Vec<u8>> {
+        let bytes = self.all_bytes(record, field)?;
+        let end = bytes.iter().position(|b| *b == 0);
+        let end = end.map_or(bytes.len(), |zero| zero + 1);
+        bytes.get(..end).map(<[u8]>::to_vec)
+    }
+
+    fn all_bytes<'a>(&self, record: &'a [u8], field: &str) -> Option<&'a [u8]> {
         let f = self.fields.get(field)?;
-        let bytes = match f.declaration.starts_with("__data_loc") {
+        match f.declaration.starts_with("__data_loc") {
             true => {
                 let place = f.number(record)? as u32;
                 let (start, length) = ((place & 0xffff) as usize, (place >> 16) as usize);
-                record.get(start..start.checked_add(length)?)?
+                record.get(start..start.checked_add(length)?)
             }
-            false => record.get(f.offset..f.offset.checked_add(f.bytes)?)?,
-        };
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-        Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
+            false => record.get(f.offset..f.offset.checked_add(f.bytes)?),
+        }
     }
 }
 

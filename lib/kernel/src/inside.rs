@@ -7,13 +7,14 @@
 //! Must not know: tasks, and how a trace is written.
 
 use crate::blocks::Blocks;
-use crate::calls::Calls;
+use crate::calls::{Called, Calls};
+use crate::counts::Counts;
 use crate::error::KernelError;
 use crate::folder::Folder;
 use crate::functions::Functions;
 use crate::instance::Instance;
 use crate::level::{self, Level};
-use crate::options::Options;
+use crate::options::{Options, Target};
 use crate::policy::{Chosen, DEPTH, Policy, Root, Traceable};
 use crate::privileges::Privileges;
 use crate::probes::Probes;
@@ -21,6 +22,9 @@ use crate::source::Happening;
 use crate::symbols::Symbols;
 use crate::text::Text;
 use crate::tracefs::{self, Tracefs};
+use crate::values::Values;
+use sptrace_trace::Note;
+use std::collections::{HashMap, HashSet};
 
 /// The kernel's own handler of probes at functions' entries.
 const PROBE_HANDLER: &str = "kprobe_ftrace_handler";
@@ -39,7 +43,11 @@ pub struct Inside {
     how: How,
     blocks: Option<Blocks>,
     privileges: Option<Privileges>,
+    values: Option<Values>,
+    counts: Option<Counts>,
     calls: Calls,
+    /// The functions that were chosen.
+    chosen: HashSet<u64>,
     /// Calls are followed from those that a recording begins at.
     is_followed: bool,
 }
@@ -64,13 +72,7 @@ impl Inside {
         let is_alone =
             policy.roots.is_empty() && policy.functions.is_empty() && options.level.is_none();
         let mut inside = match is_alone && blocks.is_some() {
-            true => Self {
-                how: How::Nothing,
-                blocks: None,
-                privileges: None,
-                calls: Calls::default(),
-                is_followed: false,
-            },
+            true => Self::nothing(),
             false => Self::functions(tracefs, instance, options)?,
         };
         if let Some(blocks) = blocks {
@@ -78,12 +80,54 @@ impl Inside {
             inside.calls.hook(blocks.named());
             inside.blocks = Some(blocks);
         }
+        if let Some(asked) = &options.values {
+            let values = Values::switch_on(tracefs, own, asked, &inside.chosen)?;
+            inside.take_hooked(values.named(), "values")?;
+            (options.say)(&values.told());
+            inside.values = Some(values);
+        }
+        if let Some(asked) = &options.counts {
+            let from_exec = matches!(options.target, Target::Command(_));
+            let counts = Counts::switch_on(tracefs, own, asked, &inside.chosen, from_exec)?;
+            inside.take_hooked(counts.named(), "what a script does")?;
+            (options.say)(&counts.told());
+            inside.counts = Some(counts);
+        }
         if options.has_privileges {
             let privileges = Privileges::switch_on(tracefs, own);
             (options.say)(&privileges.told());
             inside.privileges = Some(privileges);
         }
         Ok(inside)
+    }
+
+    fn nothing() -> Self {
+        Self {
+            how: How::Nothing,
+            blocks: None,
+            privileges: None,
+            values: None,
+            counts: None,
+            calls: Calls::default(),
+            chosen: HashSet::new(),
+            is_followed: false,
+        }
+    }
+
+    /// These functions are shown by probes of their own.
+    fn take_hooked(
+        &mut self,
+        named: HashMap<u64, (Called, bool)>,
+        what: &'static str,
+    ) -> Result<(), KernelError> {
+        let hooked = self.calls.hooked();
+        if let Some(key) = hooked.iter().find(|key| named.contains_key(key)) {
+            let name = self.calls.at(*key).name;
+            let why = format!("{name} is hooked for --blocks or values; record these apart");
+            return Err(KernelError::NotOffered { what, why });
+        }
+        self.calls.hook(named);
+        Ok(())
     }
 
     fn functions(
@@ -94,13 +138,7 @@ impl Inside {
         let are_named = !options.policy.functions.is_empty();
         let chosen = options.level;
         let level = chosen.unwrap_or_else(|| level::deepest(tracefs, are_named));
-        let nothing = Self {
-            how: How::Nothing,
-            blocks: None,
-            privileges: None,
-            calls: Calls::default(),
-            is_followed: false,
-        };
+        let nothing = Self::nothing();
         if level == Level::Events {
             let why = level::offered(tracefs, Level::Functions).err();
             let why = why.filter(|_| chosen.is_none());
@@ -179,8 +217,11 @@ impl Inside {
             how,
             blocks: None,
             privileges: None,
+            values: None,
+            counts: None,
             calls,
             is_followed: chosen.depth > 1 && !chosen.is_everything,
+            chosen: chosen.functions,
         })
     }
 
@@ -209,6 +250,17 @@ impl Inside {
     /// Which calls are shown.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
+    }
+
+    /// The descriptions of what calls bring with them.
+    pub fn descriptions(&self) -> Vec<String> {
+        let values = self.values.as_ref();
+        values.map_or_else(Vec::new, Values::descriptions)
+    }
+
+    /// What a script has added up.
+    pub fn sums(&self, tsc: u64) -> Option<Note> {
+        self.counts.as_ref()?.note(tsc)
     }
 
     /// Switches on and off what it is time for.
@@ -242,6 +294,11 @@ impl Inside {
 
     /// The task that was running, and what happened. `None`: a record of something else.
     pub fn read(&self, record: &[u8]) -> Option<(u32, Happening)> {
+        let valued = self.values.as_ref().and_then(|values| values.read(record));
+        let counted = || self.counts.as_ref().and_then(|counts| counts.read(record));
+        if let Some(hooked) = valued.or_else(counted) {
+            return Some(hooked);
+        }
         match &self.how {
             How::Functions(functions) => functions.read(record),
             How::Probes(probes) => probes.read(record),
@@ -252,7 +309,9 @@ impl Inside {
     /// Calls whose exit could not be recorded.
     pub fn missed(&self) -> u64 {
         let blocks = self.blocks.as_ref().map_or(0, Blocks::missed);
+        let values = self.values.as_ref().map_or(0, Values::missed);
         blocks
+            + values
             + match &self.how {
                 How::Probes(probes) => probes.missed(),
                 _ => 0,
@@ -266,6 +325,10 @@ impl Inside {
             _ => Vec::new(),
         };
         refused.extend(self.blocks.iter().flat_map(Blocks::refused));
+        let values = self.values.iter().flat_map(|values| &values.refused);
+        refused.extend(values.cloned());
+        let counts = self.counts.iter().flat_map(|counts| &counts.refused);
+        refused.extend(counts.cloned());
         refused
     }
 }

@@ -9,11 +9,14 @@
 //! Must not know: the agent, patching, the command line.
 #![forbid(unsafe_code)]
 
+pub mod acts;
 pub mod beside;
 pub mod blocks;
+pub mod brought;
 pub mod btf;
 pub mod calls;
 pub mod check;
+pub mod counts;
 pub mod error;
 pub mod folder;
 pub mod format;
@@ -33,6 +36,7 @@ pub mod probes;
 pub mod recorder;
 pub mod source;
 pub mod symbols;
+pub mod task;
 pub mod task_names;
 pub mod tasks;
 pub mod tell;
@@ -40,5 +44,7 @@ pub mod text;
 pub mod toplevel;
 pub mod trace;
 pub mod tracefs;
+pub mod turns;
+pub mod values;
 
 pub use error::KernelError;

@@ -3,9 +3,12 @@
 //! Given by who starts a recording. Must not know: the command line, and how it is done.
 
 use crate::blocks::wanted::Wanted;
+use crate::counts;
 use crate::level::Level;
 use crate::policy::Policy;
 use crate::tell::Listener;
+use crate::turns::Turns;
+use crate::values::Asked;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
@@ -38,8 +41,18 @@ pub struct Options {
     pub policy: Policy,
     /// Functions of which it sees the blocks.
     pub blocks: Vec<Wanted>,
+    /// Values of functions that it keeps.
+    pub values: Option<Asked>,
+    /// What a script runs at calls of functions.
+    pub counts: Option<counts::Asked>,
+    /// System calls that are recorded; all if there are none.
+    pub system_calls: Vec<u32>,
     /// It sees changes of users, groups and capabilities.
     pub has_privileges: bool,
+    /// Events at which it begins, ends, and is copied.
+    pub turns: Turns,
+    /// How often a signal has come since this was asked before.
+    pub signals: fn(i32) -> u64,
     /// Somebody who is told of frames at once.
     pub listener: Option<Listener>,
     /// Processes that work for us, and are no part of what is recorded.

@@ -8,7 +8,7 @@
 //!
 //! Must not know: how a trace is written.
 
-use crate::btf;
+use crate::btf::{self, Types};
 use crate::error::KernelError;
 use crate::folder::Folder;
 use crate::format::Format;
@@ -181,8 +181,10 @@ impl Privileges {
             what: "credentials",
             why: why.to_owned(),
         };
-        let types = std::fs::read(btf::FILE).map_err(KernelError::of(btf::FILE.as_ref()))?;
-        let members = btf::members(&types, "cred").ok_or_else(|| lacking("no struct cred"))?;
+        let types = Types::read().ok_or_else(|| lacking(btf::ABSENT))?;
+        let members = types
+            .members("cred")
+            .ok_or_else(|| lacking("no struct cred"))?;
         let group = probes::group(Some(GROUP_NUMBER));
         let mut line = format!("p:{group}/{EVENT} commit_creds");
         for (name, kind) in MEMBERS {
@@ -230,11 +232,11 @@ impl Privileges {
                 parent.and_then(|parent| known.insert(*tid, parent));
                 None
             }
-            (Happening::End(Frame::SystemCall(number)), How::Calls)
-                if MAY_CHANGE.contains(number) =>
-            {
-                self.changed(task, Credentials::of_task(task)?)
-            }
+            (
+                Happening::End(Frame::SystemCall(number))
+                | Happening::EndWith(Frame::SystemCall(number), _),
+                How::Calls,
+            ) if MAY_CHANGE.contains(number) => self.changed(task, Credentials::of_task(task)?),
             _ => None,
         }
     }

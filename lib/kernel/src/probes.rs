@@ -114,15 +114,7 @@ impl Probes {
 
     /// Calls that were not recorded, since too many were open at once.
     pub fn missed(&self) -> u64 {
-        let profile = self.top.read("kprobe_profile").unwrap_or_default();
-        let ours = profile.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let name = words.next()?;
-            let is_ours = self.own.path("events").join(&self.group).join(name);
-            let missed = words.nth(1)?.parse::<u64>().ok()?;
-            is_ours.exists().then_some(missed)
-        });
-        ours.sum()
+        missed(&self.top, &self.own, &self.group)
     }
 
     /// The task that was running, and what happened. `None`: a record of something else.
@@ -147,6 +139,19 @@ impl Drop for Probes {
         let _ = self.own.set(&format!("events/{}/enable", self.group), "0");
         remove(&self.top, |group| group == self.group);
     }
+}
+
+/// Hits of a group's probes that were not recorded, as the kernel counts them.
+pub(crate) fn missed(top: &Folder, own: &Folder, group: &str) -> u64 {
+    let profile = top.read("kprobe_profile").unwrap_or_default();
+    let ours = profile.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        let is_ours = own.path("events").join(group).join(name);
+        let missed = words.nth(1)?.parse::<u64>().ok()?;
+        is_ours.exists().then_some(missed)
+    });
+    ours.sum()
 }
 
 /// The name of a group of our own, or of one of several.

@@ -20,7 +20,8 @@ use sptrace_trace::TraceWriter;
 use sptrace_tracee::proc::{self, Stat};
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::{Child, Command};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Between two looks into the buffers.
@@ -41,9 +42,23 @@ pub struct Outcome {
     pub follows_calls: bool,
     /// The kernel's events and functions that could not be recorded.
     pub missing: Vec<String>,
+    /// No event of those that begin the recording has happened.
+    pub is_empty: bool,
+    /// An event has ended the recording.
+    pub is_stopped: bool,
 }
 
-/// Records until the end of the target, the duration's end, or until `is_over`.
+/// What who records is asked meanwhile.
+#[derive(Clone, Copy)]
+pub struct Hooks<'a> {
+    /// Shall it end?
+    pub is_over: &'a dyn Fn() -> bool,
+    /// The trace is to be copied, at an event.
+    pub dump: &'a dyn Fn(&str),
+}
+
+/// Records until the end of the target, the duration's end, until an event, or until
+/// the hooks say so.
 ///
 /// # Errors
 /// The kernel refuses, the command cannot be started, or the trace cannot be written.
@@ -51,8 +66,11 @@ pub fn record<W: Write>(
     tracefs: &Tracefs,
     options: &Options,
     writer: TraceWriter<W>,
-    is_over: &dyn Fn() -> bool,
+    hooks: Hooks<'_>,
 ) -> Result<(TraceWriter<W>, Outcome), KernelError> {
+    if !matches!(options.target, Target::Machine) {
+        check_namespace()?;
+    }
     let instance = Instance::create(tracefs)?;
     let (source, inside) = switch_on(tracefs, &instance, options)?;
     let mut without = own_tasks();
@@ -70,6 +88,9 @@ pub fn record<W: Write>(
     let is_for_all = matches!(options.target, Target::Machine);
     let mut tasks = Tasks::new(writer, is_for_all, without)?;
     tasks.tell(options.listener.clone());
+    tasks.turn_at(options.turns.clone());
+    tasks.start();
+    tasks.describe(&inside.descriptions())?;
     tasks.show(inside.calls())?;
     let mut command = begin(&recorded, options, &mut tasks)?;
     read_all(
@@ -77,8 +98,11 @@ pub fn record<W: Write>(
         options,
         (&source, &inside),
         (&mut pipes, &mut tasks),
-        (&mut command, is_over),
+        (&mut command, hooks),
     )?;
+    if let Some(note) = inside.sums((options.now_tsc)()) {
+        tasks.note(&note)?;
+    }
     let outcome = Outcome {
         command,
         events: tasks.events,
@@ -86,6 +110,8 @@ pub fn record<W: Write>(
         lost_unknown: pipes.lost_unknown,
         follows_calls: inside.follows_calls(),
         missing: [source.missing.clone(), inside.refused()].concat(),
+        is_empty: tasks.is_silent(),
+        is_stopped: tasks.is_stopped(),
     };
     inside
         .told_at_end()
@@ -95,6 +121,16 @@ pub fn record<W: Write>(
     drop(pipes);
     drop(inside);
     Ok((tasks.finish()?, outcome))
+}
+
+/// Can tasks be told to the kernel's tracing by the numbers that we know them by?
+pub(crate) fn check_namespace() -> Result<(), KernelError> {
+    /// The machine's own (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+    const OWN: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(link) if link.as_os_str() != OWN => Err(KernelError::PidNamespace),
+        _ => Ok(()),
+    }
 }
 
 /// Switches on what the options ask for, in an instance that records nothing yet.
@@ -107,6 +143,7 @@ pub(crate) fn switch_on(
     own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
     own.set("options/event-fork", "1")?;
     let source = Source::switch_on(own)?;
+    source.only(own, &options.system_calls)?;
     let inside = Inside::switch_on(tracefs, instance, options)?;
     Ok((source, inside))
 }
@@ -150,24 +187,52 @@ fn read_all<T: Trace>(
     options: &Options,
     sources: (&Source, &Inside),
     (pipes, tasks): (&mut Pipes, &mut Tasks<T>),
-    (command, is_over): (&mut Option<Child>, &dyn Fn() -> bool),
+    (command, hooks): (&mut Option<Child>, Hooks<'_>),
 ) -> Result<(), KernelError> {
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     loop {
+        if tasks.is_silent() {
+            begun = Instant::now();
+        }
         let is_late = options.duration.is_some_and(|d| begun.elapsed() >= d);
-        let is_end = is_late || is_over() || is_gone(&options.target, command)?;
+        let is_asked = (hooks.is_over)() || tasks.is_stopped();
+        let is_end = is_late || is_asked || is_gone(&options.target, command)?;
         if is_end {
             recorded.switch("0")?;
         }
+        let now = (options.now_tsc)();
         let until = match is_end {
             true => u64::MAX,
-            false => (options.now_tsc)(),
+            false => now,
         };
         take(pipes, sources, tasks, until)?;
+        tasks.look(now, &options.signals)?;
+        if is_end && let Some(status) = ended(command)? {
+            tasks.command_ended(now, status.signal().is_some())?;
+        }
+        copied(tasks, hooks)?;
         if is_end {
             return Ok(());
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// What is to be copied is written first.
+fn copied<T: Trace>(tasks: &mut Tasks<T>, hooks: Hooks<'_>) -> Result<(), KernelError> {
+    let dumps = std::mem::take(&mut tasks.dumps);
+    if !dumps.is_empty() {
+        tasks.write_rest()?;
+    }
+    dumps.iter().for_each(|event| (hooks.dump)(event));
+    Ok(())
+}
+
+/// How the command has ended, if it has.
+fn ended(command: &mut Option<Child>) -> Result<Option<ExitStatus>, KernelError> {
+    match command {
+        Some(child) => child.try_wait().map_err(KernelError::Command),
+        None => Ok(None),
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! Must not know: tasks, frames, trace files.
 
+use crate::brought::Brought;
 use crate::error::KernelError;
 use crate::folder::Folder;
 use crate::format::Format;
@@ -105,8 +106,12 @@ pub enum Happening {
     /// A system call that is not the program's own begins: what happens until its end is left
     /// out.
     OwnCall,
+    /// The same, and the call brings this with it.
+    BeginWith(Frame, Brought),
     /// A frame ends. Of a device's interrupt the name is not told.
     End(Frame),
+    /// The same, and the call gives this.
+    EndWith(Frame, Brought),
     /// Something without length.
     Instant(&'static str, String),
     /// The processor goes from one task to another.
@@ -189,6 +194,22 @@ impl Source {
         Ok(source)
     }
 
+    /// Records these system calls alone, by filters of the events; all if there are none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn only(&self, folder: &Folder, numbers: &[u32]) -> Result<(), KernelError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let each: Vec<_> = numbers.iter().map(|n| format!("id == {n}")).collect();
+        for name in ["sys_enter", "sys_exit"] {
+            let file = format!("events/raw_syscalls/{name}/filter");
+            folder.set(&file, &each.join(" || "))?;
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         folder: &Folder,
@@ -218,10 +239,10 @@ impl Source {
                 let sixth = self.own_call.and_then(|_| format.word(record, "args", 5));
                 match self.own_call.is_some() && sixth == self.own_call {
                     true => Happening::OwnCall,
-                    false => Happening::Begin(call()?),
+                    false => call_begins(format, record, call()?),
                 }
             }
-            Kind::SystemCallEnd => Happening::End(call()?),
+            Kind::SystemCallEnd => call_ends(call()?, number("ret")),
             Kind::Interrupt => Happening::Begin(Frame::Interrupt(text("name")?)),
             Kind::InterruptEnd => Happening::End(Frame::Interrupt(String::new())),
             Kind::SoftInterrupt => Happening::Begin(soft()?),
@@ -263,6 +284,35 @@ impl Source {
             Kind::TaskEnd => Happening::TaskEnd,
         };
         Some((task, happening))
+    }
+}
+
+/// A system call begins, with its six words if the record has them.
+fn call_begins(format: &Format, record: &[u8], call: Frame) -> Happening {
+    let mut words = [0; 6];
+    let mut has_all = true;
+    for (i, word) in words.iter_mut().enumerate() {
+        match format.word(record, "args", i) {
+            Some(known) => *word = known,
+            None => has_all = false,
+        }
+    }
+    match call {
+        Frame::SystemCall(number) if has_all => {
+            Happening::BeginWith(call, Brought::Call(number, words))
+        }
+        _ => Happening::Begin(call),
+    }
+}
+
+/// It ends, with its result if the record has it.
+fn call_ends(call: Frame, result: Option<i64>) -> Happening {
+    match (&call, result) {
+        (Frame::SystemCall(number), Some(result)) => {
+            let brought = Brought::Result(*number, result);
+            Happening::EndWith(call, brought)
+        }
+        _ => Happening::End(call),
     }
 }
 

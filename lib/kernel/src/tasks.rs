@@ -6,17 +6,24 @@
 //!
 //! Must not know: tracefs, how records are laid out, and who else writes into the trace.
 
+use crate::brought::Brought;
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
 use crate::privileges;
 use crate::source::{Frame, Happening, Waker, soft_interrupt};
+use crate::task::Task;
 use crate::task_names::TaskNames;
 use crate::tell::{Listener, Step, Told};
 use crate::trace::Trace;
+use crate::turns::Turns;
 use sptrace_addr::Svma;
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamInfo};
+use sptrace_trace::{
+    Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamEncoder, StreamInfo,
+};
 use sptrace_tracee::proc::Status;
 use std::collections::{HashMap, HashSet};
+
+mod turning;
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
 const MODULES: [&str; 6] = [
@@ -31,17 +38,6 @@ const MODULES: [&str; 6] = [
 /// In place of the state that a task waits in: it was woken, and has not run yet.
 const WOKEN: char = 'w';
 
-/// One task.
-struct Task {
-    encoder: sptrace_trace::StreamEncoder,
-    pid: u32,
-    open: Vec<Frame>,
-    /// Of each open frame: what it is shown as, and when it began.
-    begun: Vec<(FunctionId, u64)>,
-    /// It makes a system call that is not the program's own.
-    is_own_call: bool,
-}
-
 /// All tasks, and the trace.
 pub struct Tasks<T> {
     trace: T,
@@ -52,9 +48,20 @@ pub struct Tasks<T> {
     /// Functions of the kernel's, by the addresses that records have.
     called: HashMap<u64, FunctionId>,
     calls: Calls,
+    /// Numbers of the descriptions of what functions bring.
+    descriptions: Vec<u32>,
     /// Somebody is told of frames at once: of those that have a name here.
     listener: Option<Listener>,
     told: HashMap<FunctionId, String>,
+    /// When it begins, ends, and is copied; functions whose calls do so.
+    turns: Turns,
+    turning: HashMap<FunctionId, String>,
+    /// Nothing is recorded yet.
+    is_silent: bool,
+    /// What happened later is not recorded.
+    until_tsc: u64,
+    /// Events at which it is to be copied.
+    pub dumps: Vec<String>,
     names: TaskNames,
     tasks: HashMap<u32, Task>,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
@@ -100,8 +107,14 @@ impl<T: Trace> Tasks<T> {
             kernel_modules: HashMap::new(),
             called: HashMap::new(),
             calls: Calls::default(),
+            descriptions: Vec::new(),
             listener: None,
             told: HashMap::new(),
+            turns: Turns::default(),
+            turning: HashMap::new(),
+            is_silent: false,
+            until_tsc: u64::MAX,
+            dumps: Vec::new(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
             is_for_all,
@@ -126,6 +139,25 @@ impl<T: Trace> Tasks<T> {
         Ok(())
     }
 
+    /// Names what calls bring with them.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn describe(&mut self, texts: &[String]) -> Result<(), KernelError> {
+        for text in texts {
+            self.descriptions.push(self.trace.description(text)?);
+        }
+        Ok(())
+    }
+
+    /// Writes a note.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn note(&mut self, note: &Note) -> Result<(), KernelError> {
+        self.trace.note(note)
+    }
+
     /// Tells somebody of frames at once.
     pub fn tell(&mut self, listener: Option<Listener>) {
         self.listener = listener;
@@ -133,6 +165,9 @@ impl<T: Trace> Tasks<T> {
 
     /// A function has a name; somebody may want to be told of it.
     fn named(&mut self, id: FunctionId, name: &str, module: &str) {
+        if self.turns.wants(name) {
+            self.turning.insert(id, name.to_owned());
+        }
         if let Some(listener) = &self.listener
             && listener.wants(name, module)
         {
@@ -178,18 +213,22 @@ impl<T: Trace> Tasks<T> {
         tsc: u64,
         happening: Happening,
     ) -> Result<(), KernelError> {
-        if tsc > self.trace.until_tsc() {
+        if tsc > self.trace.until_tsc().min(self.until_tsc) {
             return Ok(());
         }
         self.begin_after_exec(|_, at_the_latest| tsc > at_the_latest);
-        if matches!(&happening, Happening::Begin(Frame::SystemCall(_))) {
+        if let Happening::Begin(Frame::SystemCall(_))
+        | Happening::BeginWith(Frame::SystemCall(_), _) = &happening
+        {
             // Who has ended makes no calls, so this is another of the same number.
             self.ended.remove(&tid);
         }
         match happening {
-            Happening::Begin(frame) => self.begin(tid, tsc, frame),
+            Happening::Begin(frame) => self.begin(tid, tsc, frame, None),
+            Happening::BeginWith(frame, brought) => self.begin(tid, tsc, frame, Some(&brought)),
             Happening::OwnCall => self.begin_own_call(tid, tsc),
-            Happening::End(frame) => self.end(tid, tsc, &frame),
+            Happening::End(frame) => self.end(tid, tsc, &frame, None),
+            Happening::EndWith(frame, brought) => self.end(tid, tsc, &frame, Some(&brought)),
             Happening::Instant(module, name) => self.instant(tid, tsc, module, name),
             Happening::Switch {
                 name,
@@ -220,9 +259,7 @@ impl<T: Trace> Tasks<T> {
             }
             Happening::TaskEnd => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
-                    task.open.clear();
-                    task.begun.clear();
-                    task.encoder.close_all(tsc);
+                    task.leave(tsc);
                 }
                 self.ended.insert(tid);
                 self.end_stream(tid, tsc)
@@ -237,9 +274,9 @@ impl<T: Trace> Tasks<T> {
             waiting => waiting,
         };
         if self.is_for_all || self.processes.contains_key(&tid) {
-            self.begin(tid, tsc, why)?;
+            self.begin(tid, tsc, why, None)?;
         }
-        self.end(next, tsc, &Frame::Preempted(String::new()))
+        self.end(next, tsc, &Frame::Preempted(String::new()), None)
     }
 
     /// A task goes on as another program.
@@ -256,9 +293,9 @@ impl<T: Trace> Tasks<T> {
     /// What the task's stream holds is written, and the stream ends: the task ends, or goes on as
     /// another program, with nothing open.
     fn end_stream(&mut self, tid: u32, tsc: u64) -> Result<(), KernelError> {
-        self.end_above(tid, tsc, 0);
-        match self.tasks.remove(&tid) {
-            Some(mut task) => self.trace.write_block(&mut task.encoder),
+        self.end_above(tid, tsc, 0)?;
+        match self.tasks.remove(&tid).and_then(|task| task.encoder) {
+            Some(mut encoder) => self.trace.write_block(&mut encoder),
             None => Ok(()),
         }
     }
@@ -287,28 +324,34 @@ impl<T: Trace> Tasks<T> {
             || self.ended.contains(&tid)
     }
 
+    /// What encodes a task. `None`: nothing is recorded yet.
+    fn encoder(
+        &mut self,
+        tid: u32,
+        pid: u32,
+        tsc: u64,
+    ) -> Result<Option<StreamEncoder>, KernelError> {
+        if self.is_silent {
+            return Ok(None);
+        }
+        let encoder = self.trace.stream(&StreamInfo {
+            pid,
+            tid,
+            comm: self.names.of(tid),
+            start_tsc: tsc,
+            ..StreamInfo::default()
+        })?;
+        Ok(Some(encoder))
+    }
+
     fn task(&mut self, tid: u32, tsc: u64) -> Result<&mut Task, KernelError> {
-        let pid = self.process_of(tid);
-        let task = match self.tasks.entry(tid) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                let encoder = self.trace.stream(&StreamInfo {
-                    pid,
-                    tid,
-                    comm: self.names.of(tid),
-                    start_tsc: tsc,
-                    ..StreamInfo::default()
-                })?;
-                new.insert(Task {
-                    encoder,
-                    pid,
-                    open: Vec::new(),
-                    begun: Vec::new(),
-                    is_own_call: false,
-                })
-            }
-        };
-        Ok(task)
+        if !self.tasks.contains_key(&tid) {
+            let pid = self.process_of(tid);
+            let encoder = self.encoder(tid, pid, tsc)?;
+            self.tasks.insert(tid, Task::new(pid, encoder));
+        }
+        let task = self.tasks.get_mut(&tid);
+        task.ok_or_else(|| KernelError::Command(std::io::Error::other("a task was lost")))
     }
 
     fn function(&mut self, module: usize, name: String) -> Result<FunctionId, KernelError> {
@@ -371,7 +414,7 @@ impl<T: Trace> Tasks<T> {
         if self.is_left_out(tid) {
             return Ok(());
         }
-        self.end_above(tid, tsc, 0);
+        self.end_above(tid, tsc, 0)?;
         self.own_calls += 1;
         self.task(tid, tsc)?.is_own_call = true;
         Ok(())
@@ -387,7 +430,13 @@ impl<T: Trace> Tasks<T> {
         true
     }
 
-    fn begin(&mut self, tid: u32, tsc: u64, frame: Frame) -> Result<(), KernelError> {
+    fn begin(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        frame: Frame,
+        brought: Option<&Brought>,
+    ) -> Result<(), KernelError> {
         let is_call = matches!(frame, Frame::SystemCall(_));
         if self.is_left_out(tid) || self.is_in_own_call(tid, &frame) && !is_call {
             return Ok(());
@@ -402,48 +451,56 @@ impl<T: Trace> Tasks<T> {
             }
             // A task that makes a call is in none: of those that are open, the ends were lost.
             Frame::SystemCall(_) => {
-                self.end_above(tid, tsc, 0);
+                self.end_above(tid, tsc, 0)?;
                 self.frame(&frame)?
             }
             _ => self.frame(&frame)?,
         };
-        self.events += 1;
-        let task = self.task(tid, tsc)?;
-        task.open.push(frame);
-        task.begun.push((function, tsc));
-        task.encoder.enter(tsc, function);
+        self.events += u64::from(!self.is_silent);
+        let values = brought.and_then(|brought| brought.bytes(&self.descriptions));
+        self.saw(tsc, function, Step::Begins)?;
+        self.task(tid, tsc)?
+            .begin(tsc, frame, function, values.as_deref());
         self.told(tid, tsc, function, Step::Begins);
         Ok(())
     }
 
     /// Ends the innermost frame of this kind, with those above it. Of one that was not seen to
     /// begin nothing is written.
-    fn end(&mut self, tid: u32, tsc: u64, frame: &Frame) -> Result<(), KernelError> {
+    fn end(
+        &mut self,
+        tid: u32,
+        tsc: u64,
+        frame: &Frame,
+        brought: Option<&Brought>,
+    ) -> Result<(), KernelError> {
         if self.is_left_out(tid) || self.is_in_own_call(tid, frame) {
             return Ok(());
         }
         let task = self.tasks.get(&tid);
         let found = task.and_then(|t| t.open.iter().rposition(|open| is_end_of(frame, open)));
         if let Some(found) = found {
-            self.end_above(tid, tsc, found);
+            let values = brought.and_then(|brought| brought.bytes(&self.descriptions));
+            if let Some(values) = values {
+                self.end_above(tid, tsc, found + 1)?;
+                self.task(tid, tsc)?.values(tsc, &values);
+            }
+            self.end_above(tid, tsc, found)?;
         }
         Ok(())
     }
 
     /// Ends a task's frames until so many are open.
-    fn end_above(&mut self, tid: u32, tsc: u64, open: usize) {
-        let mut ended = Vec::new();
-        if let Some(task) = self.tasks.get_mut(&tid) {
-            while task.open.len() > open {
-                task.open.pop();
-                ended.extend(task.begun.pop());
-                task.encoder.exit(tsc);
-                self.events += 1;
-            }
-        }
+    fn end_above(&mut self, tid: u32, tsc: u64, open: usize) -> Result<(), KernelError> {
+        let task = self.tasks.get_mut(&tid);
+        let ended = task.map_or_else(Vec::new, |task| task.end_above(tsc, open));
+        self.events += ended.len() as u64 * u64::from(!self.is_silent);
         for (function, begun) in ended {
-            self.told(tid, tsc, function, Step::Ends(tsc.saturating_sub(begun)));
+            let step = Step::Ends(tsc.saturating_sub(begun));
+            self.told(tid, tsc, function, step);
+            self.saw(tsc, function, step)?;
         }
+        Ok(())
     }
 
     fn instant(
@@ -459,10 +516,9 @@ impl<T: Trace> Tasks<T> {
         }
         let module = MODULES.iter().position(|m| *m == module).unwrap_or(0);
         let function = self.function(module, name)?;
-        self.events += 2;
-        let task = self.task(tid, tsc)?;
-        task.encoder.enter(tsc, function);
-        task.encoder.exit(tsc);
+        self.events += 2 * u64::from(!self.is_silent);
+        self.saw(tsc, function, Step::Instant)?;
+        self.task(tid, tsc)?.instant(tsc, function);
         self.told(tid, tsc, function, Step::Instant);
         Ok(())
     }
@@ -503,8 +559,9 @@ impl<T: Trace> Tasks<T> {
     /// # Errors
     /// The trace cannot be written.
     pub fn write_full(&mut self) -> Result<(), KernelError> {
-        for task in self.tasks.values_mut() {
-            self.trace.write_full(&mut task.encoder)?;
+        let encoders = self.tasks.values_mut().filter_map(|t| t.encoder.as_mut());
+        for encoder in encoders {
+            self.trace.write_full(encoder)?;
         }
         Ok(())
     }
@@ -514,10 +571,9 @@ impl<T: Trace> Tasks<T> {
     /// # Errors
     /// The trace cannot be written.
     pub fn write_rest(&mut self) -> Result<(), KernelError> {
-        for task in self.tasks.values_mut() {
-            if task.encoder.len_events() > 0 {
-                self.trace.write_block(&mut task.encoder)?;
-            }
+        let encoders = self.tasks.values_mut().filter_map(|t| t.encoder.as_mut());
+        for encoder in encoders.filter(|encoder| encoder.len_events() > 0) {
+            self.trace.write_block(encoder)?;
         }
         self.trace.flush()
     }
@@ -530,8 +586,9 @@ impl<T: Trace> Tasks<T> {
         let mut tids: Vec<u32> = self.tasks.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
-            if let Some(task) = self.tasks.get_mut(&tid) {
-                self.trace.write_block(&mut task.encoder)?;
+            let task = self.tasks.get_mut(&tid);
+            if let Some(encoder) = task.and_then(|task| task.encoder.as_mut()) {
+                self.trace.write_block(encoder)?;
             }
         }
         Ok(self.trace)

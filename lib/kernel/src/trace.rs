@@ -21,6 +21,8 @@ pub trait Trace {
     fn system_calls(&self) -> &'static str;
     fn module(&mut self, module: &Module) -> Result<ModuleId, KernelError>;
     fn function(&mut self, function: &Function) -> Result<FunctionId, KernelError>;
+    /// Gives a description of what calls bring a number.
+    fn description(&mut self, text: &str) -> Result<u32, KernelError>;
     /// Begins the kernel's side of a thread.
     fn stream(&mut self, info: &StreamInfo) -> Result<StreamEncoder, KernelError>;
     fn note(&mut self, note: &Note) -> Result<(), KernelError>;
@@ -43,6 +45,10 @@ impl<W: Write> Trace for TraceWriter<W> {
 
     fn function(&mut self, function: &Function) -> Result<FunctionId, KernelError> {
         Ok(self.function(function)?)
+    }
+
+    fn description(&mut self, text: &str) -> Result<u32, KernelError> {
+        Ok(self.description(text)?)
     }
 
     fn stream(&mut self, info: &StreamInfo) -> Result<StreamEncoder, KernelError> {

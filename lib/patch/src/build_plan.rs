@@ -1,5 +1,7 @@
 //! Builds the plan of a module: functions, sites with their slots, templates, special functions.
 
+mod levels;
+
 use std::collections::HashSet;
 
 use sptrace_addr::Svma;
@@ -7,15 +9,16 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
+use crate::counts::{Creators, flags_are_dead, needs_its_stack};
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
-use crate::system_calls::{system_calls, with_system_calls};
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
+
+pub use levels::{build_counting_plan, build_plan_with_levels};
 
 const HEADER_BYTES: usize = PlanHeader::BYTES;
 /// Links of a function, at most: as many as the agent follows at once.
@@ -38,27 +41,21 @@ struct PlanBuilder<'a> {
     kept: Kept,
     /// Calls are counted, not recorded.
     counts: Option<Creators>,
+    twins: u32,
 }
 
 /// The plan of a module whose calls are recorded.
 pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    build(object, analysis, None)
+    builder(object, analysis, None, SLOTS_START).finish()
 }
 
-/// The plan of a module whose calls are counted: see [`crate::counts`].
-pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    let creators = Creators::of(object, analysis);
-    let plan = build(object, analysis, Some(creators));
-    let mut found = system_calls(object, analysis, &plan);
-    found
-        .taken
-        .retain(|call| is_creation(object, analysis, call));
-    found.refused.clear();
-    found.handlers.clear();
-    with_system_calls(&plan, &found).unwrap_or(plan)
-}
-
-fn build(object: &Object<'_>, analysis: &Analysis, counts: Option<Creators>) -> Vec<u8> {
+/// A plan without its header; its slots lie from `slots_start` on.
+fn builder<'a>(
+    object: &'a Object<'a>,
+    analysis: &'a Analysis,
+    counts: Option<Creators>,
+    slots_start: u32,
+) -> PlanBuilder<'a> {
     let mut b = PlanBuilder {
         object,
         analysis,
@@ -73,10 +70,11 @@ fn build(object: &Object<'_>, analysis: &Analysis, counts: Option<Creators>) -> 
         links: Vec::new(),
         specials: Vec::new(),
         out: vec![0; HEADER_BYTES],
-        area_used: SLOTS_START,
+        area_used: slots_start,
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
         counts,
+        twins: 0,
     };
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
@@ -100,7 +98,7 @@ fn build(object: &Object<'_>, analysis: &Analysis, counts: Option<Creators>) -> 
         b.function(f, flags);
     }
     b.stubs();
-    b.finish()
+    b
 }
 
 /// The functions of an image that walk stacks, which are never patched.
@@ -617,6 +615,8 @@ impl PlanBuilder<'_> {
             plt_end: plt_offset(plt_end),
             values_bytes: 0,
             values_offset: 0,
+            twins: self.twins,
+            reserved: 0,
             hash: 0,
         }
     }

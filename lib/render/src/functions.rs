@@ -46,11 +46,12 @@ pub enum FunctionColumn {
     Function,
     Address,
     Symbol,
+    Source,
 }
 
 impl FunctionColumn {
     /// All of them: what they are chosen by, and what csv calls them.
-    pub const ALL: [(Self, &str, &str); 14] = [
+    pub const ALL: [(Self, &str, &str); 15] = [
         (Self::Calls, "calls", "calls"),
         (Self::Untimed, "untimed", "untimed_calls"),
         (Self::Earlier, "earlier", "earlier"),
@@ -65,6 +66,7 @@ impl FunctionColumn {
         (Self::Function, "function", "function"),
         (Self::Address, "address", "address"),
         (Self::Symbol, "symbol", "symbol"),
+        (Self::Source, "source", "source"),
     ];
 
     /// The column of that name.
@@ -82,7 +84,7 @@ impl FunctionColumn {
     fn is_text(self) -> bool {
         matches!(
             self,
-            Self::Module | Self::Function | Self::Address | Self::Symbol
+            Self::Module | Self::Function | Self::Address | Self::Symbol | Self::Source
         )
     }
 
@@ -106,6 +108,10 @@ impl FunctionColumn {
             Self::Symbol => {
                 let symbol = function.map_or("", |f| &f.symbol);
                 Value::Text(crate::units::clean(symbol))
+            }
+            Self::Source => {
+                let line = names.source(id).map(ToString::to_string);
+                Value::Text(crate::units::clean(&line.unwrap_or_default()))
             }
         }
     }
@@ -256,7 +262,11 @@ pub fn write_functions(
                 style.duration(ns, &format!("{:>11}", Duration(ns)))
             )?;
         }
-        writeln!(out, "  {:width$}  {}", names.module(id), names.name(id))?;
+        write!(out, "  {:width$}  {}", names.module(id), names.name(id))?;
+        match names.source(id) {
+            Some(line) => writeln!(out, "  {}", crate::units::clean(&line.to_string()))?,
+            None => writeln!(out)?,
+        }
     }
     Ok(())
 }
@@ -274,7 +284,8 @@ fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
 }
 
 /// Writes the list as csv; the first seven columns never change. A time that is not known is an
-/// empty field. The times are those of `timed_calls` of the calls.
+/// empty field. The times are those of `timed_calls` of the calls. With lines of the source a last
+/// column has them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -285,7 +296,9 @@ pub fn write_functions_csv(
     clock: Clock,
 ) -> io::Result<()> {
     let columns = "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns,timed_calls";
-    write!(out, "{columns}\r\n")?;
+    let with_source = names.has_sources();
+    let source = if with_source { ",source" } else { "" };
+    write!(out, "{columns}{source}\r\n")?;
     for &(id, stats) in rows {
         let cell = |ticks: u64| clock.ns(ticks).to_string();
         let [total, own, min, mean, max, p99] =
@@ -303,7 +316,12 @@ pub fn write_functions_csv(
             out,
             "{module},{name},{calls},{total},{own},{svma:#x},{symbol}"
         )?;
-        write!(out, ",{min},{mean},{max},{p99},{}\r\n", stats.timed)?;
+        write!(out, ",{min},{mean},{max},{p99},{}", stats.timed)?;
+        if with_source {
+            let line = names.source(id).map(ToString::to_string);
+            write!(out, ",{}", field(&line.unwrap_or_default()))?;
+        }
+        write!(out, "\r\n")?;
     }
     Ok(())
 }

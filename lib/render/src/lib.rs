@@ -12,6 +12,7 @@ mod descriptors;
 pub mod diff;
 mod functions;
 mod graph;
+mod levels;
 mod library_calls;
 mod lines;
 mod notes;
@@ -32,6 +33,7 @@ pub use functions::{
     write_functions_csv,
 };
 pub use graph::{GraphView, write_graph, write_graph_csv};
+pub use levels::write_levels;
 pub use library_calls::LibraryCalls;
 pub use lines::{DescriptorNames, Lines, LinesOptions, ThreadColumn, Time};
 pub use notes::{early_end_text, note_text};

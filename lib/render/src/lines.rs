@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use sptrace_trace::{Clock, ExitStatus, Header, Names};
+use sptrace_trace::{Clock, ExitStatus, Header, Names, call_words};
 use sptrace_types::calls::Selection;
 use sptrace_types::decode::call::{Line, Made, Options};
 use sptrace_types::decode::events::{end_line, signal_line};
@@ -309,9 +309,16 @@ impl<'a, W: Write> Lines<'a, W> {
         let Some(names) = self.options.functions else {
             return;
         };
-        for function in &call.stack {
-            let text = format!(" > {}({})", names.module(*function), names.name(*function));
+        let mut inner = None;
+        for &function in &call.stack {
+            let mut text = format!(" > {}({})", names.module(function), names.name(function));
+            let places = inner.map_or(&[][..], |inner| names.call_places(function, inner));
+            if !places.is_empty() {
+                let places = call_words(places, ToString::to_string);
+                text += &format!(" {}", crate::units::clean(&places));
+            }
             self.write(&text);
+            inner = Some(function);
         }
     }
 

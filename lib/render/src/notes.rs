@@ -19,6 +19,7 @@ pub fn note_text(note: &Note) -> Option<String> {
         | Note::Descriptors { .. }
         | Note::KernelExec { .. }
         | Note::Tables { .. }
+        | Note::Level { .. }
         | Note::Counts { .. } => return None,
     })
 }

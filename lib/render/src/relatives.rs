@@ -3,7 +3,7 @@
 use crate::csv::field;
 use crate::style::Style;
 use crate::units::{Count, Duration};
-use sptrace_trace::{Clock, Edge, FunctionId, Graph, Names};
+use sptrace_trace::{Clock, Edge, FunctionId, Graph, Names, call_words};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -52,6 +52,18 @@ pub fn select_relatives(
 
 fn total_ns(edge: &Edge, clock: Clock) -> Option<u64> {
     (edge.known > 0).then(|| clock.ns(edge.total_ticks))
+}
+
+/// Where the one calls the other, in words; empty: not known.
+fn places(names: &Names<'_>, (of, relative): (FunctionId, Option<FunctionId>), way: Way) -> String {
+    let Some(relative) = relative else {
+        return String::new();
+    };
+    let (caller, callee) = match way {
+        Way::Callers => (relative, of),
+        Way::Callees => (of, relative),
+    };
+    call_words(names.call_places(caller, callee), ToString::to_string)
 }
 
 /// Writes the pairs as aligned text, a paragraph for each chosen function.
@@ -103,7 +115,12 @@ pub fn write_relatives(
             }
         }
         let name = relative.map_or("(bottom of the stack)", |id| names.name(id));
-        writeln!(out, "  {:width$}  {name}", module(relative))?;
+        write!(out, "  {:width$}  {name}", module(relative))?;
+        let places = places(names, (*of, *relative), way);
+        match places.is_empty() {
+            true => writeln!(out)?,
+            false => writeln!(out, "  at {}", crate::units::clean(&places))?,
+        }
     }
     Ok(())
 }
@@ -120,7 +137,9 @@ pub fn write_relatives_csv(
     way: Way,
 ) -> io::Result<()> {
     let columns = "caller_module,caller,callee_module,callee,calls,timed_calls,total_ns,self_ns";
-    write!(out, "{columns}\r\n")?;
+    let with_source = names.has_sources();
+    let source = if with_source { ",call_source" } else { "" };
+    write!(out, "{columns}{source}\r\n")?;
     for (of, relative, edge) in rows {
         let (caller, callee) = match way {
             Way::Callers => (*relative, Some(*of)),
@@ -135,7 +154,12 @@ pub fn write_relatives_csv(
         let own_ns = (edge.known_self > 0).then(|| clock.ns(edge.self_ticks));
         let (calls, timed) = (edge.calls, edge.timed);
         let (total, own) = (cell(total_ns(edge, clock)), cell(own_ns));
-        write!(out, "{calls},{timed},{total},{own}\r\n")?;
+        write!(out, "{calls},{timed},{total},{own}")?;
+        if with_source {
+            let places = places(names, (*of, *relative), way);
+            write!(out, ",{}", field(&places))?;
+        }
+        write!(out, "\r\n")?;
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use crate::coverage::sections;
 use crate::functions::Row;
+use crate::levels::counted_times;
 use crate::notes::early_end_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, Dropped, Ending, Header, Names, Section, Stats, StreamTotals, Summary, SummaryRow,
+    Clock, Dropped, Ending, Header, Names, Note, Section, Stats, StreamTotals, Summary, SummaryRow,
     Survey,
 };
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style)
     write_what_ran(out, view)?;
     write_top(out, view, style)?;
     writeln!(out)?;
-    if view.survey.counted_calls().is_none() {
+    if view.survey.counted_calls().is_none() || has_levels(view) {
         write_time(out, view, style)?;
     }
     write_trust(out, view, style)
@@ -102,9 +103,14 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
     )?;
     if let Some(counted) = view.survey.counted_calls() {
         let counted = Count(counted);
+        let whose = match counted_functions(view) {
+            0 => String::new(),
+            1 => " of a function while it was hot (report levels)".to_owned(),
+            more => format!(" of {more} functions while they were hot (report levels)"),
+        };
         writeln!(
             out,
-            "counted    {counted} calls, of which neither order nor times are known"
+            "counted    {counted} calls{whose}, of which neither order nor times are known"
         )?;
     }
     let blocked: u64 = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
@@ -117,6 +123,19 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
         )?;
     }
     Ok(())
+}
+
+/// True if calls were recorded, and those of some functions counted at times.
+fn has_levels(view: &SummaryView<'_>) -> bool {
+    let mut notes = view.survey.notes.iter();
+    notes.any(|note| matches!(note, Note::Level { .. }))
+}
+
+/// How many functions' calls were counted at times.
+fn counted_functions(view: &SummaryView<'_>) -> usize {
+    let times = counted_times(&view.survey.notes);
+    let functions: BTreeSet<_> = times.iter().map(|time| time.function).collect();
+    functions.len()
 }
 
 /// How often and how long, if there were pauses.
@@ -284,7 +303,7 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         );
         writeln!(out, "{}", style.warning(&text))?;
     }
-    let hint = match view.survey.counted_calls() {
+    let hint = match view.survey.counted_calls().filter(|_| !has_levels(view)) {
         Some(_) => "more: sptrace report functions | callers | callees | graph | coverage",
         None => "more: sptrace report functions | tree | coverage | folded",
     };

@@ -13,11 +13,14 @@ pub use line::{Column, Columns};
 use crate::call_values::{Begun, Descriptions, Told};
 use crate::notes::note_text;
 use crate::style::Style;
-use crate::units::{Count, Duration};
+use crate::units::{Count, Duration, clean};
 use line::{Cells, Who, begin_remarks, end_remarks, push_call, push_remarks};
 use rustc_hash::FxHashMap as HashMap;
 use sptrace_trace::values::Values;
-use sptrace_trace::{Clock, Frame, Mark, Names, Note, StreamId, StreamTotals, Visitor};
+use sptrace_trace::{
+    Clock, Frame, FunctionId, Mark, Names, Note, SourceLine, StreamId, StreamTotals, Visitor,
+    call_words,
+};
 use sptrace_types::decode::call::Line;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -93,6 +96,8 @@ struct Lines {
 /// An open frame.
 struct OpenLine {
     frame: Frame,
+    /// The one below it.
+    caller: Option<FunctionId>,
     /// Where its opening line begins in `held`; `None` once it was written out.
     held_at: Option<usize>,
     /// Its opening line was made, because something happened inside it.
@@ -248,12 +253,39 @@ impl<'a, W: Write> Tree<'a, W> {
         }
         lines.held.push_str(" {");
         push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
+        push_place(
+            &mut lines.held,
+            names,
+            (open.caller, open.frame.function),
+            style,
+        );
         lines.held.push('\n');
         // Nothing will take it back, and what other threads do comes after it.
         if self.options.min_ns == 0 {
             self.release(stream);
         }
     }
+}
+
+/// Where a function is called, or else where it begins, as far as that is asked for and known.
+fn push_place(
+    held: &mut String,
+    names: &Names<'_>,
+    (caller, function): (Option<FunctionId>, FunctionId),
+    style: Style,
+) {
+    if !names.has_sources() {
+        return;
+    }
+    let places = caller.map_or(&[][..], |caller| names.call_places(caller, function));
+    let text = match (places, names.source(function)) {
+        ([], None) => return,
+        ([], Some(begin)) => format!("begins at {}", begin.short()),
+        (places, _) => format!("at {}", call_words(places, SourceLine::short)),
+    };
+    let comment = format!("/* {} */", clean(&text));
+    held.push(' ');
+    held.push_str(&style.aside(&comment));
 }
 
 /// What a line says of a frame that has ended; `line`: with its values, if it has brought any.
@@ -321,8 +353,11 @@ impl<W: Write> Visitor for Tree<'_, W> {
         }
         self.show_notes(stream, frame.start_tsc);
         self.open_innermost(stream);
-        self.lines_of(stream).open.push(OpenLine {
+        let open = &mut self.lines_of(stream).open;
+        let caller = open.last().map(|open| open.frame.function);
+        open.push(OpenLine {
             frame: *frame,
+            caller,
             held_at: None,
             is_opened: false,
             values: None,
@@ -366,6 +401,9 @@ impl<W: Write> Visitor for Tree<'_, W> {
         let name = names.name(frame.function);
         let line = descriptions.line_of(open.values.as_ref(), name);
         push_end(&mut lines.held, &open, frame, (name, line), style);
+        if !open.is_opened {
+            push_place(&mut lines.held, names, (open.caller, frame.function), style);
+        }
         lines.held.push('\n');
         self.release(stream);
     }

@@ -103,6 +103,28 @@ impl Script {
         })
     }
 
+    /// What cannot be done, at the first such word in the script, or in a line of it.
+    pub fn error_at(
+        &self,
+        word: &str,
+        line: Option<usize>,
+        reason: &str,
+        hint: &str,
+    ) -> ScriptError {
+        let mut lines = self.source.lines().enumerate();
+        let found = lines.find_map(|(i, text)| {
+            let is_line = line.is_none_or(|line| line == i + 1);
+            let at = text.find(word).filter(|_| is_line)?;
+            Some((i + 1, text.get(..at)?.chars().count() + 1))
+        });
+        let at = match (found, line) {
+            (Some((line, column)), _) => place(line, column),
+            (None, Some(line)) => place(line, 0),
+            (None, None) => rhai::Position::NONE,
+        };
+        ScriptError::at(&self.name, &self.source, at, reason, hint)
+    }
+
     /// Has it something to do with a trace?
     pub fn has_handlers(&self) -> bool {
         !self.handlers.is_empty() || !self.policy.payloads.is_empty()
@@ -186,6 +208,15 @@ impl Script {
     /// The comment at its head, without the marks.
     pub fn header(&self) -> String {
         header(&self.source)
+    }
+}
+
+/// A place in a script; column 0: none.
+fn place(line: usize, column: usize) -> rhai::Position {
+    let small = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+    match small(line) {
+        0 => rhai::Position::NONE,
+        line => rhai::Position::new(line, small(column)),
     }
 }
 

@@ -9,6 +9,8 @@
 //!                      4 description (a string: what the values of a function mean),
 //!                      5 kernel side (v: a stream, named before, of what the kernel did for its
 //!                      thread; its frames lie inside those of the thread's other streams);
+//!                      6 name (function v, string: what a function named before is called, as was
+//!                      found out later; it counts more, and the last one most);
 //!                      numbered from 0 in order of appearance, always before their first use
 //! kind 3   block       events of one stream
 //! kind 4   note        one event of a process, a module or the recording: [`crate::Note`]

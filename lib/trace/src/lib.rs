@@ -23,6 +23,7 @@ mod note;
 mod reader;
 mod replay;
 pub mod ring;
+mod sources;
 pub mod stats;
 mod step;
 mod summary;
@@ -40,13 +41,14 @@ pub use model::{
     StreamId, StreamInfo,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
-pub use note::{Counted, EarlyEnd, Note, TableRow, TableSums, Turn, Window};
+pub use note::{Counted, EarlyEnd, Level, Note, TableRow, TableSums, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
     CallId, CallTree, EVENTS_APART, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick,
     Recast, Selection, Snapshots, StreamTotals, Visitor, Wanted, replay, replay_and_keep,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
+pub use sources::{CallPlace, SourceLine, Sources, call_words};
 pub use stats::{FunctionStats, Stats};
 pub use summary::{Section, Summary, SummaryRow};
 pub use writer::{Classifier, TraceWriter};

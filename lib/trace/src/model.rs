@@ -48,7 +48,7 @@ pub struct Header {
 pub struct Module {
     /// Path as the traced process saw it, or a name in brackets (`[vdso]`, `[jit]`).
     pub path: String,
-    /// Build-id bytes, empty if it has none.
+    /// Build-id bytes; of a file that has none a hash of its code, 8 bytes; empty if it is no file.
     pub build_id: Vec<u8>,
     /// Stated addresses that it covers.
     pub svma: Range<Svma>,

@@ -3,6 +3,7 @@
 
 use crate::model::{Function, FunctionId};
 use crate::reader::Dictionary;
+use crate::sources::{CallPlace, SourceLine, Sources};
 use std::cell::OnceCell;
 use std::fmt::{self, Write};
 
@@ -53,6 +54,9 @@ impl Write for Bounded {
 pub struct Names<'a> {
     dictionary: &'a Dictionary,
     names: Vec<OnceCell<String>>,
+    sources: Option<Sources>,
+    /// Names are the symbols.
+    is_raw: bool,
 }
 
 impl<'a> Names<'a> {
@@ -61,6 +65,41 @@ impl<'a> Names<'a> {
         Self {
             dictionary,
             names: vec![OnceCell::new(); dictionary.functions.len()],
+            sources: None,
+            is_raw: false,
+        }
+    }
+
+    /// The same, with what is known of the source.
+    #[must_use]
+    pub fn with_sources(self, sources: Option<Sources>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// The same with symbols for names, as linkers know them.
+    #[must_use]
+    pub fn as_symbols(self) -> Self {
+        Self {
+            is_raw: true,
+            ..self
+        }
+    }
+
+    /// True if lines of the source are asked for.
+    pub fn has_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
+    /// Where a function begins, as far as that is asked for and known.
+    pub fn source(&self, id: FunctionId) -> Option<&SourceLine> {
+        self.sources.as_ref()?.function(id)
+    }
+
+    /// Where a function may call another, as far as that is asked for and known.
+    pub fn call_places(&self, caller: FunctionId, callee: FunctionId) -> &[CallPlace] {
+        match &self.sources {
+            Some(sources) => sources.calls(caller, callee),
+            None => &[],
         }
     }
 
@@ -76,7 +115,7 @@ impl<'a> Names<'a> {
             .get(id.0 as usize)
             .zip(self.dictionary.function(id));
         known.map_or("?", |(cell, function)| {
-            cell.get_or_init(|| display_name(function))
+            cell.get_or_init(|| display_name(function, self.is_raw))
         })
     }
 
@@ -127,12 +166,16 @@ impl<'a> Names<'a> {
     }
 }
 
-fn display_name(function: &Function) -> String {
+fn display_name(function: &Function, is_raw: bool) -> String {
     if function.symbol.is_empty() {
         return format!("sub_{:x}", function.svma.0);
     }
     // Names come from the traced program: they must not steer the reader's terminal.
-    demangle(&function.symbol).replace(char::is_control, "\u{fffd}")
+    let name = match is_raw {
+        true => function.symbol.clone(),
+        false => demangle(&function.symbol),
+    };
+    name.replace(char::is_control, "\u{fffd}")
 }
 
 /// `ns::f(int, char)` without its parameters; names without any as they are.

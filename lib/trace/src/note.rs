@@ -56,6 +56,39 @@ pub enum Note {
         tid: u32,
         edges: Vec<Counted>,
     },
+    /// How much of a function's calls is recorded changes about now.
+    Level {
+        pid: u32,
+        tsc: u64,
+        function: FunctionId,
+        level: Level,
+    },
+}
+
+/// How much of a function's calls is recorded from a moment on, in one process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// They are recorded.
+    Recorded,
+    /// They are counted, as far as that can be: a call through a pointer may be recorded still.
+    Counted,
+}
+
+impl Level {
+    fn number(self) -> u8 {
+        match self {
+            Self::Recorded => 0,
+            Self::Counted => 1,
+        }
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        match from.u8()? {
+            0 => Ok(Self::Recorded),
+            1 => Ok(Self::Counted),
+            _ => Err(Malformed("unknown level of a function")),
+        }
+    }
 }
 
 /// A table of payloads.
@@ -161,7 +194,8 @@ impl Note {
             | Self::Descriptors { tsc, .. }
             | Self::KernelExec { tsc, .. }
             | Self::Tables { tsc, .. }
-            | Self::Counts { tsc, .. } => tsc,
+            | Self::Counts { tsc, .. }
+            | Self::Level { tsc, .. } => tsc,
         }
     }
 
@@ -175,7 +209,8 @@ impl Note {
             | Self::Descriptors { pid, .. }
             | Self::KernelExec { pid, .. }
             | Self::Tables { pid, .. }
-            | Self::Counts { pid, .. } => pid,
+            | Self::Counts { pid, .. }
+            | Self::Level { pid, .. } => pid,
         }
     }
 
@@ -186,6 +221,7 @@ impl Note {
             Self::Counts { edges, .. } => edges
                 .iter()
                 .all(|edge| is_below(edge.callee) && edge.caller.is_none_or(is_below)),
+            Self::Level { function, .. } => is_below(*function),
             _ => true,
         }
     }
@@ -200,6 +236,7 @@ impl Note {
             Self::KernelExec { .. } => 8,
             Self::Tables { .. } => 12,
             Self::Counts { .. } => 6,
+            Self::Level { .. } => 7,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -230,6 +267,12 @@ impl Note {
             Self::Tables { tables, .. } => {
                 put_v(out, tables.len() as u64);
                 tables.iter().for_each(|table| table.write(out));
+            }
+            Self::Level {
+                function, level, ..
+            } => {
+                put_v(out, u64::from(function.0));
+                out.push(level.number());
             }
             Self::Counts { tid, edges, .. } => {
                 put_v(out, u64::from(*tid));
@@ -296,6 +339,12 @@ impl Note {
     /// What was counted inside of programs, and what the kernel's side tells.
     fn read_sums(tag: u8, (pid, tsc): (u32, u64), mut from: Cursor<'_>) -> Result<Self, Malformed> {
         Ok(match tag {
+            7 => Self::Level {
+                pid,
+                tsc,
+                function: FunctionId(from.v32()?),
+                level: Level::read(&mut from)?,
+            },
             8 => Self::KernelExec {
                 pid,
                 tsc,

@@ -14,7 +14,9 @@ use crate::model::{Clock, Function, FunctionId, Header, Module, ModuleId, Stream
 use crate::note::Note;
 use crate::ring::{Dropped, TraceFile};
 use crate::summary::Summary;
-use crate::writer::{TAG_DESCRIPTION, TAG_FUNCTION, TAG_KERNEL_SIDE, TAG_MODULE, TAG_STREAM};
+use crate::writer::{
+    TAG_DESCRIPTION, TAG_FUNCTION, TAG_KERNEL_SIDE, TAG_MODULE, TAG_NAME, TAG_STREAM,
+};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -69,6 +71,12 @@ impl Dictionary {
                         return Err(Malformed("the kernel's side of a thread that is not named"));
                     }
                     self.kernel_sides.push(stream);
+                }
+                TAG_NAME => {
+                    let (function, symbol) = (from.v32()?, from.string()?);
+                    let function = self.functions.get_mut(function as usize);
+                    let function = function.ok_or(Malformed("a name of no function"))?;
+                    function.symbol = symbol;
                 }
                 _ => return Err(Malformed("unknown kind of dictionary entry")),
             }

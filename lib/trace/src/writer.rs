@@ -21,6 +21,7 @@ pub(crate) const TAG_FUNCTION: u8 = 2;
 pub(crate) const TAG_STREAM: u8 = 3;
 pub(crate) const TAG_DESCRIPTION: u8 = 4;
 pub(crate) const TAG_KERNEL_SIDE: u8 = 5;
+pub(crate) const TAG_NAME: u8 = 6;
 
 /// What [`TraceWriter::classify`] is given.
 pub type Classifier = Box<dyn Fn(&Function) -> u64 + Send>;
@@ -120,6 +121,17 @@ impl<W: Write> TraceWriter<W> {
         put_string(&mut self.dictionary, text);
         self.bound_dictionary()?;
         Ok(id)
+    }
+
+    /// Gives a function the name that was found out for it.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn name(&mut self, function: FunctionId, symbol: &str) -> Result<(), TraceError> {
+        self.dictionary.push(TAG_NAME);
+        put_v(&mut self.dictionary, u64::from(function.0));
+        put_string(&mut self.dictionary, symbol);
+        self.bound_dictionary()
     }
 
     /// Gives each function that is named from here on a class. To be called before the first.

@@ -8,6 +8,7 @@ use crate::error::TraceeError;
 use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::control::*;
 use sptrace_wire::counts::{CELLS, FIRST_CELL, REGION_BYTES, REGIONS, RegionHead, region_offset};
+use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET};
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub struct ArenaOptions {
     pub roots_only: bool,
     /// Calls are counted, not recorded.
     pub counts: bool,
+    /// Calls of some functions are counted at times, those of others recorded.
+    pub levels: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -109,7 +112,7 @@ impl Arena {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        let size = Size::within(options.memory_limit, options.counts);
+        let size = Size::within(options.memory_limit, options.counts || options.levels);
         // SAFETY: our own fd.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), size.whole_bytes() as i64) } != 0 {
             return Err(TraceeError::last("ftruncate"));
@@ -155,6 +158,7 @@ impl Arena {
             (*control).arena_bytes = self.size.bytes;
             (*control).regions_offset = self.size.bytes;
             (*control).regions = self.size.regions;
+            (*control).has_levels = u32::from(options.levels);
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;
@@ -173,6 +177,19 @@ impl Arena {
     /// How many are mapped of it.
     pub fn bytes(&self) -> u64 {
         self.size.whole_bytes()
+    }
+
+    /// Wishes that the calls of a function of a process, or of a site, are recorded at this level.
+    pub fn wish(&self, process: u32, avma: u64, level: u32) {
+        let written = &self.control().levels_written;
+        let index = written.load(Ordering::Relaxed);
+        let offset = LEVELS_OFFSET + index % LEVELS * size_of::<Entry>() as u64;
+        // SAFETY: within the arena, aligned; shared by atomics.
+        let entry = unsafe { &*self.base.add(offset as usize).cast::<Entry>() };
+        entry.avma.store(avma, Ordering::Relaxed);
+        entry.process.store(process, Ordering::Relaxed);
+        entry.level.store(level, Ordering::Relaxed);
+        written.store(index + 1, Ordering::Release);
     }
 
     /// The heads of all regions of counts, by their numbers.

@@ -133,8 +133,11 @@ pub struct Control {
     pub regions_offset: u64,
     /// Host: how many there are; 0: calls are recorded, not counted.
     pub regions: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Host: 1: calls are recorded, and those of some functions counted ([`crate::levels`]); 0: all
+    /// are counted, or recorded.
+    pub has_levels: u32,
+    /// Host: entries of [`crate::levels`] that were written yet.
+    pub levels_written: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }

@@ -19,6 +19,7 @@ pub mod attach;
 pub mod control;
 pub mod counts;
 mod layout;
+pub mod levels;
 pub mod module_answer;
 pub mod plan;
 pub mod record;

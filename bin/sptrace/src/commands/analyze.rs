@@ -9,6 +9,7 @@ mod drawn;
 mod function;
 mod kernel;
 mod list;
+mod source;
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::PathBuf;
@@ -18,13 +19,15 @@ use clap::Args;
 use sptrace_addr::Svma;
 use sptrace_code::{
     Analysis, Bytes, Function, FunctionFlags, Name, Site, SiteFlags, SiteKind, analyze, name_of,
-    names, number_before,
+    number_before,
 };
+use sptrace_dwarf::Lines;
 use sptrace_image::Object;
 use sptrace_patch::build_plan::{build_plan, verdicts};
 use sptrace_patch::system_calls::system_calls;
 use sptrace_patch::{Refusal, Tactic, Verdict};
 
+use crate::commands::symbols::SymbolArgs;
 use list::{Cell, Format, List, print};
 
 const EXAMPLES: &str = "\
@@ -32,6 +35,7 @@ Examples:
   sptrace analyze /bin/ls                                a summary
   sptrace analyze --refusals /bin/ls                     what cannot be traced, and why
   sptrace analyze --graph main --format svg ./a >a.svg   the blocks of a function
+  sptrace analyze --sites --source ./a                   call sites with their lines, and what was inlined
   sptrace analyze --graph main -i sptrace.data ./a       the same, with what a trace has counted
   sptrace analyze --kernel pipe_write --format svg >p.svg
 
@@ -68,6 +72,12 @@ pub struct AnalyzeArgs {
     /// Show in a graph what this trace has counted
     #[arg(short, long, value_name = "TRACE")]
     input: Option<PathBuf>,
+    /// Show files and lines: of functions and sites in lists, with the functions that were inlined
+    /// at a site; of calls in a graph
+    #[arg(long)]
+    source: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// Form of the output; dot and svg are for graphs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -78,6 +88,7 @@ pub struct AnalyzeArgs {
 /// # Errors
 /// When the file cannot be read or is no image that can be analysed, or stdout fails.
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
+    args.symbols.apply()?;
     let trace = args.input.as_deref();
     if let Some(function) = &args.kernel {
         return kernel::show(function, trace, args.format);
@@ -96,13 +107,24 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<()> {
     let object = Object::parse(bytes.bytes()).with_context(|| format!("cannot analyze {shown}"))?;
     bytes.release_pages();
     if let Some(function) = &args.graph {
-        return function::show(&object, function, file, trace, args.format);
+        let lines = args.source.then(|| source::lines(bytes.bytes(), file));
+        let asked = function::Asked {
+            names: source::all_names(&object, file, &args.symbols)?,
+            lines: lines.flatten(),
+            wanted: function,
+            format: args.format,
+        };
+        return function::show(&object, &asked, file, trace);
     }
     let analysis = analyze(&object);
     bytes.release_pages();
     let report = Report {
         analysis: &analysis,
-        names: names(&object),
+        names: source::all_names(&object, file, &args.symbols)?,
+        lines: args
+            .source
+            .then(|| source::lines(bytes.bytes(), file))
+            .flatten(),
         verdicts: verdicts(&object, &analysis),
     };
     let lists = report.wanted(args, &object);
@@ -123,6 +145,8 @@ fn written(
 struct Report<'a> {
     analysis: &'a Analysis,
     names: Vec<Name>,
+    /// If they are asked for and known.
+    lines: Option<Lines>,
     /// As `run` would decide, one for each site of the analysis.
     verdicts: Vec<Verdict>,
 }
@@ -190,7 +214,7 @@ impl Report<'_> {
             .collect();
         List {
             title: "summary",
-            header: &["what", "count"],
+            header: vec!["what", "count"],
             rows,
         }
     }
@@ -234,17 +258,25 @@ impl Report<'_> {
                 name_of(&self.names, function.entry).into(),
             ]
         };
-        List {
+        let list = List {
             title: "functions",
-            header: &["address", "size_bytes", "sites", "links", "flags", "name"],
+            header: vec!["address", "size_bytes", "sites", "links", "flags", "name"],
             rows: self.analysis.functions.iter().map(row).collect(),
+        };
+        let entries: Vec<_> = self.analysis.functions.iter().map(|f| f.entry).collect();
+        match &self.lines {
+            Some(lines) => source::with_functions(list, &entries, lines),
+            None => list,
         }
     }
 
     fn sites(&self, only_refused: bool) -> List {
-        let rows = self
-            .sites_and_verdicts()
-            .filter(|(.., verdict)| !only_refused || matches!(verdict, Verdict::Refused(_)))
+        let is_wanted = |(.., verdict): &(&Function, Site, Verdict)| {
+            !only_refused || matches!(verdict, Verdict::Refused(_))
+        };
+        let wanted = || self.sites_and_verdicts().filter(is_wanted);
+        let addresses: Vec<_> = wanted().map(|(_, site, _)| site.address).collect();
+        let rows = wanted()
             .map(|(function, site, verdict)| {
                 vec![
                     hex(site.address.0),
@@ -258,9 +290,9 @@ impl Report<'_> {
                 ]
             })
             .collect();
-        List {
+        let list = List {
             title: if only_refused { "refusals" } else { "sites" },
-            header: &[
+            header: vec![
                 "address",
                 "length",
                 "kind",
@@ -271,6 +303,10 @@ impl Report<'_> {
                 "function",
             ],
             rows,
+        };
+        match &self.lines {
+            Some(lines) => source::with_sites(list, &addresses, lines),
+            None => list,
         }
     }
 
@@ -303,7 +339,7 @@ impl Report<'_> {
         };
         List {
             title: "system_calls",
-            header: &["address", "call", "verdict", "function"],
+            header: vec!["address", "call", "verdict", "function"],
             rows: self.analysis.system_calls.iter().map(row).collect(),
         }
     }

@@ -84,10 +84,6 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
             return ExitCode::from(exit_code::WRONG_USAGE);
         }
     };
-    if kernel.is_wanted() && !request.events.dump_on.is_empty() {
-        say("-K has no part in dumps yet; leave --dump-on out (--ring alone keeps the end)");
-        return ExitCode::from(exit_code::WRONG_USAGE);
-    }
     match record(request, pids, (&until, &kernel), quiet, &mut shows) {
         Ok(()) => {
             report::tell_script(script.as_deref(), &output);
@@ -138,7 +134,8 @@ fn record(
     request.command = proc::arguments(*first);
     let output = request.options.output.clone();
     let begun = request.begun().map(Path::to_owned);
-    let beside = kernel.prepare(quiet)?;
+    let has_dumps = !request.events.dump_on.is_empty();
+    let beside = kernel.prepare(quiet, has_dumps)?;
     shows.is_steady = beside.is_some();
     let mut session = record::prepare(request, shows)?;
     if let Some(beside) = beside {

@@ -5,14 +5,20 @@
 use clap::Args;
 use sptrace_collect::clock;
 use sptrace_kernel::beside::Beside;
+use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::tracefs::Tracefs;
+use sptrace_kernel::turns::Turns;
 
 use crate::commands::ktrace::{self, LevelArg, RootArg};
+use crate::commands::values;
 use crate::talk::say;
 
 /// The group of these options in the help.
 const KERNEL: &str = "The kernel's side";
+
+/// Bytes of strings of the kernel's functions.
+const STRING_BYTES: u32 = 32;
 
 /// Options of the kernel's side.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +45,17 @@ pub struct KernelArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(help_heading = KERNEL, long = "kernel-depth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "kernel")]
     kernel_depth: Option<u32>,
+    /// Keep values of the functions of the kernel that SPEC names, as `sptrace ktrace -A` does
+    /// (repeatable)
+    #[arg(help_heading = KERNEL, long = "kernel-argument", value_name = "SPEC", requires = "kernel")]
+    kernel_arguments: Vec<String>,
+    /// Hook the basic blocks of a function of the kernel, as `sptrace ktrace --blocks` does
+    /// (repeatable)
+    #[arg(help_heading = KERNEL, long = "kernel-blocks", value_name = "FUNC", value_parser = ktrace::blocks_of, requires = "kernel")]
+    kernel_blocks: Vec<Wanted>,
+    /// Show where users, groups and capabilities change, and what is an escalation
+    #[arg(help_heading = KERNEL, long = "kernel-privileges", requires = "kernel")]
+    kernel_privileges: bool,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(help_heading = KERNEL, long = "kernel-buffer", value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22), requires = "kernel")]
     kernel_buffer: u64,
@@ -51,10 +68,11 @@ impl KernelArgs {
     }
 
     /// Prepares it, if it is asked for. What a killed sptrace has left is mended before.
+    /// `has_dumps`: the ring may be copied at any moment.
     ///
     /// # Errors
     /// One line for the user.
-    pub fn prepare(&self, quiet: bool) -> Result<Option<Beside>, String> {
+    pub fn prepare(&self, quiet: bool, has_dumps: bool) -> Result<Option<Beside>, String> {
         if !self.kernel {
             return Ok(None);
         }
@@ -74,12 +92,21 @@ impl KernelArgs {
                 self.kernel_depth,
             ),
             say: if quiet { |_| {} } else { say },
-            blocks: Vec::new(),
+            blocks: self.kernel_blocks.clone(),
             listener: None,
             helpers: Vec::new(),
-            has_privileges: false,
+            values: values::of_kernel([&self.kernel_arguments, &[]], &[], STRING_BYTES)?,
+            counts: None,
+            system_calls: Vec::new(),
+            turns: Turns::default(),
+            signals: |_| 0,
+            has_privileges: self.kernel_privileges,
             now_tsc: clock::tsc,
         };
-        Beside::prepare(tracefs, options).map(Some).map_err(cannot)
+        let mut beside = Beside::prepare(tracefs, options).map_err(cannot)?;
+        if has_dumps {
+            beside.write_at_once();
+        }
+        Ok(Some(beside))
     }
 }

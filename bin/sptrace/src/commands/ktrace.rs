@@ -5,7 +5,6 @@
 //! with a prefix.
 
 use std::ffi::OsString;
-use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -13,22 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use sptrace_collect::react::keep_old;
-use sptrace_collect::{clock, output};
+use sptrace_collect::clock;
 use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::level::Level;
 use sptrace_kernel::options::{Options, Target};
 use sptrace_kernel::policy::{Policy, Root};
-use sptrace_kernel::recorder::{self, Outcome};
+use sptrace_kernel::recorder::{self, Hooks, Outcome};
 use sptrace_kernel::tracefs::{self, Tracefs};
+use sptrace_kernel::turns::Turns;
+use sptrace_kernel::values::Asked;
 use sptrace_kernel::{KernelError, check, instance, probes, toplevel};
 use sptrace_trace::{Clock, ExitStatus, Section, Summary, TraceWriter};
 
 use crate::commands::duration::parse_duration;
 use crate::commands::end::end_as;
-use crate::commands::executable::{self, Refused};
+use crate::commands::executable;
 use crate::commands::ktrace_live::KernelLive;
-use crate::commands::record;
+use crate::commands::ktrace_script::{self, Asks, Followed};
+use crate::commands::ktrace_turns::{self, TurnArgs};
+use crate::commands::script::Refused;
+use crate::commands::{record, report, values};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -44,11 +47,20 @@ Examples:
   sptrace ktrace --check                        what this machine lets be recorded
 
 System calls, interrupts, softirqs, page faults, signals, and the times in which a thread waits or
-another one runs in its place are frames of the thread's tree; they have no arguments yet. Functions
-of the kernel are frames within them where the kernel lets them be traced, which is said at the
+another one runs in its place are frames of the thread's tree; system calls have their arguments, of
+which pointers are not followed, and what they give. Functions of the kernel are frames within them where the kernel lets them be traced, which is said at the
 start. Calls are followed from what --root and -F name, down to --depth, as the kernel's text has
 them: what is called through a pointer only (pipe_write, by vfs_write) is not seen unless -F names
 it; nor is what happens while a processor is idle.
+
+Values (-A, -R) are fetched by probes at the functions they are of. A script's at(GLOB).on_enter(...)
+is run by the kernel itself: conditions are filters of events, sheets are histograms, c.record() is a
+probe; what none of them can do is refused. What functions take the kernel says itself (BTF).
+
+Events of --start-on, --stop-on and --dump-on are time:DURATION, signal:NAME, call:GLOB, return:GLOB
+and slow:GLOB>DURATION (functions of the kernel and system calls; a name without wildcards is recorded
+as by -F), exit and crash of the command; each may end in #N: every Nth time. The kernel records all
+the while: it is what is written that begins and ends, to the tick for calls.
 
 --blocks hooks the basic blocks of a function, from and to a time of its own if it says so; a call
 is a frame, and each block in it is, until the next one begins. `sptrace analyze --kernel FUNC -i
@@ -108,6 +120,22 @@ pub struct KtraceArgs {
     /// Follow calls in the kernel so many levels, with the first one [default: 3; 1 for probes]
     #[arg(short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
+    /// Keep values of the functions of the kernel that SPEC names: GLOB@arg1,arg2/s,retval/x32 and
+    /// so on, or GLOB alone: as the kernel's own types have it. A name without wildcards is
+    /// recorded wherever it is called; of what a glob fits, the functions that are recorded anyway.
+    /// What a pointer leads to is kept of strings only (repeatable; see man sptrace-values)
+    #[arg(short = 'A', long = "argument", value_name = "SPEC")]
+    arguments: Vec<String>,
+    /// Keep what the functions that SPEC names give: GLOB@retval/x32, or GLOB alone (repeatable)
+    #[arg(short = 'R', long = "retval", value_name = "SPEC")]
+    results: Vec<String>,
+    /// Take prototypes of the kernel's functions from FILE, in the form of ltrace.conf(5)
+    /// (repeatable)
+    #[arg(long, value_name = "FILE")]
+    prototypes: Vec<PathBuf>,
+    /// Keep so many bytes of strings of such values
+    #[arg(short = 's', long = "string-limit", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=4096))]
+    string_limit: u32,
     /// Hook the basic blocks of a function of the kernel: FUNC[:WHAT][@START..END], where WHAT is
     /// path (every block; the default), exits (the entry and what leaves the function), or offsets
     /// of blocks (0x1a4,0x200), which are hooked before and after; from START to END of the
@@ -126,6 +154,18 @@ pub struct KtraceArgs {
     /// (repeatable); the trace has all
     #[arg(long, value_name = "GLOB", requires = "live")]
     live_only: Vec<String>,
+    #[command(flatten)]
+    turns: TurnArgs,
+    /// Follow a script, as `run` does; what it does at calls (at(GLOB).on_enter(...)) the kernel
+    /// itself runs, by fetch arguments, filters and histograms, or it is refused
+    #[arg(help_heading = record::SCRIPT, short = 'S', long, value_name = "FILE|NAME", conflicts_with = "eval")]
+    script: Option<String>,
+    /// The same with the script itself
+    #[arg(help_heading = record::SCRIPT, long, value_name = "TEXT")]
+    eval: Option<String>,
+    /// What the script asks of the kernel.
+    #[arg(skip)]
+    followed: Followed,
     /// Memory of each processor's buffer in the kernel, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=1 << 22))]
     buffer: u64,
@@ -140,7 +180,7 @@ pub struct KtraceArgs {
     command: Vec<OsString>,
 }
 
-fn blocks_of(text: &str) -> Result<Wanted, String> {
+pub(crate) fn blocks_of(text: &str) -> Result<Wanted, String> {
     Wanted::parse(text, &parse_duration)
 }
 
@@ -190,7 +230,27 @@ fn heed_signals(has_command: bool) {
 }
 
 /// Records, looks, or cleans up.
-pub fn run(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
+pub fn run(args: &mut KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
+    let asks = Asks {
+        script: args.script.as_deref(),
+        eval: args.eval.as_deref(),
+        turns: &mut args.turns,
+        filters: &mut args.filters,
+        notrace: &mut args.notrace,
+        depth: &mut args.depth,
+        string_limit: &mut args.string_limit,
+    };
+    match ktrace_script::follow(asks) {
+        Ok(Some(followed)) => {
+            if followed.is_without_functions && args.roots.is_empty() {
+                args.level = args.level.or(Some(LevelArg::Events));
+            }
+            args.followed = followed;
+        }
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(Refused) => return ExitCode::from(exit_code::WRONG_USAGE),
+    }
+    let args = &*args;
     let result = match (args.check, args.cleanup) {
         (true, _) => {
             check();
@@ -292,16 +352,22 @@ fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
         && let Err(refused) = executable::check(program)
     {
         let (code, why) = match refused {
-            Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
-            Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
+            executable::Refused::NotFound(why) => (exit_code::NOT_FOUND, why),
+            executable::Refused::CannotExecute(why) => (exit_code::CANNOT_EXECUTE, why),
         };
         say(&format!("cannot run {}: {why}", program.to_string_lossy()));
         return ExitCode::from(code);
+    }
+    let turns = args.turns.turns(1, has_command).map(drop);
+    if let Err(why) = turns.and_then(|()| values_of(args).map(drop)) {
+        say(&why);
+        return ExitCode::from(exit_code::WRONG_USAGE);
     }
     heed_signals(has_command);
     match try_record(args, prepare) {
         Ok(outcome) => {
             report_end(&outcome, args.quiet);
+            report::tell_script(args.followed.script.as_deref(), &args.output);
             ended_as(outcome)
         }
         Err(message) => {
@@ -339,32 +405,35 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
         .command
         .iter()
         .map(|a| a.to_string_lossy().into_owned());
+    let mut options = options(args, target, prepare)?;
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
     mend_and_tell(&tracefs, args.quiet);
-    keep_old(&args.output);
-    let file = output::create(&args.output)
-        .map_err(|e| record::no_output(&args.output, &e.to_string()))?;
     let header = record::header(shown.collect());
+    options.turns = args.turns.turns(header.tsc_hz, !args.command.is_empty())?;
+    let (output, kept) = args.turns.open(&args.output)?;
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));
-    let writer = TraceWriter::create(BufWriter::new(file), &header).map_err(cannot_write)?;
-    let mut options = options(args, target, prepare);
+    let writer = TraceWriter::create(output, &header).map_err(cannot_write)?;
     let clock = Clock::of(&header);
     let opened = args.live.as_ref().map(|text| KernelLive::open(text, clock));
     let live = opened.transpose()?;
     options.listener = live.as_ref().and_then(|l| l.listener(&args.live_only));
     options.helpers = live.iter().filter_map(KernelLive::helper).collect();
-    let is_over = || IS_OVER.load(Ordering::Relaxed);
-    let recorded = recorder::record(&tracefs, &options, writer, &is_over);
+    let hooks = Hooks {
+        is_over: &|| IS_OVER.load(Ordering::Relaxed),
+        dump: &|event| kept.dump(event, clock::tsc(), args.quiet),
+    };
+    let recorded = recorder::record(&tracefs, &options, writer, hooks);
     drop(options);
     if let Some(live) = live {
         live.end();
     }
     let (writer, outcome) = recorded.map_err(|e| {
-        record::remove_begun(Some(&args.output));
+        record::remove_begun(kept.has_file().then_some(args.output.as_path()));
         e.to_string()
     })?;
-    let summary = summary(&outcome);
+    let mut summary = summary(&outcome);
+    kept.end(&mut summary, args.quiet);
     writer.finish(&summary).map_err(cannot_write)?;
     Ok(outcome)
 }
@@ -399,21 +468,33 @@ fn summary(outcome: &Outcome) -> Summary {
     summary
 }
 
-fn options(args: &KtraceArgs, target: Target, prepare: fn(&mut Command)) -> Options {
-    Options {
+fn options(
+    args: &KtraceArgs,
+    target: Target,
+    prepare: fn(&mut Command),
+) -> Result<Options, String> {
+    Ok(Options {
         target,
         prepare,
         duration: args.duration,
         buffer_kib: args.buffer,
         level: args.level.map(LevelArg::level),
-        policy: policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+        policy: with_events(
+            policy_of(&args.roots, &args.filters, &args.notrace, args.depth),
+            args.turns.functions(),
+        ),
         blocks: args.blocks.clone(),
         has_privileges: args.privileges,
+        values: values_of(args)?,
+        counts: args.followed.counts.clone(),
+        system_calls: args.followed.system_calls.clone(),
+        turns: Turns::default(),
+        signals: ktrace_turns::heard,
         listener: None,
         helpers: Vec::new(),
         say: if args.quiet { |_| {} } else { say },
         now_tsc: clock::tsc,
-    }
+    })
 }
 
 impl LevelArg {
@@ -446,12 +527,33 @@ pub(crate) fn policy_of(
     }
 }
 
+/// What -A and -R ask for.
+fn values_of(args: &KtraceArgs) -> Result<Option<Asked>, String> {
+    let texts = [args.arguments.as_slice(), &args.results];
+    values::of_kernel(texts, &args.prototypes, args.string_limit)
+}
+
+/// Functions whose calls are events are recorded, too.
+fn with_events(mut policy: Policy, functions: Vec<String>) -> Policy {
+    if !functions.is_empty() && policy.roots.is_empty() && policy.functions.is_empty() {
+        policy.roots.push(Root::SystemCalls);
+    }
+    policy.functions.extend(functions);
+    policy
+}
+
 fn report_end(outcome: &Outcome, quiet: bool) {
     let unknown = match outcome.lost_unknown {
         0 => String::new(),
         gaps => format!(", {gaps} gaps of unknown length (a larger --buffer helps)"),
     };
+    if outcome.is_empty {
+        say("nothing was recorded: no event of --start-on happened");
+    }
     if !quiet {
+        if outcome.is_stopped {
+            say("an event of --stop-on has ended the recording");
+        }
         for event in &outcome.missing {
             say(&format!("this kernel does not let {event} be recorded"));
         }

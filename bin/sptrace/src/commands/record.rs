@@ -29,6 +29,8 @@ use sptrace_types::decode::capture::Extent;
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
+use crate::commands::size::parse_size;
+use crate::commands::symbols::DebugArgs;
 use crate::commands::top::Top;
 use crate::commands::{cache, selection, values};
 use crate::talk::say;
@@ -172,6 +174,8 @@ pub struct RecordArgs {
     #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
     column: usize,
     #[command(flatten)]
+    debug: DebugArgs,
+    #[command(flatten)]
     lines: LineArgs,
     /// Follow a script: what it says of the recording adds to these options, and its handlers are
     /// told of the recording when it has ended; what they print goes to standard error. A path or a
@@ -193,32 +197,7 @@ pub struct RecordArgs {
     pub quiet: bool,
 }
 
-/// `64K`, `1M`, `2G`, or bytes.
-///
-/// # Errors
-/// What is wrong.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
-        _ => (text, 'B'),
-    };
-    let factor = match unit {
-        'B' => 1,
-        'K' => 1 << 10,
-        'M' => 1 << 20,
-        'G' => 1 << 30,
-        _ => return Err("a size ends in K, M or G".to_owned()),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "not a number with K, M or G".to_owned())?;
-    number
-        .checked_mul(factor)
-        .filter(|n| *n > 0)
-        .ok_or_else(|| "out of range".to_owned())
-}
-
-fn parse_ring(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_ring(text: &str) -> Result<u64, String> {
     let size_bytes = parse_size(text)?;
     if size_bytes < LEAST_RING_BYTES {
         return Err("less than 2M".to_owned());
@@ -257,6 +236,7 @@ impl RecordArgs {
     /// # Errors
     /// One line for the user.
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
+        self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
         let values = values::asked(
@@ -291,6 +271,7 @@ impl RecordArgs {
             values,
             system_calls,
             counts: false,
+            hot_limit: None,
             at_start,
             tap: None,
             helper: None,
@@ -386,8 +367,10 @@ impl RecordArgs {
     /// What does not fit together, or cannot be opened: one line for the user.
     pub fn shown(&mut self) -> Result<Shows, String> {
         let lines = self.live()?;
-        let top = self.top.then(|| Top::open(&self.output)).transpose()?;
-        Ok(Shows::of(lines, top))
+        Ok(Shows::of(
+            lines,
+            self.top.then(|| Top::open(&self.output)).transpose()?,
+        ))
     }
 
     /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.

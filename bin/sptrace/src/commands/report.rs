@@ -12,30 +12,33 @@ mod output;
 mod pager;
 mod progress;
 mod script;
+mod sources;
 mod tree;
 mod wanted;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use calls::CallArgs;
 pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
 use graph::GraphArgs;
+pub(crate) use output::explain;
 use progress::Progress;
 pub use script::tell as tell_script;
+use sources::SourceArgs;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
     FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
     select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
-    write_functions_csv, write_relatives, write_relatives_csv, write_summary,
+    write_functions_csv, write_levels, write_relatives, write_relatives_csv, write_summary,
 };
 use sptrace_trace::{
-    Clock, Ending, Focus, Graph, Names, Order, Selection, Snapshots, Summary, Survey, TraceError,
-    TraceFile, TraceReader, Visitor, Wanted, replay,
+    Clock, Ending, Focus, Graph, Header, Names, Order, Selection, Snapshots, Sources, Summary,
+    Survey, TraceFile, TraceReader, Visitor, Wanted, replay,
 };
-use std::io::{self, BufReader, ErrorKind, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tree::TreeArgs;
@@ -178,7 +181,7 @@ pub struct ReportArgs {
 
     /// Of `export` call by call (perfetto, chrome, jsonl, csv, parquet): end with the calls that
     /// have ended when SIZE is reached
-    #[arg(long, value_name = "SIZE", value_parser = super::record::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse_size)]
     max_size: Option<u64>,
 
     /// Colours
@@ -208,6 +211,9 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     calls: CallArgs,
+
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -246,6 +252,9 @@ enum View {
     /// functions on the processor, in the kernel, interrupted, preempted, blocked, and woken but
     /// not running yet (queued); where each wait was and who woke, preempted or interrupted
     Waits,
+    /// Functions that were called too often for `run --hot-limit`: from when to when their calls
+    /// were counted, and how many
+    Levels,
     /// What a script makes of it (`sptrace script list`, man sptrace-script)
     Script,
 }
@@ -261,6 +270,7 @@ impl View {
                 | Self::Callers
                 | Self::Callees
                 | Self::Graph
+                | Self::Levels
         )
     }
 }
@@ -350,7 +360,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         _ => show(args, style).map(|()| 0),
     };
     match shown {
-        Err(error) if is_closed_pipe(&error) => Ok(0),
+        Err(error) if output::is_closed_pipe(&error) => Ok(0),
         Err(error) if error.is::<io::Error>() => {
             let what = match output::is_stdout(&args.output) {
                 true => "cannot write the report (is stdout's disk full?)".to_owned(),
@@ -384,11 +394,6 @@ impl Colour {
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
-}
-
 fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     check(args)?;
     let mut out = output::open(&args.output, &args.input, args.is_read())?;
@@ -417,7 +422,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         return tree::follow(args, style);
     }
     let path = &args.input;
-    let (reader, survey) = match args.view {
+    let (reader, mut survey) = match args.view {
         // These say so themselves.
         View::Summary | View::Coverage => {
             let mut reader = TraceReader::open(path).map_err(|error| explain(path, error))?;
@@ -433,7 +438,12 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     }
     let length = std::fs::metadata(path).map_or(0, |file| file.len());
     let _progress = (!args.shows_at_once()).then(|| Progress::begin(reader.passed(), length));
-    let names = Names::new(&survey.dictionary);
+    let sources = named_from_outside(args, reader.header(), &mut survey)?;
+    let names = Names::new(&survey.dictionary).with_sources(sources);
+    let names = match args.sources.no_demangle {
+        true => names.as_symbols(),
+        false => names,
+    };
     let session = Session {
         args,
         snapshots: index::snapshots(args, &survey)?,
@@ -448,6 +458,23 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         false => output::open(&args.output, path, args.is_read())?,
     };
     session.show(reader, out)
+}
+
+/// Gives functions the names that others have for them; gives the lines of the source, if they are
+/// asked for.
+fn named_from_outside(
+    args: &ReportArgs,
+    header: &Header,
+    survey: &mut Survey,
+) -> anyhow::Result<Option<Sources>> {
+    let (files, dictionary) = (&args.sources, &mut survey.dictionary);
+    files.rename(header, dictionary)?;
+    let with_calls = matches!(
+        args.view,
+        View::Tree | View::Lines | View::Callers | View::Callees | View::Export
+    );
+    let is_asked_for = files.source || args.calls.has_column("source");
+    Ok(is_asked_for.then(|| sources::read(dictionary, with_calls)))
 }
 
 /// Refuses options that do not fit together.
@@ -491,11 +518,17 @@ fn check_format(args: &ReportArgs) -> anyhow::Result<()> {
     let is_of_graph = view == View::Graph;
     let has_csv = matches!(
         view,
-        View::Functions | View::Coverage | View::Callers | View::Callees | View::Diff | View::Waits
+        View::Functions
+            | View::Coverage
+            | View::Levels
+            | View::Callers
+            | View::Callees
+            | View::Diff
+            | View::Waits
     );
     match args.format() {
         Format::Csv if !has_csv && !is_of_graph && view != View::Script => bail!(
-            "--format csv is for functions, callers, callees, graph, coverage, diff, waits and script; leave it out for others"
+            "--format csv is for functions, callers, callees, graph, coverage, levels, diff, waits and script; leave it out for others"
         ),
         Format::Json if view != View::Script => {
             bail!("--format json is for script; `export jsonl` writes calls as JSON")
@@ -535,6 +568,7 @@ impl Session<'_> {
             View::Libcalls => calls::show_library_calls(self, reader, &mut out)?,
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
+            View::Levels => self.show_levels(reader.header().start_tsc, &mut out)?,
             View::Waits => self.show_waits(reader, &mut out)?,
             View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
@@ -613,6 +647,13 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn show_levels(&self, start_tsc: u64, out: &mut impl Write) -> anyhow::Result<()> {
+        let is_csv = self.args.format() == Format::Csv;
+        let of = (self.names, self.clock, start_tsc);
+        write_levels(out, &self.survey.notes, of, (is_csv, self.style))?;
+        Ok(())
+    }
+
     fn show_coverage(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let Ending::Complete(summary) = &self.survey.ending else {
             bail!(
@@ -654,23 +695,5 @@ impl Session<'_> {
         };
         replay(&mut reader, self.survey, &wanted, view)
             .map_err(|error| explain(&self.args.input, error))
-    }
-}
-
-/// A sentence about a trace that cannot be read, with a hint where there is one.
-pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
-    let path = path.display();
-    match error {
-        TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {
-            anyhow!("cannot open {path}: no such file (record one with `sptrace run -- COMMAND`)")
-        }
-        TraceError::Read(error) => anyhow!("cannot read {path}: {error}"),
-        error @ TraceError::Version { .. } => {
-            anyhow!("cannot read {path}: {error} (use the sptrace that recorded it)")
-        }
-        error @ TraceError::Damaged { .. } => {
-            anyhow!("cannot read {path}: {error} (record it again)")
-        }
-        error => anyhow!("cannot read {path}: {error} (`sptrace run` writes sptrace.data)"),
     }
 }

@@ -91,6 +91,11 @@ pub struct RunArgs {
     /// `callees`, `graph`)
     #[arg(help_heading = record::WHAT, long, conflicts_with_all = ["within", "depth", "between", "start_on", "shadow", "stop_on", "dump_on", "ring", "max_size", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "top", "script", "eval"])]
     count: bool,
+    /// Count the calls of a function while it is called more than RATE times a second (1M, 200k),
+    /// and record those of all others: which functions these were, and how often they were called
+    /// meanwhile, is in the trace (`report functions` has their calls as untimed)
+    #[arg(help_heading = record::WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["count", "within", "between", "start_on", "shadow", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "script", "eval"])]
+    hot_limit: Option<u64>,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -155,6 +160,17 @@ enum Failure {
     NotExecuted(u8),
 }
 
+/// A number of calls a second, with the suffixes k and M.
+fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1000),
+        None => text.strip_suffix('M').map_or((text, 1), |n| (n, 1_000_000)),
+    };
+    let number: Option<u64> = number.parse().ok().filter(|n| *n > 0);
+    let rate = number.and_then(|n| n.checked_mul(unit));
+    rate.ok_or_else(|| "not a number of calls a second, such as 500000, 200k or 1M".to_owned())
+}
+
 fn own_failure(message: String) -> Failure {
     Failure::Said {
         code: exit_code::OWN_FAILURE,
@@ -181,19 +197,21 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
         shadow: args.shadow,
     };
     let counts = args.count;
+    let hot_limit = args.hot_limit;
     let request = args.record.request(subject, at_start);
     let mut request = request.map_err(wrong_usage)?;
     request.options.counts = counts;
+    request.options.hot_limit = hot_limit;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));
     }
-    if is_kernel_wanted && (request.is_later() || request.events.shadow) {
-        let why = "-K records from the command's start; leave --start-on out, or use `attach -K`";
+    if is_kernel_wanted && request.events.shadow {
+        let why = "-K begins with the recording, of which --shadow is the other way; leave it out";
         return Err(wrong_usage(why.to_owned()));
     }
-    if is_kernel_wanted && !request.events.dump_on.is_empty() {
-        let why = "-K has no part in dumps yet; leave --dump-on out (--ring alone keeps the end)";
+    if is_kernel_wanted && request.is_later() && request.events.times > 1 {
+        let why = "-K records one stretch; leave --times out, or record with `ktrace` beside";
         return Err(wrong_usage(why.to_owned()));
     }
     if args.keep_pid && request.reads_keys() {
@@ -233,7 +251,8 @@ fn record(
             }
         }
     }
-    let beside = kernel.prepare(quiet).map_err(own_failure)?;
+    let has_dumps = !request.events.dump_on.is_empty();
+    let beside = kernel.prepare(quiet, has_dumps).map_err(own_failure)?;
     shows.is_steady = beside.is_some() || keeps_pid;
     let mut session = record::prepare(request, shows).map_err(own_failure)?;
     if let Some(beside) = beside {

@@ -51,6 +51,23 @@ pub fn asked(
     }))
 }
 
+/// The same of functions of the kernel.
+///
+/// # Errors
+/// The first text that is wrong, and where.
+pub fn of_kernel(
+    texts: [&[String]; 2],
+    files: &[PathBuf],
+    string_bytes: u32,
+) -> Result<Option<sptrace_kernel::values::Asked>, String> {
+    let asked = asked(texts, files, string_bytes)?;
+    Ok(asked.map(|asked| sptrace_kernel::values::Asked {
+        specs: asked.specs,
+        string_bytes,
+        prototypes: asked.prototypes,
+    }))
+}
+
 /// The prototypes of a file.
 fn read(path: &Path) -> Result<Vec<(String, Prototype)>, String> {
     let text = std::fs::read_to_string(path);

@@ -21,6 +21,11 @@ pub fn first(hot: &Hot, id: u64) {
     }
 }
 
+/// True if calls of the kernel are intercepted where they make new tasks, and nowhere else.
+pub fn is_creation() -> bool {
+    counters::has_cells() && state::control().captures_offset == 0
+}
+
 /// A new task is about to be made, by an instruction: it must not take this thread's block for its
 /// own, which it would where it shares memory and fs.
 pub fn creates(f: &Frame) {

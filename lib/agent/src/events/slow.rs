@@ -12,7 +12,7 @@ use crate::memory::{counters, state};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
-use crate::reach::{propagate, thread};
+use crate::reach::{levels, propagate, thread};
 use crate::record::{originals, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -83,6 +83,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     };
     hot.stack_top.raise(above + 16);
     hot.mask.set(mask);
+    levels::take(hot);
     match routine {
         common::ENTRY => settle::enter(hot, above, f.id, None, false),
         common::FIRST => direct(hot, f, vectors, (above, false)),
@@ -104,9 +105,12 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
-        common::SYSTEM_CALL if counters::is_counting() => counted::creates(f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
-        common::SYSTEM_RETURN if counters::is_counting() => {}
+        common::SYSTEM_CALL | common::SYSTEM_RETURN if counted::is_creation() => {
+            if routine == common::SYSTEM_CALL && counters::is_counting() {
+                counted::creates(f);
+            }
+        }
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK => {
             hook::enter(hot, f);

@@ -19,14 +19,20 @@ use sptrace_wire::counts::*;
 /// Where the cells of a thread begin, from its block on.
 pub const CELLS_AT: usize = BLOCK_BYTES;
 const _: () = assert!(CELLS_AT.is_multiple_of(4096));
+
+/// True if some calls are counted, or all.
+pub fn has_cells() -> bool {
+    state::control().regions != 0
+}
+
 /// True if calls are counted and not recorded.
 pub fn is_counting() -> bool {
-    state::control().regions != 0
+    has_cells() && state::control().has_levels == 0
 }
 
 /// Bytes of a thread's block with what stands behind it.
 pub fn block_bytes() -> usize {
-    match is_counting() {
+    match has_cells() {
         true => CELLS_AT + REGION_BYTES as usize,
         false => BLOCK_BYTES,
     }
@@ -76,7 +82,7 @@ fn is_of_this_process(index: u32) -> bool {
 
 /// Counts of the thread of `hot`, whose stream has begun, go to a region from here on.
 pub fn begin(hot: &Hot) {
-    if !is_counting() {
+    if !has_cells() {
         return;
     }
     if !is_of_this_process(hot.region.get()) {
@@ -119,7 +125,7 @@ fn show(hot: &Hot, region: u32) -> bool {
 /// slots have from its parent.
 pub fn begin_process() {
     let p = state::process();
-    if !is_counting() {
+    if !has_cells() {
         return;
     }
     if p.pointers.get().is_none() {
@@ -182,7 +188,7 @@ pub fn count_at(hot: &Hot, displacement: u32) {
     let cell = (displacement as usize)
         .checked_sub(CELLS_AT)
         .map(|at| at / 8);
-    if cell.is_none_or(|cell| cell >= CELLS as usize || !is_counting()) {
+    if cell.is_none_or(|cell| cell >= CELLS as usize || !has_cells()) {
         return;
     }
     let at = (hot.block() + u64::from(displacement)) as *const Word;

@@ -94,6 +94,8 @@ pub struct Process {
     pub edges_known: Link<Edges>,
     /// How many cells of it are somebody's.
     pub cells_used: Half,
+    /// Entries of [`sptrace_wire::levels`] that were taken.
+    pub levels_taken: Word,
     /// Calls through pointers that are counted; none: nothing is counted.
     pub pointers: Link<Pointers>,
     /// Where stopped threads go on, sorted: no patch may cover what lies there.
@@ -158,6 +160,7 @@ pub(crate) static PROCESS: Process = Process {
     rows: Link::none(),
     edges: Half::new(sptrace_wire::control::NONE),
     edges_known: Link::none(),
+    levels_taken: Word::new(0),
     cells_used: Half::new(sptrace_wire::counts::FIRST_CELL),
     pointers: Link::none(),
     pcs: Word::new(0),

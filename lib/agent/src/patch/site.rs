@@ -262,6 +262,12 @@ pub fn unwire(m: &Module) {
                 write_slot(m, &s);
             }
         }
+        for (_, twin) in plan::twins_of(m, f).filter(|_| is_instrumented) {
+            let id = m.area_start() + u64::from(twin.slot) + u64::from(COUNTED_ID);
+            if twin.form == SiteForm::Counted && slot::cell_of(id).is_some() {
+                write_slot(m, &twin);
+            }
+        }
     }
     m.wirings.set(wirings(m.area()));
 }

@@ -131,17 +131,27 @@ fn sites(
             continue;
         }
         found = found.or(Some(false));
-        let is_kept = s.is_any(SITE_KEEP_CALL) && s.form != SiteForm::Counted;
-        if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
-            continue;
+        if site(m, &s, now, batch) {
+            found = Some(true);
         }
-        let Some(p) = Patch::of_site(m, &s) else {
-            continue;
-        };
-        if now.is(p.at, p.ours.bytes()) {
-            batch.add_bytes(p.at, p.overwritten());
+    }
+    for (_, twin) in plan::twins_of(m, function) {
+        if range.contains(&(m.base.get() + twin.start as u64)) && site(m, &twin, now, batch) {
             found = Some(true);
         }
     }
     found
+}
+
+/// True if it was patched, and is not any more.
+fn site(m: &Module, s: &PlanSite, now: &mut Now, batch: &mut text::Batch) -> bool {
+    let is_kept = s.is_any(SITE_KEEP_CALL) && s.form != SiteForm::Counted;
+    if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
+        return false;
+    }
+    let patch = Patch::of_site(m, s).filter(|p| now.is(p.at, p.ours.bytes()));
+    if let Some(p) = &patch {
+        batch.add_bytes(p.at, p.overwritten());
+    }
+    patch.is_some()
 }

@@ -19,7 +19,8 @@ pub fn stop(m: &Module) {
         if m.function(i) == UNTOUCHED {
             continue;
         }
-        for s in plan::sites_of(m, f) {
+        let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
+        for s in plan::sites_of(m, f).chain(twins) {
             let id = |entry: u16| m.area_start() + u64::from(s.slot) + u64::from(entry);
             match plan.ids(&s) {
                 Some((entry, _)) if s.form == SiteForm::Counted => stop_direct(m, &s, id(entry)),

@@ -51,6 +51,12 @@ pub fn sites_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = PlanSite> {
     plan.into_iter().flat_map(move |plan| plan.sites_of(&f))
 }
 
+/// The sites of a function that can be patched in two ways, each with its twin.
+pub fn twins_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = (PlanSite, PlanSite)> {
+    let plan = of(m).map(|(plan, _)| plan);
+    plan.into_iter().flat_map(move |plan| plan.twins_of(&f))
+}
+
 /// Number of the function that begins at `address`.
 pub fn function_at(m: &Module, address: u64) -> Option<u32> {
     let (plan, base) = of(m)?;

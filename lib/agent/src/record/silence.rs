@@ -20,7 +20,7 @@ pub fn fall_silent() {
     }
     for m in p.known_modules() {
         silent::silence(m.area());
-        if counters::is_counting() {
+        if counters::has_cells() {
             counted::stop(m);
         }
     }

@@ -39,6 +39,11 @@ impl Cached {
         part.unpack(self.content.bytes().get(start..end)?)
     }
 
+    /// The image's build id, empty if it has none or one of more than 32 bytes.
+    pub fn build_id(&self) -> &[u8] {
+        self.header.build_id()
+    }
+
     /// Hash of the image's build id and code.
     pub fn module_hash(&self) -> u64 {
         self.header.module_hash

@@ -22,6 +22,8 @@ use crate::names::Name;
 
 /// Of SHA-1, which all linkers default to, 20; of what `--build-id=0x...` gives more is not kept.
 const LONGEST_BUILD_ID: usize = 32;
+/// A debug file with a longer name is not noticed when it appears.
+const LONGEST_LINK: usize = 64;
 const MAGIC: [u8; 8] = *b"SPTCODE\0";
 
 /// Identity of an image as the file system tells it, with the versions of what is kept.
@@ -80,6 +82,9 @@ pub(crate) struct Header {
     /// Filled up with zeros.
     build_id: [u8; LONGEST_BUILD_ID],
     build_id_bytes: u64,
+    /// Name of the debug file that the image states, filled up with zeros.
+    link: [u8; LONGEST_LINK],
+    link_bytes: u64,
     /// Of build id and code.
     pub module_hash: u64,
     /// Of every byte after the header.
@@ -113,10 +118,10 @@ impl Header {
     /// The header of `file`, if it is whole, of this version, and made for `stamp`.
     pub fn read(file: &[u8], stamp: &Stamp) -> Option<Self> {
         let (header, content) = Self::read_from_prefix(file).ok()?;
-        let build_id = header.build_id.get(..header.build_id_bytes as usize)?;
+        let path = header.path_in(content)?;
         let is_ours = header.magic == MAGIC
             && header.stamp == *stamp
-            && header.debug == DebugStamp::now(build_id);
+            && header.debug == header.debug_now(path)?;
         let parts_bytes =
             u64::from(header.names.packed_bytes) + u64::from(header.plan.packed_bytes);
         let is_whole = parts_bytes.checked_add(header.path_bytes) == Some(content.len() as u64);
@@ -126,6 +131,32 @@ impl Header {
             .all(|part| u64::from(part.bytes) <= MOST_EXPANSION * u64::from(part.packed_bytes));
         (is_ours && is_whole && sane && header.content_hash == hash_bytes(0, content))
             .then_some(header)
+    }
+}
+
+impl Header {
+    /// The path of the image, behind all else.
+    fn path_in<'a>(&self, content: &'a [u8]) -> Option<&'a Path> {
+        let at = content
+            .len()
+            .checked_sub(usize::try_from(self.path_bytes).ok()?)?;
+        Some(Path::new(OsStr::from_bytes(content.get(at..)?)))
+    }
+
+    /// The build id of the image, empty if it has none or one that is too long.
+    pub fn build_id(&self) -> &[u8] {
+        self.build_id
+            .get(..self.build_id_bytes as usize)
+            .unwrap_or(&[])
+    }
+
+    /// Which debug files there are for the image now.
+    fn debug_now(&self, path: &Path) -> Option<DebugStamp> {
+        let build_id = self.build_id.get(..self.build_id_bytes as usize)?;
+        let link = self.link.get(..self.link_bytes as usize)?;
+        let link = std::str::from_utf8(link).ok()?;
+        let link = Some(link).filter(|link| !link.is_empty());
+        Some(DebugStamp::now(path, build_id, link))
     }
 }
 
@@ -174,9 +205,8 @@ pub(crate) fn restamp(file: &[u8], stamp: &Stamp, module_hash: u64) -> Option<Ve
 pub(crate) fn origin(file: &[u8], format_version: u32) -> Option<PathBuf> {
     let (header, content) = Header::read_from_prefix(file).ok()?;
     let is_ours = header.magic == MAGIC && header.stamp.format_version == format_version;
-    let at = content.len().checked_sub(header.path_bytes as usize)?;
-    let path = OsStr::from_bytes(content.get(at..)?);
-    is_ours.then(|| PathBuf::from(path))
+    let path = header.path_in(content)?;
+    is_ours.then(|| path.to_owned())
 }
 
 /// The whole content of a cache file, for an image and its path; `None` when something does not
@@ -198,13 +228,15 @@ pub(crate) fn encode(
     };
     let mut imports: Vec<ImportRecord> = object.plt_stubs.iter().filter_map(import).collect();
     imports.sort_by_key(|i| (i.got_slot.get(), i.stub.get()));
-    let (names, strings) = name_records(object, &offset)?;
+    let (names, strings) = name_records(object, path, &offset)?;
     let mut header = Header {
         magic: MAGIC,
         stamp: *stamp,
         debug: DebugStamp::default(),
         build_id: [0; LONGEST_BUILD_ID],
         build_id_bytes: 0,
+        link: [0; LONGEST_LINK],
+        link_bytes: 0,
         module_hash,
         content_hash: 0,
         base_svma,
@@ -218,8 +250,14 @@ pub(crate) fn encode(
     if let Some(place) = header.build_id.get_mut(..object.build_id.len()) {
         place.copy_from_slice(object.build_id);
         header.build_id_bytes = object.build_id.len() as u64;
-        header.debug = DebugStamp::now(object.build_id);
     }
+    if let Some((name, _)) = object.debug_link
+        && let Some(place) = header.link.get_mut(..name.len())
+    {
+        place.copy_from_slice(name.as_bytes());
+        header.link_bytes = name.len() as u64;
+    }
+    header.debug = header.debug_now(path)?;
     let mut out = vec![0; HEADER_BYTES];
     let named = [names.as_bytes(), imports.as_bytes(), strings.as_bytes()].concat();
     header.names = Part::append(&named, &mut out)?;
@@ -260,6 +298,7 @@ impl Part {
 
 fn name_records(
     object: &Object<'_>,
+    path: &Path,
     offset: &dyn Fn(Svma) -> Option<u32>,
 ) -> Option<(Vec<NameRecord>, String)> {
     let mut strings = String::new();
@@ -272,7 +311,7 @@ fn name_records(
             string_offset: string_offset.into(),
         })
     };
-    let names: Option<Vec<_>> = names(object).iter().map(&mut record).collect();
+    let names: Option<Vec<_>> = names(object, path).iter().map(&mut record).collect();
     Some((names?, strings))
 }
 

@@ -4,7 +4,7 @@
 //! anything into: what is no place in a patch area, and no stream's, is passed over. Must not know
 //! when a thread ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ use super::{Collector, StreamState};
 use crate::decode::book::{AddressBook, CalledFrom};
 use crate::decode::names::Naming;
 use crate::decode::process::Areas;
+use crate::levels::Function;
 
 /// Who calls whom.
 type Pair = (Option<FunctionId>, FunctionId);
@@ -25,39 +26,16 @@ type Pair = (Option<FunctionId>, FunctionId);
 impl<W: Write> Collector<W> {
     /// Notes what the thread of a stream that ends has counted, and makes its counts zero.
     pub(super) fn take_counts(&mut self, arena: &Arena, i: usize, state: &mut StreamState) {
-        let process = arena.stream(i).process;
-        let is_its = |head: &RegionHead| {
-            let is_stream = head.stream.load(Ordering::Relaxed) as usize == i;
-            is_stream && head.epoch.load(Ordering::Relaxed) == state.epoch
-        };
-        let Some(own) = find(arena, REGION_COUNTS, process, &is_its) else {
+        let Some((own, counted)) = counted_of(arena, i, state.epoch) else {
             return;
         };
-        let edges = find(arena, REGION_EDGES, process, &|_| true);
-        let counted = edges
-            .map(|edges| seen(arena, edges, own))
-            .unwrap_or_default();
         arena.clear_cells(own);
         if counted.is_empty() {
             return;
         }
-        let areas = self.areas_of(state);
         let pid = state.lane.pid;
-        let mut feed = Feed {
-            recorder: &mut self.recorder,
-            lane: &mut state.lane,
-        };
-        let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
-        for (edge, calls) in counted {
-            match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
-                Some(Some(pair)) => {
-                    let sum = sums.entry(pair).or_default();
-                    *sum = sum.saturating_add(calls);
-                }
-                Some(None) => {}
-                None => self.torn.nonsense += 1,
-            }
-        }
+        let (sums, nonsense) = self.sums_of(state, counted);
+        self.torn.nonsense += nonsense;
         let edges = sums.into_iter();
         let note = Note::Counts {
             pid,
@@ -73,6 +51,65 @@ impl<W: Write> Collector<W> {
         };
         self.note(&note);
     }
+}
+
+impl<W: Write> Collector<W> {
+    /// Who has called whom how often, and how many edges are nonsense.
+    fn sums_of(
+        &mut self,
+        state: &mut StreamState,
+        counted: Vec<(u64, u64)>,
+    ) -> (BTreeMap<Pair, u64>, u64) {
+        let areas = self.areas_of(state);
+        let pid = state.lane.pid;
+        let mut feed = Feed {
+            recorder: &mut self.recorder,
+            lane: &mut state.lane,
+        };
+        let (mut sums, mut nonsense) = (BTreeMap::new(), 0);
+        for (edge, calls) in counted {
+            match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
+                Some(Some(pair)) => {
+                    let sum: &mut u64 = sums.entry(pair).or_default();
+                    *sum = sum.saturating_add(calls);
+                }
+                Some(None) => {}
+                None => nonsense += 1,
+            }
+        }
+        (sums, nonsense)
+    }
+
+    /// How often functions of processes whose threads run were called and counted so far.
+    pub(super) fn counted_so_far(&mut self, arena: &Arena) -> HashMap<Function, u64> {
+        let mut all = HashMap::new();
+        for i in 0..self.streams.len() {
+            let Some(mut state) = self.streams[i].take() else {
+                continue;
+            };
+            if let Some((_, counted)) = counted_of(arena, i, state.epoch) {
+                let (sums, _) = self.sums_of(&mut state, counted);
+                for ((_, callee), calls) in sums {
+                    *all.entry((state.lane.pid, callee)).or_default() += calls;
+                }
+            }
+            self.streams[i] = Some(state);
+        }
+        all
+    }
+}
+
+/// The region with the counts of a stream, and the edges that were counted, with how often.
+fn counted_of(arena: &Arena, i: usize, epoch: u32) -> Option<(u32, Vec<(u64, u64)>)> {
+    let process = arena.stream(i).process;
+    let is_its = |head: &RegionHead| {
+        let is_stream = head.stream.load(Ordering::Relaxed) as usize == i;
+        is_stream && head.epoch.load(Ordering::Relaxed) == epoch
+    };
+    let own = find(arena, REGION_COUNTS, process, &is_its)?;
+    let edges = find(arena, REGION_EDGES, process, &|_| true);
+    let counted = edges.map(|edges| seen(arena, edges, own));
+    Some((own, counted.unwrap_or_default()))
 }
 
 /// The region of a process that is in this state and of which `is_it` is true.

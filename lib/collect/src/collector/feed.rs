@@ -16,6 +16,7 @@ use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use crate::decode::names::Naming;
 use crate::decode::sink::{Inherited, Plain, Sink};
 use crate::event::calls::{Calls, Watched};
+use crate::levels::Tally;
 use crate::tap::{Told, Waiting};
 use line::Line;
 use shadow::Shadow;
@@ -25,6 +26,8 @@ pub(super) struct Recorder<W: Write> {
     pub(super) writer: TraceWriter<W>,
     pub(super) calls: Option<Calls>,
     pub(super) shadow: Option<Shadow>,
+    /// Who is called how often, if that matters.
+    pub(super) tally: Option<Tally>,
     /// Who is told at once.
     pub(super) tapped: Option<Waiting>,
     /// What happened later is left out.
@@ -55,6 +58,7 @@ impl<W: Write> Recorder<W> {
             writer,
             calls: None,
             shadow: None,
+            tally: None,
             tapped: None,
             until_tsc: u64::MAX,
             failed: None,
@@ -122,6 +126,10 @@ impl<W: Write> Sink for Feed<'_, W> {
             let depth = depth + u32::from(is_call);
             calls.enter(&mut lane.watched, class, depth, tsc, lane.pid);
             recorder.may_begin(lane);
+        }
+        if let Some(tally) = &mut recorder.tally {
+            tally.come_to(tsc, tsc);
+            tally.add(callee);
         }
         let is_open = kind & PLACE_OPEN != 0;
         if is_open || lane.line.has_open() {
@@ -205,6 +213,11 @@ impl<W: Write> Sink for Feed<'_, W> {
     #[inline(never)]
     fn row(&mut self, high: u64, mut events: &[Plain]) {
         let high = high << 32;
+        if let (Some(tally), [first, .., last]) = (&mut self.recorder.tally, events) {
+            tally.come_to(high | u64::from(first.stamp), high | u64::from(last.stamp));
+            let called = events.iter().filter_map(|event| event.place.callee());
+            called.for_each(|callee| tally.add(callee));
+        }
         while !events.is_empty() {
             let mut burst = self.lane.line.encoder.burst();
             let (now, later) = events.split_at(burst.room().min(events.len()));

@@ -66,11 +66,19 @@ pub struct AddressBook {
     /// Last targets of calls through pointers, by a hash of the address.
     pub(super) recent: Box<[Recent; RECENT]>,
     unknown_module: Option<ModuleId>,
-    unknown: HashMap<u64, FunctionId>,
+    unknown: HashMap<u64, Unknown>,
     kernel: Option<ModuleId>,
     system_calls: HashMap<u32, FunctionId>,
     /// What the values of functions mean, by the agent's numbers.
     descriptions: Vec<Description>,
+}
+
+/// Code that belongs to no module.
+struct Unknown {
+    id: FunctionId,
+    /// The first process that called it.
+    pid: u32,
+    is_named: bool,
 }
 
 /// What the values of a function mean.
@@ -116,7 +124,7 @@ impl AddressBook {
             Some(module) => module.direct_callee(from.offset, place, names),
             None => place
                 .callee()
-                .unwrap_or_else(|| self.unknown_function(0, names)),
+                .unwrap_or_else(|| self.unknown_function(0, 0, names)),
         }
     }
 
@@ -176,14 +184,30 @@ impl AddressBook {
             .copied();
         match found {
             Some(l) => self.modules[l.module].function(target.wrapping_sub(l.bias), names),
-            None => self.unknown_function(target, names),
+            None => self.unknown_function(pid, target, names),
         }
     }
 
+    /// Where code lies that has no name yet and belongs to no module, and the process that called
+    /// it, sorted.
+    pub fn nameless(&self) -> Vec<(u32, u64)> {
+        let nameless = self.unknown.iter().filter(|(_, unknown)| !unknown.is_named);
+        let mut all: Vec<_> = nameless.map(|(at, unknown)| (unknown.pid, *at)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Such code has a name now.
+    pub fn is_named(&mut self, target: u64) -> Option<FunctionId> {
+        let unknown = self.unknown.get_mut(&target)?;
+        unknown.is_named = true;
+        Some(unknown.id)
+    }
+
     /// Code that belongs to no module we have a plan for.
-    fn unknown_function(&mut self, target: u64, names: &mut impl Naming) -> FunctionId {
-        if let Some(id) = self.unknown.get(&target) {
-            return *id;
+    fn unknown_function(&mut self, pid: u32, target: u64, names: &mut impl Naming) -> FunctionId {
+        if let Some(unknown) = self.unknown.get(&target) {
+            return unknown.id;
         }
         let module = match self.unknown_module {
             Some(m) => m,
@@ -205,7 +229,12 @@ impl AddressBook {
             symbol: String::new(),
         };
         let id = names.function(&f);
-        self.unknown.insert(target, id);
+        let unknown = Unknown {
+            id,
+            pid,
+            is_named: false,
+        };
+        self.unknown.insert(target, unknown);
         id
     }
 
@@ -268,7 +297,7 @@ impl AddressBook {
                 let module = area.module;
                 self.direct_callee(CalledFrom { module, offset }, place, names)
             }
-            None => self.unknown_function(0, names),
+            None => self.unknown_function(pid, 0, names),
         }
     }
 

@@ -40,8 +40,10 @@ impl Callers {
             let index = functions.len() as u32;
             let keeps = u64::from(function.is_any(FN_RUNTIME)) * KEEPS_RETURNS;
             functions.push(keeps | u64::from(function.entry));
-            let sites = plan.sites_of(&function).filter(|site| site.slot != 0);
-            slots.extend(sites.map(|site| (site.slot, index)));
+            let twins = plan.twins_of(&function).map(|(_, twin)| twin);
+            let sites = plan.sites_of(&function).chain(twins);
+            let with_slot = sites.filter(|site| site.slot != 0);
+            slots.extend(with_slot.map(|site| (site.slot, index)));
         }
         let hooks = plan.specials().filter(|s| s.kind == SpecialKind::Root);
         slots.extend(hooks.map(|hook| (hook.slot, NOBODY)));

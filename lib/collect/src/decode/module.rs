@@ -207,6 +207,14 @@ impl Module {
         self.functions.get(&svma).copied()
     }
 
+    /// Where the function with this number begins, if it is one of the module's.
+    pub fn svma_of(&self, function: FunctionId) -> Option<u64> {
+        let mut known = self.functions.iter();
+        known
+            .find(|(_, id)| **id == function)
+            .map(|(svma, _)| *svma)
+    }
+
     /// Why not all calls in it are seen, if a runtime walks stacks through it.
     pub fn seen_in_part(&self) -> Option<String> {
         const HOW: &str =

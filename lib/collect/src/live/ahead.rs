@@ -267,7 +267,7 @@ impl Session {
 }
 
 /// A process and its descendants, parents first.
-fn family(first: u32) -> Vec<u32> {
+pub(super) fn family(first: u32) -> Vec<u32> {
     let mut found = vec![first];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {

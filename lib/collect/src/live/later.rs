@@ -13,7 +13,7 @@ use sptrace_trace::ExitStatus;
 use sptrace_tracee::{TraceeError, eligible, ptrace};
 
 use crate::event::switch::Switch;
-use crate::live::ahead::{Ahead, Looker};
+use crate::live::ahead::{Ahead, Looker, family};
 use crate::react;
 use crate::session::{Finished, Session};
 
@@ -55,6 +55,8 @@ impl Session {
     }
 
     fn wait_for_command(&mut self) -> ExitStatus {
+        // The recording has ended, whatever the command does still.
+        self.kernel.end();
         loop {
             self.serve();
             if let Some(status) = self.ended {
@@ -85,6 +87,7 @@ impl Session {
         }
         let shared = Arc::clone(&self.shared);
         self.attach_all(child, looker, &mut ahead, &|| shared.reactor.begin());
+        self.kernel.begin(&shared, &family(child));
         if !shared.reactor.windows().was_followed() {
             shared.reactor.tell_window(false);
         }

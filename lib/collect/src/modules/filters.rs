@@ -233,7 +233,7 @@ impl Filters {
         let must = std::fs::read(file).is_ok_and(|bytes| {
             Object::parse(&bytes).is_ok_and(|object| {
                 let has_specials = !special::entries(&object).is_empty();
-                let names = names(&object);
+                let names = names(&object, file);
                 has_specials
                     || names
                         .iter()

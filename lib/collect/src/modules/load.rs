@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
-use sptrace_patch::{build_counting_plan, build_plan, columns::to_columns};
+use sptrace_patch::{build_counting_plan, build_plan, build_plan_with_levels, columns::to_columns};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::proc::files;
 use sptrace_wire::control::*;
@@ -79,8 +79,19 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
     same(&exe).then_some(exe)
 }
 
-/// Plans that count are kept beside those that record.
+/// What the calls of a module are planned for. Each kind of plan is kept beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plans {
+    /// They are recorded.
+    Record,
+    /// They are counted.
+    Count,
+    /// They are recorded, those of some functions counted at times.
+    Levels,
+}
+
 const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
+const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
 
 /// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
 /// it can be opened.
@@ -88,12 +99,13 @@ pub fn load(
     places: &Places,
     pid: u32,
     m: &Mapping,
-    counts: bool,
+    plans: Plans,
 ) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    let cached = match counts {
-        true => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
-        false => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
+    let cached = match plans {
+        Plans::Record => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
+        Plans::Count => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
+        Plans::Levels => cache::load_or_build(places, &path, LEVELS_VERSION, &planned_with_levels),
     };
     Some((Arc::new(cached.ok()?), path))
 }
@@ -125,4 +137,9 @@ fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// The same where calls are counted.
 fn planned_to_count(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     to_columns(build_counting_plan(object, analysis)).unwrap_or_default()
+}
+
+/// The same where calls of some functions are counted at times.
+fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    to_columns(build_plan_with_levels(object, analysis)).unwrap_or_default()
 }

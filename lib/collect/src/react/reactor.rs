@@ -193,7 +193,7 @@ impl Reactor {
 }
 
 /// The first dump has the name that was given, the others a number after it.
-pub(super) fn numbered(output: &Path, number: u64) -> PathBuf {
+pub fn numbered(output: &Path, number: u64) -> PathBuf {
     match number {
         0 | 1 => output.to_owned(),
         n => with_suffix(output, &format!(".{n}")),

@@ -5,6 +5,7 @@
 //! costs no memory of its own. Knows nothing of files.
 
 use super::{Context, Row};
+use crate::rows::RowSource;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
@@ -124,6 +125,9 @@ pub struct Group {
     ends: Vec<&'static str>,
     calls: RareTexts,
     results: RareTexts,
+    has_sources: bool,
+    sources: RareTexts,
+    call_sources: RareTexts,
     /// Texts of functions that no group before has, in the order of their numbers.
     new: Vec<[ByteArray; 2]>,
 }
@@ -136,6 +140,7 @@ impl Group {
 
     /// Takes a row.
     pub fn put(&mut self, cx: &Context<'_>, numbered: &mut Numbered, row: &Row<'_>) {
+        self.has_sources = cx.names.has_sources();
         self.pids.push(row.thread.pid as i32);
         self.tids.push(row.thread.tid as i32);
         self.starts.push(signed(row.start_ns));
@@ -152,6 +157,10 @@ impl Group {
         self.calls.put(line.map(|line| line.call.as_str()));
         self.results
             .put(line.and_then(|line| line.result.strip_prefix("= ")));
+        if let Some(source) = RowSource::of(cx, row) {
+            self.sources.put(source.function.as_deref());
+            self.call_sources.put(source.call.as_deref());
+        }
     }
 
     /// Writes all rows, and has none any more.
@@ -190,6 +199,11 @@ impl Group {
         text_column(out, &self.ends, true, |word| Some(texts.word(word)))?;
         column::<ByteArrayType, _>(out, &self.calls.known, Some(&self.calls.levels))?;
         column::<ByteArrayType, _>(out, &self.results.known, Some(&self.results.levels))?;
+        if self.has_sources {
+            for texts in [&self.sources, &self.call_sources] {
+                column::<ByteArrayType, _>(out, &texts.known, Some(&texts.levels))?;
+            }
+        }
         self.clear();
         Ok(())
     }
@@ -207,6 +221,8 @@ impl Group {
         self.ends.clear();
         self.calls.clear();
         self.results.clear();
+        self.sources.clear();
+        self.call_sources.clear();
     }
 }
 

@@ -54,6 +54,12 @@ layout! {
         pub values_bytes: u32,
         /// Offset of that.
         pub values_offset: u32,
+        /// Number of sites that have a twin, 0 or all that functions have: how the same site is
+        /// patched while its calls are counted ([`crate::levels`]). The twin of site `i` is site
+        /// `i` + this.
+        pub twins: u32,
+        /// Always 0.
+        pub reserved: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,

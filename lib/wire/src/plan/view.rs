@@ -88,7 +88,23 @@ impl<'a> PlanView<'a> {
         PlanSite::read(self.at(self.header.sites_offset, i, PlanSite::BYTES)?)
     }
 
-    /// All sites.
+    /// How site number `i` is patched while its calls are counted. `None`: it cannot be.
+    pub fn twin(&self, i: u32) -> Option<PlanSite> {
+        let is_one = i < self.header.twins;
+        let twin = is_one.then(|| self.site(i.checked_add(self.header.twins)?))??;
+        (twin.form != SiteForm::Refused).then_some(twin)
+    }
+
+    /// The sites of a function with their twins, if they have such.
+    pub fn twins_of(
+        self,
+        f: &PlanFunction,
+    ) -> impl Iterator<Item = (PlanSite, PlanSite)> + use<'a> {
+        let end = f.first_site.saturating_add(f.site_count);
+        (f.first_site..end).filter_map(move |i| Some((self.site(i)?, self.twin(i)?)))
+    }
+
+    /// All sites, and their twins.
     pub fn sites(self) -> impl Iterator<Item = PlanSite> + 'a {
         (0..self.header.sites).map_while(move |i| self.site(i))
     }

@@ -23,6 +23,8 @@ pub struct Drawn<'a> {
     pub callee: &'a dyn Fn(&Call) -> String,
     /// What is done at a call site, or why nothing is; empty if there is nothing to say.
     pub site: &'a dyn Fn(u64) -> String,
+    /// Where a call was written; empty if that is not known.
+    pub source: &'a dyn Fn(u64) -> String,
     /// What a trace has counted.
     pub counts: Option<Counts>,
 }
@@ -110,6 +112,10 @@ impl Drawn<'_> {
         if !site.is_empty() {
             line.push_str(&format!(" [{site}]"));
         }
+        let source = (self.source)(call.at);
+        if !source.is_empty() {
+            line.push_str(&format!(" at {source}"));
+        }
         line
     }
 
@@ -155,7 +161,7 @@ impl Drawn<'_> {
         };
         List {
             title: "blocks",
-            header: &[
+            header: vec![
                 "block",
                 "bytes",
                 "instructions",
@@ -181,7 +187,7 @@ impl Drawn<'_> {
         };
         List {
             title: "edges",
-            header: &["from", "to", "kind", "count"],
+            header: vec!["from", "to", "kind", "count"],
             rows: self.graph.edges.iter().map(row).collect(),
         }
     }

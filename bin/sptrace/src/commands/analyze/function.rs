@@ -8,7 +8,8 @@ use std::path::Path;
 
 use sptrace_addr::Svma;
 use sptrace_code::graph::{Call, Graph, analyze_with_graph, parts_of};
-use sptrace_code::{Analysis, Name, name_of, names};
+use sptrace_code::{Analysis, Name, name_of};
+use sptrace_dwarf::Lines;
 use sptrace_image::Object;
 use sptrace_patch::build_plan::verdicts;
 use sptrace_trace::{Function, Module, demangle, without_parameters};
@@ -16,7 +17,20 @@ use sptrace_trace::{Function, Module, demangle, without_parameters};
 use super::counts::Counts;
 use super::drawn::Drawn;
 use super::list::Format;
+use super::source::call_text;
 use super::{verdict_name, written};
+
+/// What is to be shown, and by which names.
+pub struct Asked<'a> {
+    /// The names of the image.
+    pub names: Vec<Name>,
+    /// Its lines, if calls are to be shown with them.
+    pub lines: Option<Lines>,
+    /// The function.
+    pub wanted: &'a str,
+    /// How it is written.
+    pub format: Format,
+}
 
 /// Writes the graph of the function that is called `wanted`, or lies at that address.
 ///
@@ -25,15 +39,14 @@ use super::{verdict_name, written};
 /// read.
 pub fn show(
     object: &Object<'_>,
-    wanted: &str,
+    asked: &Asked<'_>,
     file: &Path,
     trace: Option<&Path>,
-    format: Format,
 ) -> anyhow::Result<()> {
-    let names = names(object);
-    let (analysis, graph, index) = found(object, &names, wanted, file)?;
+    let (names, wanted) = (&asked.names, asked.wanted);
+    let (analysis, graph, index) = found(object, names, wanted, file)?;
     let entry = analysis.functions.get(index).map_or(Svma(0), |f| f.entry);
-    let name = name_of(&names, entry);
+    let name = name_of(names, entry);
     let counts = trace.map(|trace| {
         let is_meant = |f: &Function, m: &Module| {
             let is_file = Path::new(&m.path).file_name() == file.file_name();
@@ -54,7 +67,7 @@ pub fn show(
     let starts: Vec<(Svma, Svma, String)> = parts_of(&analysis, index)
         .iter()
         .filter_map(|part| analysis.functions.get(*part))
-        .map(|f| (f.entry, f.end, name_of(&names, f.entry)))
+        .map(|f| (f.entry, f.end, name_of(names, f.entry)))
         .collect();
     let place = |at: u64| {
         let part = starts
@@ -75,11 +88,12 @@ pub fn show(
         name,
         graph: &graph,
         place: &place,
-        callee: &|call| callee(object, &names, call),
+        callee: &|call| callee(object, names, call),
         site: &site,
+        source: &|at| call_text(asked.lines.as_ref(), at),
         counts: counts.transpose()?,
     };
-    written(|out| drawn.write(format, out))
+    written(|out| drawn.write(asked.format, out))
 }
 
 /// The analysis of the file, and the graph of the one function that is meant, with its index.

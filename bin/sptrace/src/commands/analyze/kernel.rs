@@ -41,6 +41,7 @@ pub fn show(name: &str, trace: Option<&Path>, format: Format) -> anyhow::Result<
         place: &place,
         callee: &|call| callee(&symbols, call),
         site: &|_| String::new(),
+        source: &|_| String::new(),
         counts,
     };
     written(|out| drawn.write(format, out))

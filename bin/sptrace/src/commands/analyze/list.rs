@@ -30,7 +30,7 @@ pub struct List {
     /// Its name.
     pub title: &'static str,
     /// Names of its columns.
-    pub header: &'static [&'static str],
+    pub header: Vec<&'static str>,
     /// Its rows.
     pub rows: Vec<Vec<Cell>>,
 }
@@ -172,7 +172,7 @@ mod tests {
     fn list(text: &str) -> List {
         List {
             title: "functions",
-            header: &["name", "count"],
+            header: vec!["name", "count"],
             rows: vec![vec![text.into(), 3u64.into()]],
         }
     }

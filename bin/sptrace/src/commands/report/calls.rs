@@ -31,8 +31,8 @@ pub struct CallArgs {
     string_limit: usize,
     /// Of `lines`: show results in this column [default: 40]. Of `functions` and `tree`: which
     /// columns, as `calls,self,function`, of calls, untimed, earlier, total, self, min, mean, p50,
-    /// p99, max, module, function, address, symbol; of the tree: duration, self, time, wall, tid,
-    /// pid, thread
+    /// p99, max, module, function, address, symbol, source; of the tree: duration, self, time,
+    /// wall, tid, pid, thread
     #[arg(short = 'a', long = "columns", value_name = "COLUMN|NAMES")]
     columns: Option<String>,
     /// Show the functions that each call was made in, as far as they were recorded beside it
@@ -48,6 +48,12 @@ impl CallArgs {
             (View::Lines, Some(_)) => self.column().map(|_| ()),
             _ => bail!("--columns is for functions, tree and lines; leave it out"),
         }
+    }
+
+    /// True if this column is named.
+    pub fn has_column(&self, name: &str) -> bool {
+        let mut named = self.columns.iter().flat_map(|names| names.split(','));
+        named.any(|named| named.trim() == name)
     }
 
     fn column(&self) -> anyhow::Result<usize> {

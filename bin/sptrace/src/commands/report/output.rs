@@ -4,9 +4,10 @@
 //! read. Knows nothing of what is written.
 
 use super::pager::{self, Paged};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use sptrace_trace::TraceError;
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -63,4 +64,28 @@ pub fn open(path: &Path, trace: &Path, is_read: bool) -> anyhow::Result<Box<dyn 
     let file = File::create(path).map_err(|error| anyhow::anyhow!("{error}"));
     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
+}
+
+/// A sentence about a trace that cannot be read, with a hint where there is one.
+pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
+    let path = path.display();
+    match error {
+        TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {
+            anyhow!("cannot open {path}: no such file (record one with `sptrace run -- COMMAND`)")
+        }
+        TraceError::Read(error) => anyhow!("cannot read {path}: {error}"),
+        error @ TraceError::Version { .. } => {
+            anyhow!("cannot read {path}: {error} (use the sptrace that recorded it)")
+        }
+        error @ TraceError::Damaged { .. } => {
+            anyhow!("cannot read {path}: {error} (record it again)")
+        }
+        error => anyhow!("cannot read {path}: {error} (`sptrace run` writes sptrace.data)"),
+    }
+}
+
+/// Nobody reads what is written any more.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

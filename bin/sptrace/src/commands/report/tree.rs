@@ -79,6 +79,9 @@ pub fn follow(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         || args.depth.is_some()
         || args.from.or(args.to).is_some()
         || args.range.is_some();
+    if args.sources.source {
+        bail!("--source is for traces that have ended; leave it out with --follow");
+    }
     if chooses {
         bail!("--follow shows all that is written; leave out what chooses, or choose by `run -F`");
     }

@@ -1,0 +1,37 @@
+//! How much of a function's calls is recorded, changed while the program runs.
+//!
+//! The host says so by [`Entry`]s of a list in the arena, which it writes one after the other and
+//! then counts up [`crate::control::Control::levels_written`]. An agent that comes to its slow path
+//! takes what it has not taken yet, and leads the call sites of the function elsewhere: each has
+//! two slots ([`crate::plan::PlanHeader::twins`]). The list is a ring: who has not come for as many
+//! entries as it has may have missed some, which are written again while they are wanted.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Arena offset of the list.
+pub const LEVELS_OFFSET: u64 = 0x5_0000;
+/// Entries of the list.
+pub const LEVELS: u64 = 2048;
+
+/// One wish of the host.
+#[repr(C)]
+pub struct Entry {
+    /// Host: address of the function in the process; with [`SITE`]: an id, in full, of calls through
+    /// a pointer.
+    pub avma: AtomicU64,
+    /// Host: number of the process in the recording ([`crate::control::Stream::process`]).
+    pub process: AtomicU32,
+    /// Host: [`RECORDED`], [`COUNTED`] or [`SITE`].
+    pub level: AtomicU32,
+}
+
+/// [`Entry::level`]: calls are recorded.
+pub const RECORDED: u32 = 0;
+/// [`Entry::level`]: calls are counted, where that can be: a call through a pointer that is not one
+/// of the linker's stays recorded.
+pub const COUNTED: u32 = 1;
+/// [`Entry::level`]: all calls of one site are counted, for good.
+pub const SITE: u32 = 2;
+
+const _: () =
+    assert!(LEVELS_OFFSET + LEVELS * size_of::<Entry>() as u64 <= crate::control::CHUNKS_OFFSET);
