@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """All exports of one trace say the same: calls to the call, times to the nanosecond.
 
-usage: tests/exports.py [--sptrace PATH] [--programs FOLDER] [--keep FOLDER]
+usage: tests/exports.py [--long] [--sptrace PATH] [--programs FOLDER] [--keep FOLDER]
 
 Records programs with threads, forks and exceptions, and python3; exports each trace in every format, and reads each export with
 something that is not ours where there is one: csv, json and xml of Python, callgrind_annotate, graphviz, DuckDB, for Perfetto a small
 reader of protocol buffers. The traces' clock is set to one tick a nanosecond before, so that nothing is rounded.
 Needs a built sptrace and the test programs. Exit status: 1 if a sum differs.
 """
-import argparse, collections, csv, io, json, os, re, shutil, struct, subprocess, sys, tempfile, xml.etree.ElementTree as ElementTree, zlib
+import argparse, collections, csv, io, json, os, re, shutil, struct, subprocess, sys, tempfile, time, xml.etree.ElementTree as ElementTree, zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMANDS = {
     "threads": ["threads.O2"], "exceptions": ["exceptions.O2"], "forks": ["lineage.O2"], "tails": ["flow.O2"],
     "python3": ["/usr/bin/python3", "-S", "-c", "import re; re.compile('a+b'); print(sum(range(1000)))"],
 }
+# Of the same programs: how they are recorded.
+OPTIONS = {"ring": ["--ring", "2M", "-A", "*"], "windows": ["--start-on", "time:30ms", "--stop-on", "time:30ms", "--times", "3"]}
+COMMANDS["ring"] = ["/usr/bin/python3", "-S", "-c", "for i in range(9000): len(str(i) * 50)"]
+COMMANDS["windows"] = ["/usr/bin/python3", "-S", "-c", "import time\nend = time.monotonic() + 1.5\nwhile time.monotonic() < end: time.sleep(0.0005)"]
 UNKNOWN = ("not seen", "unwound")
 
 
@@ -286,6 +290,42 @@ def compare_more(trace, folder, want):
     yield "tree, followed", (timed(trace.report("tree")), b""), (timed(told), said)
 
 
+def hung(sptrace, folder):
+    """(what, wanted, got): what a program did before it hung is shown by who follows its trace."""
+    path = os.path.join(folder, "hung.trace")
+    program = subprocess.Popen([sptrace, "run", "-q", "-o", path, "--", "/bin/sleep", "60"])
+    follower = None
+    try:
+        for _ in range(100):
+            if os.path.exists(path) and os.path.getsize(path) > 100: break
+            time.sleep(0.1)
+        follower = subprocess.Popen([sptrace, "report", "tree", "--follow", "-i", path], stdout=subprocess.PIPE)
+        told, end = b"", time.monotonic() + 20
+        os.set_blocking(follower.stdout.fileno(), False)
+        while b"setlocale" not in told and time.monotonic() < end:
+            told += follower.stdout.read() or b""
+            time.sleep(0.1)
+        yield "a program that hangs, followed", (True, None), (b"setlocale" in told, program.poll())
+    finally:
+        for process in (program, follower):
+            if process:
+                process.terminate()
+                process.wait()
+
+
+def compare_sizes(trace):
+    """(what, wanted, got): exports that end at a size, with what had ended by then, and say so."""
+    whole = len(trace.export("csv"))
+    for format in ("csv", "jsonl", "chrome", "perfetto"):
+        size = len(trace.export(format)) // 2
+        if size < 20_000: continue
+        done = subprocess.run([trace.sptrace, "report", "export", format, "-i", trace.path, "--limit", "0", "--max-size", str(size)], capture_output=True, timeout=120)
+        # The calls that are open then are written, too.
+        yield f"{format}, ends at a size", (True, True), (size <= len(done.stdout) <= size + 20_000, b"--max-size" in done.stderr)
+    done = subprocess.run([trace.sptrace, "report", "export", "csv", "-i", trace.path, "--max-size", str(whole + 1)], capture_output=True, timeout=120)
+    yield "csv, smaller than its size", (whole, b""), (len(done.stdout), done.stderr)
+
+
 def compare_index(trace, want):
     """(what, wanted, got): sums that were kept beside the trace, and what comes of it if they cannot be used."""
     def sums(*options):
@@ -372,23 +412,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "sptrace")))
     parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
+    parser.add_argument("--long", action="store_true", help="also a ring that has overwritten its beginning, which takes minutes")
     parser.add_argument("--keep", metavar="FOLDER", help="leave the traces there")
     args = parser.parse_args()
     failed = passed = 0
     folder = args.keep or tempfile.mkdtemp(prefix="sptrace-exports-")
     os.makedirs(folder, exist_ok=True)
     for name, command in COMMANDS.items():
+        if name == "ring" and not args.long: continue
         path = os.path.join(folder, f"{name}.trace")
         program = os.path.join(args.programs, command[0])
-        subprocess.run([args.sptrace, "run", "-q", "-o", path, "--", program, *command[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+        subprocess.run([args.sptrace, "run", "-q", *OPTIONS.get(name, []), "-o", path, "--", program, *command[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
         set_clock(path)
         trace = Trace(args.sptrace, path)
         for what, want, got in compare(trace, folder):
+            # What is said of the events that it has dropped is said at each pass; and a ring is not followed.
+            if name == "ring" and what in ("index, first pass", "index, second pass", "tree, followed"): continue
             problem = difference(want, got)
             passed, failed = passed + (problem is None), failed + (problem is not None)
             if problem: print(f"FAIL {name}: {what}: {problem}", flush=True)
         size = sum(int(r["calls"]) for r in trace.rows("functions", "--format", "csv"))
         print(f"ok   {name}: {size} calls", flush=True)
+    for what, want, got in (*hung(args.sptrace, folder), *compare_sizes(trace)):
+        problem = difference(want, got)
+        passed, failed = passed + (problem is None), failed + (problem is not None)
+        if problem: print(f"FAIL {what}: {problem}", flush=True)
     status, said = closed_pipe(trace)
     failed += bool(status or said)
     if status or said: print(f"FAIL a closed pipe: status {status}, {said[-200:]}")

@@ -45,6 +45,7 @@ all() {
         part "servers.$turn" python3 tests/servers.py
         part "servers.kill.$turn" python3 tests/servers.py --kill
         part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"
+        part "exports.$turn" python3 tests/exports.py --long --programs "$programs"
         part "guest.$turn" python3 tests/guest.py
         part "blocks.$turn" python3 tests/blocks.py
         part "kernel_live.$turn" python3 tests/kernel_live.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`--top` on a terminal: what it shows, what its keys do, and that the terminal is given back however it ends.
+"""`--top` on a terminal: what it shows, what its keys do, and that the terminal is given back however it ends. Pagers of reports.
 
 usage: tests/top.py [--sptrace PATH] [--only GLOB]... [--list]
 
@@ -175,6 +175,150 @@ def a_running_program_is_shown(b):
         t.close()
         program.kill()
         program.wait()
+
+
+def calls(terminal):
+    """How many calls the head says that there were."""
+    m = re.search(r"^sptrace  \d+ s  ([\d,]+) calls", terminal.text(), re.M)
+    return int(m[1].replace(",", "")) if m else 0
+
+
+def pid_of(b, tracer):
+    """The process of the program, a child of sptrace."""
+    children = open(f"/proc/{tracer}/task/{tracer}/children").read().split()
+    found = [int(pid) for pid in children if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "p"]
+    if not found: raise Failed("the program is not there")
+    return found[0]
+
+
+def at_rest(terminal, number, seconds=30):
+    """A number once it has been the same for two seconds: what is shown may be behind what was recorded."""
+    last, since, end = number(), time.monotonic(), time.monotonic() + seconds
+    while time.monotonic() < end:
+        terminal.read(0.2)
+        if number() != last: last, since = number(), time.monotonic()
+        elif time.monotonic() > since + 2: return last
+    return None
+
+
+@case
+def a_key_pauses_the_recording_and_it_goes_on(b):
+    t = b.top(1000000)
+    try:
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        program = pid_of(b, t.pid)
+        t.type("o")
+        if not t.shows("NOT RECORDING"): raise Failed(f"o does not pause:\n{t.text()}")
+        before = at_rest(t, lambda: calls(t))
+        if before is None: raise Failed(f"calls are recorded though it pauses:\n{t.text()}")
+        t.type("o")
+        end = time.monotonic() + 15
+        while calls(t) < before + 10000 and time.monotonic() < end: t.read(0.2)
+        if "NOT RECORDING" in t.text() or calls(t) < before + 10000: raise Failed(f"o does not go on:\n{t.text()}")
+        os.kill(program, signal.SIGTERM)
+        if os.waitstatus_to_exitcode(t.end() or 0) != -signal.SIGTERM: raise Failed(f"the status is {t.status}")
+    finally: t.close()
+    notes = subprocess.run([b.sptrace, "report", "tree"], cwd=b.folder, capture_output=True, text=True).stdout
+    for text in ("recording 1 ended at a key of --top", "recording 2 began at a key of --top"):
+        if text not in notes: raise Failed(f"the tree does not say '{text}'")
+
+
+@case
+def a_key_leaves_a_function_out_and_records_it_again(b):
+    t = b.top(1000000)
+    try:
+        t.type("c")
+        if not t.shows(r"^by calls\n.*\n.* f_often$"): raise Failed(f"f_often is not first by calls:\n{t.text()}")
+        program = pid_of(b, t.pid)
+        t.type("l")
+        if not t.shows(r"f_often \(left out\)$"): raise Failed(f"l does nothing:\n{t.text()}")
+
+        def of(name):
+            m = re.search(rf"^ *([\d,]+) .* {name}( \(left out\))?$", t.text(), re.M)
+            return int(m[1].replace(",", "")) if m else 0
+        often = at_rest(t, lambda: of("f_often"))
+        if often is None: raise Failed(f"f_often is recorded though it is left out:\n{t.text()}")
+        slow, end = of("f_slow"), time.monotonic() + 20
+        while of("f_slow") <= slow and time.monotonic() < end: t.read(0.2)
+        t.read(1)
+        if of("f_often") != often: raise Failed(f"f_often is recorded though it is left out:\n{t.text()}")
+        if of("f_slow") <= slow: raise Failed(f"f_slow is recorded no more:\n{t.text()}")
+        t.type("l")
+        end = time.monotonic() + 15
+        while of("f_often") <= often and time.monotonic() < end: t.read(0.2)
+        if of("f_often") <= often: raise Failed(f"f_often is not recorded again:\n{t.text()}")
+        os.kill(program, signal.SIGTERM)
+        t.end()
+    finally: t.close()
+    rows = subprocess.run([b.sptrace, "report", "functions", "--format", "csv"], cwd=b.folder, capture_output=True, text=True).stdout
+    of_it = [row for row in rows.splitlines() if "f_often" in row]
+    if len(of_it) != 1: raise Failed(f"f_often is not in one row of the report: {of_it}")
+
+
+@case
+def a_running_program_pauses_too(b):
+    program = subprocess.Popen([f"{b.folder}/p", "1000000"], stdout=subprocess.DEVNULL)
+    t = Terminal([b.sptrace, "attach", "-q", "--top", "-p", str(program.pid)], b.folder)
+    try:
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        t.type("o")
+        if not t.shows("NOT RECORDING"): raise Failed(f"o does not pause:\n{t.text()}")
+        before = at_rest(t, lambda: calls(t))
+        if before is None: raise Failed(f"calls are recorded though it pauses:\n{t.text()}")
+        t.type("o")
+        end = time.monotonic() + 15
+        while calls(t) < before + 10000 and time.monotonic() < end: t.read(0.2)
+        if calls(t) < before + 10000: raise Failed(f"o does not go on:\n{t.text()}")
+        t.type("\x03")
+        if t.end() != 0 or t.is_other: raise Failed(f"status {t.status}, the other screen {t.is_other}")
+        if program.poll() is not None: raise Failed("the program ended")
+    finally:
+        t.close()
+        program.kill()
+        program.wait()
+
+
+@case
+def killed_it_gives_the_terminal_back(b):
+    # As from a shell, which leads the session: without a leader there is no terminal any more.
+    t = Terminal(["/bin/sh", "-c", f"{b.sptrace} run -q --top -- {b.folder}/p 40000; sleep 1"], b.folder)
+    try:
+        former = t.settings()
+        if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
+        if not t.is_other or t.settings() == former: raise Failed("--top does not take the terminal")
+        tracer = int(open(f"/proc/{t.pid}/task/{t.pid}/children").read().split()[0])
+        program = pid_of(b, tracer)
+        os.kill(tracer, signal.SIGKILL)
+        t.read(0.7)
+        if t.is_other or t.settings() != former: raise Failed("the terminal is not as before")
+        os.kill(program, 0)
+        os.kill(program, signal.SIGKILL)
+    finally: t.close()
+
+
+@case
+def reports_go_through_a_pager(b):
+    trace = f"{b.folder}/paged.data"
+    subprocess.run([b.sptrace, "run", "-q", "-o", trace, "--", f"{b.folder}/p", "200"], check=False, capture_output=True)
+    want = subprocess.run([b.sptrace, "report", "functions", "-i", trace], capture_output=True, text=True).stdout
+    lines = want.count("\n")
+
+    def shown(*options, **variables):
+        t = Terminal(["/usr/bin/env", *(f"{k}={v}" for k, v in variables.items()), b.sptrace, "report", "functions", "-i", trace, *options], b.folder)
+        try:
+            t.end(20)
+            return t.text().strip()
+        finally: t.close()
+    for variables in ({"PAGER": "wc -l"}, {"PAGER": "nonsense", "SPTRACE_PAGER": "wc -l"}):
+        if (got := shown(**variables)) != str(lines): raise Failed(f"{variables}: {got!r}, not {lines}")
+    for options, variables in ((["--no-pager"], {"PAGER": "wc -l"}), ([], {"PAGER": ""}), ([], {"PAGER": "cat"}), ([], {"PAGER": "/nonexistent/pager"})):
+        if "f_often" not in (got := shown(*options, **variables)): raise Failed(f"{options} {variables}: {got!r}")
+    # Who has seen enough ends it, and that is no failure.
+    t = Terminal(["/bin/sh", "-c", f"PAGER='head -n 1' {b.sptrace} report tree -i {trace}; echo status $?"], b.folder)
+    try:
+        t.end(20)
+        if "status 0" not in t.text() or "failed" in t.text(): raise Failed(t.text())
+    finally: t.close()
 
 
 @case

@@ -70,6 +70,8 @@ pub struct Collector<W: Write> {
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
+    /// The same of modules whose plans do not count any more.
+    former: HashMap<(String, u64), usize>,
     ancestors: Ancestors,
     streams: Vec<Option<StreamState>>,
     /// Who is who.
@@ -92,6 +94,7 @@ impl<W: Write> Collector<W> {
             watch: None,
             book: AddressBook::default(),
             by_file: HashMap::new(),
+            former: HashMap::new(),
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
             numbers: Arc::default(),
@@ -137,7 +140,12 @@ impl<W: Write> Collector<W> {
         self.by_file.get(file).copied()
     }
 
-    /// Adds a module.
+    /// No process has the plans that were made: they are made anew when they are asked for.
+    pub fn forget_plans(&mut self) {
+        self.former.extend(self.by_file.drain());
+    }
+
+    /// Adds a module; one whose plan was made anew keeps what the trace calls it and its functions.
     pub fn add_module(
         &mut self,
         file: (String, u64),
@@ -146,19 +154,26 @@ impl<W: Write> Collector<W> {
         plan: &[u8],
         plan_offset: u64,
     ) -> Option<usize> {
-        let id = self
-            .recorder
-            .writer
-            .module(&TraceModule {
-                path: path.to_owned(),
-                build_id: match cached.build_id() {
-                    [] => cached.module_hash().to_be_bytes().to_vec(),
-                    build_id => build_id.to_vec(),
-                },
-                svma: Svma(0)..Svma(0),
-            })
-            .ok()?;
-        let module = Module::new(path.to_owned(), cached, plan, plan_offset, id)?;
+        let former = self.former.remove(&file);
+        let former = former.and_then(|index| self.book.modules.get_mut(index));
+        let module = match former {
+            Some(former) => {
+                let id = former.id;
+                Module::new(path.to_owned(), cached, plan, plan_offset, id)?.in_place_of(former)
+            }
+            None => {
+                let module = TraceModule {
+                    path: path.to_owned(),
+                    build_id: match cached.build_id() {
+                        [] => cached.module_hash().to_be_bytes().to_vec(),
+                        build_id => build_id.to_vec(),
+                    },
+                    svma: Svma(0)..Svma(0),
+                };
+                let id = self.recorder.writer.module(&module).ok()?;
+                Module::new(path.to_owned(), cached, plan, plan_offset, id)?
+            }
+        };
         self.book.modules.push(module);
         self.by_file.insert(file, self.book.modules.len() - 1);
         Some(self.book.modules.len() - 1)

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod parse;
 pub mod processes;
 pub mod rule;
+pub mod switch;
 pub mod time;
 pub mod wait;
 
@@ -27,6 +28,9 @@ use std::time::{Duration, Instant};
 pub use error::EventError;
 use rule::Rule;
 use sptrace_keys::Key;
+
+/// How [`What::Asked`] is called.
+const ASKED: &str = "a key of --top";
 
 /// Something that may happen, and at which of its occurrences it counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +65,8 @@ pub enum What {
     Crash,
     /// The command ends.
     Exit,
+    /// Who looks at the recording asks that it goes on (true), or pauses ([`switch`]).
+    Asked(bool),
 }
 
 /// What an event shall do.
@@ -175,6 +181,23 @@ impl Armed {
                     left: AtomicU64::new(u64::MAX),
                 });
             }
+        }
+        self
+    }
+
+    /// Also what somebody asks who looks at the recording.
+    pub fn with_switch(mut self) -> Self {
+        for (goes_on, reaction) in [(false, Reaction::Stop), (true, Reaction::Start)] {
+            self.events.push(ArmedEvent {
+                event: Event {
+                    what: What::Asked(goes_on),
+                    every: 1,
+                    text: ASKED.to_owned(),
+                },
+                reaction,
+                seen: AtomicU64::new(0),
+                left: AtomicU64::new(u64::MAX),
+            });
         }
         self
     }

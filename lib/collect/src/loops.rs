@@ -24,6 +24,10 @@ const LOOK_FOR_START_EVERY: Duration = Duration::from_millis(40);
 /// How often who is told of a recording while it is made hears of it.
 const TELL_EVERY: Duration = Duration::from_millis(20);
 
+/// How often all that was recorded is brought into the file, for who follows it, and for what a
+/// program did before it hung.
+const BRING_OUT_EVERY: Duration = Duration::from_millis(100);
+
 /// How often it is looked at whether functions are called too often.
 const LOOK_AT_LEVELS_EVERY: Duration = Duration::from_millis(20);
 
@@ -66,6 +70,8 @@ pub fn drain_loop(shared: &Shared) {
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
     let (mut last_told, mut last_levels) = (Instant::now(), Instant::now());
+    let mut last_out = Instant::now();
+    let is_read_meanwhile = shared.options.ring_bytes == 0 && shared.reactor.dumps().is_none();
     let most_ms = match (&shared.options.tap, shared.options.hot_limit) {
         (None, None) => 50,
         _ => TELL_EVERY.as_millis() as u64,
@@ -83,6 +89,10 @@ pub fn drain_loop(shared: &Shared) {
         if last_told.elapsed() >= TELL_EVERY {
             c.tell(&shared.arena);
             last_told = Instant::now();
+        }
+        if is_read_meanwhile && last_out.elapsed() >= BRING_OUT_EVERY {
+            c.bring_out(&shared.arena);
+            last_out = Instant::now();
         }
         if shared.options.hot_limit.is_some() && last_levels.elapsed() > LOOK_AT_LEVELS_EVERY {
             c.look_at_levels(&shared.arena);

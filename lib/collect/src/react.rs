@@ -292,6 +292,8 @@ fn note_window(shared: &Shared, c: &mut Collector<Output>, edge: Edge, tsc: u64)
         return;
     };
     let number = reactor.windows.number();
+    // That many nobody can mean: as often as it is asked for.
+    let of = if of == u64::MAX { 0 } else { of };
     let window = Window { number, of };
     let turn = match edge {
         Edge::Begin => Turn::Begins {

@@ -12,6 +12,7 @@ use sptrace_tracee::at_start::AtStart;
 use crate::acts::Payloads;
 use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
+use crate::event::switch::Switch;
 use crate::event::{Event, What};
 use crate::modules::decide::Decide;
 use crate::tap::Tap;
@@ -135,10 +136,21 @@ pub struct OnEvents {
     /// How often each of `dump_on` does so, each of `between` opens, and the recording begins and
     /// ends.
     pub times: u64,
+    /// Who looks at the recording may pause it, and leave functions out, by this; where no other
+    /// event begins or ends it.
+    pub switch: Option<Switch>,
     /// Tells the user of a dump.
     pub say: fn(&str),
     /// Tells the user of a dump that failed.
     pub warn: fn(&str),
+}
+
+impl OnEvents {
+    /// No event says when it is recorded, so that somebody may who looks at it.
+    pub fn can_be_switched(&self) -> bool {
+        let all = [&self.start_on, &self.dump_on, &self.stop_on];
+        all.iter().all(|events| events.is_empty()) && self.between.is_empty() && !self.shadow
+    }
 }
 
 impl Request {

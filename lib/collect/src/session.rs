@@ -161,6 +161,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.decide.clone(),
     )
     .counting(options.counts || options.hot_limit.is_some())
+    .switched(reactor.switch().cloned())
 }
 
 impl Session {
@@ -254,7 +255,10 @@ impl Session {
             }
             session.kernel.begin(&session.shared, &[child]);
             session.exec_stop(child);
-            Ok(session.wait_for_all())
+            Ok(match session.shared.reactor.switch() {
+                Some(_) => session.live_on(child),
+                None => session.wait_for_all(),
+            })
         });
         result.inspect_err(|_| launch::take_back(child))
     }
@@ -288,7 +292,7 @@ impl Session {
                 self.remarks.push(nothing.to_owned());
                 self.remarks.extend(self.shared.reactor.gates().remark());
             }
-            (made, Some(times)) if made < times => {
+            (made, Some(times)) if made < times && times != u64::MAX => {
                 let remark = format!("recorded {made} of {times} times: the command ended before");
                 self.remarks.push(remark);
             }
@@ -489,18 +493,25 @@ impl Session {
     fn wait_for_all(&mut self) -> ExitStatus {
         loop {
             self.serve();
-            if let Some(status) = self.ended {
-                let mut c = self.shared.lock();
-                let alive = c.end_ended(&self.shared.arena);
-                drop(c);
-                if alive > 0 {
-                    self.latecomers.are_there();
-                } else if self.is_stopped() || !self.latecomers.may_come(&self.shared.arena) {
-                    return status;
-                }
+            if let Some(status) = self.all_ended() {
+                return status;
             }
             self.wait_and_forward();
         }
+    }
+
+    /// How the command ended, if it has, and all that it has left behind.
+    pub(crate) fn all_ended(&mut self) -> Option<ExitStatus> {
+        let status = self.ended?;
+        let mut c = self.shared.lock();
+        let alive = c.end_ended(&self.shared.arena);
+        drop(c);
+        if alive > 0 {
+            self.latecomers.are_there();
+            return None;
+        }
+        let is_over = self.is_stopped() || !self.latecomers.may_come(&self.shared.arena);
+        is_over.then_some(status)
     }
 
     /// Waits for something to serve, for 100 ms at most; hands signals that are meant for the

@@ -275,7 +275,8 @@ impl Shared {
         let mut summary = outcome.summary(end_tsc);
         summary.ended_early = self.stopped.get().cloned();
         let windows = self.reactor.windows();
-        if windows.several().is_some() {
+        let is_one = windows.is_switched() && windows.number() == 1;
+        if windows.several().is_some() && !is_one {
             summary.row(Section::Recorded, "times", windows.number());
             summary.row(Section::RecordedFor, "ticks", windows.ticks(end_tsc));
         }

@@ -93,8 +93,22 @@ impl Windows {
         }
     }
 
+    /// The first is begun by nothing; then they end and begin whenever somebody asks for it.
+    pub fn switched() -> Self {
+        let windows = Self::new(None);
+        Self {
+            times: u64::MAX,
+            ..windows
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is no number of them that was asked for.
+    pub fn is_switched(&self) -> bool {
+        self.times == u64::MAX
     }
 
     /// How many there shall be, if it is more than one.
@@ -197,6 +211,9 @@ impl Windows {
         let mut state = self.state();
         if state.phase == Phase::Started {
             state.phase = Phase::Recording;
+            if state.begun_tsc == 0 {
+                state.begun_tsc = crate::clock::tsc();
+            }
             state.since = Instant::now();
             state.counting += 1;
         }

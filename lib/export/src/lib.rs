@@ -98,6 +98,27 @@ impl Format {
         }
     }
 
+    /// Is it written call by call, so that it can end at a size?
+    pub fn has_size(self) -> bool {
+        match self {
+            Self::Chrome | Self::JsonLines | Self::Csv | Self::Perfetto => true,
+            #[cfg(feature = "parquet")]
+            Self::Parquet => true,
+            _ => false,
+        }
+    }
+
+    /// Bytes that the format's viewers are known to bear: more is written, and said.
+    pub fn viewer_bytes(self) -> Option<u64> {
+        match self {
+            // A page of a browser has 4 GiB at most, and holds the file beside what it makes of it.
+            Self::Perfetto => Some(2 << 30),
+            // The longest string of V8.
+            Self::Chrome => Some((1 << 29) - 24),
+            _ => None,
+        }
+    }
+
     /// Is it nothing for a terminal?
     pub fn is_binary(self) -> bool {
         match self {
@@ -120,6 +141,14 @@ impl Format {
 /// Opens a file of a partition by its name relative to all of them.
 pub type Partition<'a> = &'a dyn Fn(&str) -> io::Result<Box<dyn Write + Send>>;
 
+impl Context<'_> {
+    /// So many calls and bytes are all that is wanted.
+    fn is_enough(&self, calls: u64, bytes: u64) -> bool {
+        self.limit.is_some_and(|limit| calls >= limit)
+            || self.max_bytes.is_some_and(|most| bytes >= most)
+    }
+}
+
 /// What all formats need.
 pub struct Context<'a> {
     /// Of the trace.
@@ -130,6 +159,8 @@ pub struct Context<'a> {
     pub clock: Clock,
     /// At most so many calls (or, of what adds up, functions).
     pub limit: Option<u64>,
+    /// Of formats that are written call by call: no more calls once there are so many bytes.
+    pub max_bytes: Option<u64>,
     /// What stacks are measured by.
     pub measure: Measure,
     /// Flame graphs are drawn from the top down.
@@ -147,6 +178,8 @@ pub struct Written {
     pub calls: u64,
     /// There is more than the limit.
     pub is_cut: bool,
+    /// So many bytes, of formats that are written call by call.
+    pub bytes: u64,
     /// What was made coarser or left out, as sentences.
     pub remarks: Vec<String>,
 }
@@ -230,9 +263,9 @@ fn sums<R: Read + Seek + Send, V: Visitor + Default, W: Write>(
 
 /// The first calls are the first in time, which costs some; else any order is right.
 fn order_of(cx: &Context<'_>) -> Order {
-    match cx.limit {
-        Some(_) => Order::Time,
-        None => Order::File,
+    match (cx.limit, cx.max_bytes) {
+        (None, None) => Order::File,
+        _ => Order::Time,
     }
 }
 

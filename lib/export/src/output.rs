@@ -13,6 +13,8 @@ pub struct Output<W> {
     inner: W,
     /// What is not written yet.
     pub buffer: Vec<u8>,
+    /// What is.
+    written_bytes: u64,
     result: io::Result<()>,
 }
 
@@ -22,8 +24,14 @@ impl<W: Write> Output<W> {
         Self {
             inner,
             buffer: Vec::with_capacity(FULL_BYTES + (4 << 10)),
+            written_bytes: 0,
             result: Ok(()),
         }
+    }
+
+    /// How much has come by now.
+    pub fn bytes_so_far(&self) -> u64 {
+        self.written_bytes + self.buffer.len() as u64
     }
 
     /// Has writing failed?
@@ -85,6 +93,7 @@ impl<W: Write> Output<W> {
         if self.result.is_ok() {
             self.result = self.inner.write_all(&self.buffer);
         }
+        self.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
     }
 

@@ -2,20 +2,23 @@
 //!
 //! The columns are those of csv, with null for what is not known. Rows come in the order in which
 //! calls ended, in groups of [`GROUP_ROWS`], so that a range of time is in few groups. Of a file
-//! one group is held. What is said of the trace (command, machine, start) is in its metadata. With
-//! a partition each process has a file of its own, named as Hive does; a process that speaks again
-//! after its file was closed for another has a second one.
+//! three groups are held at most: one takes rows while a thread packs another ([`encoder`]). What
+//! is said of the trace (command, machine, start) is in its metadata. With a partition each process
+//! has a file of its own, named as Hive does; a process that speaks again after its file was closed
+//! for another has a second one.
 
+mod encoder;
 mod group;
 
 use crate::output::Output;
 use crate::rows::{Row, RowSink};
 use crate::{Context, Partition};
-use group::Group;
+use encoder::Encoder;
+use group::{Group, Numbered};
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use std::collections::HashMap;
@@ -26,6 +29,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 const GROUP_ROWS: usize = 256 << 10;
 /// Rows held for all files together.
 const HELD_ROWS: usize = 1 << 20;
+/// Columns of texts.
+const TEXT_COLUMNS: [&str; 8] = [
+    "module",
+    "function",
+    "caller_module",
+    "caller",
+    "begin",
+    "end",
+    "call",
+    "result",
+];
 /// Files open at a time.
 const MAX_FILES: usize = 200;
 
@@ -71,7 +85,7 @@ impl<'p> Parquet<'p> {
             let oldest = oldest.map(|(pid, _)| *pid);
             if let Some(part) = oldest.and_then(|pid| self.files.remove(&pid)) {
                 self.held_rows -= part.file.group.rows();
-                part.finish(cx)?;
+                part.finish()?;
             }
         }
         let number = self.parts.entry(pid).or_default();
@@ -86,7 +100,7 @@ impl<'p> Parquet<'p> {
         let start = cx.header.start_unix_ns;
         let name = format!("host={host}/pid={pid}/{start}-{number}.parquet");
         let part = Part {
-            file: File::new(cx)?,
+            file: File::new(cx, false)?,
             out: Output::new((partition)(&name)?),
             used: self.now,
         };
@@ -104,11 +118,11 @@ impl<'p> Parquet<'p> {
         if self.partition.is_none() {
             let file = match &mut self.file {
                 Some(file) => file,
-                None => self.file.insert(File::new(cx)?),
+                None => self.file.insert(File::new(cx, true)?),
             };
-            file.group.put(cx, row);
+            file.put(cx, row);
             return match file.group.rows() >= GROUP_ROWS {
-                true => file.write_group(cx, out),
+                true => file.write_group(out),
                 false => Ok(()),
             };
         }
@@ -117,11 +131,11 @@ impl<'p> Parquet<'p> {
             return Ok(());
         };
         part.used = self.now;
-        part.file.group.put(cx, row);
+        part.file.put(cx, row);
         self.held_rows += 1;
         if part.file.group.rows() >= GROUP_ROWS {
             self.held_rows -= part.file.group.rows();
-            part.file.write_group(cx, &mut part.out)?;
+            part.file.write_group(&mut part.out)?;
         }
         if self.held_rows >= HELD_ROWS {
             let largest = self
@@ -130,7 +144,7 @@ impl<'p> Parquet<'p> {
                 .max_by_key(|part| part.file.group.rows());
             if let Some(part) = largest {
                 self.held_rows -= part.file.group.rows();
-                part.file.write_group(cx, &mut part.out)?;
+                part.file.write_group(&mut part.out)?;
             }
         }
         Ok(())
@@ -138,8 +152,8 @@ impl<'p> Parquet<'p> {
 }
 
 impl Part {
-    fn finish(mut self, cx: &Context<'_>) -> io::Result<()> {
-        self.file.finish(cx, &mut self.out)?;
+    fn finish(mut self) -> io::Result<()> {
+        self.file.finish(&mut self.out)?;
         self.out.finish()
     }
 }
@@ -154,11 +168,11 @@ impl RowSink for Parquet<'_> {
     fn end<W: Write>(&mut self, cx: &Context<'_>, out: &mut Output<W>) {
         let mut files: Vec<_> = self.files.drain().collect();
         files.sort_by_key(|(pid, _)| *pid);
-        let parts = files.into_iter().try_for_each(|(_, part)| part.finish(cx));
+        let parts = files.into_iter().try_for_each(|(_, part)| part.finish());
         let written = parts.and_then(|()| match (&self.partition, self.file.take()) {
             (Some(_), _) => Ok(()),
             // A trace without calls is a file without rows.
-            (None, file) => file.map_or_else(|| File::new(cx), Ok)?.finish(cx, out),
+            (None, file) => file.map_or_else(|| File::new(cx, false), Ok)?.finish(out),
         });
         if let Err(error) = written {
             out.fail(error);
@@ -193,53 +207,66 @@ impl Write for Bytes {
 
 /// A file on its way.
 struct File {
-    writer: SerializedFileWriter<Bytes>,
+    encoder: Encoder,
     bytes: Bytes,
     group: Group,
+    numbered: Numbered,
 }
 
 impl File {
-    fn new(cx: &Context<'_>) -> io::Result<Self> {
-        let schema = schema(cx.names.has_sources()).map_err(failed)?;
-        let header = cx.header;
-        let said = [
-            ("sptrace.command", header.command.join(" ")),
-            ("sptrace.host", header.host.clone()),
-            ("sptrace.start_unix_ns", header.start_unix_ns.to_string()),
-        ];
-        let said = said.map(|(key, value)| KeyValue::new(key.to_owned(), value));
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_created_by(format!("sptrace {}", env!("CARGO_PKG_VERSION")))
-            .set_key_value_metadata(Some(said.to_vec()))
-            .build();
+    /// `has_thread`: groups are packed by a thread, while the next takes rows.
+    fn new(cx: &Context<'_>, has_thread: bool) -> io::Result<Self> {
         let bytes = Bytes::default();
-        let writer = SerializedFileWriter::new(bytes.clone(), schema, Arc::new(properties));
+        let schema = schema(cx.names.has_sources()).map_err(failed)?;
+        let properties = Arc::new(properties(cx));
+        let writer = SerializedFileWriter::new(bytes.clone(), schema, properties);
         Ok(Self {
-            writer: writer.map_err(failed)?,
+            encoder: Encoder::new(writer.map_err(failed)?, has_thread)?,
             bytes,
             group: Group::default(),
+            numbered: Numbered::default(),
         })
     }
 
-    fn write_group<W: Write>(&mut self, cx: &Context<'_>, out: &mut Output<W>) -> io::Result<()> {
-        let mut group = self.writer.next_row_group().map_err(failed)?;
-        self.group.write(cx, &mut group).map_err(failed)?;
-        group.close().map_err(failed)?;
-        // The writer buffers a little of its own.
-        self.writer.flush()?;
+    fn put(&mut self, cx: &Context<'_>, row: &Row<'_>) {
+        self.group.put(cx, &mut self.numbered, row);
+    }
+
+    fn write_group<W: Write>(&mut self, out: &mut Output<W>) -> io::Result<()> {
+        self.group = self.encoder.write(std::mem::take(&mut self.group))?;
         self.bytes.pass(out);
         Ok(())
     }
 
-    fn finish<W: Write>(mut self, cx: &Context<'_>, out: &mut Output<W>) -> io::Result<()> {
+    fn finish<W: Write>(mut self, out: &mut Output<W>) -> io::Result<()> {
         if self.group.rows() > 0 {
-            self.write_group(cx, out)?;
+            self.write_group(out)?;
         }
-        self.writer.close().map_err(failed)?;
+        self.encoder.finish()?;
         self.bytes.pass(out);
         Ok(())
     }
+}
+
+/// How columns are written: numbers that repeat little as they are, and no smallest and largest
+/// text, which choose no group.
+fn properties(cx: &Context<'_>) -> WriterProperties {
+    let header = cx.header;
+    let said = [
+        ("sptrace.command", header.command.join(" ")),
+        ("sptrace.host", header.host.clone()),
+        ("sptrace.start_unix_ns", header.start_unix_ns.to_string()),
+    ];
+    let said = said.map(|(key, value)| KeyValue::new(key.to_owned(), value));
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(format!("sptrace {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(said.to_vec()))
+        .set_column_dictionary_enabled("start_ns".into(), false);
+    for text in TEXT_COLUMNS {
+        builder = builder.set_column_statistics_enabled(text.into(), EnabledStatistics::None);
+    }
+    builder.build()
 }
 
 fn failed(error: ParquetError) -> io::Error {

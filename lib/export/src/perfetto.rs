@@ -337,8 +337,9 @@ impl<W: Write> Visitor for Perfetto<'_, W> {
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        let limit = self.cx.limit;
-        self.is_cut |= limit.is_some_and(|limit| self.packets.calls >= limit);
+        let packets = &self.packets;
+        let enough = self.cx.is_enough(packets.calls, packets.out.bytes_so_far());
+        self.is_cut |= enough;
         if !self.is_finished() {
             self.end_innermost(stream, frame);
         }
@@ -384,10 +385,12 @@ impl<W: Write> Exporter for Perfetto<'_, W> {
             }
         }
         let calls = self.packets.calls;
+        let bytes = self.packets.out.bytes_so_far();
         self.packets.out.finish()?;
         Ok(Written {
             calls,
             is_cut: self.is_cut,
+            bytes,
             ..Written::default()
         })
     }

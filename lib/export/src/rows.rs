@@ -181,7 +181,7 @@ impl<S: RowSink, W: Write> Visitor for Rows<'_, S, W> {
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
-        self.is_cut |= self.cx.limit.is_some_and(|limit| self.rows >= limit);
+        self.is_cut |= self.cx.is_enough(self.rows, self.out.bytes_so_far());
         if self.is_finished() {
             return;
         }
@@ -225,10 +225,12 @@ impl<S: RowSink, W: Write> Exporter for Rows<'_, S, W> {
             self.cut();
         }
         self.sink.end(self.cx, &mut self.out);
+        let bytes = self.out.bytes_so_far();
         self.out.finish()?;
         Ok(Written {
             calls: self.rows,
             is_cut: self.is_cut,
+            bytes,
             ..Written::default()
         })
     }

@@ -292,6 +292,7 @@ impl<W: Write> Exporter for Timeline<'_, W> {
         let written = Written {
             calls: single,
             is_cut: false,
+            bytes: 0,
             remarks: self.remarks(single),
         };
         let mut out = Output::new(&mut self.out);

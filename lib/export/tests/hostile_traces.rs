@@ -114,6 +114,7 @@ fn export_all(bytes: &[u8]) -> Result<usize, ExportError> {
         ] {
             let mut reader = Reader::new(Cursor::new(bytes.to_vec()))?;
             let cx = Context {
+                max_bytes: None,
                 header: &header,
                 names: &names,
                 clock: reader.clock(),

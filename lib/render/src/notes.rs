@@ -37,11 +37,13 @@ fn turn_text(turn: &Turn) -> String {
     match turn {
         Turn::Begins { event, window } => {
             let which = window.map(window_text).unwrap_or_default();
-            format!("recording {which}began at --start-on {}", clean(event))
+            let option = option_of(*window, "--start-on ");
+            format!("recording {which}began at {option}{}", clean(event))
         }
         Turn::Ends { event, window } => {
             let which = window_text(*window);
-            format!("recording {which}ended at --stop-on {}", clean(event))
+            let option = option_of(Some(*window), "--stop-on ");
+            format!("recording {which}ended at {option}{}", clean(event))
         }
         Turn::EndsEarly(why) => format!("recording ended early: {}", early_end_text(why)),
         Turn::Dumped { event } => format!("dumped at {}", clean(event)),
@@ -62,7 +64,18 @@ fn turn_text(turn: &Turn) -> String {
     }
 }
 
+/// What was asked for while it was recorded, as often as somebody liked, is no event of an option.
+fn option_of(window: Option<Window>, option: &'static str) -> &'static str {
+    match window {
+        Some(Window { of: 0, .. }) => "",
+        _ => option,
+    }
+}
+
 fn window_text(window: Window) -> String {
+    if window.of == 0 {
+        return format!("{} ", window.number);
+    }
     format!("{} of {} ", window.number, window.of)
 }
 
@@ -78,6 +91,11 @@ mod tests {
     #[test]
     fn each_turn_is_a_sentence_without_control_characters() {
         let event = || "ctl:\u{1b}[2J".to_owned();
+        let ends = |of| Turn::Ends {
+            event: "a key of --top".to_owned(),
+            window: Window { number: 2, of },
+        };
+        assert_eq!(text(ends(0)), "recording 2 ended at a key of --top");
         let window = Window { number: 2, of: 9 };
         let begins = |window| Turn::Begins {
             event: "signal:USR1".to_owned(),

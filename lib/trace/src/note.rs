@@ -168,7 +168,7 @@ pub enum Turn {
 pub struct Window {
     /// The first is 1.
     pub number: u64,
-    /// So many at most.
+    /// So many at most; 0: as often as it is asked for.
     pub of: u64,
 }
 

@@ -20,6 +20,8 @@ use crate::writer::{
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the trace names, as far as it was read.
 #[derive(Default, Debug, Clone)]
@@ -115,6 +117,8 @@ pub struct TraceReader<R> {
     payload: Vec<u8>,
     spare: Vec<u8>,
     dropped: Option<Dropped>,
+    /// Bytes of sections that were read, for who looks from another thread.
+    passed: Arc<AtomicU64>,
 }
 
 impl TraceReader<BufReader<TraceFile>> {
@@ -152,6 +156,7 @@ impl<R: Read> TraceReader<R> {
             payload: Vec::new(),
             spare: Vec::new(),
             dropped: None,
+            passed: Arc::default(),
         };
         reader.read_preamble()?;
         match reader.read_section_header()? {
@@ -183,6 +188,11 @@ impl<R: Read> TraceReader<R> {
     /// Bytes read of the file: the end of the last section given.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// How many bytes of sections were read, which another thread may look at meanwhile.
+    pub fn passed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.passed)
     }
 
     /// How the file ends, known when [`Self::next_item`] gave `None`.
@@ -318,6 +328,7 @@ impl<R: Read> TraceReader<R> {
 
     fn advance(&mut self, length: u32) {
         self.offset += SECTION_HEADER_BYTES as u64 + u64::from(length);
+        self.passed.fetch_add(u64::from(length), Ordering::Relaxed);
     }
 }
 

@@ -136,6 +136,7 @@ fn record(
     let begun = request.begun().map(Path::to_owned);
     let has_dumps = !request.events.dump_on.is_empty();
     let beside = kernel.prepare(quiet, has_dumps)?;
+    shows.is_steady = beside.is_some();
     let mut session = record::prepare(request, shows)?;
     if let Some(beside) = beside {
         session.with_kernel(beside);

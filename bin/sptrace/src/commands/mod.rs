@@ -22,6 +22,7 @@ pub mod script;
 mod scripted;
 mod selection;
 mod shows;
+mod size;
 pub mod symbols;
 mod top;
 mod values;

@@ -29,6 +29,7 @@ use sptrace_types::decode::capture::Extent;
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
+use crate::commands::size::parse_size;
 use crate::commands::symbols::DebugArgs;
 use crate::commands::top::Top;
 use crate::commands::{cache, scripted, selection, values};
@@ -154,8 +155,11 @@ pub struct RecordArgs {
     on_full: OnFull,
     /// Show the functions that take the most time while the program runs, in place of what is on
     /// the terminal: calls, times and rates, by keys ordered, filtered, and with their callers. A
-    /// thread's calls are there when 64 KiB of them are recorded. The command should not read the
-    /// terminal, nor write to it. The trace is written as always
+    /// key pauses the recording (the
+    /// program runs by its own code meanwhile) and lets it go on; another leaves the selected
+    /// function out from there on, or records it again, where no other option says when or whose
+    /// calls are recorded. The command should not read the terminal, nor write to it. The trace is
+    /// written as always
     #[arg(help_heading = WHERE_TO, long, conflicts_with_all = ["ring", "live"])]
     top: bool,
     /// Print a line a system call, as `report lines` does, while the program runs: to standard
@@ -191,28 +195,6 @@ pub struct RecordArgs {
     /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-/// `64K`, `1M`, `2G`, or bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().last() {
-        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
-        _ => (text, 'B'),
-    };
-    let factor = match unit {
-        'B' => 1,
-        'K' => 1 << 10,
-        'M' => 1 << 20,
-        'G' => 1 << 30,
-        _ => return Err("a size ends in K, M or G".to_owned()),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "not a number with K, M or G".to_owned())?;
-    number
-        .checked_mul(factor)
-        .filter(|n| *n > 0)
-        .ok_or_else(|| "out of range".to_owned())
 }
 
 pub(crate) fn parse_ring(text: &str) -> Result<u64, String> {
@@ -303,6 +285,7 @@ impl RecordArgs {
             dump_on: self.dump_on,
             stop_on: self.stop_on,
             times: self.times,
+            switch: None,
             say: if self.quiet { |_| {} } else { say },
             warn: say,
         };
@@ -388,8 +371,10 @@ impl RecordArgs {
     /// What does not fit together, or cannot be opened: one line for the user.
     pub fn shown(&mut self) -> Result<Shows, String> {
         let lines = self.live()?;
-        let top = self.top.then(|| Top::open(&self.output)).transpose()?;
-        Ok(Shows { lines, top })
+        Ok(Shows::of(
+            lines,
+            self.top.then(|| Top::open(&self.output)).transpose()?,
+        ))
     }
 
     /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
@@ -479,13 +464,19 @@ pub fn prepare(mut request: Request, shows: &mut Shows) -> Result<Session, Strin
     let Request {
         command,
         options,
-        events,
+        mut events,
     } = request;
     let header = header(command);
     let output = options.output.clone();
     check_output(&output)?;
     if options.ring_bytes > 0 && output.exists() && !output.is_file() {
         return Err(no_output(&output, "--ring needs a regular file"));
+    }
+    if let Some(top) = &mut shows.top
+        && !shows.is_steady
+        && events.can_be_switched()
+    {
+        events.switch = Some(top.switch()?);
     }
     let events = Prepared::new(events, &output, &header).map_err(|e| e.to_string())?;
     if begun.is_some() {

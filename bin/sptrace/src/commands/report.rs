@@ -9,6 +9,8 @@ mod export;
 mod graph;
 mod index;
 mod output;
+mod pager;
+mod progress;
 mod script;
 mod sources;
 mod tree;
@@ -16,12 +18,14 @@ mod wanted;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use calls::CallArgs;
 pub use calls::print_call_counts;
 use clap::{Args, ValueEnum};
 use export::By;
 use graph::GraphArgs;
+pub(crate) use output::explain;
+use progress::Progress;
 pub use script::tell as tell_script;
 use sources::SourceArgs;
 use sptrace_export::Format as ExportFormat;
@@ -32,9 +36,9 @@ use sptrace_render::{
 };
 use sptrace_trace::{
     Clock, Ending, Focus, Graph, Header, Names, Order, Selection, Snapshots, Sources, Summary,
-    Survey, TraceError, TraceFile, TraceReader, Visitor, Wanted, replay,
+    Survey, TraceFile, TraceReader, Visitor, Wanted, replay,
 };
-use std::io::{self, BufReader, ErrorKind, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tree::TreeArgs;
@@ -175,9 +179,19 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
+    /// Of `export` call by call (perfetto, chrome, jsonl, csv, parquet): end with the calls that
+    /// have ended when SIZE is reached
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse_size)]
+    max_size: Option<u64>,
+
     /// Colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
+
+    /// Write to the terminal as it is. Else what is read there goes through $SPTRACE_PAGER, $PAGER
+    /// or less
+    #[arg(long)]
+    no_pager: bool,
 
     /// Keep the sums of `summary` and `functions` beside the trace, as FILE.index, with what makes
     /// a range of time (--from, --to, --around) begin at once, and use them when they are there:
@@ -291,6 +305,17 @@ enum Sort {
 }
 
 impl ReportArgs {
+    /// It is read from top to bottom, so that a pager serves.
+    fn is_read(&self) -> bool {
+        let is_picture = matches!(self.view, View::Export | View::Flame | View::Timeline);
+        !self.no_pager && !is_picture && !self.tree.follow
+    }
+
+    /// What it shows comes while the trace is read, line by line, so that one sees how far it is.
+    fn shows_at_once(&self) -> bool {
+        matches!(self.view, View::Tree | View::Lines) && output::is_terminal(&self.output)
+    }
+
     /// The form of the output, chosen or told by the file's name.
     fn format(&self) -> Format {
         let ending = self.output.extension().and_then(|ending| ending.to_str());
@@ -335,7 +360,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         _ => show(args, style).map(|()| 0),
     };
     match shown {
-        Err(error) if is_closed_pipe(&error) => Ok(0),
+        Err(error) if output::is_closed_pipe(&error) => Ok(0),
         Err(error) if error.is::<io::Error>() => {
             let what = match output::is_stdout(&args.output) {
                 true => "cannot write the report (is stdout's disk full?)".to_owned(),
@@ -369,14 +394,9 @@ impl Colour {
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
-}
-
 fn show_diff(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
     check(args)?;
-    let mut out = output::open(&args.output, &args.input)?;
+    let mut out = output::open(&args.output, &args.input, args.is_read())?;
     Ok(u8::from(diff::show(args, style, &mut out)?))
 }
 
@@ -416,6 +436,8 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
             "the calls of this trace were counted: what is shown here has none of them (see report functions, callers, callees, graph)",
         );
     }
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
+    let _progress = (!args.shows_at_once()).then(|| Progress::begin(reader.passed(), length));
     let sources = named_from_outside(args, reader.header(), &mut survey)?;
     let names = Names::new(&survey.dictionary).with_sources(sources);
     let names = match args.sources.no_demangle {
@@ -433,7 +455,7 @@ fn show(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
     };
     let out = match args.partition {
         true => Box::new(io::sink()),
-        false => output::open(&args.output, path)?,
+        false => output::open(&args.output, path, args.is_read())?,
     };
     session.show(reader, out)
 }
@@ -462,6 +484,9 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
         (View::Callers | View::Callees, None) => bail!("name the function: a name or a glob"),
         (view, _) if args.partition && view != View::Export => {
             bail!("--partition is for `export parquet`; leave it out")
+        }
+        (view, _) if args.max_size.is_some() && view != View::Export => {
+            bail!("--max-size is for `export`; --limit shortens what other views show")
         }
         (view, _) if args.older.is_some() && view != View::Flame => {
             bail!("--diff is for `report flame`; `report diff OLD NEW` says it in words")
@@ -670,23 +695,5 @@ impl Session<'_> {
         };
         replay(&mut reader, self.survey, &wanted, view)
             .map_err(|error| explain(&self.args.input, error))
-    }
-}
-
-/// A sentence about a trace that cannot be read, with a hint where there is one.
-pub(crate) fn explain(path: &Path, error: TraceError) -> anyhow::Error {
-    let path = path.display();
-    match error {
-        TraceError::Read(error) if error.kind() == ErrorKind::NotFound => {
-            anyhow!("cannot open {path}: no such file (record one with `sptrace run -- COMMAND`)")
-        }
-        TraceError::Read(error) => anyhow!("cannot read {path}: {error}"),
-        error @ TraceError::Version { .. } => {
-            anyhow!("cannot read {path}: {error} (use the sptrace that recorded it)")
-        }
-        error @ TraceError::Damaged { .. } => {
-            anyhow!("cannot read {path}: {error} (record it again)")
-        }
-        error => anyhow!("cannot read {path}: {error} (`sptrace run` writes sptrace.data)"),
     }
 }

@@ -253,6 +253,7 @@ fn record(
     }
     let has_dumps = !request.events.dump_on.is_empty();
     let beside = kernel.prepare(quiet, has_dumps).map_err(own_failure)?;
+    shows.is_steady = beside.is_some() || keeps_pid;
     let mut session = record::prepare(request, shows).map_err(own_failure)?;
     if let Some(beside) = beside {
         session.with_kernel(beside);

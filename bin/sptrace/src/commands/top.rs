@@ -2,9 +2,11 @@
 //!
 //! Given the trace that is being written, and the terminal; shows the list in place of what stands
 //! there, and gives the terminal back however it ends. A thread of its own reads the trace behind
-//! the recording, which it neither holds up nor changes. Must not know how events are recorded, nor
+//! the recording, which it does not hold up; by its keys the recording is paused and functions are
+//! left out. Must not know how events are recorded, nor
 //! what the list looks like ([`view`]).
 
+mod guard;
 mod screen;
 mod view;
 
@@ -14,9 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sptrace_collect::event::switch::Switch;
 use sptrace_trace::follow::Follower;
 use sptrace_trace::{
-    CallTree, Frame, Graph, Item, Names, Stats, StreamId, StreamTotals, TraceError, Visitor,
+    CallTree, Frame, FunctionId, Graph, Item, Names, Stats, StreamId, StreamTotals, TraceError,
+    Visitor,
 };
 
 use crate::commands::live::with_signals_blocked;
@@ -35,6 +39,8 @@ const READ_AT_ONCE: Duration = Duration::from_millis(100);
 pub struct Top {
     output: PathBuf,
     screen: Option<Screen>,
+    /// Pauses the recording; none: other options say when it is made.
+    switch: Option<Switch>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -49,9 +55,20 @@ impl Top {
         Ok(Self {
             output: output.to_owned(),
             screen: Some(screen),
+            switch: None,
             is_over: Arc::default(),
             thread: None,
         })
+    }
+
+    /// Keys may pause the recording, by this.
+    ///
+    /// # Errors
+    /// There is no descriptor left; one line for the user.
+    pub fn switch(&mut self) -> Result<Switch, String> {
+        let switch = Switch::new().map_err(|e| format!("--top cannot have keys: {e}"))?;
+        self.switch = Some(switch.clone());
+        Ok(switch)
     }
 
     /// The trace has been begun: what is written from here on is shown.
@@ -63,8 +80,9 @@ impl Top {
         let Some(screen) = self.screen.take() else {
             return Ok(());
         };
+        let switch = self.switch.take();
         let body = move || {
-            if let Err(why) = show(&output, screen, &is_over) {
+            if let Err(why) = show(&output, screen, switch.as_ref(), &is_over) {
                 say(&format!("--top shows nothing any more: {why}"));
             }
         };
@@ -126,15 +144,26 @@ impl Visitor for Sums {
     }
 }
 
-fn show(output: &Path, mut screen: Screen, is_over: &AtomicBool) -> Result<(), String> {
-    let mut follower = loop {
+/// The trace, once its header is written; none: the recording is over.
+fn follow(output: &Path, is_over: &AtomicBool) -> Result<Option<Follower>, String> {
+    loop {
         match Follower::open(output) {
-            Ok(follower) => break follower,
+            Ok(follower) => return Ok(Some(follower)),
             Err(TraceError::NotAFile) => return Err("the trace must be a file".to_owned()),
-            // Its header is not written yet.
             Err(_) if !is_over.load(Ordering::Acquire) => std::thread::sleep(POLL),
-            Err(_) => return Ok(()),
+            Err(_) => return Ok(None),
         }
+    }
+}
+
+fn show(
+    output: &Path,
+    mut screen: Screen,
+    switch: Option<&Switch>,
+    is_over: &AtomicBool,
+) -> Result<(), String> {
+    let Some(mut follower) = follow(output, is_over)? else {
+        return Ok(());
     };
     let clock = follower.clock();
     let (mut frames, mut sums) = (CallTree::new(), Sums::default());
@@ -148,7 +177,16 @@ fn show(output: &Path, mut screen: Screen, is_over: &AtomicBool) -> Result<(), S
         for key in keys {
             is_changed = true;
             match view.key(key) {
-                Wish::Leave => return Ok(()),
+                Wish::Leave => {
+                    leave(switch);
+                    return Ok(());
+                }
+                Wish::Turn(function) => turn(switch, &Names::new(follower.dictionary()), function),
+                Wish::Switch => {
+                    if let Some(switch) = switch {
+                        switch.ask(switch.is_paused());
+                    }
+                }
                 Wish::Callers if sums.callers.is_none() => sums.callers = Some(Graph::default()),
                 Wish::Callers | Wish::Nothing => {}
             }
@@ -163,12 +201,27 @@ fn show(output: &Path, mut screen: Screen, is_over: &AtomicBool) -> Result<(), S
                 told_ns: clock.since_start_ns(sums.latest_tsc.max(clock.tsc_at(0))),
                 elapsed: began.elapsed(),
                 is_behind,
+                left_out: switch.map(Switch::left_out),
+                is_off: switch.is_some_and(Switch::is_paused),
             };
             screen.draw(|frame| view.draw(frame, &facts));
             drawn = Some(Instant::now());
         }
     }
     Ok(())
+}
+
+/// Who does not look any more cannot have it go on.
+fn leave(switch: Option<&Switch>) {
+    if let Some(switch) = switch.filter(|switch| switch.is_paused()) {
+        switch.ask(true);
+    }
+}
+
+fn turn(switch: Option<&Switch>, names: &Names<'_>, function: FunctionId) {
+    if let Some(switch) = switch {
+        switch.turn(names.name(function));
+    }
 }
 
 /// Reads what has been written since, for a while; true if more is there.

@@ -30,6 +30,14 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// Writes all that the threads have recorded by now: who reads the trace meanwhile sees it, and
+    /// what a program that hangs has done last is in the file.
+    pub fn bring_out(&mut self, arena: &Arena) {
+        self.take_early(arena);
+        self.flush();
+        self.write_out();
+    }
+
     /// Tells of everything: no more will come.
     pub fn tell_rest(&mut self) {
         if let Some(tapped) = &mut self.recorder.tapped {

@@ -182,6 +182,13 @@ impl Module {
         })
     }
 
+    /// The same, of a plan that was made anew: its functions have their numbers already.
+    pub fn in_place_of(mut self, former: &mut Self) -> Self {
+        self.functions = std::mem::take(&mut former.functions);
+        self.calls_without_end = std::mem::take(&mut former.calls_without_end);
+        self
+    }
+
     /// Where the last function begins that does so at or before `svma`.
     pub fn function_start(&self, svma: u64) -> Option<u64> {
         let offset = u32::try_from(svma.checked_sub(self.base_svma)?).ok()?;

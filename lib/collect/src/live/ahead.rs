@@ -209,8 +209,14 @@ impl Session {
                 Err(e) => self.refuse(pid, e, pid == first),
             }
         }
+        self.attach_family(first);
+        begun();
+    }
+
+    /// Attaches to those of a process and its descendants that are not attached to.
+    pub(crate) fn attach_family(&mut self, first: u32) {
         for pid in family(first) {
-            if active.contains(&pid) || eligible::holds(pid, &self.shared.arena) {
+            if eligible::holds(pid, &self.shared.arena) {
                 // A child of one that is traced already is, too.
                 continue;
             }
@@ -220,7 +226,6 @@ impl Session {
                 self.refuse(pid, e, pid == first);
             }
         }
-        begun();
     }
 
     /// False: it must be prepared again.

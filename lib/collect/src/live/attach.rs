@@ -105,7 +105,15 @@ impl Session {
         self.shared.reactor.begin();
         if !attached.is_empty() {
             self.kernel.begin(&self.shared, &attached);
-            self.record_until(&attached, until);
+            let end = until.duration.map(|d| Instant::now() + d);
+            let is_over = || end.is_some_and(|end| Instant::now() >= end);
+            self.record_until(&attached, end);
+            while self.shared.reactor.windows().is_ending() {
+                if !self.pause_attached(&attached, &is_over) {
+                    break;
+                }
+                self.record_until(&attached, end);
+            }
             self.kernel.end();
             self.detach_all();
         }
@@ -330,9 +338,8 @@ impl Session {
         (there, gone)
     }
 
-    /// Waits for the end: of the time, of the processes, or by a signal to us.
-    fn record_until(&mut self, attached: &[u32], until: &Until) {
-        let end = until.duration.map(|d| Instant::now() + d);
+    /// Waits for the end: of the time, of the processes, or by a signal to us; or for a pause.
+    fn record_until(&mut self, attached: &[u32], end: Option<Instant>) {
         let mut last_look = Instant::now();
         loop {
             self.serve();
@@ -340,7 +347,8 @@ impl Session {
             let wait = left
                 .unwrap_or(Duration::MAX)
                 .min(Duration::from_millis(100));
-            if wait.is_zero() || self.wait_for_end(wait) {
+            let is_pausing = self.shared.reactor.windows().is_ending();
+            if is_pausing || wait.is_zero() || self.wait_for_end(wait) {
                 return;
             }
             if last_look.elapsed() >= Duration::from_millis(100) {

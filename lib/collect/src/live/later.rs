@@ -7,10 +7,12 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sptrace_trace::ExitStatus;
 use sptrace_tracee::{TraceeError, eligible, ptrace};
 
+use crate::event::switch::Switch;
 use crate::live::ahead::{Ahead, Looker, family};
 use crate::react;
 use crate::session::{Finished, Session};
@@ -32,15 +34,27 @@ impl Session {
 
     /// From the command's start to its end.
     fn live(&mut self, child: u32) -> ExitStatus {
-        while self.begin_window(child) {
-            if self.until_stopped() {
-                break;
-            }
-            self.detach_all();
-            if !self.end_window() || self.ended.is_some() {
-                break;
-            }
+        while self.begin_window(child) && self.window_goes_on() {}
+        self.wait_for_command()
+    }
+
+    /// The same of a command that is recorded from its start, and whose recording pauses and goes
+    /// on when somebody asks for that.
+    pub(crate) fn live_on(&mut self, child: u32) -> ExitStatus {
+        while self.window_goes_on() && self.begin_window(child) {}
+        self.wait_for_command()
+    }
+
+    /// Records until an event ends the window. False: there will be no other.
+    fn window_goes_on(&mut self) -> bool {
+        if self.until_stopped() {
+            return false;
         }
+        self.detach_all();
+        self.end_window() && self.ended.is_none()
+    }
+
+    fn wait_for_command(&mut self) -> ExitStatus {
         // The recording has ended, whatever the command does still.
         self.kernel.end();
         loop {
@@ -84,11 +98,8 @@ impl Session {
     fn until_stopped(&mut self) -> bool {
         while !self.is_stopped() && !self.shared.reactor.windows().is_ending() {
             self.serve();
-            if self.ended.is_some() {
-                let mut c = self.shared.lock();
-                if c.end_ended(&self.shared.arena) == 0 {
-                    return true;
-                }
+            if self.all_ended().is_some() {
+                return true;
             }
             self.wait_and_forward();
         }
@@ -114,7 +125,31 @@ impl Session {
         let mut c = shared.lock();
         c.end_window(&shared.arena);
         react::collected(&shared, &mut c);
+        if shared.reactor.switch().is_some_and(Switch::takes_change) {
+            c.forget_plans();
+        }
         !c.has_failed() && !self.is_stopped() && react::window_ended(&shared, &mut c)
+    }
+
+    /// The recording of processes that were attached to pauses, until it is asked to go on. False:
+    /// it does not, since its time is over, or they are.
+    pub(crate) fn pause_attached(&mut self, attached: &[u32], is_over: &dyn Fn() -> bool) -> bool {
+        self.detach_all();
+        if !self.end_window() {
+            return false;
+        }
+        while self.shared.reactor.windows().is_waiting() {
+            self.serve();
+            let is_there = attached.iter().any(|pid| !eligible::has_ended(*pid));
+            if !is_there || is_over() || self.wait_for_end(Duration::from_millis(100)) {
+                return false;
+            }
+        }
+        for &first in attached {
+            self.attach_family(first);
+        }
+        self.shared.reactor.begin();
+        true
     }
 
     /// A process has memory of ours still.

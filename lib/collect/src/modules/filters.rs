@@ -24,6 +24,7 @@ use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
 
 use super::decide::{Decide, Decisions, make_leaves};
+use crate::event::switch::Switch;
 
 /// Where a program begins that a C library has started.
 const MAIN: &str = "main";
@@ -79,6 +80,8 @@ pub struct Filters {
     begins_at_main: bool,
     /// Instructions that call the kernel are intercepted, wherever they are.
     has_system_calls: bool,
+    /// Who leaves more functions out while it is recorded.
+    switch: Option<Switch>,
     /// Those are that begin a new task.
     counts: bool,
     muted: AtomicUsize,
@@ -131,6 +134,12 @@ impl Filters {
         }
     }
 
+    /// Who looks at the recording may leave functions out.
+    #[must_use]
+    pub fn switched(self, switch: Option<Switch>) -> Self {
+        Self { switch, ..self }
+    }
+
     /// The plan of a module for this recording, made of its own; `file` is the module's, as it can
     /// be opened, and `path` what the process calls it. Of one that is left out nothing stays but
     /// its special functions.
@@ -157,6 +166,7 @@ impl Filters {
             });
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
+        let is_switched = !is_left_out && self.mute_switched(cached, &mut plan);
         let decide = self.decide.as_ref().filter(|_| !is_left_out);
         let decisions = decide.map(|decide| decide.ask(cached, &plan, path));
         if let Some(Decisions { skipped, leaves }) = &decisions {
@@ -169,7 +179,7 @@ impl Filters {
                 sum.fetch_add(more, Ordering::Relaxed);
             }
         }
-        if self.is_partial
+        if (self.is_partial || is_switched)
             && let Some(hooked) = self.hooked_plan(cached, &plan, file, is_left_out)
         {
             plan = hooked;
@@ -179,6 +189,30 @@ impl Filters {
             make_leaves(&mut plan, &decisions.leaves);
         }
         plan
+    }
+
+    /// Mutes what was left out meanwhile; false: nothing was.
+    fn mute_switched(&self, cached: &Cached, plan: &mut [u8]) -> bool {
+        let left_out = self.switch.as_ref().map(Switch::left_out);
+        let left_out = left_out.unwrap_or_default();
+        if left_out.is_empty() {
+            return false;
+        }
+        let is_named = |symbol: &str| {
+            let name = demangle(symbol);
+            let names = [symbol, &name, without_parameters(&name)];
+            names.iter().any(|name| left_out.contains(*name))
+        };
+        let leaves_out = |svma: u64| match cached.named_at(Svma(svma)).map_or("", |n| n.1) {
+            "" => left_out.contains(&format!("sub_{svma:x}")),
+            symbol => is_named(symbol),
+        };
+        mute(plan, &leaves_out, &|slot| {
+            let import = cached.import_at(Svma(slot));
+            let import = import.and_then(|name| name.strip_suffix("@plt"));
+            import.is_some_and(is_named)
+        });
+        true
     }
 
     /// Must the agent know this file before control comes there: could recording begin in it, or

@@ -20,6 +20,7 @@ use crate::collector::Collector;
 use crate::event::calls::Calls;
 use crate::event::control::Control;
 use crate::event::keys::Keys;
+use crate::event::switch::Asked;
 use crate::event::{Armed, Event, EventError, Reaction, Source, What};
 use crate::live::gate::Gates;
 use crate::output::{self, Output};
@@ -64,7 +65,11 @@ impl Prepared {
         }
         let hosts = watched_by(Watcher::Host, &armed, &asked);
         let calls = Calls::new(hosts, Clock::of(header))?;
-        let windows = windows_of(&asked);
+        let windows = Arc::new(windows_of(&asked));
+        if let Some(switch) = &asked.switch {
+            let asked = Asked::new(switch.clone(), &armed, &windows);
+            sources.push(Box::new(asked));
+        }
         let ring = ring_of(&asked)?;
         let reactor = Reactor {
             armed,
@@ -78,7 +83,7 @@ impl Prepared {
             ended: AtomicBool::new(false),
             gates,
             follows,
-            windows: Arc::new(windows),
+            windows,
             between,
             causes: Mutex::default(),
         };
@@ -140,6 +145,9 @@ fn gates_of(armed: &Armed, asked: &OnEvents) -> Result<Arc<Gates>, EventError> {
 
 /// How often the recording begins and ends.
 fn windows_of(asked: &OnEvents) -> Windows {
+    if asked.switch.is_some() {
+        return Windows::switched();
+    }
     // A recording that nothing ends does not begin again.
     let times = match asked.stop_on.is_empty() {
         true => 1,
@@ -195,7 +203,11 @@ fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
     if followed.is_some() {
         armed = armed.with_following(starts, asked.times);
     }
-    Ok((armed.with_rules(&asked.between), followed.is_some()))
+    armed = armed.with_rules(&asked.between);
+    if asked.switch.is_some() {
+        armed = armed.with_switch();
+    }
+    Ok((armed, followed.is_some()))
 }
 
 /// By which the other threads wake the one that waits for events.

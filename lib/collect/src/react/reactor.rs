@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sptrace_trace::{Snapshot, Summary};
 
 use crate::between::Between;
+use crate::event::switch::Switch;
 use crate::event::{Armed, Event, What};
 use crate::live::gate::Gates;
 use crate::output;
@@ -95,6 +96,11 @@ impl Reactor {
         &self.windows
     }
 
+    /// Who looks at the recording and may switch it.
+    pub fn switch(&self) -> Option<&Switch> {
+        self.asked.switch.as_ref()
+    }
+
     /// The functions that are recorded between two events each.
     pub fn between(&self) -> &Between {
         &self.between
@@ -108,7 +114,9 @@ impl Reactor {
 
     /// Tells the user where a recording of several stands.
     pub fn tell_window(&self, has_ended: bool) {
-        let Some(times) = self.windows.several() else {
+        let several = self.windows.several();
+        // Who switches it sees that.
+        let Some(times) = several.filter(|_| self.asked.switch.is_none()) else {
             return;
         };
         let (what, number) = (

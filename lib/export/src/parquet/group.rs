@@ -1,19 +1,21 @@
 //! The rows of a group of a Parquet file, column by column.
 //!
 //! Given rows; gives them to the library's writer in the order of the columns that `parquet.rs`
-//! states. Knows nothing of files.
+//! states. Names are numbers in a row, and texts only in the [`Texts`] of the file, so that a row
+//! costs no memory of its own. Knows nothing of files.
 
 use super::{Context, Row};
 use crate::rows::RowSource;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
-use sptrace_trace::{FunctionId, Names};
-use std::collections::HashMap;
+use sptrace_trace::FunctionId;
 use std::io::Write;
 
 /// Texts made at a time.
 const TEXTS: usize = 16 << 10;
+/// Stands for no function.
+const NOBODY: u32 = u32::MAX;
 
 /// Numbers of which some are not known.
 #[derive(Default)]
@@ -36,12 +38,12 @@ impl Numbers {
 
 /// Texts of which most are not there.
 #[derive(Default)]
-struct Texts {
+struct RareTexts {
     known: Vec<ByteArray>,
     levels: Vec<i16>,
 }
 
-impl Texts {
+impl RareTexts {
     fn put(&mut self, text: Option<&str>) {
         self.levels.push(i16::from(text.is_some()));
         self.known.extend(text.map(ByteArray::from));
@@ -58,6 +60,56 @@ fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
+/// The functions of a file by numbers of its own, as rows come.
+#[derive(Default)]
+pub struct Numbered {
+    /// By function, one more than its number; 0: it has none yet.
+    numbers: Vec<u32>,
+    next: u32,
+}
+
+impl Numbered {
+    /// The number of a function; `new` takes its module and name at the first time.
+    fn number(&mut self, cx: &Context<'_>, id: FunctionId, new: &mut Vec<[ByteArray; 2]>) -> u32 {
+        let index = id.0 as usize;
+        if index >= self.numbers.len() {
+            self.numbers.resize(index + 1, 0);
+        }
+        if self.numbers[index] == 0 {
+            let texts = [cx.names.module(id), cx.names.name(id)];
+            new.push(texts.map(ByteArray::from));
+            self.next += 1;
+            self.numbers[index] = self.next;
+        }
+        self.numbers[index] - 1
+    }
+}
+
+/// Module and name of each function of a file, by the numbers of [`Numbered`].
+#[derive(Default)]
+pub struct Texts {
+    functions: Vec<[ByteArray; 2]>,
+    words: Vec<(&'static str, ByteArray)>,
+}
+
+impl Texts {
+    /// There are few words, and each is one and the same text.
+    fn word(&mut self, word: &'static str) -> ByteArray {
+        let known = self
+            .words
+            .iter()
+            .find(|(known, _)| std::ptr::eq(*known, word));
+        match known {
+            Some((_, text)) => text.clone(),
+            None => {
+                let text = ByteArray::from(word);
+                self.words.push((word, text.clone()));
+                text
+            }
+        }
+    }
+}
+
 /// Rows that are not written yet.
 #[derive(Default)]
 pub struct Group {
@@ -66,16 +118,18 @@ pub struct Group {
     starts: Vec<i64>,
     durations: Numbers,
     depths: Vec<i32>,
-    functions: Vec<FunctionId>,
-    callers: Vec<Option<FunctionId>>,
+    functions: Vec<u32>,
+    callers: Vec<u32>,
     own: Numbers,
     begins: Vec<&'static str>,
     ends: Vec<&'static str>,
-    calls: Texts,
-    results: Texts,
-    sources: Texts,
-    call_sources: Texts,
-    texts: HashMap<(bool, FunctionId), ByteArray>,
+    calls: RareTexts,
+    results: RareTexts,
+    has_sources: bool,
+    sources: RareTexts,
+    call_sources: RareTexts,
+    /// Texts of functions that no group before has, in the order of their numbers.
+    new: Vec<[ByteArray; 2]>,
 }
 
 impl Group {
@@ -85,14 +139,17 @@ impl Group {
     }
 
     /// Takes a row.
-    pub fn put(&mut self, cx: &Context<'_>, row: &Row<'_>) {
+    pub fn put(&mut self, cx: &Context<'_>, numbered: &mut Numbered, row: &Row<'_>) {
+        self.has_sources = cx.names.has_sources();
         self.pids.push(row.thread.pid as i32);
         self.tids.push(row.thread.tid as i32);
         self.starts.push(signed(row.start_ns));
         self.durations.put(row.duration_ns);
         self.depths.push(row.depth as i32);
-        self.functions.push(row.function);
-        self.callers.push(row.caller);
+        let function = numbered.number(cx, row.function, &mut self.new);
+        self.functions.push(function);
+        let number = |id| numbered.number(cx, id, &mut self.new);
+        self.callers.push(row.caller.map_or(NOBODY, number));
         self.own.put(row.self_ns);
         self.begins.push(row.begin_word);
         self.ends.push(row.end_word);
@@ -112,26 +169,37 @@ impl Group {
     /// Those of the library.
     pub fn write<W: Write + Send>(
         &mut self,
-        cx: &Context<'_>,
+        texts: &mut Texts,
         out: &mut SerializedRowGroupWriter<'_, W>,
     ) -> Result<(), ParquetError> {
+        texts.functions.append(&mut self.new);
         column::<Int32Type, _>(out, &self.pids, None)?;
         column::<Int32Type, _>(out, &self.tids, None)?;
         column::<Int64Type, _>(out, &self.starts, None)?;
         column::<Int64Type, _>(out, &self.durations.known, Some(&self.durations.levels))?;
         column::<Int32Type, _>(out, &self.depths, None)?;
-        let all: Vec<_> = self.functions.iter().copied().map(Some).collect();
-        self.names(out, cx.names, &all, (true, true))?;
-        self.names(out, cx.names, &all, (false, true))?;
-        let callers = std::mem::take(&mut self.callers);
-        self.names(out, cx.names, &callers, (true, false))?;
-        self.names(out, cx.names, &callers, (false, false))?;
+        let texts_of = |texts: &Texts, which: usize, number: u32| {
+            texts
+                .functions
+                .get(number as usize)
+                .map(|both| both[which].clone())
+        };
+        for which in [0, 1] {
+            text_column(out, &self.functions, true, |number| {
+                texts_of(texts, which, number)
+            })?;
+        }
+        for which in [0, 1] {
+            text_column(out, &self.callers, false, |number| {
+                texts_of(texts, which, number)
+            })?;
+        }
         column::<Int64Type, _>(out, &self.own.known, Some(&self.own.levels))?;
-        words(out, &self.begins)?;
-        words(out, &self.ends)?;
+        text_column(out, &self.begins, true, |word| Some(texts.word(word)))?;
+        text_column(out, &self.ends, true, |word| Some(texts.word(word)))?;
         column::<ByteArrayType, _>(out, &self.calls.known, Some(&self.calls.levels))?;
         column::<ByteArrayType, _>(out, &self.results.known, Some(&self.results.levels))?;
-        if cx.names.has_sources() {
+        if self.has_sources {
             for texts in [&self.sources, &self.call_sources] {
                 column::<ByteArrayType, _>(out, &texts.known, Some(&texts.levels))?;
             }
@@ -147,6 +215,7 @@ impl Group {
         self.durations.clear();
         self.depths.clear();
         self.functions.clear();
+        self.callers.clear();
         self.own.clear();
         self.begins.clear();
         self.ends.clear();
@@ -154,36 +223,6 @@ impl Group {
         self.results.clear();
         self.sources.clear();
         self.call_sources.clear();
-    }
-
-    /// Names of functions, or of their modules; all known, or with levels.
-    fn names<W: Write + Send>(
-        &mut self,
-        out: &mut SerializedRowGroupWriter<'_, W>,
-        names: &Names<'_>,
-        ids: &[Option<FunctionId>],
-        (of_module, all_known): (bool, bool),
-    ) -> Result<(), ParquetError> {
-        let Some(mut writer) = out.next_column()? else {
-            return Ok(());
-        };
-        for ids in ids.chunks(TEXTS) {
-            let text = |id: &FunctionId| {
-                let made = self.texts.entry((of_module, *id));
-                let make = || match of_module {
-                    true => ByteArray::from(names.module(*id)),
-                    false => ByteArray::from(names.name(*id)),
-                };
-                made.or_insert_with(make).clone()
-            };
-            let known: Vec<_> = ids.iter().flatten().map(text).collect();
-            let levels: Vec<_> = ids.iter().map(|id| i16::from(id.is_some())).collect();
-            let levels = (!all_known).then_some(levels.as_slice());
-            writer
-                .typed::<ByteArrayType>()
-                .write_batch(&known, levels, None)?;
-        }
-        writer.close()
     }
 }
 
@@ -199,18 +238,31 @@ fn column<T: DataType, W: Write + Send>(
     writer.close()
 }
 
-fn words<W: Write + Send>(
+/// A column of texts that many rows share; all are known, or it says which.
+fn text_column<T: Copy, W: Write + Send>(
     out: &mut SerializedRowGroupWriter<'_, W>,
-    words: &[&'static str],
+    rows: &[T],
+    all_known: bool,
+    mut text: impl FnMut(T) -> Option<ByteArray>,
 ) -> Result<(), ParquetError> {
     let Some(mut writer) = out.next_column()? else {
         return Ok(());
     };
-    for words in words.chunks(TEXTS) {
-        let texts: Vec<_> = words.iter().map(|word| ByteArray::from(*word)).collect();
+    let (mut known, mut levels) = (Vec::with_capacity(TEXTS), Vec::with_capacity(TEXTS));
+    for rows in rows.chunks(TEXTS) {
+        known.clear();
+        levels.clear();
+        for row in rows {
+            let text = text(*row);
+            levels.push(i16::from(text.is_some()));
+            if let Some(text) = text {
+                known.push(text);
+            }
+        }
+        let levels = (!all_known).then_some(levels.as_slice());
         writer
             .typed::<ByteArrayType>()
-            .write_batch(&texts, None, None)?;
+            .write_batch(&known, levels, None)?;
     }
     writer.close()
 }

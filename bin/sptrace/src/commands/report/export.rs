@@ -41,6 +41,11 @@ pub fn format_of(name: Option<&str>) -> anyhow::Result<Format> {
 /// A sentence that names the way out.
 pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let format = format_of(args.subject.as_deref())?;
+    if args.max_size.is_some() && (!format.has_size() || args.partition) {
+        bail!(
+            "--max-size is for what is written call by call into one file (perfetto, chrome, jsonl, csv, parquet); choose less by --from, --to, --min-time, -D, -F, --limit"
+        );
+    }
     if args.partition {
         if !format.has_partitions() {
             bail!("--partition is for `export parquet`; leave it out");
@@ -84,6 +89,7 @@ pub fn show(
         names: session.names,
         clock: session.clock,
         limit,
+        max_bytes: args.max_size,
         measure: measure(args),
         is_icicle: args.icicle,
         baseline: baseline.as_ref(),
@@ -105,7 +111,7 @@ pub fn show(
         ExportError::Trace(error) => explain(&args.input, error),
         ExportError::Write(error) => error.into(),
     })?;
-    say_what_is_left_out(session, &written);
+    say_what_is_left_out(session, format, &written);
     Ok(())
 }
 
@@ -137,22 +143,38 @@ fn baseline(session: &Session<'_>, path: &Path) -> anyhow::Result<Baseline> {
     })
 }
 
-fn say_what_is_left_out(session: &Session<'_>, written: &Written) {
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+fn say_what_is_left_out(session: &Session<'_>, format: Format, written: &Written) {
     for remark in &written.remarks {
         say(&format!(
             "{remark} (choose by --from, --to, --tid, --min-time, -D, -F)"
+        ));
+    }
+    if let Some(most) = format.viewer_bytes().filter(|most| written.bytes > *most) {
+        say(&format!(
+            "this file has {}, and most viewers of this format bear {} (choose less by --from, --to, --min-time, -D, -F, --max-size)",
+            megabytes(written.bytes),
+            megabytes(most),
         ));
     }
     if !written.is_cut {
         return;
     }
     let count = written.calls;
+    let is_full = session
+        .args
+        .max_size
+        .is_some_and(|most| written.bytes >= most);
     let why = match session.args.limit {
+        _ if is_full => "--max-size",
         Some(_) => "--limit",
         None => "more than most viewers of this format bear",
     };
+    let all = if is_full { "" } else { "; --limit 0 for all" };
     say(&format!(
-        "only the first {count} calls are exported: {why} (choose others by --from, --to, --min-time, -D, -F; \
-         --limit 0 for all)"
+        "only the first {count} calls are exported: {why} (choose others by --from, --to, --min-time, -D, -F{all})"
     ));
 }

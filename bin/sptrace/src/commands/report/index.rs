@@ -4,6 +4,7 @@
 //! events. What is chosen of a trace is added up anew each time. An index that cannot be used is
 //! passed over, said and made anew.
 
+use super::progress::Progress;
 use super::wanted::parse_time_ns;
 use super::{Reader, ReportArgs, Session, explain};
 use crate::talk::say;
@@ -81,6 +82,8 @@ fn kept(
             "{shown} cannot be used: {error}; the trace is read instead"
         )),
     }
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
+    let _progress = Progress::begin(reader.passed(), length);
     let kept = replay_and_keep(&mut reader, survey, EVENTS_APART, Stats::new());
     let (stats, snapshots) = kept.map_err(|error| explain(path, error))?;
     if let Err(error) = index::save(path, survey, &stats, &snapshots)

@@ -45,7 +45,7 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
         Format::Csv => Form::Csv,
         Format::Json => Form::Json,
     };
-    let out = output::open(&args.output, &args.input)?;
+    let out = output::open(&args.output, &args.input, true)?;
     let run = Run::new(&script, &survey.dictionary, session.clock, (form, out));
     let run = session.replay(reader, args.min_time, Order::Time, run)?;
     Ok(if finish(run)? { 0 } else { FAILURE })

@@ -92,7 +92,7 @@ pub fn follow(args: &ReportArgs, style: Style) -> anyhow::Result<()> {
         style,
     };
     let clock = follower.clock();
-    let out = output::open(&args.output, path)?;
+    let out = output::open(&args.output, path, false)?;
     let none = Dictionary::default();
     let mut paused = Tree::new(out, (&Names::new(&none), clock), columns, options).pause();
     let mut frames = CallTree::new();

@@ -12,9 +12,13 @@ use std::time::Duration;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
+use super::guard::Guard;
+
 /// What is written first and last: another screen, without a cursor (xterm's control sequences,
 /// "Private Modes" 1049 and 25).
 const BEGIN: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+const NO_CURSOR: &[u8] = b"\x1b[?25l";
 const END: &[u8] = b"\x1b[?25h\x1b[?1049l";
 
 /// A key that means something.
@@ -36,7 +40,8 @@ pub enum Key {
 
 /// A terminal that is ours until it is dropped.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<File>>,
+    /// Gives it back if we are killed; goes after what [`Drop`] does.
+    _guard: Option<Guard>,
     tty: File,
     former: libc::termios,
 }
@@ -59,21 +64,30 @@ impl Screen {
         let mut ours = former;
         // Keys come one by one and are not shown.
         ours.c_lflag &= !(libc::ICANON | libc::ECHO);
-        set(&tty, &ours)?;
         let mut screen = Self {
-            terminal: Terminal::new(CrosstermBackend::new(tty.try_clone()?))?,
+            // Without one the terminal stays as it is then, which is not worth less to see.
+            _guard: Guard::begin(&tty, &former, END).ok(),
             tty,
             former,
         };
+        set(&screen.tty, &ours)?;
         screen.tty.write_all(BEGIN)?;
         Ok(screen)
     }
 
     /// Draws a picture; what cannot be drawn is not.
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) {
-        // The command may have written over it.
-        let _ = self.terminal.clear();
-        let _ = self.terminal.draw(picture);
+        // Anew each time, since the command may have written over it. To have it cleared by the
+        // library would ask the terminal for its cursor, and take keys for the answer.
+        let _ = self.tty.write_all(CLEAR);
+        let Ok(tty) = self.tty.try_clone() else {
+            return;
+        };
+        if let Ok(mut terminal) = Terminal::new(CrosstermBackend::new(tty)) {
+            let _ = terminal.draw(picture);
+        }
+        // The library shows it when it has drawn for the last time.
+        let _ = self.tty.write_all(NO_CURSOR);
     }
 
     /// The keys that were pressed, waiting at most so long for the first.

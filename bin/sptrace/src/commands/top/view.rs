@@ -4,7 +4,7 @@
 //! of the last second or so. Must not know where the sums come from, nor what a terminal is.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -18,7 +18,7 @@ use sptrace_trace::{Clock, FunctionId, FunctionStats, Graph, Names, Stats};
 use super::screen::Key;
 
 const HELP: &str = "s self  t total  c calls  r rate  m mean  x max  p p99   / filter   arrows, \
-                    Enter callers   space pause   q leave";
+                    Enter callers   space still   o record   l level   q leave";
 /// Callers that are shown of a function.
 const CALLERS: usize = 8;
 /// Rates are of so long at least.
@@ -31,6 +31,10 @@ pub enum Wish {
     Nothing,
     /// Callers shall be counted.
     Callers,
+    /// The recording shall pause, or go on.
+    Switch,
+    /// A function shall be recorded no more, or again.
+    Turn(FunctionId),
     /// The view shall end.
     Leave,
 }
@@ -53,6 +57,10 @@ pub struct Facts<'a> {
     pub elapsed: Duration,
     /// More is written already than was read.
     pub is_behind: bool,
+    /// Functions that are left out, by name; none: nothing can be.
+    pub left_out: Option<BTreeSet<String>>,
+    /// Nothing is recorded at the moment.
+    pub is_off: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +90,8 @@ struct Shown {
     mean: Option<u64>,
     p99: Option<u64>,
     max: Option<u64>,
+    /// It is recorded no more.
+    is_left_out: bool,
     callers: Vec<String>,
 }
 
@@ -104,6 +114,8 @@ pub struct View {
     /// Calls a second, and of each function the same with its own time.
     rates: (u64, Past),
     head: String,
+    /// What is said of the recording beside the order.
+    state: &'static str,
 }
 
 impl View {
@@ -121,6 +133,7 @@ impl View {
             past: (0, Duration::ZERO, 0, Past::new()),
             rates: (0, Past::new()),
             head: String::new(),
+            state: "",
         }
     }
 
@@ -148,6 +161,11 @@ impl View {
             Key::Char('m') => self.order = Order::Mean,
             Key::Char('x') => self.order = Order::Max,
             Key::Char('p') => self.order = Order::P99,
+            Key::Char('o') => return Wish::Switch,
+            Key::Char('l') => {
+                let selected = self.shown.get(self.selected);
+                return selected.map_or(Wish::Nothing, |row| Wish::Turn(row.function));
+            }
             Key::Char('/') => self.is_typing = true,
             Key::Char(' ') => self.is_paused = !self.is_paused,
             Key::Up | Key::Char('k') => self.selected = self.selected.saturating_sub(1),
@@ -178,6 +196,11 @@ impl View {
             self.take_rates(facts);
             self.head = self.head(facts);
         }
+        self.state = match (&facts.left_out, facts.is_off) {
+            (None, _) => "   (other options say when it is recorded)",
+            (Some(_), true) => "   NOT RECORDING: o goes on",
+            (Some(_), false) => "",
+        };
         // Also a list that stands still can be ordered and chosen from.
         if !self.is_paused || self.shown.is_empty() {
             self.shown = self.rows(facts);
@@ -229,7 +252,7 @@ impl View {
             (false, true) => String::new(),
         };
         let paused = if self.is_paused { "   paused" } else { "" };
-        format!("by {order}{filter}{paused}")
+        format!("by {order}{filter}{paused}{}", self.state)
     }
 
     fn take_rates(&mut self, facts: &Facts<'_>) {
@@ -280,6 +303,10 @@ impl View {
                 mean: ns(stats.mean_ticks()),
                 p99: ns(stats.p99_ticks()),
                 max: ns(stats.max_ticks()),
+                is_left_out: {
+                    let left_out = facts.left_out.as_ref();
+                    left_out.is_some_and(|all| all.contains(facts.names.name(function)))
+                },
                 callers: match self.expanded == Some(function) {
                     true => callers(function, facts),
                     false => Vec::new(),
@@ -340,7 +367,10 @@ impl View {
                 time(row.p99),
                 time(row.max),
                 Cell::from(row.module.as_str()),
-                Cell::from(row.name.as_str()),
+                match row.is_left_out {
+                    true => Cell::from(format!("{} (left out)", row.name)),
+                    false => Cell::from(row.name.as_str()),
+                },
             ];
             let style = match at == self.selected {
                 true => Style::new().add_modifier(Modifier::REVERSED),
@@ -448,6 +478,8 @@ mod tests {
             told_ns: 0,
             elapsed,
             is_behind: false,
+            left_out: Some(BTreeSet::new()),
+            is_off: false,
         };
         let mut terminal = Terminal::new(TestBackend::new(150, 12)).unwrap();
         terminal.draw(|frame| view.draw(frame, &facts)).unwrap();
