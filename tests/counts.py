@@ -175,6 +175,9 @@ def what_chooses_calls_by_their_nesting_is_refused(bench):
     for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"]):
         status, _, error = bench.run(bench.sptrace, "run", "--count", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
+    for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"], ["--count"]):
+        status, _, error = bench.run(bench.sptrace, "run", "--hot-limit", "1k", *words, "--", "/bin/true")
+        if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
 
 
 @case

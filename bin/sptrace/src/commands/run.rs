@@ -94,7 +94,7 @@ pub struct RunArgs {
     /// Count the calls of a function while it is called more than RATE times a second (1M, 200k),
     /// and record those of all others: which functions these were, and how often they were called
     /// meanwhile, is in the trace (`report functions` has their calls as untimed)
-    #[arg(help_heading = record::WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["count", "within", "between", "start_on", "shadow", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "script", "eval"])]
+    #[arg(help_heading = record::WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["count", "within", "between", "start_on", "shadow", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "top", "script", "eval"])]
     hot_limit: Option<u64>,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
