@@ -35,7 +35,7 @@ Examples:
   sptrace analyze /bin/ls                                a summary
   sptrace analyze --refusals /bin/ls                     what cannot be traced, and why
   sptrace analyze --graph main --format svg ./a >a.svg   the blocks of a function
-  sptrace analyze --sites --source ./a                   call sites with their lines, and what was inlined
+  sptrace analyze --sites --source ./a                   call sites with lines, and what was inlined
   sptrace analyze --graph main -i sptrace.data ./a       the same, with what a trace has counted
   sptrace analyze --kernel pipe_write --format svg >p.svg
 

@@ -9,7 +9,7 @@ use crate::events::{acts, call_values, counted, dormant, exits, hook, special, s
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::thread::Hot;
-use crate::memory::{counters, state};
+use crate::memory::state;
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
@@ -112,11 +112,8 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
-        common::SYSTEM_CALL | common::SYSTEM_RETURN if counted::is_creation() => {
-            if routine == common::SYSTEM_CALL && counters::is_counting() {
-                counted::creates(f);
-            }
-        }
+        common::SYSTEM_CALL if counted::is_creation() => counted::creates(f),
+        common::SYSTEM_RETURN if counted::is_creation() => {}
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK => {
             hook::enter(hot, f);
