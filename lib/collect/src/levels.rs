@@ -107,7 +107,7 @@ impl Governor {
         for (function, counted) in &mut self.counted {
             counted.wait = counted.wait.saturating_sub(1);
             let calls = called.get(function).copied().unwrap_or_default();
-            let is_quiet = calls.counted < quiet && !self.stubborn.contains(function);
+            let is_quiet = calls.counted < quiet && !hot.contains(function);
             counted.quiet = match is_quiet {
                 true => counted.quiet + time,
                 false => Duration::ZERO,

@@ -685,7 +685,7 @@ mod tests {
             70,
             Happening::Instant("[signals]", "SIGCHLD".to_owned()),
         );
-        assert_eq!(tasks.events, 10, "three frames and two instants");
+        assert_eq!(tasks.events, 12, "three frames and three instants");
         assert_eq!(tasks.tasks.len(), 1, "task 9 is left out");
         let bytes = tasks.finish().unwrap().finish(&Summary::default()).unwrap();
         assert!(bytes.len() > 100);
