@@ -85,6 +85,7 @@ def program_cases(programs):
                     [os.path.join(programs, name)] + args,
                     threaded=threaded,
                     quick=is_quick,
+                    wx=case_name.split(".")[-1] in ("rewritten", "rewritten5"),
                     mid=base
                     in (
                         "sigprof",

@@ -27,11 +27,10 @@ pub fn is_creation() -> bool {
 }
 
 /// A new task is about to be made, by an instruction: it must not take this thread's block for its
-/// own, which it would where it shares memory and fs. (Where calls are recorded too, the thread
-/// keeps its block for the frames in it.)
+/// own, which it would where it shares memory and fs.
 pub fn creates(f: &Frame) {
     const SYS_CLONE: u64 = 56;
-    if counters::is_counting() && f.rax == SYS_CLONE && thread::shares_block(f.rdi) {
+    if f.rax == SYS_CLONE && thread::shares_block(f.rdi) {
         thread::let_go();
     }
 }
