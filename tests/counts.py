@@ -143,6 +143,25 @@ def a_function_that_has_been_quiet_is_recorded_again(bench):
 
 
 @case
+def a_child_has_the_levels_of_its_parent_and_goes_back_to_recording(bench):
+    status_and_output, trace = bench.record("heirloom", ["--hot-limit", "20k"], [bench.program("heirloom.O2")])
+    if status_and_output[0]: raise Failed(f"{status_and_output}")
+    in_child = {function: int(calls) for function, calls in (line.split() for line in status_and_output[1].splitlines())}
+    levels = list(csv.DictReader(io.StringIO(bench.report(trace, "levels", "--format", "csv"))))
+    pids = [row["pid"] for row in levels if row["function"] == "direct"]
+    if len(set(pids)) != 2: raise Failed(f"direct was counted in other processes than parent and child: {levels}")
+    rows = csv.DictReader(io.StringIO(bench.report(trace, "export", "csv", "-o", "-")))
+    recorded = collections.Counter(row["function"] for row in rows if row["pid"] == pids[-1])
+    for function in ("direct", "pointed", "rare"):
+        times = [row for row in levels if row["pid"] == pids[-1] and row["function"] == function]
+        counted = max((int(row["counted_calls"]) for row in times), default=0)
+        same(f"{function}: counted and recorded calls", in_child[function], counted + recorded[function])
+    # The child is hot for a while, then quiet for long; the pointer leads to `rare` then.
+    for function in ("direct", "rare"):
+        if not recorded[function]: raise Failed(f"{function} is not recorded again in the child: {levels}")
+
+
+@case
 def with_a_limit_functions_have_the_counts_of_a_recording(bench):
     commands = [["ls", "-l", "/usr"], ["sqlite3", ":memory:", SQL], ["bash", "-c", "x=0; for i in {1..3000}; do ((x+=i)); done; echo $x"], ["sha256sum", "/bin/sh"]]
     for argv in commands:

@@ -46,6 +46,7 @@ table() {
     echo "tallies.static|gcc $O -O2 -static tallies/tallies.c"
     for level in 0 2; do echo "heats.O$level|gcc $O -O$level heats/heats.c"; done
     echo "heats.static|gcc $O -O2 -static heats/heats.c"
+    echo "heirloom.O2|gcc $O -O2 heirloom/heirloom.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"
     echo "plug.so|gcc $O -O2 -shared -fPIC dlopen/plug.c"

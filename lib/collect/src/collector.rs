@@ -294,7 +294,9 @@ impl<W: Write> Collector<W> {
         for index in &full {
             self.chunk(arena, *index);
             arena.recycle(*index);
+            self.may_look_at_levels(arena);
         }
+        self.may_look_at_levels(arena);
         full.len()
     }
 

@@ -41,12 +41,35 @@ pub struct Wish {
     pub is_repeated: bool,
 }
 
+/// When what was wished and is not done yet is wished again: after one look, two, four and so on.
+#[derive(Default)]
+struct Patience {
+    /// Looks until then, and how many it was last.
+    wait: u32,
+    waited: u32,
+}
+
+impl Patience {
+    /// One more look.
+    fn passes(&mut self) {
+        self.wait = self.wait.saturating_sub(1);
+    }
+
+    /// True if it is time.
+    fn is_over(&mut self) -> bool {
+        if self.wait > 0 {
+            return false;
+        }
+        self.waited = (self.waited * 2).clamp(2, LONGEST_WAIT);
+        self.wait = self.waited;
+        true
+    }
+}
+
 /// A function that is counted.
 #[derive(Default)]
 struct Counted {
-    /// Looks until the wish is repeated, and how many it was last.
-    wait: u32,
-    waited: u32,
+    patience: Patience,
     quiet: Duration,
 }
 
@@ -54,6 +77,8 @@ struct Counted {
 pub struct Governor {
     limit_per_s: u64,
     counted: HashMap<Function, Counted>,
+    /// Were counted, and are to be recorded again.
+    returning: HashMap<Function, Patience>,
     stubborn: HashSet<Function>,
 }
 
@@ -63,13 +88,14 @@ impl Governor {
         Self {
             limit_per_s,
             counted: HashMap::new(),
+            returning: HashMap::new(),
             stubborn: HashSet::new(),
         }
     }
 
-    /// True if the calls of some functions are counted.
-    pub fn counts_any(&self) -> bool {
-        !self.counted.is_empty()
+    /// True if calls of some functions are counted, or were, and may be still.
+    pub fn may_count(&self) -> bool {
+        !self.counted.is_empty() || !self.returning.is_empty()
     }
 
     /// Functions that are to be counted, and are recorded too often still.
@@ -77,38 +103,77 @@ impl Governor {
         &self.stubborn
     }
 
+    /// So many calls in this time are the limit.
+    fn limit_in(&self, time: Duration) -> u64 {
+        let limit = u128::from(self.limit_per_s) * time.as_micros() / 1_000_000;
+        u64::try_from(limit).unwrap_or(u64::MAX)
+    }
+
+    /// Fewer calls in this time are quiet.
+    pub fn quiet_in(&self, time: Duration) -> u64 {
+        self.limit_in(time) / QUIET
+    }
+
     /// Takes what was called in the time since the last look, and says what follows. What comes
-    /// late may have been called over a longer time: `times` has that, by process.
+    /// late may have been called over a longer time: `times` has that, by process. `bound`
+    /// functions stay counted: they are called at sites where hot ones are, and counted there.
     pub fn look(
         &mut self,
         time: Duration,
         times: &HashMap<u32, Duration>,
         called: &HashMap<Function, Called>,
+        bound: &HashSet<Function>,
     ) -> Vec<Wish> {
-        let limit_in = |time: Duration| {
-            let limit = u128::from(self.limit_per_s) * time.as_micros() / 1_000_000;
-            u64::try_from(limit).unwrap_or(u64::MAX)
-        };
-        let hot: Vec<Function> = called
-            .iter()
-            .filter(|((pid, _), calls)| {
-                let longer = times.get(pid).copied().unwrap_or_default();
-                calls.recorded > limit_in(time.max(longer))
-            })
-            .map(|(function, _)| *function)
-            .collect();
-        let quiet = limit_in(time) / QUIET;
         let mut wishes = Vec::new();
+        for (function, calls) in called {
+            if calls.counted != 0 {
+                self.adopt(*function, &mut wishes);
+            }
+        }
+        let all = self.counted.values_mut().map(|c| &mut c.patience);
+        all.chain(self.returning.values_mut())
+            .for_each(Patience::passes);
+        let is_hot = |function: &Function, calls: &Called| {
+            let longer = times.get(&function.0).copied().unwrap_or_default();
+            let returns = self.returning.contains_key(function);
+            calls.recorded > self.limit_in(time.max(longer))
+                || returns && (calls.counted > self.limit_in(time) || bound.contains(function))
+        };
+        let hot = called.iter().filter(|(f, calls)| is_hot(f, calls));
+        let hot: Vec<Function> = hot.map(|(function, _)| *function).collect();
         self.stubborn.clear();
         for function in &hot {
             self.is_hot(*function, &mut wishes);
         }
+        for (function, patience) in &mut self.returning {
+            let counted = called.get(function).map_or(0, |calls| calls.counted);
+            if counted != 0 && patience.is_over() {
+                wishes.push(Wish {
+                    function: *function,
+                    level: Level::Recorded,
+                    is_repeated: true,
+                });
+            }
+        }
+        let stays = |function: &Function| hot.contains(function) || bound.contains(function);
+        self.let_quiet_return(time, called, &stays, &mut wishes);
+        wishes.sort_by_key(|wish| wish.function);
+        wishes
+    }
+
+    /// Functions that have been quiet long enough are recorded again.
+    fn let_quiet_return(
+        &mut self,
+        time: Duration,
+        called: &HashMap<Function, Called>,
+        stays: &dyn Fn(&Function) -> bool,
+        wishes: &mut Vec<Wish>,
+    ) {
+        let quiet = self.quiet_in(time);
         let mut again = Vec::new();
         for (function, counted) in &mut self.counted {
-            counted.wait = counted.wait.saturating_sub(1);
-            let calls = called.get(function).copied().unwrap_or_default();
-            let is_quiet = calls.counted < quiet && !hot.contains(function);
-            counted.quiet = match is_quiet {
+            let calls = called.get(function).map_or(0, |calls| calls.counted);
+            counted.quiet = match calls < quiet && !stays(function) {
                 true => counted.quiet + time,
                 false => Duration::ZERO,
             };
@@ -118,68 +183,132 @@ impl Governor {
         }
         for function in again {
             self.counted.remove(&function);
+            let mut patience = Patience::default();
+            patience.is_over();
+            self.returning.insert(function, patience);
             wishes.push(Wish {
                 function,
                 level: Level::Recorded,
                 is_repeated: false,
             });
         }
-        wishes.sort_by_key(|wish| wish.function);
-        wishes
+    }
+
+    /// A function is counted somewhere: if nobody wished that here, a process has it from the one
+    /// that it was forked from, or it is called where a hot one is.
+    pub fn adopt(&mut self, function: Function, wishes: &mut Vec<Wish>) {
+        if !self.counted.contains_key(&function) && !self.returning.contains_key(&function) {
+            self.count(function, wishes);
+        }
     }
 
     fn is_hot(&mut self, function: Function, wishes: &mut Vec<Wish>) {
-        let is_repeated = self.counted.contains_key(&function);
-        let counted = self.counted.entry(function).or_default();
-        if is_repeated {
+        if self.counted.contains_key(&function) {
             self.stubborn.insert(function);
         }
-        if counted.wait > 0 {
-            return;
+        self.count(function, wishes);
+    }
+
+    fn count(&mut self, function: Function, wishes: &mut Vec<Wish>) {
+        self.returning.remove(&function);
+        let is_repeated = self.counted.contains_key(&function);
+        if self.counted.entry(function).or_default().patience.is_over() {
+            wishes.push(Wish {
+                function,
+                level: Level::Counted,
+                is_repeated,
+            });
         }
-        counted.waited = (counted.waited * 2).clamp(2, LONGEST_WAIT);
-        counted.wait = counted.waited;
-        wishes.push(Wish {
-            function,
-            level: Level::Counted,
-            is_repeated,
-        });
     }
 
     /// A process has ended.
     pub fn forget(&mut self, pid: u32) {
         self.counted.retain(|(of, _), _| *of != pid);
+        self.returning.retain(|(of, _), _| *of != pid);
     }
 }
 
-/// Sites of calls through pointers, in a sample of the calls.
+/// A site of calls through a pointer: its process, and its id.
+pub type Site = (u32, u64);
+
+/// Sites of calls through pointers: which are to be counted, by a sample of the calls that are
+/// recorded, and which are to be recorded again.
 #[derive(Default)]
 pub struct Sites {
-    /// By process and id: calls, and those of stubborn functions among them.
-    seen: HashMap<(u32, u64), (u32, u32)>,
-    done: HashSet<(u32, u64)>,
+    /// Calls, and those of stubborn functions among them.
+    seen: HashMap<Site, (u32, u32)>,
+    wished: HashMap<Site, Patience>,
+    counted: HashMap<Site, CountedSite>,
+}
+
+/// A site that was seen to be counted.
+#[derive(Default)]
+struct CountedSite {
+    quiet: Duration,
+    /// It is to be recorded again.
+    is_released: bool,
 }
 
 impl Sites {
     /// A call.
-    pub fn add(&mut self, site: (u32, u64), is_stubborn: bool) {
+    pub fn add(&mut self, site: Site, is_stubborn: bool) {
         let (calls, stubborn) = self.seen.entry(site).or_default();
         *calls += 1;
         *stubborn += u32::from(is_stubborn);
     }
 
-    /// Sites whose calls are nearly all of such functions, each once. The sample begins anew.
-    pub fn take(&mut self) -> Vec<(u32, u64)> {
+    /// Sites whose calls are nearly all of such functions. They are named again from time to time
+    /// while that is so. The sample begins anew.
+    pub fn take(&mut self) -> Vec<Site> {
         const LEAST_CALLS: u32 = 64;
         let seen = std::mem::take(&mut self.seen).into_iter();
         let is_hot = |&(calls, stubborn): &(u32, u32)| {
             calls >= LEAST_CALLS && u64::from(stubborn) * 10 >= u64::from(calls) * 9
         };
+        self.wished.values_mut().for_each(Patience::passes);
         let hot = seen.filter(|(_, calls)| is_hot(calls));
         let mut hot: Vec<_> = hot.map(|(site, _)| site).collect();
-        hot.retain(|site| self.done.insert(*site));
+        hot.retain(|site| self.wished.entry(*site).or_default().is_over());
         hot.sort_unstable();
         hot
+    }
+
+    /// Takes what was counted at which sites in the time since the last look, with calls fewer than
+    /// `quiet` being quiet. Gives the functions that are called at sites that are not, and the
+    /// sites that have been quiet for long, which are to be recorded again.
+    pub fn look(
+        &mut self,
+        time: Duration,
+        quiet: u64,
+        calls: &[(Site, Function, u64)],
+    ) -> (HashSet<Function>, Vec<Site>) {
+        let mut sums: HashMap<Site, u64> = HashMap::new();
+        for (site, _, calls) in calls {
+            *sums.entry(*site).or_default() += calls;
+            self.counted.entry(*site).or_default();
+        }
+        let mut again = Vec::new();
+        for (site, state) in &mut self.counted {
+            let calls = sums.get(site).copied().unwrap_or(0);
+            state.is_released &= calls == 0;
+            state.quiet = match calls < quiet {
+                true => state.quiet + time,
+                false => Duration::ZERO,
+            };
+            if state.quiet >= QUIET_TIME && !state.is_released {
+                *state = CountedSite {
+                    quiet: Duration::ZERO,
+                    is_released: true,
+                };
+                self.wished.remove(site);
+                again.push(*site);
+            }
+        }
+        let is_bound =
+            |(site, _, calls): &&(Site, Function, u64)| *calls != 0 && sums[site] >= quiet;
+        let bound = calls.iter().filter(is_bound).map(|(_, f, _)| *f);
+        again.sort_unstable();
+        (bound.collect(), again)
     }
 }
 
@@ -281,7 +410,16 @@ mod tests {
     }
 
     fn look(governor: &mut Governor, recorded: u64, counted: u64) -> Vec<(Level, bool)> {
-        levels(&governor.look(SECOND, &HashMap::new(), &called(recorded, counted)))
+        look_bound(governor, (recorded, counted), &HashSet::new())
+    }
+
+    fn look_bound(
+        governor: &mut Governor,
+        (recorded, counted): (u64, u64),
+        bound: &HashSet<Function>,
+    ) -> Vec<(Level, bool)> {
+        let called = called(recorded, counted);
+        levels(&governor.look(SECOND, &HashMap::new(), &called, bound))
     }
 
     #[test]
@@ -295,14 +433,61 @@ mod tests {
         }
         assert_eq!(look(&mut governor, 0, 250), []);
         assert_eq!(look(&mut governor, 0, 249), [(Level::Recorded, false)]);
-        assert!(!governor.counts_any());
+        assert_eq!(look(&mut governor, 249, 0), []);
+        assert_eq!(look(&mut governor, 1001, 0), [(Level::Counted, false)]);
+    }
+
+    #[test]
+    fn that_a_function_is_to_be_recorded_again_is_repeated_while_it_is_counted() {
+        let mut governor = Governor::new(1000);
+        look(&mut governor, 1001, 0);
+        assert_eq!(look(&mut governor, 0, 0), [(Level::Recorded, false)]);
+        let looks: Vec<usize> = (0..100)
+            .filter(|_| look(&mut governor, 0, 100) == [(Level::Recorded, true)])
+            .collect();
+        assert_eq!(looks[..4], [1, 5, 13, 29]);
+        // Hot before it was recorded again: it is to be counted from now on.
+        assert_eq!(look(&mut governor, 0, 1001), [(Level::Counted, false)]);
+        assert!(governor.stubborn().is_empty());
+    }
+
+    #[test]
+    fn a_function_that_is_counted_unasked_is_taken_up_and_recorded_when_quiet() {
+        let mut governor = Governor::new(1000);
+        assert_eq!(look(&mut governor, 0, 600), [(Level::Counted, false)]);
+        assert_eq!(look(&mut governor, 0, 600), []);
+        assert_eq!(look(&mut governor, 0, 10), [(Level::Recorded, false)]);
+        governor.forget(F.0);
+        assert!(!governor.may_count());
+    }
+
+    #[test]
+    fn a_function_at_a_hot_site_stays_counted() {
+        let mut governor = Governor::new(1000);
+        let bound = HashSet::from([F]);
+        assert_eq!(
+            look(&mut governor, 0, 10),
+            [(Level::Counted, false), (Level::Recorded, false)]
+        );
+        assert_eq!(
+            look_bound(&mut governor, (0, 10), &bound),
+            [(Level::Counted, false)]
+        );
+        for _ in 0..10 {
+            assert_eq!(look_bound(&mut governor, (0, 10), &bound), []);
+        }
+        assert_eq!(look(&mut governor, 0, 10), [(Level::Recorded, false)]);
     }
 
     #[test]
     fn what_comes_late_was_called_over_a_longer_time() {
         let mut governor = Governor::new(1000);
         let times = HashMap::from([(F.0, 3 * SECOND)]);
-        let mut looks = |recorded| governor.look(SECOND, &times, &called(recorded, 0)).len();
+        let none = HashSet::new();
+        let mut looks = |recorded| {
+            let called = called(recorded, 0);
+            governor.look(SECOND, &times, &called, &none).len()
+        };
         assert_eq!((looks(3000), looks(3001)), (0, 1));
     }
 
@@ -326,8 +511,40 @@ mod tests {
         }
         (0..63).for_each(|_| sites.add((1, 0x30), true));
         assert_eq!(sites.take(), [(1, 0x10)]);
-        (0..100).for_each(|_| sites.add((1, 0x10), true));
-        assert_eq!(sites.take(), [], "once");
+        let mut again = || {
+            (0..100).for_each(|_| sites.add((1, 0x10), true));
+            sites.take().len()
+        };
+        assert_eq!(
+            (again(), again(), again()),
+            (0, 1, 0),
+            "again while it is so, but not always"
+        );
+    }
+
+    #[test]
+    fn a_site_that_is_quiet_is_recorded_again_and_binds_nothing() {
+        let (site, other) = ((1, 0x10), (7, FunctionId(4)));
+        let mut sites = Sites::default();
+        let calls = |hot, quiet| vec![(site, F, hot), (site, other, quiet)];
+        let (bound, again) = sites.look(SECOND, 100, &calls(99, 1));
+        assert_eq!((bound, again), (HashSet::from([F, other]), vec![]));
+        let (bound, again) = sites.look(SECOND, 100, &calls(100, 0));
+        assert_eq!((bound, again), (HashSet::from([F]), vec![]));
+        assert_eq!(
+            sites.look(SECOND, 100, &calls(98, 1)),
+            (HashSet::new(), vec![site])
+        );
+        assert_eq!(
+            sites.look(SECOND, 100, &calls(0, 0)),
+            (HashSet::new(), vec![]),
+            "done"
+        );
+        assert_eq!(
+            sites.look(SECOND, 100, &calls(1, 0)),
+            (HashSet::new(), vec![site]),
+            "not done"
+        );
     }
 
     #[test]

@@ -28,9 +28,6 @@ const TELL_EVERY: Duration = Duration::from_millis(20);
 /// program did before it hung.
 const BRING_OUT_EVERY: Duration = Duration::from_millis(100);
 
-/// How often it is looked at whether functions are called too often.
-const LOOK_AT_LEVELS_EVERY: Duration = Duration::from_millis(20);
-
 /// Starts both.
 ///
 /// # Errors
@@ -69,8 +66,7 @@ pub fn drain_loop(shared: &Shared) {
     tell_of_death(&shared.arena, Role::Drainer);
     let control = shared.arena.control();
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
-    let (mut last_told, mut last_levels) = (Instant::now(), Instant::now());
-    let mut last_out = Instant::now();
+    let (mut last_told, mut last_out) = (Instant::now(), Instant::now());
     let is_read_meanwhile = shared.options.ring_bytes == 0 && shared.reactor.dumps().is_none();
     let most_ms = match (&shared.options.tap, shared.options.hot_limit) {
         (None, None) => 50,
@@ -93,10 +89,6 @@ pub fn drain_loop(shared: &Shared) {
         if is_read_meanwhile && last_out.elapsed() >= BRING_OUT_EVERY {
             c.bring_out(&shared.arena);
             last_out = Instant::now();
-        }
-        if shared.options.hot_limit.is_some() && last_levels.elapsed() > LOOK_AT_LEVELS_EVERY {
-            c.look_at_levels(&shared.arena);
-            last_levels = Instant::now();
         }
         react::collected(shared, &mut c);
         if let Some(why) = shared.shall_stop(c.written_bytes()) {

@@ -198,6 +198,16 @@ impl Arena {
         (0..self.size.regions).map(|i| (i, unsafe { &*self.region_at(i).cast::<RegionHead>() }))
     }
 
+    /// The cells of a process's edges that are taken, and its head's words before them. The program
+    /// may have written anything there: at most all words of the region.
+    pub fn used_cells(&self, i: u32) -> &[AtomicU64] {
+        // SAFETY: within the arena; shared by atomics.
+        let head = unsafe { &*self.region_at(i).cast::<RegionHead>() };
+        let used = head.next.load(Ordering::Acquire) as usize;
+        let all = self.cells(i);
+        all.get(..used).unwrap_or(all)
+    }
+
     fn region_at(&self, i: u32) -> *mut u8 {
         assert!(i < self.size.regions);
         let offset = region_offset(self.size.bytes, i);

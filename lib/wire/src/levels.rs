@@ -16,8 +16,8 @@ pub const LEVELS: u64 = 2048;
 /// One wish of the host.
 #[repr(C)]
 pub struct Entry {
-    /// Host: address of the function in the process; with [`SITE`]: an id, in full, of calls
-    /// through a pointer.
+    /// Host: address of the function in the process, or an id, in full, of a site of calls through
+    /// a pointer: one by which they are recorded or counted.
     pub avma: AtomicU64,
     /// Host: number of the process in the recording ([`crate::control::Stream::process`]).
     pub process: AtomicU32,
@@ -30,7 +30,7 @@ pub const RECORDED: u32 = 0;
 /// [`Entry::level`]: calls are counted, where that can be: a call through a pointer that is not one
 /// of the linker's stays recorded.
 pub const COUNTED: u32 = 1;
-/// [`Entry::level`]: all calls of one site are counted, for good.
+/// [`Entry::level`]: all calls of one site are counted.
 pub const SITE: u32 = 2;
 
 const _: () =

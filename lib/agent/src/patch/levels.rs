@@ -67,7 +67,10 @@ pub fn carry_out(m: &Module, wishes: &Wishes) {
         for (recorded, counted) in plan.twins_of(&f) {
             let level = match callee(m, &plan, &recorded) {
                 Some(callee) => wishes.level_of(callee),
-                None => id(m, &plan, &recorded).and_then(|id| wishes.level_of(id)),
+                // It is named as its last calls were: recorded, or counted.
+                None => [&recorded, &counted]
+                    .into_iter()
+                    .find_map(|s| wishes.level_of(id(m, &plan, s)?)),
             };
             if let Some(level) = level {
                 lead(m, (&recorded, &counted), level, &mut batch);
@@ -87,14 +90,14 @@ fn callee(m: &Module, plan: &PlanView<'_>, s: &PlanSite) -> Option<u64> {
     }
 }
 
-/// By which the calls of a site are recorded.
+/// By which the calls of a site are recorded, or counted.
 fn id(m: &Module, plan: &PlanView<'_>, s: &PlanSite) -> Option<u64> {
     let (entry, _) = plan.ids(s)?;
     Some(m.area_start() + u64::from(s.slot) + u64::from(entry))
 }
 
-/// Back to being recorded only where the text has nothing but one instruction of ours: a thread may
-/// stand between others.
+/// Back to being recorded only where both have the same bytes before their last instruction: a
+/// thread may stand between them.
 fn lead(
     m: &Module,
     (recorded, counted): (&PlanSite, &PlanSite),
@@ -110,7 +113,7 @@ fn lead(
         if stands(&records) && site::write_slot(m, counted) {
             batch.add(&counts);
         }
-    } else if counts.ours.bytes().len() == JUMP_BYTES && stands(&counts) {
+    } else if counts.ours.bytes().len() == records.ours.bytes().len() && stands(&counts) {
         batch.add(&records);
     }
 }

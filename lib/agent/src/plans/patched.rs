@@ -107,11 +107,13 @@ impl Patch {
         }
         let t = plan.template(s.argument)?;
         let first = *t.original.first()?;
-        let ours = match s.flags & (SITE_SPRINGBOARD | SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
+        const SHAPES: u16 = SITE_SPRINGBOARD | SITE_KEEP_CALL | SITE_KEEP_OPCODE | SITE_JUMP_LAST;
+        let ours = match s.flags & SHAPES {
             0 => Text::of(&branch(JUMP, at, to))?,
             SITE_SPRINGBOARD => Text::of(&[SHORT_JUMP, t.head.springboard as u8])?,
             flags if flags & SITE_SPRINGBOARD != 0 => Text::of(&[first, t.head.springboard as u8])?,
-            SITE_KEEP_CALL => kept_call(at, t.original.len(), to)?,
+            SITE_KEEP_CALL => last(CALL, at, t.original.len(), to)?,
+            SITE_JUMP_LAST => last(JUMP, at, t.original.len(), to)?,
             _ => Text::of(&branch(first, at, to))?,
         };
         Some(Self {
@@ -142,12 +144,12 @@ impl Patch {
     }
 }
 
-/// The call at the end of `span` bytes leads to `to`, with nops before it.
-fn kept_call(at: u64, span: usize, to: u64) -> Option<Text> {
+/// The call or jump at the end of `span` bytes leads to `to`, with nops before it.
+fn last(opcode: u8, at: u64, span: usize, to: u64) -> Option<Text> {
     let nops = span.checked_sub(JUMP_BYTES)?;
     let mut bytes = [NOP; BYTES];
-    let call = branch(CALL, at + nops as u64, to);
-    bytes.get_mut(nops..span)?.copy_from_slice(&call);
+    let branch = branch(opcode, at + nops as u64, to);
+    bytes.get_mut(nops..span)?.copy_from_slice(&branch);
     Text::of(bytes.get(..span)?)
 }
 
@@ -224,11 +226,11 @@ mod tests {
 
     #[test]
     fn a_kept_call_has_nops_before_it() {
-        let text = kept_call(0x1000, 7, 0x2000).map(|t| t.bytes().to_vec());
+        let text = last(CALL, 0x1000, 7, 0x2000).map(|t| t.bytes().to_vec());
         let rel = (0x2000u32 - 0x1007).to_le_bytes();
         assert_eq!(text, Some([&[NOP, NOP, CALL][..], &rel].concat()));
-        assert!(kept_call(0x1000, 4, 0x2000).is_none());
-        assert!(kept_call(0x1000, BYTES + 1, 0x2000).is_none());
+        assert!(last(CALL, 0x1000, 4, 0x2000).is_none());
+        assert!(last(CALL, 0x1000, BYTES + 1, 0x2000).is_none());
     }
 
     #[test]

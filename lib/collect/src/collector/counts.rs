@@ -14,14 +14,22 @@ use sptrace_wire::control::{STREAM_DEAD, STREAMS};
 use sptrace_wire::counts::*;
 
 use super::feed::Feed;
+use super::levels::Where;
 use super::{Collector, StreamState};
 use crate::decode::book::{AddressBook, CalledFrom};
 use crate::decode::names::Naming;
 use crate::decode::process::Areas;
-use crate::levels::Function;
 
 /// Who calls whom.
 type Pair = (Option<FunctionId>, FunctionId);
+
+/// Calls that were counted.
+struct Calls {
+    pair: Pair,
+    /// Id of the site, if it calls through a pointer.
+    site: Option<u64>,
+    calls: u64,
+}
 
 impl<W: Write> Collector<W> {
     /// Notes what the thread of a stream that ends has counted, and makes its counts zero.
@@ -34,8 +42,14 @@ impl<W: Write> Collector<W> {
             return;
         }
         let pid = state.lane.pid;
-        let (sums, nonsense) = self.sums_of(state, counted);
+        let (all, nonsense) = self.calls_of(state, counted);
         self.torn.nonsense += nonsense;
+        self.has_counted(arena, pid, all.iter().map(|c| c.pair.1));
+        let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
+        for Calls { pair, calls, .. } in all {
+            let sum = sums.entry(pair).or_default();
+            *sum = sum.saturating_add(calls);
+        }
         let edges = sums.into_iter();
         let note = Note::Counts {
             pid,
@@ -51,46 +65,39 @@ impl<W: Write> Collector<W> {
         };
         self.note(&note);
     }
-}
 
-impl<W: Write> Collector<W> {
-    /// Who has called whom how often, and how many edges are nonsense.
-    fn sums_of(
-        &mut self,
-        state: &mut StreamState,
-        counted: Vec<(u64, u64)>,
-    ) -> (BTreeMap<Pair, u64>, u64) {
+    /// Who has called whom how often and where, and how many edges are nonsense.
+    fn calls_of(&mut self, state: &mut StreamState, counted: Vec<(u64, u64)>) -> (Vec<Calls>, u64) {
         let areas = self.areas_of(state);
         let pid = state.lane.pid;
         let mut feed = Feed {
             recorder: &mut self.recorder,
             lane: &mut state.lane,
         };
-        let (mut sums, mut nonsense) = (BTreeMap::new(), 0);
+        let (mut all, mut nonsense) = (Vec::new(), 0);
         for (edge, calls) in counted {
             match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
-                Some(Some(pair)) => {
-                    let sum: &mut u64 = sums.entry(pair).or_default();
-                    *sum = sum.saturating_add(calls);
-                }
+                Some(Some((pair, site))) => all.push(Calls { pair, site, calls }),
                 Some(None) => {}
                 None => nonsense += 1,
             }
         }
-        (sums, nonsense)
+        (all, nonsense)
     }
 
-    /// How often functions of processes whose threads run were called and counted so far.
-    pub(super) fn counted_so_far(&mut self, arena: &Arena) -> HashMap<Function, u64> {
+    /// How often functions of processes whose threads run were called and counted so far, and at
+    /// which sites those that were called through a pointer.
+    pub(super) fn counted_so_far(&mut self, arena: &Arena) -> HashMap<Where, u64> {
         let mut all = HashMap::new();
         for i in 0..self.streams.len() {
             let Some(mut state) = self.streams[i].take() else {
                 continue;
             };
             if let Some((_, counted)) = counted_of(arena, i, state.epoch) {
-                let (sums, _) = self.sums_of(&mut state, counted);
-                for ((_, callee), calls) in sums {
-                    *all.entry((state.lane.pid, callee)).or_default() += calls;
+                let process = arena.stream(i).process;
+                for Calls { pair, site, calls } in self.calls_of(&mut state, counted).0 {
+                    let at = ((state.lane.pid, pair.1), site.map(|id| (process, id)));
+                    *all.entry(at).or_default() += calls;
                 }
             }
             self.streams[i] = Some(state);
@@ -131,7 +138,7 @@ fn find(
 /// The edges that were counted, and how often.
 fn seen(arena: &Arena, edges: u32, counts: u32) -> Vec<(u64, u64)> {
     let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-    let cells = arena.cells(edges).iter().zip(arena.cells(counts));
+    let cells = arena.used_cells(edges).iter().zip(arena.cells(counts));
     let cells = cells.skip(FIRST_CELL as usize);
     let cells = cells.map(|(edge, count)| (load(edge), load(count)));
     cells
@@ -139,8 +146,9 @@ fn seen(arena: &Arena, edges: u32, counts: u32) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Who calls whom by an edge; `Some(None)`: the linker's stub of a call that is not bound yet,
-/// whose callee is counted where the linker jumps to it; `None`: the edge is nonsense.
+/// Who calls whom by an edge, and the site's id if it calls through a pointer; `Some(None)`: the
+/// linker's stub of a call that is not bound yet, whose callee is counted where the linker jumps
+/// to it; `None`: the edge is nonsense.
 #[allow(
     clippy::option_option,
     reason = "nonsense is told from what counts for nothing"
@@ -150,14 +158,15 @@ fn pair(
     (pid, areas): (u32, &Areas),
     edge: u64,
     names: &mut impl Naming,
-) -> Option<Option<Pair>> {
+) -> Option<Option<(Pair, Option<u64>)>> {
     let (id, callee) = id_and_callee(edge);
     let (place, area, offset) = areas.place(id)?;
     let module = area.module;
+    let site = (callee != 0).then_some(area.start + u64::from(offset));
     let from = CalledFrom { module, offset };
     let caller = book.site_caller(from, names);
     let callee = book.counted_callee((pid, callee), (from, place), names);
-    Some(callee.map(|callee| (caller, callee)))
+    Some(callee.map(|callee| ((caller, callee), site)))
 }
 
 /// Gives the regions of a process back if none of its streams lives: they are zero then.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sptrace_trace::{FunctionId, Level, Note};
 use sptrace_tracee::arena::Arena;
@@ -16,7 +16,13 @@ use sptrace_wire::levels::{COUNTED, RECORDED, SITE};
 use super::Collector;
 use crate::decode::pointers;
 use crate::decode::process::Areas;
-use crate::levels::{Called, Function, Governor, Sites, Tally, Wish};
+use crate::levels::{Called, Function, Governor, Site, Sites, Tally, Wish};
+
+/// The rates of functions are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What calls are counted: of a function, at a site of calls through a pointer or at all others.
+pub(super) type Where = (Function, Option<Site>);
 
 /// What is known of levels.
 pub(super) struct Watch {
@@ -27,8 +33,8 @@ pub(super) struct Watch {
     sites: Sites,
     /// Chunks until one is looked at for sites.
     chunks: u32,
-    /// What was counted of each function at the last look.
-    counted: HashMap<Function, u64>,
+    /// What was counted of each function and at each site at the last look.
+    counted: HashMap<Where, u64>,
 }
 
 impl<W: Write> Collector<W> {
@@ -49,29 +55,41 @@ impl<W: Write> Collector<W> {
         });
     }
 
+    /// Looks at levels if it is time. Also between chunks: who drains all that there is may come to
+    /// nothing else for long, just where functions are hot.
+    pub(super) fn may_look_at_levels(&mut self, arena: &Arena) {
+        let last = self.watch.as_ref().map(|watch| watch.last);
+        if last.is_some_and(|last| last.elapsed() >= LOOK_EVERY) {
+            self.look_at_levels(arena);
+        }
+    }
+
     /// Looks at what was called since the last time.
-    pub fn look_at_levels(&mut self, arena: &Arena) {
+    fn look_at_levels(&mut self, arena: &Arena) {
         let (Some(mut watch), Some(tally)) = (self.watch.take(), &mut self.recorder.tally) else {
             return;
         };
         let (mut called, ticks) = tally.take();
-        if watch.governor.counts_any() {
-            let counted = self.counted_so_far(arena);
-            for (&function, &calls) in &counted {
-                let before = watch.counted.get(&function).copied().unwrap_or(0);
-                let called: &mut Called = called.entry(function).or_default();
-                called.counted = calls.saturating_sub(before);
-            }
-            watch.counted = counted;
-        }
         let (time, tsc) = (watch.last.elapsed(), crate::clock::tsc());
+        let (mut bound, mut quiet) = Default::default();
+        if watch.governor.may_count() {
+            let counted = self.counted_so_far(arena);
+            let at_sites = since(&watch.counted, &counted, &mut called);
+            watch.counted = counted;
+            (bound, quiet) = watch
+                .sites
+                .look(time, watch.governor.quiet_in(time), &at_sites);
+        }
         let passed_ticks = tsc.saturating_sub(watch.last_tsc).max(1) as f64;
         let times = ticks.into_iter();
         let times = times.map(|(pid, ticks)| (pid, time.mul_f64(ticks as f64 / passed_ticks)));
-        let wishes = watch.governor.look(time, &times.collect(), &called);
+        let wishes = watch.governor.look(time, &times.collect(), &called, &bound);
         (watch.last, watch.last_tsc) = (Instant::now(), tsc);
         for wish in &wishes {
             self.wish(arena, wish);
+        }
+        for (process, id) in quiet {
+            arena.wish(process, id, RECORDED);
         }
         for (process, id) in watch.sites.take() {
             arena.wish(process, id, SITE);
@@ -107,6 +125,26 @@ impl<W: Write> Collector<W> {
         });
     }
 
+    /// A thread that ends has counted calls of these functions of its process.
+    pub(super) fn has_counted(
+        &mut self,
+        arena: &Arena,
+        pid: u32,
+        functions: impl Iterator<Item = FunctionId>,
+    ) {
+        let Some(mut watch) = self.watch.take() else {
+            return;
+        };
+        let mut wishes = Vec::new();
+        for function in functions {
+            watch.governor.adopt((pid, function), &mut wishes);
+        }
+        for wish in &wishes {
+            self.wish(arena, wish);
+        }
+        self.watch = Some(watch);
+    }
+
     /// A process has ended: another may come to have its number.
     pub(super) fn forget_levels(&mut self, pid: u32) {
         if let Some(tally) = &mut self.recorder.tally {
@@ -114,7 +152,7 @@ impl<W: Write> Collector<W> {
         }
         if let Some(watch) = &mut self.watch {
             watch.governor.forget(pid);
-            watch.counted.retain(|(of, _), _| *of != pid);
+            watch.counted.retain(|((of, _), _), _| *of != pid);
         }
     }
 
@@ -155,4 +193,20 @@ impl<W: Write> Collector<W> {
         let loaded = loaded.iter().rev().find(|l| l.module == module)?;
         Some(svma.wrapping_add(loaded.bias))
     }
+}
+
+/// Adds what was counted since `before` to the calls of the functions; what of it at which sites.
+fn since(
+    before: &HashMap<Where, u64>,
+    counted: &HashMap<Where, u64>,
+    called: &mut HashMap<Function, Called>,
+) -> Vec<(Site, Function, u64)> {
+    let mut at_sites = Vec::new();
+    for (&(function, site), &calls) in counted {
+        let before = before.get(&(function, site)).copied().unwrap_or(0);
+        let new = calls.saturating_sub(before);
+        called.entry(function).or_default().counted += new;
+        at_sites.extend(site.map(|site| (site, function, new)));
+    }
+    at_sites
 }

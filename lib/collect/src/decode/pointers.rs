@@ -1,7 +1,7 @@
 //! Through which sites functions are called by pointers, in some records.
 //!
-//! Given the words of a chunk; tells of the calls through pointers at its start, up to the first
-//! record that needs thought. A sample: what it misses is not counted as anything. Changes nothing.
+//! Given the words of a chunk; tells of the calls through pointers among its first records. A sample:
+//! what it misses is not counted as anything. Changes nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,6 +10,10 @@ use sptrace_trace::FunctionId;
 use super::book::{AddressBook, LOW_HALF, Recent, Target};
 use super::module::{PLACE_ENTRY, PLACE_INDIRECT};
 use super::process::Areas;
+use super::record::Record;
+
+/// So many records are looked at.
+const RECORDS: usize = 2000;
 
 /// Tells of each call its id and the callee.
 pub fn sample(
@@ -18,32 +22,31 @@ pub fn sample(
     book: &AddressBook,
     mut tell: impl FnMut(u32, FunctionId),
 ) {
-    let mut left = halves;
-    while let [stamp, id, rest @ ..] = left {
-        let id = id.load(Ordering::Relaxed);
-        let place = areas
-            .quick(id)
-            .filter(|_| stamp.load(Ordering::Relaxed) != 0);
-        let Some(place) = place else {
+    let mut at = 0;
+    for _ in 0..RECORDS {
+        if at >= halves.len() {
             return;
+        }
+        let (record, length) = Record::read(halves, at, areas);
+        let id = halves
+            .get(at + 1)
+            .map_or(0, |id| id.load(Ordering::Relaxed));
+        at += length;
+        let call = match record {
+            Record::Unfinished => return,
+            Record::Call(call) => call,
+            _ => continue,
         };
-        if place.is_plain() {
-            left = rest;
+        const CALL: u8 = PLACE_ENTRY | PLACE_INDIRECT;
+        if call.place.kind() & CALL != CALL {
             continue;
         }
-        let ([low, after @ ..], PLACE_INDIRECT..) = (rest, place.kind()) else {
-            return;
-        };
-        let target = LOW_HALF | u64::from(low.load(Ordering::Relaxed));
+        let target = LOW_HALF | u64::from(call.low);
         let recent = &book.recent[Recent::slot(target)];
-        match recent.callee {
-            Target::Function(callee) if recent.target == target && recent.pid == pid => {
-                if place.kind() == PLACE_ENTRY | PLACE_INDIRECT {
-                    tell(id, callee);
-                }
-            }
-            _ => return,
+        if let Target::Function(callee) = recent.callee
+            && (recent.target, recent.pid) == (target, pid)
+        {
+            tell(id, callee);
         }
-        left = after;
     }
 }

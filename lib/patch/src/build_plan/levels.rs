@@ -51,7 +51,7 @@ impl PlanBuilder<'_> {
         let templates = (self.out.len() - HEADER_BYTES) as u32;
         self.out
             .extend(twins.out.get(HEADER_BYTES..).unwrap_or(&[]));
-        let pairs = self.sites.iter().zip(twins.sites);
+        let pairs = self.sites.iter_mut().zip(twins.sites);
         let twins_of: Vec<PlanSite> = pairs.map(|(site, twin)| as_twin(site, twin)).collect();
         self.twins = twins_of.len() as u32;
         self.sites.extend(twins_of.into_iter().map(|twin| PlanSite {
@@ -67,8 +67,8 @@ impl PlanBuilder<'_> {
 
 /// `twin`, if what stands in the text can be changed from one to the other while a thread may be
 /// anywhere, else refused. Of a site only the first instruction is changed, or the last behind
-/// filling, and in both the same.
-fn as_twin(site: &PlanSite, twin: PlanSite) -> PlanSite {
+/// filling, and in both the same: `site` is made so.
+fn as_twin(site: &mut PlanSite, twin: PlanSite) -> PlanSite {
     const SHAPED: u16 = SITE_SPRINGBOARD | SITE_IN_HOOK;
     let is_other = site.form == SiteForm::Refused
         || site.is_any(SHAPED)
@@ -76,6 +76,11 @@ fn as_twin(site: &PlanSite, twin: PlanSite) -> PlanSite {
         || (site.start, site.span) != (twin.start, twin.span)
         || site.is_any(SITE_KEEP_OPCODE) != twin.is_any(SITE_KEEP_OPCODE)
         || site.is_any(SITE_KEEP_CALL) && !twin.is_any(SITE_KEEP_CALL);
+    let is_last = twin.form == SiteForm::Template && twin.is_any(SITE_KEEP_CALL);
+    const SHAPES: u16 = SITE_SPRINGBOARD | SITE_KEEP_CALL | SITE_KEEP_OPCODE;
+    if !is_other && is_last && site.form == SiteForm::Template && !site.is_any(SHAPES) {
+        site.flags |= SITE_JUMP_LAST;
+    }
     match is_other {
         true => PlanSite {
             form: SiteForm::Refused,
