@@ -1,7 +1,7 @@
 //! Through which sites functions are called by pointers, in some records.
 //!
-//! Given the words of a chunk; tells of the calls through pointers among its first records. A sample:
-//! what it misses is not counted as anything. Changes nothing.
+//! Given the words of a chunk; tells of the calls through pointers among its first records. It is a
+//! sample: what it misses is not counted as anything. Changes nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

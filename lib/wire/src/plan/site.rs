@@ -90,8 +90,8 @@ pub const SITE_IN_HOOK: u16 = 128;
 /// no room for a call of five bytes.
 pub const SITE_PUSHES_BACK: u16 = 256;
 
-/// The jump to its slot stands at the end of its bytes, with nops before it, as the call of its twin
-/// does ([`SITE_KEEP_CALL`]): a thread may stand between nops when one becomes the other.
+/// The jump to its slot stands at the end of its bytes, with nops before it, as the call of its
+/// twin does ([`SITE_KEEP_CALL`]): a thread may stand between nops when one becomes the other.
 pub const SITE_JUMP_LAST: u16 = 1024;
 
 /// Its slot keeps the callee that it has seen, and counts calls to that by itself:
