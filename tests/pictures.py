@@ -33,8 +33,8 @@ def flame(page, trace):
     want = of_functions(trace)
     yield "the root has all own time", page.evaluate("+document.querySelector('#frames g').dataset.v") == sum(n[2] for n in want.values())
     yield "no text is wider than its frame", not page.evaluate(TOO_WIDE.replace("SELECTOR", "'#frames g'"))
-    # A frame in the third level or above that is narrower than half of the window.
-    chosen = "[...document.querySelectorAll('#frames g')].find(g => +g.dataset.d > 2 && g.style.display !== 'none' && g.querySelector('text').textContent && g.querySelector('rect').getBBox().width < innerWidth / 2)"
+    # A frame in the third level or above that is narrower than half of the window, and in it.
+    chosen = "[...document.querySelectorAll('#frames g')].find(g => +g.dataset.d > 2 && g.style.display !== 'none' && g.querySelector('text').textContent && g.querySelector('rect').getBBox().width < innerWidth / 2 && g.getBoundingClientRect().bottom < innerHeight)"
     page.evaluate(f"window.chosen = {chosen}")
     x, y = middle(page, "chosen.querySelector('rect')")
     page.mouse("mouseMoved", x, y)
@@ -58,7 +58,7 @@ def graph(page, trace, folder):
     page.evaluate("window.node = (text) => [...document.querySelectorAll('.node')].find(g => g.querySelector('title').textContent.startsWith(text))")
     yield "boxes do not overlap", not page.evaluate(OVERLAPS)
     yield "no text is wider than its box", not page.evaluate(TOO_WIDE.replace("SELECTOR", "'.node'"))
-    page.evaluate("window.chosen = document.querySelector('.node')")
+    page.evaluate("window.chosen = [...document.querySelectorAll('.node')].find(g => (r => r.x > 0 && r.right < innerWidth && r.bottom < innerHeight)(g.querySelector('rect').getBoundingClientRect()))")
     page.click(*middle(page, "chosen.querySelector('rect')"))
     yield "a click chooses a box", page.until("chosen.classList.contains('chosen') && document.querySelectorAll('.node.pale').length > 0")
     near = "new Set([chosen.dataset.i, ...[...document.querySelectorAll('.arrow')].filter(a => [a.dataset.f, a.dataset.t].includes(chosen.dataset.i)).flatMap(a => [a.dataset.f, a.dataset.t])])"
