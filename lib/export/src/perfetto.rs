@@ -11,7 +11,7 @@
 //! outermost first.
 //!
 //! A flow leads from the moment at which a process was forked, on the track of the thread that did
-//! it, to the first slice of the new one.
+//! it, to the first slice of the new one, where the trace says which thread that was.
 
 use crate::output::Output;
 use crate::{Context, Exporter, Written};
