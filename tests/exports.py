@@ -332,8 +332,9 @@ def compare_sizes(trace):
         size = len(trace.export(format)) // 2
         if size < 20_000: continue
         done = subprocess.run([trace.sptrace, "report", "export", format, "-i", trace.path, "--limit", "0", "--max-size", str(size)], capture_output=True, timeout=120)
-        # The calls that are open then are written, too.
-        yield f"{format}, ends at a size", (True, True), (size <= len(done.stdout) <= size + 20_000, b"--max-size" in done.stderr)
+        # The calls that are open then are written, too. Of Firefox's form, which is written at last, the size is an estimate.
+        least = size * 85 // 100 if format == "firefox" else size
+        yield f"{format}, ends at a size", (True, True), (least <= len(done.stdout) <= size + 20_000, b"--max-size" in done.stderr)
     done = subprocess.run([trace.sptrace, "report", "export", "csv", "-i", trace.path, "--max-size", str(whole + 1)], capture_output=True, timeout=120)
     yield "csv, smaller than its size", (whole, b""), (len(done.stdout), done.stderr)
 
