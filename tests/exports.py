@@ -5,10 +5,12 @@ usage: tests/exports.py [--long] [--sptrace PATH] [--programs FOLDER] [--keep FO
 
 Records programs with threads, forks and exceptions, and python3; exports each trace in every format, and reads each export with
 something that is not ours where there is one: csv, json and xml of Python, callgrind_annotate, graphviz, DuckDB, for Perfetto a small
-reader of protocol buffers. The traces' clock is set to one tick a nanosecond before, so that nothing is rounded.
+reader of protocol buffers and the schema of its Python package, for the Firefox Profiler its published types and its own tool. The traces' clock is set to one tick a nanosecond before, so that nothing is rounded.
 Needs a built sptrace and the test programs. Exit status: 1 if a sum differs.
 """
 import argparse, collections, csv, io, json, os, re, shutil, struct, subprocess, sys, tempfile, time, xml.etree.ElementTree as ElementTree, zlib
+
+import readers
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMANDS = {
@@ -60,6 +62,7 @@ def messages(data):
     while at < len(data):
         key, at = leb(data, at)
         if key & 7 == 0: value, at = leb(data, at)
+        elif key & 7 == 1: value, at = struct.unpack_from("<Q", data, at)[0], at + 8
         elif key & 7 == 2:
             size, at = leb(data, at)
             value, at = data[at:at + size], at + size
@@ -173,6 +176,7 @@ def perfetto_tracks(trace):
             if kind in (1, 2): (modules if kind == 1 else names)[entry[1]] = entry[2].decode()
         if 11 not in fields: continue
         event, notes = dict(messages(fields[11])), {}
+        if event[9] == 3: continue  # a moment, which is no call
         for field, value in messages(fields[11]):
             if field == 4:
                 note = dict(messages(value))
@@ -236,7 +240,15 @@ def compare(trace, folder):
     yield "chrome", durations, of_chrome(trace)
     slices, outer_ns = of_perfetto(trace)
     yield "perfetto", durations, slices
+    if readers.perfetto_schema():
+        exported = trace.export("perfetto")
+        yield "perfetto, by its schema", durations, readers.perfetto_sums(exported, UNKNOWN)
+        # Each process but the first one was made by another, most of them by one whose thread is known; a flow ends there.
+        starts, processes = readers.perfetto_flows(exported), list(dict.fromkeys(r["pid"] for r in sorted(rows, key=lambda r: int(r["start_ns"]))))
+        made = set(map(int, processes[1:]))
+        yield "perfetto, flows", (set(), True), (set(starts) - made, 10 * len(starts) >= 9 * len(made))
     yield "firefox", outer_ns, of_firefox(trace)
+    yield from compare_firefox(trace, folder, outer_ns)
     yield "callgrind", add(*((name, (n[0], 0, n[2])) for name, n in want.items())), of_callgrind(trace, folder)
     known = {(r["module"], r["function"]) for r in rows} - {(r["module"], r["function"]) for r in rows if r["duration_ns"] == ""} - ambiguous
     inclusive = of_callgrind(trace, folder, "--inclusive=yes")
@@ -316,12 +328,13 @@ def hung(sptrace, folder):
 def compare_sizes(trace):
     """(what, wanted, got): exports that end at a size, with what had ended by then, and say so."""
     whole = len(trace.export("csv"))
-    for format in ("csv", "jsonl", "chrome", "perfetto"):
+    for format in ("csv", "jsonl", "chrome", "perfetto", "firefox"):
         size = len(trace.export(format)) // 2
         if size < 20_000: continue
         done = subprocess.run([trace.sptrace, "report", "export", format, "-i", trace.path, "--limit", "0", "--max-size", str(size)], capture_output=True, timeout=120)
-        # The calls that are open then are written, too.
-        yield f"{format}, ends at a size", (True, True), (size <= len(done.stdout) <= size + 20_000, b"--max-size" in done.stderr)
+        # The calls that are open then are written, too. Of Firefox's form, which is written at last, the size is an estimate.
+        least = size * 85 // 100 if format == "firefox" else size
+        yield f"{format}, ends at a size", (True, True), (least <= len(done.stdout) <= size + 20_000, b"--max-size" in done.stderr)
     done = subprocess.run([trace.sptrace, "report", "export", "csv", "-i", trace.path, "--max-size", str(whole + 1)], capture_output=True, timeout=120)
     yield "csv, smaller than its size", (whole, b""), (len(done.stdout), done.stderr)
 
@@ -365,6 +378,25 @@ def compare_parquet(trace, folder, by_time):
     yield "parquet, partitioned", sorted_rows(by_time), rows_of(f"read_parquet('{parts}/**/*.parquet', hive_partitioning=true)")
     found = {int(name.removeprefix("pid=")) for host in os.listdir(parts) for name in os.listdir(os.path.join(parts, host))}
     yield "parquet, processes", {int(row["pid"]) for row in by_time}, found
+
+
+def compare_firefox(trace, folder, outer_ns):
+    """(what, wanted, got): the profile against the published types, and as the Firefox Profiler itself reads it."""
+    path = os.path.join(folder, "profile.json")
+    with open(path, "wb") as out: out.write(trace.export("firefox"))
+    with open(path) as file: profile = json.load(file)
+    yield "firefox, by its types", None, readers.firefox_differs(profile)
+    if not readers.profiler_cli(): return
+    count, read = readers.firefox_sums(path, 4)
+    own = {}
+    for number, t in enumerate(profile["threads"][:4]):
+        stack, func, names, sums = t["stackTable"]["frame"], t["funcTable"]["name"], t["stringArray"], collections.Counter()
+        for weight, at in zip(t["samples"]["weight"], t["samples"]["stack"]):
+            if at is not None: sums[names[func[t["frameTable"]["func"][stack[at]]]]] += round(weight * 1e6)
+        own[number] = {name: ns for name, ns in sums.items() if ns}
+    yield "firefox, threads by its tool", len(profile["threads"]), count
+    yield "firefox, own times by its tool", own, read
+    if count <= 4: yield "firefox, all of them", outer_ns, sum(ns for sums in read.values() for ns in sums.values())
 
 
 def compare_graphs(trace, want):
@@ -433,6 +465,7 @@ def main():
             if problem: print(f"FAIL {name}: {what}: {problem}", flush=True)
         size = sum(int(r["calls"]) for r in trace.rows("functions", "--format", "csv"))
         print(f"ok   {name}: {size} calls", flush=True)
+    for line in readers.missing(): print(line)
     for what, want, got in (*hung(args.sptrace, folder), *compare_sizes(trace)):
         problem = difference(want, got)
         passed, failed = passed + (problem is None), failed + (problem is not None)

@@ -43,6 +43,8 @@ impl Lines {
 
     /// Where the instruction at an address was written.
     pub fn at(&self, svma: Svma) -> Option<Line> {
+        // The library counts to the address behind it.
+        svma.0.checked_add(1)?;
         let found = self.0.find_location(svma.0).ok()??;
         line_of(&found)
     }
@@ -59,6 +61,9 @@ impl Lines {
     /// The functions that the instruction at an address belongs to, innermost first; all but the
     /// last were inlined.
     pub fn frames(&self, svma: Svma) -> Vec<Frame> {
+        if svma.0 == u64::MAX {
+            return Vec::new();
+        }
         let Ok(mut found) = self.0.find_frames(svma.0).skip_all_loads() else {
             return Vec::new();
         };

@@ -86,7 +86,9 @@ fn functions_and_inlined_calls_have_their_lines() {
             .map(|f| f.at.as_ref().unwrap().line)
             .collect();
         assert_eq!(at, [5, 8]);
-        assert!(lines.frames(Svma(1)).is_empty() && lines.at(Svma(1)).is_none());
+        for nowhere in [Svma(1), Svma(u64::MAX)] {
+            assert!(lines.frames(nowhere).is_empty() && lines.at(nowhere).is_none());
+        }
     }
     assert!(Lines::new(b"no file", None).is_none());
 }

@@ -4,6 +4,7 @@
 //! long it stays (weight type `tracing-ms`), so the call tree has own times and the stack chart the
 //! calls as they were. Times have the waits for sptrace in them. Samples are held until the end,
 //! four words each, as the format has one column after the other: the viewer's limit bounds them.
+//! So the size of the file is estimated as they come.
 
 use crate::output::{Output, json};
 use crate::{Context, Exporter, Written};
@@ -14,6 +15,14 @@ use std::io::{self, Write};
 
 const NO_STACK: u32 = u32::MAX;
 const PREPROCESSED_PROFILE_VERSION: u64 = 55;
+/// What is written of the trace, and of each thread, beside its tables.
+const META_BYTES: u64 = 1000;
+const THREAD_BYTES: u64 = 1500;
+/// What is written of a function beside its names and numbers.
+const FUNCTION_BYTES: u64 = 60;
+/// A sample's point, six digits and comma in two columns, the zero before one of the points, and
+/// the comma behind its stack.
+const SAMPLE_BYTES: u64 = 18;
 
 /// One thread's part.
 #[derive(Default)]
@@ -30,30 +39,46 @@ struct Thread {
 }
 
 impl Thread {
-    fn stack(&mut self, below: u32, function: FunctionId) -> u32 {
+    /// The stack of a function upon another; how many bytes are to be written because of it.
+    fn stack(&mut self, below: u32, function: FunctionId, cx: &Context<'_>) -> (u32, u64) {
         let next = self.stacks.len() as u32;
         let stack = *self.known_stacks.entry((below, function)).or_insert(next);
-        if stack == next {
-            let next = self.functions.len() as u32;
-            let number = *self.known_functions.entry(function).or_insert(next);
-            if number == next {
-                self.functions.push(function);
-            }
-            self.stacks.push((below, number));
+        if stack != next {
+            return (stack, 0);
         }
-        stack
+        let next = self.functions.len() as u32;
+        let number = *self.known_functions.entry(function).or_insert(next);
+        let mut bytes = digits(below.into()) + digits(number.into()) + 2;
+        if number == next {
+            self.functions.push(function);
+            bytes += FUNCTION_BYTES + cx.names.name(function).len() as u64;
+        }
+        self.stacks.push((below, number));
+        (stack, bytes)
     }
 
-    /// The innermost frame changed.
-    fn sample(&mut self, tsc: u64) {
+    /// The innermost frame changed; how many bytes are to be written because of it.
+    fn sample(&mut self, tsc: u64, cx: &Context<'_>) -> u64 {
         self.last_tsc = self.last_tsc.max(tsc);
         let stack = self.open.last().copied().unwrap_or(NO_STACK);
         match self.samples.last_mut() {
             // What took no time is in no sample.
-            Some(last) if last.0 == self.last_tsc => last.1 = stack,
-            _ => self.samples.push((self.last_tsc, stack)),
+            Some(last) if last.0 == self.last_tsc => {
+                last.1 = stack;
+                0
+            }
+            _ => {
+                self.samples.push((self.last_tsc, stack));
+                let begin_ms = cx.clock.since_start_ns(self.last_tsc) / 1_000_000;
+                SAMPLE_BYTES + digits(stack.into()) + digits(begin_ms)
+            }
         }
     }
+}
+
+/// How many a number has.
+fn digits(number: u64) -> u64 {
+    u64::from(number.checked_ilog10().unwrap_or(0)) + 1
 }
 
 /// The format.
@@ -62,6 +87,8 @@ pub struct Firefox<'a, W> {
     threads: BTreeMap<StreamId, Thread>,
     out: Output<W>,
     calls: u64,
+    /// To be written, about.
+    bytes: u64,
     is_cut: bool,
 }
 
@@ -73,6 +100,7 @@ impl<'a, W: Write> Firefox<'a, W> {
             threads: BTreeMap::new(),
             out: Output::new(out),
             calls: 0,
+            bytes: META_BYTES,
             is_cut: false,
         }
     }
@@ -80,23 +108,26 @@ impl<'a, W: Write> Firefox<'a, W> {
     fn pop(&mut self, stream: StreamId, frame: &Frame) {
         if let Some(thread) = self.threads.get_mut(&stream) {
             thread.open.pop();
-            thread.sample(frame.end_tsc);
+            self.bytes += thread.sample(frame.end_tsc, self.cx);
         }
     }
 }
 
 impl<W: Write> Visitor for Firefox<'_, W> {
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
-        self.is_cut |= self.cx.limit.is_some_and(|limit| self.calls >= limit);
+        self.is_cut |= self.cx.is_enough(self.calls, self.bytes);
         if self.is_cut {
             return;
         }
         self.calls += 1;
-        let thread = self.threads.entry(stream).or_default();
+        let thread = self.threads.entry(stream).or_insert_with(|| {
+            self.bytes += THREAD_BYTES;
+            Thread::default()
+        });
         let below = thread.open.last().copied().unwrap_or(NO_STACK);
-        let stack = thread.stack(below, frame.function);
+        let (stack, bytes) = thread.stack(below, frame.function, self.cx);
         thread.open.push(stack);
-        thread.sample(frame.start_tsc);
+        self.bytes += bytes + thread.sample(frame.start_tsc, self.cx);
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
@@ -135,10 +166,12 @@ impl<W: Write> Exporter for Firefox<'_, W> {
             write_thread(cx, info, thread, out);
         }
         out.text("\n]}\n");
+        let bytes = self.out.bytes_so_far().max(self.bytes);
         self.out.finish()?;
         Ok(Written {
             calls: self.calls,
             is_cut: self.is_cut,
+            bytes,
             ..Written::default()
         })
     }
@@ -161,7 +194,7 @@ fn write_meta<W: Write>(cx: &Context<'_>, out: &mut Output<W>) {
     out.text("\"startTime\":");
     out.millis(cx.header.start_unix_ns);
     out.text(
-        ",\"symbolicated\":true,\"pausedRanges\":[],\"version\":24,\"usesOnlyOneStackType\":true,",
+        ",\"symbolicated\":true,\"stackwalk\":1,\"version\":24,\"usesOnlyOneStackType\":true,",
     );
     out.text("\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[]},\"libs\":[],\"pages\":[],");
     out.text("\"profilerOverhead\":[],\"counters\":[]");

@@ -98,10 +98,10 @@ impl Format {
         }
     }
 
-    /// Is it written call by call, so that it can end at a size?
+    /// Is it of calls one by one, so that it can end at a size?
     pub fn has_size(self) -> bool {
         match self {
-            Self::Chrome | Self::JsonLines | Self::Csv | Self::Perfetto => true,
+            Self::Chrome | Self::JsonLines | Self::Csv | Self::Perfetto | Self::Firefox => true,
             #[cfg(feature = "parquet")]
             Self::Parquet => true,
             _ => false,
@@ -159,7 +159,7 @@ pub struct Context<'a> {
     pub clock: Clock,
     /// At most so many calls (or, of what adds up, functions).
     pub limit: Option<u64>,
-    /// Of formats that are written call by call: no more calls once there are so many bytes.
+    /// Of formats that have calls one by one: no more calls once there are so many bytes.
     pub max_bytes: Option<u64>,
     /// What stacks are measured by.
     pub measure: Measure,
@@ -178,7 +178,7 @@ pub struct Written {
     pub calls: u64,
     /// There is more than the limit.
     pub is_cut: bool,
-    /// So many bytes, of formats that are written call by call.
+    /// So many bytes, of formats that have calls one by one.
     pub bytes: u64,
     /// What was made coarser or left out, as sentences.
     pub remarks: Vec<String>,

@@ -9,6 +9,9 @@
 //! A slice is begun when it is known to be shown: with the first one inside of it that ends, or at
 //! its own end. The viewer sorts by time, and slices that begin at the same time are written
 //! outermost first.
+//!
+//! A flow leads from the moment at which a process was forked, on the track of the thread that did
+//! it, to the first slice of the new one, where the trace says which thread that was.
 
 use crate::output::Output;
 use crate::{Context, Exporter, Written};
@@ -50,13 +53,17 @@ const EVENT_ANNOTATION: u32 = 4;
 const EVENT_TYPE: u32 = 9;
 const EVENT_NAME_ID: u32 = 10;
 const EVENT_TRACK: u32 = 11;
+const EVENT_NAME: u32 = 23;
 const EVENT_SOURCE_ID: u32 = 34;
+const EVENT_FLOW: u32 = 47;
+const EVENT_FLOW_ENDS: u32 = 48;
 const ANNOTATION_NAME_ID: u32 = 1;
 const ANNOTATION_UINT: u32 = 3;
 const ANNOTATION_STRING: u32 = 6;
 
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
 const INCREMENTAL_STATE_CLEARED: u64 = 1;
 const NEEDS_INCREMENTAL_STATE: u64 = 2;
 /// Number and name of what a slice may say.
@@ -80,6 +87,12 @@ impl Message {
     fn number(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field) << 3);
         self.varint(value);
+    }
+
+    /// A number of eight bytes.
+    fn fixed(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     fn bytes(&mut self, field: u32, bytes: &[u8]) {
@@ -113,6 +126,15 @@ struct Lane {
     slices: Vec<Slice>,
     track: u64,
     last_tsc: u64,
+    /// Its first slice was begun.
+    has_begun: bool,
+}
+
+/// A process that was forked, and that is shown.
+struct Fork {
+    child: StreamId,
+    parent: StreamId,
+    tsc: u64,
 }
 
 /// Packets on their way.
@@ -133,6 +155,7 @@ pub struct Perfetto<'a, W> {
     cx: &'a Context<'a>,
     packets: Packets<W>,
     lanes: HashMap<StreamId, Lane>,
+    forks: Vec<Fork>,
     is_cut: bool,
 }
 
@@ -155,6 +178,7 @@ impl<'a, W: Write> Perfetto<'a, W> {
             cx,
             packets,
             lanes: HashMap::default(),
+            forks: Vec::new(),
             is_cut: false,
         }
     }
@@ -169,7 +193,15 @@ impl<'a, W: Write> Perfetto<'a, W> {
         let from = lane.slices.len() - waiting.count();
         for slice in &mut lane.slices[from..] {
             slice.is_begun = true;
-            self.packets.begin_slice(self.cx, lane.track, &slice.frame);
+            let fork = match lane.has_begun {
+                true => None,
+                false => fork_of(self.cx, stream, &slice.frame),
+            };
+            lane.has_begun = true;
+            let flow = fork.as_ref().map(Fork::flow);
+            self.forks.extend(fork);
+            self.packets
+                .begin_slice(self.cx, lane.track, &slice.frame, flow);
         }
     }
 
@@ -182,6 +214,23 @@ impl<'a, W: Write> Perfetto<'a, W> {
         lane.last_tsc = lane.last_tsc.max(frame.end_tsc);
         self.packets.end_slice(self.cx, lane.track, frame);
     }
+}
+
+impl Fork {
+    /// The number of its flow.
+    fn flow(&self) -> u64 {
+        u64::from(self.child.0) + 1
+    }
+}
+
+/// The fork by which a stream began, of which this is the first frame.
+fn fork_of(cx: &Context<'_>, child: StreamId, first: &Frame) -> Option<Fork> {
+    let info = cx.names.dictionary().stream(child)?;
+    Some(Fork {
+        child,
+        parent: info.parent?,
+        tsc: info.start_tsc.min(first.start_tsc),
+    })
 }
 
 impl<W: Write> Packets<W> {
@@ -262,7 +311,8 @@ impl<W: Write> Packets<W> {
         numbers
     }
 
-    fn begin_slice(&mut self, cx: &Context<'_>, track: u64, frame: &Frame) {
+    /// `flow` ends at it.
+    fn begin_slice(&mut self, cx: &Context<'_>, track: u64, frame: &Frame, flow: Option<u64>) {
         self.calls += 1;
         let (name, category) = self.intern(cx, frame.function);
         self.event.number(EVENT_TYPE, SLICE_BEGIN);
@@ -278,7 +328,32 @@ impl<W: Write> Packets<W> {
                 inner.bytes(ANNOTATION_STRING, word.as_bytes())
             });
         }
+        if let Some(flow) = flow {
+            self.event.fixed(EVENT_FLOW_ENDS, flow);
+        }
         self.write_event(cx.clock.since_start_ns(frame.start_tsc));
+    }
+
+    /// A moment at which a flow begins, if the thread has a track. It comes before what lies at
+    /// the same time.
+    fn fork(&mut self, cx: &Context<'_>, fork: &Fork) {
+        let dictionary = cx.names.dictionary();
+        let streams = (
+            dictionary.stream(fork.parent),
+            dictionary.stream(fork.child),
+        );
+        let (Some(parent), Some(child)) = streams else {
+            return;
+        };
+        let Some(&track) = self.tracks.get(&(parent.pid, Some(parent.tid))) else {
+            return;
+        };
+        let name = format!("forks process {}", child.pid);
+        self.event.number(EVENT_TYPE, INSTANT);
+        self.event.number(EVENT_TRACK, track);
+        self.event.bytes(EVENT_NAME, name.as_bytes());
+        self.event.fixed(EVENT_FLOW, fork.flow());
+        self.write_event(cx.clock.since_start_ns(fork.tsc).saturating_sub(1));
     }
 
     fn end_slice(&mut self, cx: &Context<'_>, track: u64, frame: &Frame) {
@@ -383,6 +458,9 @@ impl<W: Write> Exporter for Perfetto<'_, W> {
                 frame.flags.end_unseen = true;
                 self.end_innermost(stream, &frame);
             }
+        }
+        for fork in &self.forks {
+            self.packets.fork(self.cx, fork);
         }
         let calls = self.packets.calls;
         let bytes = self.packets.out.bytes_so_far();

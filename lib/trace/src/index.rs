@@ -64,10 +64,14 @@ pub fn load(trace: &Path, survey: &Survey) -> Result<(Stats, Snapshots), NoIndex
     let mut bytes = Vec::new();
     let read = file.take(MAX_BYTES).read_to_end(&mut bytes);
     read.map_err(NoIndex::Read)?;
-    parse(&bytes, survey)
+    self::read(&bytes, survey)
 }
 
-fn parse(bytes: &[u8], survey: &Survey) -> Result<(Stats, Snapshots), NoIndex> {
+/// The same from the bytes of an index.
+///
+/// # Errors
+/// [`NoIndex::Foreign`] and [`NoIndex::Damaged`].
+pub fn read(bytes: &[u8], survey: &Survey) -> Result<(Stats, Snapshots), NoIndex> {
     let (head, payload) = bytes
         .split_at_checked(HEAD_BYTES)
         .ok_or(NoIndex::Damaged("it is too short"))?;
@@ -104,14 +108,7 @@ pub fn save(trace: &Path, survey: &Survey, stats: &Stats, snapshots: &Snapshots)
     let mut payload = Vec::new();
     stats.write(&mut payload);
     snapshots.write(&mut payload);
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len());
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&survey.digest.to_le_bytes());
-    let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
-    bytes.extend_from_slice(&payload);
+    let bytes = with_head(&payload, survey)?;
     let path = path_of(trace);
     let mut new = path.clone().into_os_string();
     new.push(format!(".{}", std::process::id()));
@@ -125,4 +122,20 @@ pub fn save(trace: &Path, survey: &Survey, stats: &Stats, snapshots: &Snapshots)
         let _ = fs::remove_file(&new);
     }
     placed
+}
+
+/// The bytes of an index of this trace, in which `payload` stands behind the head.
+///
+/// # Errors
+/// It is longer than the head can say.
+pub fn with_head(payload: &[u8], survey: &Survey) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&survey.digest.to_le_bytes());
+    let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    Ok(bytes)
 }

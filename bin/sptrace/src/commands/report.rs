@@ -179,8 +179,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Of `export` call by call (perfetto, chrome, jsonl, csv, parquet): end with the calls that
-    /// have ended when SIZE is reached
+    /// Of `export` of calls one by one (perfetto, firefox, chrome, jsonl, csv, parquet): end with
+    /// the calls that have ended, or of firefox begun, when SIZE is reached
     #[arg(long, value_name = "SIZE", value_parser = super::size::parse_size)]
     max_size: Option<u64>,
 

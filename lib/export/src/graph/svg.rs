@@ -1,5 +1,6 @@
 //! A call graph as one SVG file: callers above what they call, wide arrows take most time, dark
-//! boxes have most time of their own. A click shows what belongs to a box.
+//! boxes have most time of their own. A click shows what belongs to a box; it can be searched and
+//! zoomed.
 //!
 //! Without scripts it is a picture with tooltips. The script and the style beside this file know
 //! the attributes written here.
@@ -13,7 +14,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 const BOX_PX: f64 = 52.0;
 const LAYER_PX: f64 = 132.0;
-const HEAD_PX: f64 = 72.0;
+const HEAD_PX: f64 = 92.0;
 const MARGIN_PX: f64 = 30.0;
 /// Names longer than this are cut; the tooltip has them whole.
 const MAX_NAME: usize = 40;
@@ -41,12 +42,6 @@ pub fn write<W: Write>(picture: &Picture<'_>, out: &mut Output<W>) {
          width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
          <style>\n{STYLE}</style>\n<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n"
     ));
-    let [title, said] = picture.title.each_ref().map(|text| xml(text));
-    out.text(&format!(
-        "<title>{title}</title>\n<text class=\"title\" x=\"16\" y=\"24\">{title}</text>\n\
-         <text class=\"small\" x=\"16\" y=\"44\">{said}; darker: more time of its own; \
-         click a box for what it calls and what calls it, Esc for all</text>\n"
-    ));
     out.text(
         "<defs><marker id=\"tip\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"9\" \
          markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
@@ -58,9 +53,29 @@ pub fn write<W: Write>(picture: &Picture<'_>, out: &mut Output<W>) {
         write_box(at, node, &labels[at], (x, y, widths[at]), out);
         out.pass();
     }
-    out.text("</g>\n<script><![CDATA[\n");
+    out.text("</g>\n");
+    write_head(picture, out);
+    out.text("<script><![CDATA[\n");
     out.text(SCRIPT);
     out.text("]]></script>\n</svg>\n");
+}
+
+/// What the picture is, and where one searches: upon the graph, as it stays when that is moved.
+fn write_head<W: Write>(picture: &Picture<'_>, out: &mut Output<W>) {
+    let [title, said] = picture.title.each_ref().map(|text| xml(text));
+    out.text(&format!(
+        "<title>{title}</title>\n<g id=\"head\"><rect class=\"back\" width=\"100%\" height=\"{HEAD_PX}\"/>\
+         <text class=\"title\" x=\"16\" y=\"24\">{title}</text>\n\
+         <text class=\"small\" x=\"16\" y=\"44\">{said}; darker: more time of its own; \
+         click a box for what it calls and what calls it, Esc for all; zoom: + - 0, Ctrl and wheel\
+         </text>\n"
+    ));
+    out.text(
+        "<foreignObject x=\"16\" y=\"50\" width=\"224\" height=\"26\"><input \
+         xmlns=\"http://www.w3.org/1999/xhtml\" id=\"search\" type=\"search\" \
+         placeholder=\"Search: text or regex ( / )\" aria-label=\"Search\"/></foreignObject>\n\
+         <text class=\"small\" id=\"found\" x=\"248\" y=\"67\"></text></g>\n",
+    );
 }
 
 /// The middle of a box.

@@ -137,8 +137,11 @@ function drawWide(items, i, x0, x1, { thread, top, first, width, signs, texts })
   // A gap on the right tells neighbours apart.
   if (x1 - x0 >= 4 && b < width) cover[base + b - 1] = 0.35;
   const px = (b - a) / size.dpr;
-  if (px >= 3 && (isPale || flags & (Flag.BEGIN_UNSEEN | Flag.UNTIL_PROCESS_END)) && signs.length < 20000) signs.push({ x0: a, x1: b, row, flags, fun, top });
-  if (px >= 26 && fun >= MARKS) texts.push({ x: a / size.dpr, px, y: top + row * ROW, fun, count: flags & Flag.COUNT ? items.count[i] : 0, thread });
+  // What is said of an edge is said where that is in view.
+  const seen = flags & ~(x0 < 0 ? Flag.BEGIN_UNSEEN : 0) & ~(x1 > width ? Flag.UNTIL_PROCESS_END : 0);
+  if (px >= 3 && (isPale || seen & (Flag.BEGIN_UNSEEN | Flag.UNTIL_PROCESS_END)) && signs.length < 20000) signs.push({ x0: a, x1: b, row, flags: seen, fun, top });
+  const arrowPx = seen & Flag.BEGIN_UNSEEN ? 7 : 0;
+  if (px - arrowPx >= 26 && fun >= MARKS) texts.push({ x: a / size.dpr + arrowPx, px: px - arrowPx, y: top + row * ROW, fun, count: flags & Flag.COUNT ? items.count[i] : 0, thread });
 }
 
 // Cells to pixels: the first line of a row, then copies of it.

@@ -43,7 +43,7 @@ pub fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let format = format_of(args.subject.as_deref())?;
     if args.max_size.is_some() && (!format.has_size() || args.partition) {
         bail!(
-            "--max-size is for what is written call by call into one file (perfetto, chrome, jsonl, csv, parquet); choose less by --from, --to, --min-time, -D, -F, --limit"
+            "--max-size is for what has calls one by one, in one file (perfetto, firefox, chrome, jsonl, csv, parquet); choose less by --from, --to, --min-time, -D, -F, --limit"
         );
     }
     if args.partition {
