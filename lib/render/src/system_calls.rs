@@ -247,14 +247,20 @@ impl<L: Listener> Calls<L> {
         let Some(result) = context.result_of(call) else {
             return;
         };
-        let captured = call.captured.chunks.len();
-        call.captured.chunks.extend(made);
-        call.result = Some(result);
-        call.end_tsc = Some(tsc);
-        self.listener.ended(call);
-        call.captured.chunks.truncate(captured);
-        (call.result, call.end_tsc) = (None, None);
+        let mut ended = call.clone();
+        ended.captured.chunks.extend(made);
+        ended.result = Some(result);
+        ended.end_tsc = Some(tsc);
         *interrupted = Some(new(context));
+        self.tell_ended(&ended, tsc);
+    }
+
+    /// A call has ended, which may have told the end of a process.
+    fn tell_ended(&mut self, call: &Call, tsc: u64) {
+        if let Some((pid, status)) = waited_for(call) {
+            self.process_exited(pid, tsc, status);
+        }
+        self.listener.ended(call);
     }
 
     /// A thread's call at this place has ended, and unseen those inside of it.
@@ -294,10 +300,7 @@ impl<L: Listener> Calls<L> {
         }
         call.result = result;
         call.end_tsc = Some(tsc);
-        if let Some((pid, status)) = waited_for(&call) {
-            self.process_exited(pid, tsc, status);
-        }
-        self.listener.ended(&call);
+        self.tell_ended(&call, tsc);
     }
 
     fn begin(&mut self, call: Call) {

@@ -33,6 +33,7 @@ enum Back {
 struct Thread {
     calls: Calls<Written>,
     tsc: u64,
+    tid: u32,
 }
 
 /// Lines, which are looked at afterwards.
@@ -81,6 +82,7 @@ impl Thread {
         Self {
             calls: Calls::new(Written(lines)),
             tsc: 0,
+            tid: 7,
         }
     }
 
@@ -99,12 +101,19 @@ impl Thread {
         let mut bytes = Vec::new();
         values.put(&mut bytes);
         self.tsc += 10;
+        let tid = self.tid;
         let of = Teller {
-            pid: 7,
-            tid: 7,
+            pid: tid,
+            tid,
             ppid: 1,
         };
         self.calls.values(of, self.tsc, &bytes);
+        self
+    }
+
+    /// What follows is told by another.
+    fn of(mut self, tid: u32) -> Self {
+        self.tid = tid;
         self
     }
 
@@ -202,14 +211,21 @@ fn two_signals_interrupt_one_call_twice() {
 fn what_a_call_has_made_before_the_signal_is_shown_before_it() {
     let status = 0x300u32.to_le_bytes();
     let lines = Thread::new()
+        .of(9)
+        .begins(KILL, [1, 0, 0])
+        .returns(KILL, 0)
+        .of(7)
         .begins(WAIT4, [u64::MAX, 0x6000, 0])
         .signal(WAIT4, Back::Behind(9), 0, &[(1, 0x6000, &status)])
         .tell(WAIT4, What::Returned(9), &[(1, 0x6000, &status)])
         .lines();
     let want = [
-        "wait4(-1, [{WIFEXITED(s) && WEXITSTATUS(s) == 3}], 0, NULL) = 9",
-        DELIVERED,
-        "rt_sigreturn({mask=[]}) = 9",
+        "kill(1, 0) = 0",
+        "7     wait4(-1,  <unfinished ...>",
+        "9     +++ exited with 3 +++",
+        "7     <... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 3}], 0, NULL) = 9",
+        "7     --- SIGALRM {si_signo=SIGALRM, ...} ---",
+        "7     rt_sigreturn({mask=[]}) = 9",
     ];
     assert_eq!(lines, want);
 }
