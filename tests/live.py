@@ -175,7 +175,7 @@ def watched(bench, words, patterns):
     run = lambda *tool: subprocess.run([*tool, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
     alone, done = run(), run(bench.sptrace, "run", "-q", "-o", f"{bench.folder}/trace", "--syscalls-only", f"--live={live}", "-f", "--")
     # Process ids, and addresses that gdb shows.
-    same = lambda text: re.sub(r"\d{3,}|0x[0-9a-f]+", "N", text)
+    same = lambda text: re.sub(r"\d{3,}|0x[0-9a-f]+|(?<=TracerPid:\t)[1-9]|(?<=process )\d+", "N", text)
     if (alone.returncode, same(alone.stdout)) != (done.returncode, same(done.stdout)):
         raise Failed(f"{words[0]} alone: {alone.returncode} {alone.stdout[:1000]}\nunder --live: {done.returncode} {done.stdout[:1000]}")
     lines = open(live, errors="replace").read()
