@@ -3,7 +3,8 @@
 
 usage: tests/live.py [--sptrace PATH] [--only GLOB]
 
-Given Debian's redis-server and nginx, if they are installed; attaches to them with --live, asks them something, and looks for
+Also programs that do not bear a debugger: one that looks for one, gdb itself, a seccomp sandbox, a change of users by a set-id
+program. Given Debian's redis-server and nginx, if they are installed; attaches to them with --live, asks them something, and looks for
 the calls that served it in the lines, before the recording ends; they must go on afterwards. A reader that goes away and a disk
 that is full end the lines, which is said once, and never the program. Exit status: 1 if anything differs.
 """
@@ -142,6 +143,78 @@ def a_full_disk(bench):
     """No byte can be written."""
     said = ended_output(bench, "/dev/full")
     if "No space left" not in said: raise Failed(said)
+
+
+# Says whether it can be traced by its parent, and who traces it; then it lets itself call read, write and exit only.
+WARY = """
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int add(int a) { return a + 1; }
+int main(int argc, char **argv)
+{
+    char status[8192] = "";
+    FILE *file = fopen("/proc/self/status", "r");
+    fread(status, 1, sizeof status - 1, file);
+    printf("traced %ld, %.12s, %d\\n", ptrace(PTRACE_TRACEME, 0, 0, 0), strstr(status, "TracerPid"), add(41));
+    fflush(stdout);
+    if (argc > 1) prctl(PR_SET_SECCOMP, 1, 0, 0, 0);
+    write(1, "end\\n", 4);
+    syscall(SYS_exit, 0);
+    return argv != 0;
+}
+"""
+
+
+def watched(bench, words, patterns):
+    """What a program prints under --live, which must be what it prints alone, with these lines."""
+    live = f"{bench.folder}/lines"
+    run = lambda *tool: subprocess.run([*tool, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    alone, done = run(), run(bench.sptrace, "run", "-q", "-o", f"{bench.folder}/trace", "--syscalls-only", f"--live={live}", "-f", "--")
+    # Process ids, and addresses that gdb shows.
+    same = lambda text: re.sub(r"\d{3,}|0x[0-9a-f]+|(?<=TracerPid:\t)[1-9]|(?<=process )\d+", "N", text)
+    if (alone.returncode, same(alone.stdout)) != (done.returncode, same(done.stdout)):
+        raise Failed(f"{words[0]} alone: {alone.returncode} {alone.stdout[:1000]}\nunder --live: {done.returncode} {done.stdout[:1000]}")
+    lines = open(live, errors="replace").read()
+    for pattern in patterns:
+        if not re.search(pattern, lines): raise Failed(f"{words[0]}: no line has {pattern!r} among\n{lines[-1500:]}")
+    return done.stdout
+
+
+def wary(bench):
+    """The program, built."""
+    path = f"{bench.folder}/wary"
+    open(f"{path}.c", "w").write(WARY)
+    if not shutil.which("gcc") or subprocess.run(["gcc", "-g", "-w", "-o", path, f"{path}.c"]).returncode != 0: raise Skip("no gcc")
+    return path
+
+
+@case
+def a_program_that_looks_for_a_debugger(bench):
+    """It finds none, also if it can do nothing but read and write then."""
+    for more in ([], ["sandbox"]):
+        # In strict mode nothing is recorded any more.
+        lines = [r"ptrace\(PTRACE_TRACEME.*\) += 0", *([] if more else [r'write\(1, "end'])]
+        said = watched(bench, [wary(bench), *more], lines)
+        if "traced 0, TracerPid:\t0" not in said: raise Failed(said)
+
+
+@case
+def a_debugger(bench):
+    """gdb with a breakpoint, and what it debugs."""
+    if not shutil.which("gdb"): raise Skip("no gdb")
+    said = watched(bench, ["gdb", "-q", "-nx", "-batch", "-ex", "break add", "-ex", "run", "-ex", "bt", "-ex", "c", wary(bench)], [r"ptrace\(PTRACE_CONT, ", r"wait4\("])
+    if "#0  add (a=41)" not in said: raise Failed(said)
+
+
+@case
+def a_change_of_users(bench):
+    """A set-id program runs another as another user, under root."""
+    if os.getuid() != 0 or not shutil.which("su"): raise Skip("not root, or no su")
+    watched(bench, ["su", "nobody", "-s", "/bin/sh", "-c", "id -un"], [r"set(res)?uid\(65534", r'write\(1, "nobody'])
 
 
 def main():

@@ -24,8 +24,8 @@ class Bench:
     def __init__(self, options, folder):
         self.sptrace, self.programs, self.folder = options.sptrace, options.programs, folder
 
-    def program(self, kind):
-        path = f"{self.programs}/delivered.{kind}"
+    def program(self, kind, name="delivered"):
+        path = f"{self.programs}/{name}.{kind}"
         if not os.path.exists(path): raise Skip(f"no {path}")
         return path
 
@@ -126,6 +126,22 @@ def handlers_that_cannot_be_seen_are_counted(bench):
     if status != 0: raise Failed(f"it has ended with {status}")
     coverage = bench.run(bench.sptrace, "report", "coverage", "-i", trace)[1]
     if "signal handlers left alone" not in coverage: raise Failed(f"not said by\n{coverage}")
+
+
+@case
+def handlers_that_threads_are_calling(bench):
+    """A function that other threads may be in the first instructions of is not intercepted when it becomes a handler, and counted;
+    one whose first instruction is long enough is, and all are once there are no other threads."""
+    for kind in ("O0", "O2"):
+        program, trace = bench.program(kind, "entered"), bench.path("trace")
+        alone = bench.run(program)
+        for _ in range(5):
+            done = bench.run(bench.sptrace, "run", "-q", "-o", trace, "--syscalls-only", "--", program)
+            if done != alone: raise Failed(f"{kind}: {done}, alone {alone}")
+        lines = [line for thread in threads_of(bench.run(bench.sptrace, "report", "lines", "-f", "-i", trace)[1]) for line in thread]
+        if len(lines) != 600: raise Failed(f"{kind}: {len(lines)} signals are shown, not the 200 of long functions and then all 400")
+        coverage = bench.run(bench.sptrace, "report", "coverage", "-i", trace)[1]
+        if not re.search(r"signal handlers left alone.*\b200\b|\b200\b.*signal handlers left alone", coverage): raise Failed(f"{kind}: not counted in\n{coverage}")
 
 
 # A handler of one byte, in front of another function.

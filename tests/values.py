@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does sptrace show of each call what the program says of itself?
 
-usage: tests/values.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
+usage: tests/values.py [--sptrace PATH] [--programs FOLDER] [--only GLOB] [--wild CALLS]
 
 Programs whose functions print themselves (tests/programs/values) are recorded with their values: by debug information, by a
 file of prototypes without any, and as options say; what a report shows is compared with what they print. Also functions of the
@@ -21,7 +21,7 @@ def case(function):
 
 class Run:
     def __init__(self, args, folder):
-        self.sptrace, self.programs, self.folder = args.sptrace, args.programs, folder
+        self.sptrace, self.programs, self.folder, self.wild = args.sptrace, args.programs, folder, args.wild
 
     def record(self, options, command):
         """(what the program printed, rows of the trace)"""
@@ -176,11 +176,28 @@ def wild_pointers(run):
     assert all(text.startswith(('f_gone("', "f_gone(0x")) for text in texts if text.startswith("f_gone")), texts.most_common(3)
 
 
+@case
+def pointers_of_every_kind(run):
+    """The same with every type that is followed and with calls of the kernel; how many calls is --wild."""
+    kernel = "openat,write,newfstatat,sendmsg,writev,execve,readlinkat,bind"
+    # What lasts long is not kept: that nothing crashes or hangs is what is tested.
+    options = ["-A", "f_*", f"--syscalls={kernel}", *(["--ring", "64M"] if run.wild > 1000000 else [])]
+    printed, rows = run.record(options, [run.program("values.everywhere"), str(run.wild)])
+    calls, ends = map(int, printed.split())
+    assert calls == run.wild, printed
+    names = collections.Counter(row["call"].partition("(")[0] for row in rows)
+    if "--ring" not in options:
+        assert sum(row["call"] == 'f_end("at the end")' for row in rows) == ends == names["f_end"], (ends, names)
+        assert 7 / 9 < sum(names[name] for name in names if name.startswith("f_")) / calls < 1, (calls, names)
+    assert len([name for name in names if name.startswith("f_")]) == 8, names
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(ROOT, "target/release/sptrace")))
     parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
     parser.add_argument("--only", default="*")
+    parser.add_argument("--wild", type=int, default=100000)
     args = parser.parse_args()
     failed = 0
     for function in CASES:

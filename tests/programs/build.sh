@@ -36,9 +36,11 @@ table() {
         echo "values.O$level|gcc $O -O$level values/values.c"
         echo "values.classes.O$level|g++ $O -O$level values/classes.cpp"
     done
+    echo "values.everywhere|g++ $O -O2 values/everywhere.cpp"
     # Signals that are delivered; a static program has no rendezvous of modules.
     for level in 0 2; do echo "delivered.O$level|gcc $O -O$level delivered/delivered.c"; done
     echo "delivered.static|gcc $O -O2 -static delivered/delivered.c"
+    for level in 0 2; do echo "entered.O$level|gcc $O -O$level entered/entered.c"; done
     echo "values.bare|gcc $O -O2 -g0 values/values.c"
     for case in library wild signalled; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done
     # Calls that are counted.

@@ -142,7 +142,7 @@ pub fn signalled(shared: &Shared, signal: i32) {
 pub fn ended(shared: &Shared, pid: u32, status: ExitStatus) {
     let armed = &shared.reactor.armed;
     let (crashes, detail) = match status {
-        ExitStatus::Signaled(signal) => (
+        ExitStatus::Signaled(signal) | ExitStatus::Dumped(signal) => (
             armed.all(&What::Crash),
             format!("process {pid} was killed by {}", signal_name(signal)),
         ),

@@ -583,7 +583,9 @@ impl Session {
 }
 
 fn exit_status(status: i32) -> ExitStatus {
-    if libc::WIFSIGNALED(status) {
+    if libc::WIFSIGNALED(status) && libc::WCOREDUMP(status) {
+        ExitStatus::Dumped(libc::WTERMSIG(status))
+    } else if libc::WIFSIGNALED(status) {
         ExitStatus::Signaled(libc::WTERMSIG(status))
     } else {
         ExitStatus::Exited(libc::WEXITSTATUS(status))

@@ -17,7 +17,7 @@ use sptrace_patch::values::{rest_at, section};
 use sptrace_trace::{demangle, glob_matches, without_parameters};
 use sptrace_types::decode::capture::{Condition, Extent, From, Length, all_captures};
 use sptrace_types::decode::types::{Len, Phase};
-use sptrace_types::functions::known;
+use sptrace_types::functions::known::{self, generic};
 use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::{Failure, Prototype, Source};
 use sptrace_types::functions::spec::{self, Spec, Wanted};
@@ -228,7 +228,7 @@ impl Values {
         debug: (&Debug<'_>, bool),
     ) -> Option<Wanted> {
         let short = without_parameters(name);
-        let names = [name, symbol, short];
+        let names = [name, symbol, short, generic(symbol).unwrap_or(symbol)];
         let fits = |spec: &Spec| names.iter().any(|n| glob_matches(&spec.glob, n));
         let specs: Vec<_> = (0..).zip(&asked.specs).filter(|(_, s)| fits(s)).collect();
         if specs.is_empty() {
@@ -297,7 +297,8 @@ fn base_of(
     (debug, is_described): (&Debug<'_>, bool),
 ) -> Option<Prototype> {
     let plain = symbol.split('@').next().unwrap_or(symbol);
-    if let Some(users) = of_user.and_then(|prototypes| prototypes.get(plain)) {
+    let users = |name: &str| of_user.and_then(|prototypes| prototypes.get(name));
+    if let Some(users) = users(plain).or_else(|| users(generic(plain)?)) {
         return Some(users.clone());
     }
     let read = |text: &str| prototype(text, &Defined::new()).ok();

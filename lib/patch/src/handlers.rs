@@ -11,9 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags};
 use sptrace_image::Object;
+use sptrace_wire::plan::JUMP_BYTES;
 
 use crate::kept::{Keep, Kept};
-use crate::special::{hook_range, jumps_into};
+use crate::special::{HookRange, hook_range, jumps_into};
 use crate::template::Builder;
 
 /// A function whose entry can be intercepted.
@@ -25,6 +26,9 @@ pub struct Handler {
     pub start: u32,
     /// How many bytes of it are covered.
     pub span: u8,
+    /// No instruction begins inside of what the jump overwrites: wherever a thread is, it is at
+    /// none of these bytes but the first.
+    pub is_one_instruction: bool,
     /// Its code, and what depends on where things lie.
     pub template: Vec<u8>,
     /// Bytes of its slot.
@@ -89,6 +93,7 @@ pub fn handlers(
                 entry: offset(f.entry),
                 start: offset(start),
                 span: bytes as u8,
+                is_one_instruction: is_one_instruction(object, &range),
                 slot_bytes: t.slot_bytes(),
                 template: t.finish(original),
             });
@@ -96,6 +101,17 @@ pub fn handlers(
     }
     found.sort_unstable_by_key(|handler| handler.start);
     found
+}
+
+/// True if no instruction but the first begins where the jump is written: a thread may be about to
+/// execute it, and cannot be in the middle of the others. What follows a `ret` is never executed.
+fn is_one_instruction(object: &Object<'_>, range: &HookRange) -> bool {
+    let code = object.code_from(range.start).unwrap_or(&[]);
+    let options = iced_x86::DecoderOptions::NONE;
+    let mut decoder = iced_x86::Decoder::with_ip(64, code, range.start.0, options);
+    let first = decoder.decode();
+    first.mnemonic() == iced_x86::Mnemonic::Ret
+        || first.next_ip() - range.start.0 >= JUMP_BYTES as u64
 }
 
 /// True if the module may tell the kernel of a handler: it uses or is the C library, or has none.

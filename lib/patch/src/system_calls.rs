@@ -157,6 +157,7 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
             argument: blob_start + blob.len() as u32,
             start: handler.start,
             span: handler.span,
+            rules: u16::from(handler.is_one_instruction),
             ..PlanSpecial::default()
         });
         slot += handler.slot_bytes.next_multiple_of(8);

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use sptrace_trace::{Clock, ExitStatus};
 use sptrace_types::calls::Selection;
 
-use crate::system_calls::{Call, Listener, name_of};
+use crate::listener::{Call, Listener};
+use crate::system_calls::name_of;
 
 /// What a table is ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use sptrace_types::decode::memory::Memory;
 use sptrace_types::decode::types::Phase;
 use sptrace_types::syscalls;
 
+use crate::listener::Call;
 use crate::sockets::{Socket, address};
-use crate::system_calls::Call;
 
 /// AT_FDCWD of openat(2): the folder that a process is in.
 pub const FOLDER: i32 = -100;

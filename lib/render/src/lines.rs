@@ -17,7 +17,8 @@ use sptrace_types::decode::objects::{Object, objects};
 use sptrace_types::decode::print::line;
 
 use crate::descriptors::{Descriptors, FOLDER, Resolve};
-use crate::system_calls::{Call, Listener, Signal, name_of};
+use crate::listener::{Call, Listener, Signal};
+use crate::system_calls::name_of;
 
 /// How lines look.
 #[derive(Clone)]
@@ -409,6 +410,7 @@ impl<W: Write> Listener for Lines<'_, W> {
         let status = match status {
             ExitStatus::Exited(code) => (code as u32 & 0xff) << 8,
             ExitStatus::Signaled(signal) => signal as u32 & 0x7f,
+            ExitStatus::Dumped(signal) => signal as u32 & 0x7f | 0x80,
         };
         let text = self.prefix(tsc, tid) + &end_line(status);
         self.write(&text);

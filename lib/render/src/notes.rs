@@ -11,7 +11,9 @@ pub fn note_text(note: &Note) -> Option<String> {
     Some(match note {
         Note::ProcessExit { status, .. } => match *status {
             ExitStatus::Exited(code) => format!("process exited with status {code}"),
-            ExitStatus::Signaled(signal) => format!("process killed by signal {signal}"),
+            ExitStatus::Signaled(signal) | ExitStatus::Dumped(signal) => {
+                format!("process killed by signal {signal}")
+            }
         },
         Note::Exec { path, .. } => format!("exec {}", clean(path)),
         Note::Recording { turn, .. } => turn_text(turn),

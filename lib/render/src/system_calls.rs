@@ -15,62 +15,8 @@ use sptrace_types::decode::memory::{Captured, Chunk, Memory};
 use sptrace_types::decode::types::Phase;
 use sptrace_types::syscalls;
 
-/// A system call.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// Which.
-    pub number: u32,
-    /// The thread that made it.
-    pub tid: u32,
-    /// Its process, as far as that is known: of a vfork(2) child its parent's.
-    pub pid: u32,
-    /// The process that made its process.
-    pub ppid: u32,
-    /// When it began.
-    pub start_tsc: u64,
-    /// Its arguments.
-    pub args: [u64; 6],
-    /// What it returned, errors as the kernel returns them; `None`: it did not return.
-    pub result: Option<i64>,
-    /// When it ended; `None`: that was not seen.
-    pub end_tsc: Option<u64>,
-    /// The memory that shows its arguments.
-    pub captured: Captured,
-    /// The functions that it was made in, the innermost first, if that was asked for and they were
-    /// recorded.
-    pub stack: Vec<FunctionId>,
-}
-
-/// A signal that is delivered to a handler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signal {
-    /// Its number.
-    pub number: u32,
-    /// The thread that it comes to.
-    pub tid: u32,
-    /// Its process.
-    pub pid: u32,
-    /// When.
-    pub tsc: u64,
-    /// Its siginfo_t; empty: not known, since the handler has not asked for it.
-    pub info: Vec<u8>,
-}
-
-/// Is told of calls and processes in the order of time.
-pub trait Listener {
-    /// A call begins.
-    fn begins(&mut self, call: &Call);
-    /// It has ended.
-    fn ended(&mut self, call: &Call);
-    /// A process, or a thread of it, has ended.
-    fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus);
-    /// A signal is delivered to a handler.
-    fn signal(&mut self, _signal: &Signal) {}
-    /// This is what a process has open, and the folder that it is in.
-    fn listed(&mut self, _pid: u32, _folder: &str, _open: &[(u32, String)]) {}
-    /// It has enough.
-    fn is_finished(&self) -> bool;
-}
+use crate::interrupted::{Context, Interrupted};
+use crate::listener::{Call, Listener, Signal};
 
 const EXECVE: u32 = 59;
 const EXIT: u32 = 60;
@@ -87,13 +33,20 @@ pub struct Calls<L> {
     /// Notes so far.
     noted: usize,
     /// Calls that have begun, by thread, the innermost last: a handler may run inside of one.
-    open: HashMap<u32, Vec<Call>>,
+    open: HashMap<u32, Vec<Open>>,
     /// Threads that have shown a call and not ended, by process.
     threads: BTreeMap<u32, Vec<u32>>,
     /// The functions that the next call is made in.
     stack: Vec<FunctionId>,
     /// Who is told.
     pub listener: L,
+}
+
+/// A call that has begun.
+struct Open {
+    call: Call,
+    /// Its end has been told, since a signal has interrupted it; its handler may still run.
+    interrupted: Option<Interrupted>,
 }
 
 /// The thread of which values are told.
@@ -123,9 +76,10 @@ impl<L: Listener> Calls<L> {
     /// Tells of what happened to processes up to a time; afterwards, of calls that are still open.
     pub fn finish(mut self) -> L {
         self.come_to(u64::MAX);
-        let mut left: Vec<_> = self.open.drain().flat_map(|(_, calls)| calls).collect();
-        left.sort_by_key(|call| call.start_tsc);
-        left.iter().for_each(|call| self.listener.ended(call));
+        let open = self.open.drain().flat_map(|(_, calls)| calls);
+        let mut left: Vec<_> = open.filter(|open| open.interrupted.is_none()).collect();
+        left.sort_by_key(|open| open.call.start_tsc);
+        left.iter().for_each(|open| self.listener.ended(&open.call));
         self.listener
     }
 
@@ -179,19 +133,13 @@ impl<L: Listener> Calls<L> {
             What::Returned(result) | What::ReturnedLate(result) => {
                 if let Some(place) = self.place(of.tid, values.number) {
                     let calls = self.open.get_mut(&of.tid);
-                    if let Some(call) = calls.and_then(|calls| calls.get_mut(place)) {
-                        call.captured.chunks.extend(captured.chunks);
+                    if let Some(open) = calls.and_then(|calls| calls.get_mut(place)) {
+                        open.call.captured.chunks.extend(captured.chunks);
                     }
                     self.end(of.tid, place, tsc, Some(result));
                 }
             }
-            What::Signal => self.listener.signal(&Signal {
-                number: values.number,
-                tid: of.tid,
-                pid: of.pid,
-                tsc,
-                info: info_of(&values),
-            }),
+            What::Signal => self.signal(of, tsc, &values),
             // Of functions.
             What::Called(_) | What::Answered { .. } => {}
             What::Left => {
@@ -204,7 +152,7 @@ impl<L: Listener> Calls<L> {
 
     /// Where the innermost open call of this number is; of an unknown one, the innermost.
     fn place(&self, tid: u32, number: u32) -> Option<usize> {
-        let is_it = |call: &Call| number == UNKNOWN_NUMBER || call.number == number;
+        let is_it = |open: &Open| number == UNKNOWN_NUMBER || open.call.number == number;
         self.open.get(&tid)?.iter().rposition(is_it)
     }
 
@@ -223,7 +171,7 @@ impl<L: Listener> Calls<L> {
     }
 
     fn executed(&mut self, pid: u32, tsc: u64) {
-        let is_exec = |call: &Call| matches!(call.number, EXECVE | EXECVEAT);
+        let is_exec = |open: &Open| matches!(open.call.number, EXECVE | EXECVEAT);
         let open = self
             .open
             .get(&pid)
@@ -250,9 +198,69 @@ impl<L: Listener> Calls<L> {
 
     /// The calls of a thread that are open have ended unseen.
     fn forget(&mut self, tid: u32) {
-        for call in self.open.remove(&tid).unwrap_or_default().iter().rev() {
-            self.listener.ended(call);
+        for open in self.open.remove(&tid).unwrap_or_default().iter().rev() {
+            if open.interrupted.is_none() {
+                self.listener.ended(&open.call);
+            }
         }
+    }
+
+    /// A signal is delivered to a handler.
+    fn signal(&mut self, of: Teller, tsc: u64, values: &Values<'_>) {
+        if let Some(context) = Context::of(values) {
+            let made = chunks(values).into_iter();
+            let made = made.filter(|chunk| chunk.phase != Phase::Entry);
+            self.interrupt(of.tid, tsc, context, made.collect());
+        }
+        self.listener.signal(&Signal {
+            number: values.number,
+            tid: of.tid,
+            pid: of.pid,
+            tsc,
+            info: info_of(values),
+        });
+    }
+
+    /// A signal is delivered in a thread, whose handler will go back to `context`. If it has
+    /// interrupted the innermost call, that has ended before the handler, as a tracer sees it, and
+    /// has `made` this memory.
+    fn interrupt(&mut self, tid: u32, tsc: u64, context: Context, made: Vec<Chunk>) {
+        let calls = self.open.get_mut(&tid);
+        let Some(Open { call, interrupted }) = calls.and_then(|calls| calls.last_mut()) else {
+            return;
+        };
+        let new = |context| Interrupted {
+            context,
+            since_tsc: tsc,
+        };
+        if let Some(before) = interrupted {
+            if !before.is_same_place(&context) {
+                return;
+            }
+            // The handler before has returned, and here is another signal.
+            before.tell_return(&mut self.listener, call);
+            if !before.context.begins_again() {
+                *interrupted = Some(new(context));
+                return;
+            }
+        }
+        let Some(result) = context.result_of(call) else {
+            return;
+        };
+        let mut ended = call.clone();
+        ended.captured.chunks.extend(made);
+        ended.result = Some(result);
+        ended.end_tsc = Some(tsc);
+        *interrupted = Some(new(context));
+        self.tell_ended(&ended, tsc);
+    }
+
+    /// A call has ended, which may have told the end of a process.
+    fn tell_ended(&mut self, call: &Call, tsc: u64) {
+        if let Some((pid, status)) = waited_for(call) {
+            self.process_exited(pid, tsc, status);
+        }
+        self.listener.ended(call);
     }
 
     /// A thread's call at this place has ended, and unseen those inside of it.
@@ -260,17 +268,39 @@ impl<L: Listener> Calls<L> {
         let Some(calls) = self.open.get_mut(&tid) else {
             return;
         };
-        for call in calls.drain(place + 1..).rev() {
-            self.listener.ended(&call);
-        }
-        if let Some(mut call) = calls.pop() {
-            call.result = result;
-            call.end_tsc = Some(tsc);
-            if let Some((pid, status)) = waited_for(&call) {
-                self.process_exited(pid, tsc, status);
+        for open in calls.drain(place + 1..).rev() {
+            if open.interrupted.is_none() {
+                self.listener.ended(&open.call);
             }
-            self.listener.ended(&call);
         }
+        let ended = calls.pop();
+        // The handler in which it was made runs on.
+        if let Some(Open {
+            interrupted: Some(around),
+            ..
+        }) = calls.last_mut()
+        {
+            around.since_tsc = tsc;
+        }
+        let Some(Open {
+            mut call,
+            interrupted,
+        }) = ended
+        else {
+            return;
+        };
+        if let Some(interrupted) = interrupted {
+            let is_again = result.is_some() && interrupted.context.begins_again();
+            if result.is_some() {
+                interrupted.tell_return(&mut self.listener, &mut call);
+            }
+            if !is_again {
+                return;
+            }
+        }
+        call.result = result;
+        call.end_tsc = Some(tsc);
+        self.tell_ended(&call, tsc);
     }
 
     fn begin(&mut self, call: Call) {
@@ -291,7 +321,7 @@ impl<L: Listener> Calls<L> {
         if call.number == EXIT_GROUP {
             let status = ExitStatus::Exited((call.args[0] & 0xff) as i32);
             let (pid, tsc) = (call.pid, call.start_tsc);
-            self.open.entry(call.tid).or_default().push(call);
+            self.push(call);
             self.process_exited(pid, tsc, status);
         } else if ends_thread {
             let status = ExitStatus::Exited((call.args[0] & 0xff) as i32);
@@ -299,8 +329,16 @@ impl<L: Listener> Calls<L> {
             self.listener.ended(&call);
             self.listener.exited(call.start_tsc, call.tid, status);
         } else {
-            self.open.entry(call.tid).or_default().push(call);
+            self.push(call);
         }
+    }
+
+    fn push(&mut self, call: Call) {
+        let calls = self.open.entry(call.tid).or_default();
+        calls.push(Open {
+            call,
+            interrupted: None,
+        });
     }
 }
 
@@ -314,14 +352,15 @@ fn waited_for(call: &Call) -> Option<(u32, ExitStatus)> {
         0 => Some((pid, ExitStatus::Exited((status >> 8 & 0xff) as i32))),
         // Stopped, or goes on.
         0x7f => None,
+        signal if status & 0x80 != 0 => Some((pid, ExitStatus::Dumped(signal as i32))),
         signal => Some((pid, ExitStatus::Signaled(signal as i32))),
     }
 }
 
 /// The siginfo_t that came with a signal.
 fn info_of(values: &Values<'_>) -> Vec<u8> {
-    let first = values.pieces.first();
-    first.map_or_else(Vec::new, |piece| piece.bytes.to_vec())
+    let info = values.pieces.iter().find(|piece| piece.when == 0);
+    info.map_or_else(Vec::new, |piece| piece.bytes.to_vec())
 }
 
 pub(crate) fn chunks(values: &Values<'_>) -> Vec<Chunk> {

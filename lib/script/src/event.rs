@@ -170,14 +170,20 @@ fn number(ty: &Type, raw: u64) -> Dynamic {
 
 fn value(call: &Call, phase: Phase, at: u64, ty: &Type) -> Dynamic {
     let bytes = match ty.size() {
-        _ if matches!(ty, Type::Path | Type::Str | Type::Bytes(_)) => MOST_TEXT_BYTES,
+        _ if matches!(
+            ty,
+            Type::Path | Type::Str | Type::Bytes(_) | Type::Limited(_)
+        ) =>
+        {
+            MOST_TEXT_BYTES
+        }
         Some(size) => size as usize,
         None => MOST_TEXT_BYTES,
     };
     let read = call.captured.read(phase, at, bytes);
     match ty {
         _ if read.is_empty() => Dynamic::UNIT,
-        Type::Path | Type::Str => {
+        Type::Path | Type::Str | Type::Limited(_) => {
             let end = read.iter().position(|b| *b == 0).unwrap_or(read.len());
             let text = read.get(..end).unwrap_or(read);
             Dynamic::from(String::from_utf8_lossy(text).into_owned())

@@ -485,7 +485,7 @@ fn indexes(handlers: &[Live], is_wanted: impl Fn(&Wanted) -> bool) -> Vec<usize>
 fn status_text(status: ExitStatus) -> String {
     match status {
         ExitStatus::Exited(code) => code.to_string(),
-        ExitStatus::Signaled(signal) => format!("signal {signal}"),
+        ExitStatus::Signaled(signal) | ExitStatus::Dumped(signal) => format!("signal {signal}"),
     }
 }
 

@@ -191,6 +191,8 @@ pub enum ExitStatus {
     Exited(i32),
     /// Killed by a signal.
     Signaled(i32),
+    /// The same, and its memory was dumped into a core file.
+    Dumped(i32),
 }
 
 /// Makes ticks nanoseconds.

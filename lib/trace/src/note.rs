@@ -243,11 +243,8 @@ impl Note {
         put_v(out, self.tsc());
         match self {
             Self::ProcessExit { status, .. } => {
-                let (by_signal, number) = match *status {
-                    ExitStatus::Exited(code) => (0, code),
-                    ExitStatus::Signaled(signal) => (1, signal),
-                };
-                out.push(by_signal);
+                let (how, number) = parts(*status);
+                out.push(how);
                 put_v(out, u64::from(number as u32));
             }
             Self::Exec { path, .. } | Self::KernelExec { path, .. } => put_string(out, path),
@@ -292,12 +289,12 @@ impl Note {
         let (pid, tsc) = (from.v32()?, from.v()?);
         Ok(match tag {
             1 => {
-                let by_signal = from.u8()? != 0;
+                let how = from.u8()?;
                 let number = from.v32()? as i32;
-                let status = if by_signal {
-                    ExitStatus::Signaled(number)
-                } else {
-                    ExitStatus::Exited(number)
+                let status = match how {
+                    0 => ExitStatus::Exited(number),
+                    1 => ExitStatus::Signaled(number),
+                    _ => ExitStatus::Dumped(number),
                 };
                 Self::ProcessExit { pid, tsc, status }
             }
@@ -522,6 +519,15 @@ impl EarlyEnd {
             3 => Ok(Self::AtEvent(from.string()?)),
             _ => Err(Malformed("unknown reason of an early end")),
         }
+    }
+}
+
+/// How a process ended: 0 by exit, 1 by a signal, 2 by one with a core file; and which.
+fn parts(status: ExitStatus) -> (u8, i32) {
+    match status {
+        ExitStatus::Exited(code) => (0, code),
+        ExitStatus::Signaled(signal) => (1, signal),
+        ExitStatus::Dumped(signal) => (2, signal),
     }
 }
 

@@ -9,8 +9,10 @@
 //!            what 3, one that was told without its end has returned: result v
 //!            what 4, a call of a function begins: words v, word v * words
 //!            what 5, it has returned: result v * 3 (rax, rdx, xmm0), errno v (0: no failure)
-//!            what 6, the signal of this number is delivered to a handler; its piece is the
-//!                    siginfo_t, if that is known
+//!            what 6, the signal of this number is delivered to a handler; its pieces are the
+//!                    siginfo_t (when 0), if that is known, and (when 2) what the handler goes
+//!                    back to: rax, rcx, rsp and rip, and the signal mask; then those that the call
+//!                    will have that it has interrupted at its end
 //!            piece *
 //! For functions the number is that of a description in the dictionary.
 //! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,

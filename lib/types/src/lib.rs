@@ -10,4 +10,5 @@ pub mod calls;
 pub mod decode;
 pub mod functions;
 pub mod names;
+pub mod restarts;
 pub mod syscalls;

@@ -10,8 +10,11 @@
 //! record   = the 16 bytes of SYSTEM_CALL and so on (see [`crate::record`]), then
 //!            SYSTEM_CALL:   thread u32 (0: the stream's own), reserved u32, argument u64 * 6
 //!            SYSTEM_RETURN: number u32 ([`UNKNOWN_NUMBER`]: not known), reserved u32, result i64
-//!            SIGNAL:        thread u32, reserved u32; its piece is the siginfo_t, if the handler
-//!                           has asked for it
+//!            SIGNAL:        thread u32, reserved u32; its pieces are the siginfo_t (Before), if
+//!                           the handler has asked for it, and of what the handler goes back to
+//!                           (AfterAll) rax, rcx, rsp and rip, and the signal mask, if the end
+//!                           of handlers (rt_sigreturn) is wanted; then what SYSTEM_RETURN will
+//!                           have of the call that the signal has interrupted at its end
 //!            piece *, END u32
 //! piece    = Piece, bytes, filling to a multiple of 4
 //! ```
@@ -30,7 +33,7 @@ pub const UNKNOWN_NUMBER: u32 = u32::MAX;
 pub const CALL_BYTES: usize = 56;
 /// Bytes before the pieces of a [`crate::record::SYSTEM_RETURN`].
 pub const RETURN_BYTES: usize = 16;
-/// Bytes before the piece of a [`crate::record::SIGNAL`].
+/// Bytes before the pieces of a [`crate::record::SIGNAL`].
 pub const SIGNAL_BYTES: usize = 8;
 /// The results that are errors, as the kernel returns them.
 pub const ERRORS: core::ops::Range<i64> = -4095..0;

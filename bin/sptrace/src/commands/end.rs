@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub fn end_as(status: ExitStatus) -> ExitCode {
     match status {
         ExitStatus::Exited(code) => ExitCode::from(code as u8),
-        ExitStatus::Signaled(signal) => {
+        ExitStatus::Signaled(signal) | ExitStatus::Dumped(signal) => {
             // SAFETY: default disposition, no core of ours, then our own end.
             unsafe {
                 let none = libc::rlimit {

@@ -71,7 +71,7 @@ pub fn enter(hot: &Hot, f: &mut Frame, above: u64) {
     }
     learn_sharing();
     // Also where the call is not recorded.
-    prepare(hot, number, args);
+    prepare(hot, above + RED_ZONE_BYTES, number, args);
     let captures = Captures::of(number).filter(|_| hot.muted.get() == 0);
     let Some(captures) = captures else {
         f.id = exit + SYSTEM_CALL_UNSEEN;
@@ -140,7 +140,7 @@ fn is_prepared(number: u32) -> bool {
 }
 
 /// What the agent must do before some calls, whoever makes them.
-fn prepare(hot: &Hot, number: u32, args: [u64; 6]) {
+fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
     if number == SET_TID_ADDRESS {
         // ld.so has mapped the program's libraries, and nothing of them has run.
         hook::look_for_modules(hot);
@@ -151,7 +151,7 @@ fn prepare(hot: &Hot, number: u32, args: [u64; 6]) {
             0 => None,
             action => sys::read_word(action),
         };
-        handler::watch(hot, handler.unwrap_or(0));
+        handler::watch(hot, handler.unwrap_or(0), rsp);
     }
     if let Some(exec) = Exec::by_number(number.into(), args)
         && !hot.asked_exec.take()

@@ -8,6 +8,7 @@ use crate::memory::{mapped, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Springboard, Stands};
 use crate::plans::plan;
+use core::ops::Range;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
 
@@ -39,8 +40,9 @@ pub fn install_specials(m: &Module) {
 }
 
 /// Intercepts the entry of the function at this address, which is to be a signal handler. False:
-/// that is impossible.
-pub fn install_handler(m: &Module, entry: u64) -> bool {
+/// that is impossible. `may_hold`: whether somebody may be about to go on at one of these
+/// addresses; a function may have been called before it is a handler.
+pub fn install_handler(m: &Module, entry: u64, may_hold: &dyn Fn(Range<u64>) -> bool) -> bool {
     let offset = entry.wrapping_sub(m.base.get());
     let is_it = |s: &PlanSpecial| s.kind == SpecialKind::Handler && u64::from(s.entry) == offset;
     let Some(s) = plan::specials(m).find(is_it) else {
@@ -50,6 +52,9 @@ pub fn install_handler(m: &Module, entry: u64) -> bool {
         return false;
     };
     if !m.stands(p.at, p.ours.bytes()) {
+        if !s.is_one_instruction() && may_hold(p.at + 1..p.at + u64::from(s.span)) {
+            return false;
+        }
         let mut batch = text::Batch::of(m);
         install(m, &s, &mut batch);
         batch.flush();

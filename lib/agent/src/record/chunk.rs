@@ -105,7 +105,13 @@ fn begin(hot: &Hot, id: u32, bytes: u64) -> Option<u64> {
 /// A record with values: `low` is the low half of its payload; then `head`, then `pieces`, a
 /// multiple of 4 bytes. A muted thread makes none.
 pub fn put_values(hot: &Hot, id: u32, low: u32, head: &[u64], pieces: &[u8]) {
-    let bytes = size_of_val(head) + pieces.len() + size_of::<u32>();
+    put_all_values(hot, id, low, head, [pieces, &[]]);
+}
+
+/// The same with pieces from two places.
+pub fn put_all_values(hot: &Hot, id: u32, low: u32, head: &[u64], pieces: [&[u8]; 2]) {
+    let [first, second] = pieces.map(<[u8]>::len);
+    let bytes = size_of_val(head) + first + second + size_of::<u32>();
     if hot.muted.get() != 0 {
         return;
     }
@@ -117,10 +123,12 @@ pub fn put_values(hot: &Hot, id: u32, low: u32, head: &[u64], pieces: &[u8]) {
     for word in head {
         store(hot, *word);
     }
-    let to = hot.cur.get() as *mut u8;
-    // SAFETY: begin leaves room for them.
-    unsafe { core::ptr::copy_nonoverlapping(pieces.as_ptr(), to, pieces.len()) };
-    hot.cur.add(pieces.len() as u64);
+    for pieces in pieces {
+        let to = hot.cur.get() as *mut u8;
+        // SAFETY: begin leaves room for them.
+        unsafe { core::ptr::copy_nonoverlapping(pieces.as_ptr(), to, pieces.len()) };
+        hot.cur.add(pieces.len() as u64);
+    }
     store_half(hot, values::END);
 }
 

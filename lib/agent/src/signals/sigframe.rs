@@ -7,6 +7,7 @@
 
 use crate::frames::{handlers, stacks};
 use crate::memory::sys;
+use core::ops::Range;
 
 /// Words of a ucontext.
 pub(crate) const WORDS: usize = 38;
@@ -27,7 +28,7 @@ pub(crate) const RIP: usize = 21;
 pub(crate) const FLAGS: usize = 22;
 const SEGMENTS: usize = 23;
 pub(crate) const FPSTATE: usize = 28;
-const MASK: usize = 37;
+pub(crate) const MASK: usize = 37;
 /// A handler's frames up to its signal frame are looked through for so many bytes.
 const REACH_BYTES: u64 = 64 << 10;
 /// Handlers that interrupted handlers, at most.
@@ -57,6 +58,26 @@ pub(crate) fn find(from: u64, handled: u64) -> Option<(u64, [u64; WORDS])> {
         at += size_of_val(&words) as u64;
     }
     None
+}
+
+/// True if a signal may have interrupted this thread at one of these addresses, and its handler
+/// not have returned. `from`: the stack pointer.
+pub(crate) fn is_interrupted_in(addresses: Range<u64>, from: u64) -> bool {
+    if !handlers::learn() {
+        return false;
+    }
+    let mut from = from & !7;
+    for _ in 0..NESTED {
+        // Whatever is blocked: the handler may have changed that, and stale words do no harm.
+        let Some((_, context)) = find(from, u64::MAX) else {
+            return false;
+        };
+        if addresses.contains(&context[RIP]) {
+            return true;
+        }
+        from = context[RSP] & !7;
+    }
+    true
 }
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an

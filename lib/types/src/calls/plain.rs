@@ -6,7 +6,6 @@ use crate::names::table;
 
 #[rustfmt::skip]
 pub(super) static CALLS: &[Call] = &[
-    c!("rt_sigreturn", &[]),
     c!("syslog", &[INT, ADDR, INT]),
     c!("uselib", &[PATH]),
     c!("ustat", &[HEX, ADDR]),

@@ -2,7 +2,7 @@
 
 use super::basic::*;
 use super::structs::*;
-use crate::decode::types::{Call, Len, Returns, Special, Type, Variant, Variants};
+use crate::decode::types::{Call, Len, Phase, Returns, Special, Type, Variant, Variants};
 use crate::names::table;
 
 const CLOCK: Type = one!(&table::CLOCK);
@@ -35,6 +35,7 @@ pub(super) static CALLS: &[Call] = &[
     c!("rt_sigprocmask", &[one!(&table::SIGPROCMASK), SET4, out!(&Type::Shown(Special::SignalSet(Len::Arg(3)))), ULONG]),
     c!("rt_sigpending", &[out!(&Type::Shown(Special::SignalSet(Len::Arg(1)))), ULONG]),
     c!("rt_sigsuspend", &[into!(&Type::Shown(Special::SignalSet(Len::Arg(1)))), ULONG]),
+    c!("rt_sigreturn", &[Type::At(Phase::Always, &RESTORED)]),
     r!("rt_sigtimedwait", Returns::Number, &[SET4, out!(&Type::Shown(Special::SignalInfo)), into!(&TIMESPEC), ULONG]),
     c!("rt_sigqueueinfo", &[INT, SIG, into!(&Type::Shown(Special::SignalInfo))]), c!("rt_tgsigqueueinfo", &[INT, INT, SIG, into!(&Type::Shown(Special::SignalInfo))]),
     c!("sigaltstack", &[into!(&STACK), out!(&STACK)]), c!("pause", &[]), c!("alarm", &[UINT]),

@@ -78,6 +78,7 @@ structs! {
         f!("sa_flags", 8, Type::Named(&table::SA, 8)),
         when!("sa_restorer", 16, ADDR, Show::Bits(8, 0x0400_0000, true)),
     ];
+    RESTORED 8 = &[f!("mask", 0, Type::Shown(Special::SignalSet(Len::Const(8))))];
     STACK 24 = &[
         f!("ss_sp", 0, ADDR), f!("ss_flags", 8, one!(&table::SS)), f!("ss_size", 16, ULONG),
     ];

@@ -206,7 +206,9 @@ impl Maker {
         match ty {
             Type::Path => drop(self.load(phase, from, Length::String(PATH_BYTES))),
             Type::Str => drop(self.load(phase, from, Length::String(limit + 1))),
-            Type::Bytes(count) => drop(self.load(phase, from, counted(*count, 1, limit))),
+            Type::Bytes(count) | Type::Limited(count) => {
+                self.load(phase, from, counted(*count, 1, limit));
+            }
             Type::Strings | Type::Environment => {
                 let load = self.load(phase, from, Length::Pointers(most));
                 if matches!(ty, Type::Strings) || self.extent.verbose {

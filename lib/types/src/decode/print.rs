@@ -131,6 +131,10 @@ impl Printer<'_> {
                 let bytes = self.length(*len);
                 self.bytes(address, bytes)
             }
+            Type::Limited(len) => {
+                let bytes = self.length(*len);
+                self.limited(address, bytes)
+            }
             // Of a known length: all of it or nothing.
             Type::Array(element, len) if !matches!(len, Len::Const(_)) => {
                 let count = self.length(*len);

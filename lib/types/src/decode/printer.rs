@@ -114,4 +114,19 @@ impl Printer<'_> {
         text::quote(&read, bytes > limit, self.options.hex, &mut self.out);
         true
     }
+
+    /// Writes a string that ends with 0, or after so many bytes.
+    pub(super) fn limited(&mut self, address: u64, bytes: u64) -> bool {
+        let limit = self.options.string_limit as u64;
+        let wanted = usize::try_from(bytes.min(limit)).unwrap_or(0);
+        let read = self.made.memory.read(self.phase, address, wanted);
+        let end = read.iter().position(|byte| *byte == 0);
+        if end.is_none() && read.len() < wanted {
+            return false;
+        }
+        let text = read.get(..end.unwrap_or(wanted)).unwrap_or(read);
+        let is_cut = end.is_none() && bytes > limit;
+        text::quote(text, is_cut, self.options.hex, &mut self.out);
+        true
+    }
 }

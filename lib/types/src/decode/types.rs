@@ -98,6 +98,8 @@ pub enum Type {
     Str,
     /// Bytes.
     Bytes(Len),
+    /// A string that ends with 0, or after so many bytes.
+    Limited(Len),
     /// A sequence.
     Array(&'static Type, Len),
     /// Pointers to strings, up to a null pointer.

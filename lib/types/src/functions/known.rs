@@ -35,17 +35,21 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn line(symbol: &str) -> Option<&'static str> {
     let name = symbol.split('@').next().unwrap_or(symbol);
     let known = |name: &str| LINES.get(name).copied();
-    // Bodies for one kind of processor: __strlen_evex, __memcpy_avx_unaligned_erms.
-    const KINDS: [&str; 6] = ["_avx", "_sse", "_evex", "_erms", "_ssse", "_unaligned"];
-    let first = KINDS.iter().filter_map(|kind| name.find(kind)).min();
-    let bare = name.get(..first.unwrap_or(name.len())).unwrap_or(name);
-    let bare = bare.trim_start_matches('_');
+    let bare = generic(name).unwrap_or(name).trim_start_matches('_');
     let without = |prefix| bare.strip_prefix(prefix);
     known(name)
         .or_else(|| known(bare))
         .or_else(|| known(without("libc_")?))
         .or_else(|| known(without("GI_")?.trim_start_matches('_')))
         .or_else(|| known(without("IO_")?))
+}
+
+/// The function that a body for one kind of processor stands for: `strlen` of `__strlen_evex`,
+/// `memmove` of `__memmove_avx_unaligned_erms`. `None`: it is no such body.
+pub fn generic(symbol: &str) -> Option<&str> {
+    const KINDS: [&str; 6] = ["_avx", "_sse", "_evex", "_erms", "_ssse", "_unaligned"];
+    let first = KINDS.iter().filter_map(|kind| symbol.find(kind)).min()?;
+    symbol.get(..first)?.strip_prefix("__")
 }
 
 /// The prototype of a function.
@@ -71,6 +75,14 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, names().count(), "a function has two lines");
+    }
+
+    #[test]
+    fn a_body_for_one_kind_of_processor_has_the_name_of_its_function() {
+        assert_eq!(generic("__strlen_evex"), Some("strlen"));
+        assert_eq!(generic("__memmove_avx_unaligned_erms"), Some("memmove"));
+        assert_eq!(generic("strlen"), None);
+        assert_eq!(generic("my_avx_sum"), None);
     }
 
     #[test]

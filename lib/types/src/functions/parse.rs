@@ -13,6 +13,8 @@
 //! basic     = void int uint long ulong short ushort char uchar llong ullong
 //!           | bool float floats double addr octal file hex(type) fd mode signal date
 //!           | string["[" length "]"] | format | scanf
+//!           | string0 | stringN                        ends with 0, or as long as the result,
+//!                                                      or argument N, says
 //!           | i8 .. i64, u8 .. u64, x8 .. x64
 //!           | text(pointer, length) | slice | unknown
 //!           | array(type, length) | struct["[" bytes "]"](name[@offset]: type, ...)
@@ -109,14 +111,27 @@ pub fn one_type(text: &str) -> Result<Type, Wrong> {
     Ok(ty.ty)
 }
 
+/// A string whose type has a number: that of the argument which says how long it is at most, or 0
+/// for the result.
+fn limited(word: &str, phase: Phase) -> Option<Type> {
+    let number: u8 = word.strip_prefix("string")?.parse().ok()?;
+    let length = match number.checked_sub(1) {
+        None => Len::Result,
+        Some(index) if index < 16 => Len::Arg(index),
+        Some(_) => return None,
+    };
+    Some(Type::At(phase, keep(Type::Limited(length))))
+}
+
 /// What a file in the form of ltrace.conf(5) describes; lines that are wrong are given beside it,
 /// with their numbers.
 pub fn file(text: &str) -> (Vec<Prototype>, Vec<(usize, Wrong)>) {
     let mut defined = Defined::new();
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with([';', '#']) {
+        // What follows a prototype's end is a comment, too.
+        let line = line.split(';').next().unwrap_or("").trim();
+        if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let result = match line.strip_prefix("typedef ") {
@@ -415,7 +430,7 @@ impl<'a> Parser<'a> {
             self.at
         };
         let word = self.word()?;
-        if let Some(plain) = plain(word) {
+        if let Some(plain) = plain(word).or_else(|| limited(word, phase)) {
             return Ok(plain.into());
         }
         let found = match word {

@@ -55,7 +55,8 @@ byte_enum! {
         /// reason.
         SystemCallRefused = 25,
         /// A function that may be a signal handler. Its text is left alone until the kernel is told
-        /// of it.
+        /// of it. `rules` is 1 if the jump overwrites the beginning of one instruction only, so
+        /// that no thread can be between two of its bytes.
         Handler = 26,
     }
 }
@@ -106,6 +107,11 @@ layout! {
 }
 
 impl PlanSpecial {
+    /// True if the jump overwrites one instruction: see [`SpecialKind::Handler`].
+    pub const fn is_one_instruction(&self) -> bool {
+        matches!(self.kind, SpecialKind::Handler) && self.rules != 0
+    }
+
     /// What a call of this hook has to do with rules.
     pub const fn hook_rules(&self) -> HookRules {
         HookRules {

@@ -73,14 +73,32 @@ fn structures_and_constants_are_laid_out_as_in_c() {
 
 #[test]
 fn a_file_has_comments_and_types_of_its_own() {
-    let text = "; comment\ntypedef size = ulong;\nsize strlen(string);\nint f(no_such);\n";
+    let text =
+        "; comment\ntypedef size = ulong;\nsize strlen(string); ; of a string\nint f(no_such);\n";
     let (found, wrong) = file(text);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].name, "strlen");
     // What a trace keeps of it says all.
-    assert_eq!(found[0].text, "ulong strlen(string);");
+    assert_eq!(found[0].text, "ulong strlen(string)");
     assert!(prototype(&found[0].text, &Defined::new()).is_ok());
     assert_eq!((wrong.len(), wrong[0].0, wrong[0].1.at), (1, 4, 6));
+}
+
+#[test]
+fn strings_may_be_as_long_as_another_argument_or_the_result_says() {
+    let one = read("addr strncpy(addr, string3, ulong)");
+    let expected = Type::At(Phase::Entry, &Type::Limited(Len::Arg(2)));
+    assert_eq!(
+        format!("{:?}", one.call.parameters[1]),
+        format!("{expected:?}")
+    );
+    let one = read("long mq_receive(int, +string0, ulong)");
+    let expected = Type::At(Phase::Exit, &Type::Limited(Len::Result));
+    assert_eq!(
+        format!("{:?}", one.call.parameters[1]),
+        format!("{expected:?}")
+    );
+    assert!(wrong("int f(string99)").1.contains("no type"));
 }
 
 #[test]
