@@ -90,6 +90,47 @@ def all_views_agree_on_both_sides(g):
 
 
 @case
+def values_blocks_and_privileges_are_there_as_in_a_recording_of_the_kernel_alone(g):
+    g.recorded("values")
+    tree = g.report("values", "tree")
+    # 40 writes of 64 bytes to /dev/null and of one byte to a pipe, in functions of their own.
+    writes = collections.Counter(re.findall(r"vfs_write\((\d+)\).*? = (-?\d+)", re.sub(r"\} = (-?\d+) /\* (.*) \*/", r"\2 = \1", tree)))
+    assert writes["64", "64"] == writes["1", "1"] == 40, writes.most_common(4)
+    g.recorded("blocks")
+    assert re.search(r"blocks of vfs_read: .* of .* hooks accepted", g.said("blocks")), g.said("blocks")
+    calls = in_order(g, "blocks")
+    reads = [[x["function"] for x in a] for c, a in zip(calls, nested(calls)) if c["function"] == "vfs_read" and any(x["function"].startswith("f_read") for x in a)]
+    assert len(reads) == 80 and all(a[-1] == "read" for a in reads), (len(reads), reads[:1])
+    inside = {c["function"] for c in calls if c["caller"] == "vfs_read" and c["module"] == "[kernel]"}
+    assert inside and all(name.startswith("vfs_read+") for name in inside), inside
+    g.recorded("privileges")
+    calls = in_order(g, "privileges")
+    changes = [(a[-1]["function"], c["function"], [x["function"] for x in a]) for c, a in zip(calls, nested(calls)) if c["module"] == "[privileges]"]
+    assert [call for call, *_ in changes] == ["setresgid", "setresuid", "setresuid", "setgid", "setuid", "unshare"], changes
+    assert changes[2][1].startswith("ESCALATION: euid 1000 -> 0") and all("main" in a for *_, a in changes), changes
+    return f"{len(reads)} reads, {len(changes)} changes"
+
+
+@case
+def a_parent_waits_in_the_kernel_while_its_vfork_child_runs(g):
+    g.recorded("spawn")
+    assert not g.read("spawn.out"), g.read("spawn.out")
+    calls = in_order(g, "spawn")
+    lent = [(c, a) for c, a in zip(calls, nested(calls)) if c["module"] == "[scheduler]" and c["function"].startswith("waiting") and c["caller"] in ("vfork", "clone", "clone3")]
+    # It stands still as long as the child spins, and its own function goes on after that.
+    of = {f: [(c, a) for c, a in lent if f in [x["function"] for x in a]] for f in ("f_vfork", "f_posix_spawn")}
+    assert all(len(found) == 3 for found in of.values()), {f: [c["caller"] for c, _ in found] for f, found in of.items()}
+    assert all(c["duration_ns"] and c["duration_ns"] > 5_000_000 for c, _ in of["f_vfork"]), of["f_vfork"]
+    assert all(a[-1]["duration_ns"] and a[-1]["duration_ns"] >= c["duration_ns"] for found in of.values() for c, a in found), lent
+    inside = [[x["function"] for x in a] for c, a in zip(calls, nested(calls)) if c["function"] == "f_execute"]
+    assert len(inside) == 3 and all("waiting" in " ".join(a) and "f_vfork" in a for a in inside), inside
+    # Nothing comes too late: what waits for the child is no part of the call that made it.
+    awaits = [a for c, a in zip(calls, nested(calls)) if c["module"] == "[kernel system calls]" and c["function"] == "wait4"]
+    assert len(awaits) == 6 and all("f_await" in [x["function"] for x in a] for a in awaits), awaits
+    return f"{max(c['duration_ns'] for c, _ in of['f_vfork']) / 1e6:.0f} ms"
+
+
+@case
 def nothing_is_left_or_changed(g):
     g.same_state("fresh", "recorded")
 
@@ -182,10 +223,10 @@ def a_running_process_is_seen_from_both_sides(g):
 
 
 def boot(sptrace, kernel, folder, quick):
-    program = os.path.join(folder, "sides")
-    subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm/sides.c")], check=True)
+    programs = {name: os.path.join(folder, name) for name in ("sides", "identity")}
+    for name, program in programs.items(): subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm", f"{name}.c")], check=True)
     out = os.path.join(folder, kernel)
-    files = [f"{sptrace}:/sptrace", f"{program}:/sides", *(["/dev/null:/quick"] if quick else [])]
+    files = [f"{sptrace}:/sptrace", *[f"{program}:/{name}" for name, program in programs.items()], *(["/dev/null:/quick"] if quick else [])]
     if not quick: files += [f"{os.path.realpath(shutil.which(n))}:/gnu/{n}" for n in ("dash", "cat", "sed", "grep", "sort")]
     got = subprocess.run([os.path.join(HERE, "vm/run"), "--time", "300", *[w for f in files for w in ("--file", f)], kernel, os.path.join(HERE, "vm/merged.sh"), out], capture_output=True, text=True)
     if got.returncode == 125 and "apt" in got.stderr: raise Skip(got.stderr.strip().splitlines()[-1])

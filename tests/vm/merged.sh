@@ -33,6 +33,10 @@ cat $T/buffer_size_kb | grep -q expanded && echo 1408 >$T/buffer_size_kb
 state fresh
 ran sides run -- /sides
 ran syscalls run --syscalls --kernel-level events -- /sides
+ran values run --kernel-depth 1 --kernel-argument 'vfs_write@arg3/u,retval/d' -- /sides
+ran blocks run --kernel-blocks vfs_read:exits -- /sides
+ran privileges run --kernel-level events --kernel-privileges -- /identity
+ran spawn run --kernel-level events -- /sides spawn
 state recorded
 
 # Killed in the middle: the program goes on, the next start mends.

@@ -7,8 +7,9 @@ use sptrace_trace::{
 };
 use std::io::Cursor;
 
-/// Functions of the program's: 0 to 9; of the kernel's: from 10 on.
+/// Functions of the program's: 0 to 9; of the kernel's: from 10 on, the last of which is vfork(2).
 const FUNCTIONS: u64 = 20;
+const VFORK: u32 = 19;
 
 #[derive(Default)]
 struct Log {
@@ -42,18 +43,21 @@ type Encode<'a> = &'a dyn Fn(&mut StreamEncoder);
 /// Streams of one thread: (of the kernel's, start, events).
 fn told(streams: &[(bool, u64, Encode<'_>)], notes: &[Note], order: Order) -> Log {
     let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = sptrace_trace::Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(99),
-    };
-    let module = writer.module(&module).unwrap();
+    let modules = ["m", "[kernel system calls]"].map(|path| {
+        let module = sptrace_trace::Module {
+            path: path.into(),
+            build_id: vec![],
+            svma: Svma(0)..Svma(99),
+        };
+        writer.module(&module).unwrap()
+    });
     for svma in 0..FUNCTIONS {
+        let is_vfork = svma == u64::from(VFORK);
         let function = sptrace_trace::Function {
-            module,
+            module: modules[usize::from(is_vfork)],
             svma: Svma(svma),
             size_bytes: 1,
-            symbol: String::new(),
+            symbol: if is_vfork { "vfork" } else { "" }.into(),
         };
         writer.function(&function).unwrap();
     }
@@ -253,6 +257,93 @@ fn a_program_after_another_has_what_the_kernel_does_then() {
         "2 < 1 10 8",
         "2 > 13",
         "2 < 13 1 1",
+    ];
+    assert_eq!(log.lines, expected);
+}
+
+#[test]
+fn what_a_vfork_child_runs_lies_in_the_wait_of_its_parent() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        // vfork(3) is recorded without its end, which comes twice. The child is there first.
+        e.enter_open(10, f(1));
+        e.close_open(40, 1);
+        e.enter(40, f(2));
+        e.enter(45, f(3));
+        e.exit(50);
+        e.enter(55, f(4));
+        // The child is another program now: what it has open ends where the parent is seen.
+        e.unwound(100, 2);
+        e.enter(100, f(5));
+        e.exit(110);
+        e.exit(120);
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(30, f(11));
+        e.enter(70, f(12)); // it is woken
+        e.exit(70);
+        e.exit(80);
+        e.exit(90);
+        e.enter(105, f(13));
+        e.exit(106);
+    };
+    let log = told(
+        &[(false, 0, &program), (true, 5, &kernel)],
+        &[],
+        Order::Time,
+    );
+    let expected = [
+        "0 > 0",
+        "0   > 1",
+        "0     > 19",
+        "0       > 11",
+        "0         > 2",
+        "0           > 3",
+        "0 < 3 5 5",
+        "0           > 4",
+        "0 < 4 ? ?",
+        "0 < 2 ? ?",
+        "0         > 12",
+        "0 < 12 0 0",
+        "0 < 11 50 ?",
+        "0 < 19 70 20",
+        "0 < 1 ? ?",
+        "0   > 5",
+        "0     > 13",
+        "0 < 13 1 1",
+        "0 < 5 10 9",
+        "0 < 0 120 ?",
+    ];
+    assert_eq!(log.lines, expected);
+    assert_eq!(log.totals[0].1.ticks, 120);
+}
+
+#[test]
+fn a_trace_that_ends_while_a_vfork_child_runs_has_all_frames_open() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        e.enter(40, f(2));
+    };
+    // The child runs before its parent waits.
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(50, f(11));
+    };
+    let log = told(
+        &[(false, 0, &program), (true, 5, &kernel)],
+        &[],
+        Order::Time,
+    );
+    let expected = [
+        "0 > 0",
+        "0   > 19",
+        "0     > 2",
+        "0 < 2 ? ?",
+        "0     > 11",
+        "0 < 11 ? ?",
+        "0 < 19 ? ?",
+        "0 < 0 ? ?",
     ];
     assert_eq!(log.lines, expected);
 }

@@ -159,7 +159,11 @@ fn inside<'n>(cause: &Cause, names: &'n Names<'_>) -> &'n str {
 
 /// Who it was. What happened stands beside it.
 fn by<'n>(cause: &Cause, names: &'n Names<'_>) -> &'n str {
-    let name = cause.by.map_or("-", |id| names.name(id));
+    who(cause.by.map_or("-", |id| names.name(id)))
+}
+
+/// Whose name stands in that of a frame.
+pub(super) fn who(name: &str) -> &str {
     let who = [PREEMPTED, WOKEN].iter().find_map(|done| {
         let by = name.strip_prefix(done)?;
         by.strip_prefix("by ")

@@ -3,8 +3,9 @@
 //! Given events of the kernel's side that lie between two of the program's, in order; opens and
 //! closes frames above all that the program has open. Code of the program runs only when the kernel
 //! has returned, so an event of the program ends what is open of the kernel: where it does so, the
-//! end itself was lost, and no time is known. What the kernel did while the thread waited for
-//! sptrace is sptrace's own work, and is left out as the wait is.
+//! end itself was lost, and no time is known; but for the events of a vfork(2) child (`lent.rs`).
+//! What the kernel did while the thread waited for sptrace is sptrace's own work, and is left out
+//! as the wait is.
 //!
 //! Must not know: how the two are brought together.
 
@@ -91,6 +92,11 @@ impl Stream {
         visitor: &mut impl Visitor,
     ) {
         self.kernel_events += 1;
+        let is_lent = self.lent.is_some();
+        if is_lent {
+            self.advance(event.tsc());
+            self.parent_goes_on(id, visitor);
+        }
         match *event {
             Event::Enter { callee, .. } if !is_ours => {
                 self.advance(event.tsc());
@@ -101,6 +107,9 @@ impl Stream {
             Event::Exit { tsc } => self.kernel_exit(id, tsc, visitor),
             // The task has ended: what is open stays so until its stream's end.
             _ => {}
+        }
+        if is_lent {
+            self.parent_was_told(id, visitor);
         }
     }
 
