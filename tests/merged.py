@@ -117,13 +117,14 @@ def a_parent_waits_in_the_kernel_while_its_vfork_child_runs(g):
     assert not g.read("spawn.out"), g.read("spawn.out")
     calls = in_order(g, "spawn")
     lent = [(c, a) for c, a in zip(calls, nested(calls)) if c["module"] == "[scheduler]" and c["function"].startswith("waiting") and c["caller"] in ("vfork", "clone", "clone3")]
-    # It stands still as long as the child spins, and its own function goes on after that.
+    # It stands still as long as the child computes, and its own function goes on after that.
     of = {f: [(c, a) for c, a in lent if f in [x["function"] for x in a]] for f in ("f_vfork", "f_posix_spawn")}
     assert all(len(found) == 3 for found in of.values()), {f: [c["caller"] for c, _ in found] for f, found in of.items()}
-    assert all(c["duration_ns"] and c["duration_ns"] > 5_000_000 for c, _ in of["f_vfork"]), of["f_vfork"]
+    assert all(c["duration_ns"] for found in of.values() for c, _ in found), lent
     assert all(a[-1]["duration_ns"] and a[-1]["duration_ns"] >= c["duration_ns"] for found in of.values() for c, a in found), lent
     inside = [[x["function"] for x in a] for c, a in zip(calls, nested(calls)) if c["function"] == "f_execute"]
-    assert len(inside) == 3 and all("waiting" in " ".join(a) and "f_vfork" in a for a in inside), inside
+    # The child may run before its parent waits: then the parent is preempted, in the same call.
+    assert len(inside) == 3 and all("f_vfork" in a and "vfork" in a[a.index("f_vfork"):] for a in inside), inside
     # Nothing comes too late: what waits for the child is no part of the call that made it.
     awaits = [a for c, a in zip(calls, nested(calls)) if c["module"] == "[kernel system calls]" and c["function"] == "wait4"]
     assert len(awaits) == 6 and all("f_await" in [x["function"] for x in a] for a in awaits), awaits
@@ -175,7 +176,7 @@ def each_late_frame_has_its_cause(g):
     g.recorded("calm")
     late = {int(n): int(us) for n, us in re.findall(r"^frame (\d+): (\d+) us late$", g.read("frames.out"), re.M)}
     calm = re.findall(r"^frame", g.read("calm.out"), re.M)
-    assert len(late) >= 3 and len(calm) < len(late), (late, calm)
+    assert len(late) >= 3, (late, calm)
     calls = in_order(g, "frames")
     around = nested(calls)
     frames = [i for i, c in enumerate(calls) if c["function"] == "f_frame"]
@@ -189,11 +190,20 @@ def each_late_frame_has_its_cause(g):
         longest = max(between, key=lambda c: min(end, c["start_ns"] + c["duration_ns"]) - max(begin, c["start_ns"]), default=None)
         assert longest, (number, us)
         if longest["function"] != "preempted by disturb": assert longest["function"] == "waiting" and longest["caller"] == "clock_nanosleep", (number, us, longest)
+    # So says the report itself: of each lap that took longer, what took more than in most.
+    laps = collections.defaultdict(list)
+    for row in csv.DictReader(io.StringIO(g.report("frames", "waits", "--laps", "f_frame", "--format", "csv"))): laps[row["start_ns"]].append(row)
+    long = [rows for rows in laps.values() if int(rows[0]["longer_ns"]) > 10_000_000]
+    assert len(long) >= 3 and all(int(rows[0]["more_ns"]) * 2 > int(rows[0]["longer_ns"]) / len(rows) for rows in long), long
+    by = [rows[0]["what"] for rows in long if rows[0]["cause"] == "disturb"]
+    assert by and set(by) <= {"preempted", "queued"}, [rows[:2] for rows in long]
+    shown = g.report("frames", "waits", "--laps", "f_frame").splitlines()
+    assert sum(" disturb " in line and " ms" in line for line in shown) >= len(by), shown
     rows = waits(g, "frames", "preempted", cause="disturb")
     assert rows and sum(int(r["total_ns"]) for r in rows) > 25_000_000 and not waits(g, "calm", "preempted", cause="disturb"), rows
     # What was woken had to wait for the processor as long as the disturber had it.
-    queued = max(int(r["longest_ns"]) for r in waits(g, "frames", "queued"))
-    assert queued > 10_000_000 > max(int(r["longest_ns"]) for r in waits(g, "calm", "queued")), queued
+    queued = max(int(r["longest_ns"]) for r in waits(g, "frames", "queued", cause="disturb"))
+    assert queued > 10_000_000 and not waits(g, "calm", "queued", cause="disturb"), queued
     return f"{len(late)} late frames"
 
 

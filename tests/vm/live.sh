@@ -9,6 +9,10 @@ export HOME=/tmp
 if [ -e /crash ]; then
     $K ktrace -q -o crash.data --level events --live=serial:/dev/ttyS2 --live-only write --live-only nanosleep -a >crash.said 2>&1 &
     sleep 1
+    # From 6.9 on the kernel prints what an instance's buffers hold when it crashes, if it is named.
+    for instance in "$T"/instances/sptrace-*; do
+        echo "${instance##*/}" >/proc/sys/kernel/ftrace_dump_on_oops
+    done 2>/dev/null
     /brackets >/dev/null
     sleep 1
     echo c >/proc/sysrq-trigger

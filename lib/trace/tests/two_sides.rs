@@ -1,6 +1,7 @@
 //! What the kernel did for a thread is told inside of what its program ran.
 
 use sptrace_addr::Svma;
+use sptrace_trace::values::{Values, What};
 use sptrace_trace::{
     ExitStatus, Frame, FunctionId, Header, Note, Order, StreamEncoder, StreamId, StreamInfo,
     StreamTotals, Summary, TraceReader, TraceWriter, Visitor, Wanted, replay,
@@ -31,6 +32,11 @@ impl Visitor for Log {
         let known = |ticks: Option<u64>| ticks.map_or("?".to_owned(), |t| t.to_string());
         let (total, own) = (known(frame.total_ticks), known(frame.self_ticks));
         let line = format!("{} < {} {total} {own}", stream.0, frame.function.0);
+        self.lines.push(line);
+    }
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        let values = Values::read(bytes).unwrap();
+        let line = format!("{} = {:?} {tsc}", stream.0, values.what);
         self.lines.push(line);
     }
     fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
@@ -189,6 +195,67 @@ fn what_the_kernel_does_while_the_thread_waits_for_sptrace_is_left_out() {
         ["0 > 0", "0   > 11", "0 < 11 10 10", "0 < 0 50 40"]
     );
     assert_eq!(log.totals[0].1.blocked_ticks, 50);
+}
+
+#[test]
+fn the_kernels_functions_have_their_values_and_its_system_calls_have_none() {
+    let values = |what| {
+        let values = Values {
+            number: 0,
+            thread: 0,
+            what,
+            pieces: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        values.put(&mut bytes);
+        bytes
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(10));
+        e.values(20, &values(What::Begins([1, 2, 3, 4, 5, 6])));
+        e.enter(30, f(11));
+        e.values(30, &values(What::Called(vec![7])));
+        e.exit(50);
+        e.values(60, &values(What::Returned(0)));
+        e.exit(60);
+    };
+    let streams: [(bool, u64, Encode<'_>); 2] = [(false, 0, &program), (true, 5, &kernel)];
+    let log = told(&streams, &[], Order::Time);
+    let expected = ["0       > 11", "0 = Called([7]) 30", "0 < 11 20 20"];
+    assert_eq!(log.lines[3..6], expected);
+    assert_eq!(
+        log.lines.iter().filter(|line| line.contains('=')).count(),
+        1
+    );
+}
+
+#[test]
+fn what_a_parent_does_while_its_vfork_child_waits_for_sptrace_is_there() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        e.blocked(60, 30);
+        e.enter(60, f(2));
+        e.enter(100, f(5));
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(40, f(11));
+        e.exit(80);
+        e.exit(90);
+    };
+    let streams: [(bool, u64, Encode<'_>); 2] = [(false, 0, &program), (true, 5, &kernel)];
+    let log = told(&streams, &[], Order::Time);
+    let expected = [
+        "0 > 0",
+        "0   > 19",
+        "0     > 11",
+        "0       > 2",
+        "0 < 2 ? ?",
+        // Of the wait that is taken out which lies after the kernel's last event.
+        "0 < 11 20 ?",
+        "0 < 19 50 30",
+    ];
+    assert_eq!(log.lines[..7], expected, "{:?}", log.lines);
 }
 
 #[test]

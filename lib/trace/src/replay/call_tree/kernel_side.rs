@@ -16,6 +16,7 @@ use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::model::{Entry, Event, StreamId};
 use crate::reader::Dictionary;
+use crate::values::is_of_function;
 
 impl CallTree {
     /// Begins a block of the kernel's, inside of stream `id`: what is open at its start, if it is
@@ -49,11 +50,11 @@ impl CallTree {
         Ok(())
     }
 
-    /// Replays events of the kernel's inside of stream `id`. `wait`: the program's next event tells
-    /// of it.
+    /// Replays events of a block of the kernel's inside of stream `id`. `wait`: the program's next
+    /// event tells of it.
     pub(in super::super) fn kernel_events(
         &mut self,
-        id: StreamId,
+        (id, block): (StreamId, &Block),
         events: &[Event],
         wait: Option<Wait>,
         dictionary: &Dictionary,
@@ -67,7 +68,17 @@ impl CallTree {
             if let Event::Enter { callee, .. } = event {
                 known(*callee, dictionary)?;
             }
-            let is_ours = wait.is_some_and(|wait| wait.has(event.tsc()));
+            // A thread in the kernel does not wait for sptrace: that is a vfork(2) child then.
+            let is_ours = !stream.kernel.contains(&Side::Shown)
+                && wait.is_some_and(|wait| wait.has(event.tsc()));
+            if let Event::Values { tsc, at, bytes } = *event
+                && stream.kernel.last() == Some(&Side::Shown)
+            {
+                // Those of system calls are the program's own to tell, who knows which are sptrace's.
+                let told = Some(block.values(at, bytes)).filter(|bytes| is_of_function(bytes));
+                told.into_iter()
+                    .for_each(|bytes| visitor.values(id, tsc, bytes));
+            }
             stream.kernel_event(id, event, is_ours, visitor);
         }
         Ok(())
