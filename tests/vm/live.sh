@@ -26,7 +26,8 @@ said() { # NAME ARGUMENT...: ktrace with these
 said serial --level events --live=serial:/dev/ttyS2 --live-only write --live-only '[signals]' -- /brackets
 said file --blocks pipe_write:exits --live=file.lines --live-only pipe_write -- /brackets
 said piped --level events --live='|cat >piped.lines' -- /brackets
-said slow --level events --live='|sleep 4; cat >slow.lines' -- /bin/busybox dd if=/dev/zero of=/dev/null bs=1 count=12000
+# The output is read some seconds after the command has ended: then sptrace has had the time to come to the end.
+said slow --level events --live='|until [ -e /tmp/over ]; do sleep 0.1; done; sleep 4; cat >slow.lines' -- /bin/busybox sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=12000; : >/tmp/over'
 said wrong --live=/no/such/folder/x -- /brackets
 cat >hang <<'END'
 mkfifo /tmp/hung

@@ -171,6 +171,11 @@ pub(super) fn who(name: &str) -> &str {
     who.or_else(|| name.strip_prefix(BEHIND)).unwrap_or(name)
 }
 
+/// Does a frame of this name say who had the processor until a thread ran?
+pub(super) fn is_behind(name: &str) -> bool {
+    name.starts_with(BEHIND)
+}
+
 fn split_heading(last: &str) -> String {
     let columns = Way::ALL.map(|way| format!(" {:>11}", way.name())).concat();
     format!("{:>11}{columns}  {last}", "time")

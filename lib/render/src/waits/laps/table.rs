@@ -2,7 +2,7 @@
 //!
 //! Given laps; writes those that took long, and why. Must not know how time was told apart.
 
-use super::super::table::who;
+use super::super::table::{is_behind, who};
 use super::{Cause, Excess, Lap, Laps, Parts, Thread, Way, Where, excesses};
 use crate::csv::field;
 use crate::style::Style;
@@ -199,7 +199,7 @@ fn title(place: Where) -> &'static str {
         Where::Way(Way::Interrupt) => "interrupted by",
         Where::Way(Way::Preempted) => "preempted by",
         Where::Way(Way::Blocked) => "blocked",
-        Where::Way(Way::Queued) => "woken, but queued",
+        Where::Way(Way::Queued) => "woken, but queued,",
         Where::Sptrace => "waiting for sptrace",
         Where::Unknown => "not known, as events were lost",
     }
@@ -218,7 +218,11 @@ fn detail(cause: &Cause, names: &Names<'_>) -> Option<String> {
             });
             Some(inside.map_or(woken.clone(), |inside| format!("{inside}, {woken}")))
         }
-        Where::Way(Way::Queued) => by.map(|by| format!("behind {by}")),
+        // Of those who had the processor meanwhile the kernel's side has the last one.
+        Where::Way(Way::Queued) => by.map(|who| match cause.by {
+            Some(id) if is_behind(names.name(id)) => format!("at last behind {who}"),
+            _ => format!("after {who} woke it"),
+        }),
         Where::Sptrace | Where::Unknown => None,
     }
 }

@@ -74,7 +74,7 @@ impl CallTree {
             if let Event::Values { tsc, at, bytes } = *event
                 && stream.kernel.last() == Some(&Side::Shown)
             {
-                // Those of system calls are the program's own to tell, who knows which are sptrace's.
+                // Those of system calls the program tells, who knows which are sptrace's own.
                 let told = Some(block.values(at, bytes)).filter(|bytes| is_of_function(bytes));
                 told.into_iter()
                     .for_each(|bytes| visitor.values(id, tsc, bytes));

@@ -44,8 +44,8 @@ impl Stream {
         self.lent = Some(std::mem::replace(&mut self.open, copies));
     }
 
-    /// The kernel goes on with the parent: what the child has open leaves the view, and the parent's
-    /// frames are those that are open.
+    /// The kernel goes on with the parent: what the child has open leaves the view, and the
+    /// parent's frames are those that are open.
     pub(super) fn parent_goes_on(&mut self, id: StreamId, visitor: &mut impl Visitor) {
         for at in (0..self.open.len()).rev() {
             self.end_view(id, at, |flags| flags.end_unseen = true, visitor);
