@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What every view shows of one small trace, to the letter.
+"""What every view shows of small traces, to the letter.
 
-tests/golden/demo.trace has every kind of event and note; a test of lib/trace makes it (lib/trace/tests/golden.rs). Each view's
-output lies beside it. After a change that is meant: `tests/golden.py --write`, and look at the difference.
+tests/golden/demo.trace has every kind of event and note, kernel.trace both sides of a program; a test of lib/trace makes them
+(lib/trace/tests/golden.rs). Each view's output lies beside them. After a change that is meant: `tests/golden.py --write`, and look at the difference.
 Needs nothing but a built sptrace. Exit status: 1 if an output differs.
 """
 import argparse, difflib, os, subprocess, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT, FOLDER = os.path.dirname(HERE), os.path.join(HERE, "golden")
-# file: arguments of report
+# file: arguments of report; of kernel.trace if its name begins so
 VIEWS = {
     "summary.txt": ["summary"],
     "functions.txt": ["functions"],
@@ -46,11 +46,19 @@ VIEWS = {
     "graph.modules.dot": ["graph", "--per", "module", "--format", "dot"],
     "graph.svg": ["graph", "--format", "svg"],
     "callees.csv": ["callees", "*", "--format", "csv"],
+    "kernel.tree.txt": ["tree", "--from", "200us"],
+    "kernel.waits.txt": ["waits"],
+    "kernel.waits.limit.txt": ["waits", "--limit", "1"],
+    "kernel.waits.csv": ["waits", "--format", "csv"],
+    "kernel.laps.txt": ["waits", "--laps", "nanosleep"],
+    "kernel.laps.long.txt": ["waits", "--laps", "nanosleep", "--min-time", "55us", "--limit", "1"],
+    "kernel.laps.csv": ["waits", "--laps", "nanosleep", "--format", "csv"],
 }
 
 
-def shown(sptrace, arguments):
-    done = subprocess.run([sptrace, "report", "-i", os.path.join(FOLDER, "demo.trace"), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def shown(sptrace, name, arguments):
+    trace = "kernel.trace" if name.startswith("kernel.") else "demo.trace"
+    done = subprocess.run([sptrace, "report", "-i", os.path.join(FOLDER, trace), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, timeout=60)
     if done.returncode or done.stderr: raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}, {done.stderr.decode('latin1')[-300:]}")
     return done.stdout
@@ -81,14 +89,14 @@ def main():
     if not found: sys.exit("golden: no sptrace found (build it with `cargo build --release`, or give --sptrace PATH)")
     failed = 0
     for name, arguments in VIEWS.items():
-        path, got = os.path.join(FOLDER, name), shown(found[0], arguments)
+        path, got = os.path.join(FOLDER, name), shown(found[0], name, arguments)
         if args.write:
             with open(path, "wb") as out: out.write(got)
             continue
         with open(path, "rb") as kept: problem = difference(kept.read(), got)
         failed += problem is not None
         print(f"{'ok  ' if problem is None else 'FAIL'} {name}{'' if problem is None else chr(10) + problem}", flush=True)
-    known = set(VIEWS) | {"demo.trace"}
+    known = set(VIEWS) | {"demo.trace", "kernel.trace"}
     for name in sorted(set(os.listdir(FOLDER)) - known):
         failed += 1
         print(f"FAIL {name}: no view writes it")

@@ -92,7 +92,12 @@ def the_lines_of_before_a_crash_are_there(g):
         with open(os.path.join(out, ".serial"), errors="replace") as f: text = f.read()
         found = lines(text[:text.rindex("\n") + 1])
         assert found["end", "write"] > 200, found
-        return f"{sum(found.values())} lines"
+        with open(os.path.join(out, ".console"), errors="replace") as f: console = f.read()
+        dumped = console.partition("Dumping ftrace instance sptrace-")[2]
+        if g.kernel == "6.1": assert not dumped, "kernels before 6.9 dump the top level's buffers only"
+        # The last of all is the write(2) that has crashed it.
+        else: assert re.findall(r"sys_enter: NR (\d+) ", dumped)[-1:] == ["1"] and "sys_exit" in dumped, console[-2000:]
+        return f"{sum(found.values())} lines, {dumped.count('sys_enter')} calls dumped by the kernel"
 
 
 if __name__ == "__main__": sys.exit(guest.main(case, "live.sh", __doc__))

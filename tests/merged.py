@@ -90,6 +90,48 @@ def all_views_agree_on_both_sides(g):
 
 
 @case
+def values_blocks_and_privileges_are_there_as_in_a_recording_of_the_kernel_alone(g):
+    g.recorded("values")
+    tree = g.report("values", "tree")
+    # 40 writes of 64 bytes to /dev/null and of one byte to a pipe, in functions of their own.
+    writes = collections.Counter(re.findall(r"vfs_write\((\d+)\).*? = (-?\d+)", re.sub(r"\} = (-?\d+) /\* (.*) \*/", r"\2 = \1", tree)))
+    assert writes["64", "64"] == writes["1", "1"] == 40, writes.most_common(4)
+    g.recorded("blocks")
+    assert re.search(r"blocks of vfs_read: .* of .* hooks accepted", g.said("blocks")), g.said("blocks")
+    calls = in_order(g, "blocks")
+    reads = [[x["function"] for x in a] for c, a in zip(calls, nested(calls)) if c["function"] == "vfs_read" and any(x["function"].startswith("f_read") for x in a)]
+    assert len(reads) == 80 and all(a[-1] == "read" for a in reads), (len(reads), reads[:1])
+    inside = {c["function"] for c in calls if c["caller"] == "vfs_read" and c["module"] == "[kernel]"}
+    assert inside and all(name.startswith("vfs_read+") for name in inside), inside
+    g.recorded("privileges")
+    calls = in_order(g, "privileges")
+    changes = [(a[-1]["function"], c["function"], [x["function"] for x in a]) for c, a in zip(calls, nested(calls)) if c["module"] == "[privileges]"]
+    assert [call for call, *_ in changes] == ["setresgid", "setresuid", "setresuid", "setgid", "setuid", "unshare"], changes
+    assert changes[2][1].startswith("ESCALATION: euid 1000 -> 0") and all("main" in a for *_, a in changes), changes
+    return f"{len(reads)} reads, {len(changes)} changes"
+
+
+@case
+def a_parent_waits_in_the_kernel_while_its_vfork_child_runs(g):
+    g.recorded("spawn")
+    assert not g.read("spawn.out"), g.read("spawn.out")
+    calls = in_order(g, "spawn")
+    lent = [(c, a) for c, a in zip(calls, nested(calls)) if c["module"] == "[scheduler]" and c["function"].startswith("waiting") and c["caller"] in ("vfork", "clone", "clone3")]
+    # It stands still as long as the child computes, and its own function goes on after that.
+    of = {f: [(c, a) for c, a in lent if f in [x["function"] for x in a]] for f in ("f_vfork", "f_posix_spawn")}
+    assert all(len(found) == 3 for found in of.values()), {f: [c["caller"] for c, _ in found] for f, found in of.items()}
+    assert all(c["duration_ns"] for found in of.values() for c, _ in found), lent
+    assert all(a[-1]["duration_ns"] and a[-1]["duration_ns"] >= c["duration_ns"] for found in of.values() for c, a in found), lent
+    inside = [[x["function"] for x in a] for c, a in zip(calls, nested(calls)) if c["function"] == "f_execute"]
+    # The child may run before its parent waits: then the parent is preempted, in the same call.
+    assert len(inside) == 3 and all("f_vfork" in a and "vfork" in a[a.index("f_vfork"):] for a in inside), inside
+    # Nothing comes too late: what waits for the child is no part of the call that made it.
+    awaits = [a for c, a in zip(calls, nested(calls)) if c["module"] == "[kernel system calls]" and c["function"] == "wait4"]
+    assert len(awaits) == 6 and all("f_await" in [x["function"] for x in a] for a in awaits), awaits
+    return f"{max(c['duration_ns'] for c, _ in of['f_vfork']) / 1e6:.0f} ms"
+
+
+@case
 def nothing_is_left_or_changed(g):
     g.same_state("fresh", "recorded")
 
@@ -134,7 +176,7 @@ def each_late_frame_has_its_cause(g):
     g.recorded("calm")
     late = {int(n): int(us) for n, us in re.findall(r"^frame (\d+): (\d+) us late$", g.read("frames.out"), re.M)}
     calm = re.findall(r"^frame", g.read("calm.out"), re.M)
-    assert len(late) >= 3 and len(calm) < len(late), (late, calm)
+    assert len(late) >= 3, (late, calm)
     calls = in_order(g, "frames")
     around = nested(calls)
     frames = [i for i, c in enumerate(calls) if c["function"] == "f_frame"]
@@ -148,11 +190,20 @@ def each_late_frame_has_its_cause(g):
         longest = max(between, key=lambda c: min(end, c["start_ns"] + c["duration_ns"]) - max(begin, c["start_ns"]), default=None)
         assert longest, (number, us)
         if longest["function"] != "preempted by disturb": assert longest["function"] == "waiting" and longest["caller"] == "clock_nanosleep", (number, us, longest)
+    # So says the report itself: of each lap that took longer, what took more than in most.
+    laps = collections.defaultdict(list)
+    for row in csv.DictReader(io.StringIO(g.report("frames", "waits", "--laps", "f_frame", "--format", "csv"))): laps[row["start_ns"]].append(row)
+    long = [rows for rows in laps.values() if int(rows[0]["longer_ns"]) > 10_000_000]
+    assert len(long) >= 3 and all(int(rows[0]["more_ns"]) * 2 > int(rows[0]["longer_ns"]) / len(rows) for rows in long), long
+    by = [rows[0]["what"] for rows in long if rows[0]["cause"] == "disturb"]
+    assert by and set(by) <= {"preempted", "queued"}, [rows[:2] for rows in long]
+    shown = g.report("frames", "waits", "--laps", "f_frame").splitlines()
+    assert sum(" disturb " in line and " ms" in line for line in shown) >= len(by), shown
     rows = waits(g, "frames", "preempted", cause="disturb")
     assert rows and sum(int(r["total_ns"]) for r in rows) > 25_000_000 and not waits(g, "calm", "preempted", cause="disturb"), rows
     # What was woken had to wait for the processor as long as the disturber had it.
-    queued = max(int(r["longest_ns"]) for r in waits(g, "frames", "queued"))
-    assert queued > 10_000_000 > max(int(r["longest_ns"]) for r in waits(g, "calm", "queued")), queued
+    queued = max(int(r["longest_ns"]) for r in waits(g, "frames", "queued", cause="disturb"))
+    assert queued > 10_000_000 and not waits(g, "calm", "queued", cause="disturb"), queued
     return f"{len(late)} late frames"
 
 
@@ -182,10 +233,10 @@ def a_running_process_is_seen_from_both_sides(g):
 
 
 def boot(sptrace, kernel, folder, quick):
-    program = os.path.join(folder, "sides")
-    subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm/sides.c")], check=True)
+    programs = {name: os.path.join(folder, name) for name in ("sides", "identity")}
+    for name, program in programs.items(): subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "vm", f"{name}.c")], check=True)
     out = os.path.join(folder, kernel)
-    files = [f"{sptrace}:/sptrace", f"{program}:/sides", *(["/dev/null:/quick"] if quick else [])]
+    files = [f"{sptrace}:/sptrace", *[f"{program}:/{name}" for name, program in programs.items()], *(["/dev/null:/quick"] if quick else [])]
     if not quick: files += [f"{os.path.realpath(shutil.which(n))}:/gnu/{n}" for n in ("dash", "cat", "sed", "grep", "sort")]
     got = subprocess.run([os.path.join(HERE, "vm/run"), "--time", "300", *[w for f in files for w in ("--file", f)], kernel, os.path.join(HERE, "vm/merged.sh"), out], capture_output=True, text=True)
     if got.returncode == 125 and "apt" in got.stderr: raise Skip(got.stderr.strip().splitlines()[-1])

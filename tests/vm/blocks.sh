@@ -30,6 +30,10 @@ probes before
 cat >pipes <<'END'
 dd if=/dev/zero bs=20000 count=30 2>/dev/null | cat >/dev/null
 dd if=/dev/zero bs=100 count=50 2>/dev/null | (sleep 0.1; cat >/dev/null)
+# More than a pipe holds, and a reader that begins when the writer waits, in its write(2).
+rm -f /tmp/writer
+sh -c 'echo $$ >/tmp/new; mv /tmp/new /tmp/writer; exec dd if=/dev/zero bs=100000 count=2 2>/dev/null' |
+    (until grep -q '^1 ' "/proc/$(cat /tmp/writer)/syscall"; do sleep 0.05; done 2>/dev/null; cat >/dev/null)
 END
 said pipes --blocks pipe_write --blocks vfs_write --blocks try_to_wake_up -- /bin/busybox sh pipes
 counted pipes pipe_write vfs_write try_to_wake_up

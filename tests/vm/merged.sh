@@ -33,6 +33,10 @@ cat $T/buffer_size_kb | grep -q expanded && echo 1408 >$T/buffer_size_kb
 state fresh
 ran sides run -- /sides
 ran syscalls run --syscalls --kernel-level events -- /sides
+ran values run --kernel-depth 1 --kernel-argument 'vfs_write@arg3/u,retval/d' -- /sides
+ran blocks run --kernel-blocks vfs_read:exits -- /sides
+ran privileges run --kernel-level events --kernel-privileges -- /identity
+ran spawn run --kernel-level events -- /sides spawn
 state recorded
 
 # Killed in the middle: the program goes on, the next start mends.
@@ -54,9 +58,11 @@ mkfifo /tmp/fifo
 $K run -K -o hang.data --kernel-filter fifo_open --kernel-filter wait_for_partner --kernel-root syscalls -- /sides hang /tmp/fifo >hang.out 2>hang.said &
 sptrace=$!
 command=$(child $sptrace)
-for _ in $(seq 100); do grep -q '^State:.S' "/proc/$command/status" && [ "$(tr '\0' ' ' <"/proc/$command/cmdline")" = '/sides hang /tmp/fifo ' ] && break; sleep 0.1; done
-sleep 2
-cp hang.data hang.early.data
+# What is written while it hangs: at the latest when the kernel's side has come to its wait.
+for _ in $(seq 100); do
+    cp hang.data hang.early.data 2>/dev/null && $K report tree -i hang.early.data 2>/dev/null | grep -q 'waiting' && [ "$(tr '\0' ' ' <"/proc/$command/cmdline")" = '/sides hang /tmp/fifo ' ] && break
+    sleep 0.2
+done
 kill -9 "$command"
 wait $sptrace
 echo $? >hang.status

@@ -5,12 +5,16 @@
    sides frames            a frame of work every 10 ms, 60 of them; which of them ended late is printed.
    sides disturb           takes the processor for 25 ms every 95 ms, by SCHED_FIFO, until it is killed.
    sides work              a read of /dev/zero every 5 ms, until it is killed.
-   sides hang PATH         opens a FIFO that nobody writes to. */
+   sides hang PATH         opens a FIFO that nobody writes to.
+   sides spawn             executes `sides nothing` by vfork(2) and by posix_spawn(3), three times each, and waits for its end.
+   sides nothing           spins for 20 ms. */
 #include <fcntl.h>
 #include <sched.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -110,11 +114,47 @@ static void work(void) {
 
 ALONE void f_hang(const char *path) { (void)!open(path, O_RDONLY); }
 
+static char *const nothing[] = {"/sides", "nothing", NULL};
+
+/* The parent stands still until the child has executed a program. */
+ALONE void f_execute(void) {
+    volatile int sum = 0;
+    f_decode(&sum);
+    execv(nothing[0], nothing);
+    _exit(1);
+}
+
+ALONE pid_t f_vfork(void) {
+    pid_t pid = vfork();
+    if (pid == 0) f_execute();
+    return pid;
+}
+
+ALONE pid_t f_posix_spawn(void) {
+    pid_t pid = -1;
+    posix_spawn(&pid, nothing[0], NULL, NULL, nothing, NULL);
+    return pid;
+}
+
+ALONE void f_await(pid_t pid) {
+    int status = -1;
+    if (waitpid(pid, &status, 0) != pid || status) printf("a child failed: %x\n", status);
+}
+
+static void spawn(void) {
+    for (int i = 0; i < 3; i++) {
+        f_await(f_vfork());
+        f_await(f_posix_spawn());
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) brackets();
     else if (!strcmp(argv[1], "frames")) frames();
     else if (!strcmp(argv[1], "disturb")) disturb();
     else if (!strcmp(argv[1], "work")) work();
+    else if (!strcmp(argv[1], "spawn")) spawn();
+    else if (!strcmp(argv[1], "nothing")) spin_ns(20000000);
     else if (!strcmp(argv[1], "hang") && argc > 2) f_hang(argv[2]);
     else return 2;
     return 0;

@@ -45,4 +45,4 @@ pub use style::Style;
 pub use summary::{SummaryView, dropped_text, write_summary};
 pub use system_calls::{Calls, SystemCalls, Teller, name_of};
 pub use tree::{Column, Columns, FoldedTree, PausedTree, Tree, TreeOptions};
-pub use waits::Waits;
+pub use waits::{Laps, LapsShown, Waits};

@@ -4,9 +4,13 @@
 //! A visitor. Given frames of a trace that has the kernel's side; gives sums for each program and
 //! each of its functions, and for each cause: where a thread waited and who woke it, who ran in its
 //! place, what interrupted it. A time counts for the innermost function of the program's. How it is
-//! written is `waits/table.rs`. Must not know where frames come from.
+//! written is `waits/table.rs`; times of a function's calls one by one are `waits/laps.rs`. Must
+//! not know where frames come from.
 
+mod laps;
 mod table;
+
+pub use laps::{Laps, LapsShown};
 
 use sptrace_trace::{Dictionary, Frame, FunctionId, Names, StreamId, Visitor};
 use std::collections::{BTreeMap, HashMap};
@@ -68,6 +72,18 @@ enum Kind {
 }
 
 impl Kind {
+    /// Of each function, by its number.
+    fn of_all(names: &Names<'_>) -> Vec<Self> {
+        let dictionary = names.dictionary();
+        let kinds = dictionary.functions.iter().enumerate().map(|(i, f)| {
+            let module = dictionary.module(f.module);
+            let path = module.map_or("", |m| m.path.as_str());
+            let is_kernel = module.is_some_and(|m| m.is_of_kernel());
+            Self::of(path, names.name(FunctionId(i as u32)), is_kernel)
+        });
+        kinds.collect()
+    }
+
     fn of(module: &str, name: &str, is_kernel: bool) -> Self {
         match module {
             _ if !is_kernel => Self::Program,
@@ -164,16 +180,9 @@ pub struct Waits<'a> {
 impl<'a> Waits<'a> {
     /// Nothing seen yet.
     pub fn new(names: &Names<'a>) -> Self {
-        let dictionary = names.dictionary();
-        let kinds = dictionary.functions.iter().enumerate().map(|(i, f)| {
-            let module = dictionary.module(f.module);
-            let path = module.map_or("", |m| m.path.as_str());
-            let is_kernel = module.is_some_and(|m| m.is_of_kernel());
-            Kind::of(path, names.name(FunctionId(i as u32)), is_kernel)
-        });
         Self {
-            dictionary,
-            kinds: kinds.collect(),
+            dictionary: names.dictionary(),
+            kinds: Kind::of_all(names),
             programs: Vec::new(),
             by_name: HashMap::new(),
             by_stream: HashMap::new(),

@@ -76,6 +76,11 @@ pub struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Are these the bytes of a function's values, and not of a system call's?
+pub(crate) fn is_of_function(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(4 | 5))
+}
+
 impl<'a> Values<'a> {
     /// Appends the bytes.
     pub fn put(&self, out: &mut Vec<u8>) {

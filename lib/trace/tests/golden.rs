@@ -1,7 +1,8 @@
 //! The trace in tests/golden is what today's writer makes, so a change of the format is noticed and
 //! named.
 //!
-//! With SPTRACE_GOLDEN=write it is written anew; `tests/golden.py --write` then renews what the
+//! A second one has the kernel's side of a player whose frames are late at times.
+//! With SPTRACE_GOLDEN=write both are written anew; `tests/golden.py --write` then renews what the
 //! views show of it.
 
 use sptrace_addr::{Avma, Svma};
@@ -268,20 +269,170 @@ fn summary() -> Summary {
     summary
 }
 
+/// Functions of the player and of the kernel, by the module that shows them.
+const OF_PLAYER: [(usize, &str); 14] = [
+    (0, "main"),
+    (0, "decode"),
+    (0, "nanosleep"),
+    (0, "posix_spawn"),
+    (0, "execve"),
+    (1, "clock_nanosleep"),
+    (1, "vfork"),
+    (2, "waiting"),
+    (2, "woken by local timer"),
+    (2, "queued behind disturb"),
+    (2, "preempted by disturb"),
+    (3, "local timer"),
+    (2, "woken by true"),
+    (1, "read"),
+];
+
+fn of_player(name: &str) -> FunctionId {
+    let found = OF_PLAYER.iter().position(|(_, known)| *known == name);
+    FunctionId(found.unwrap() as u32)
+}
+
+/// Frames each 40 us: it sleeps, and decodes. When each sleep ends, how long it waits for the
+/// processor then, how long it computes, and how long it is preempted meanwhile.
+const LAPS: [[u64; 4]; 8] = [
+    [70_000, 0, 10_000, 0],
+    [150_000, 0, 10_000, 0],
+    [230_000, 30_000, 10_000, 0],
+    [310_000, 0, 10_000, 0],
+    [390_000, 0, 100_000, 0],
+    [500_000, 0, 10_000, 0],
+    [580_000, 0, 10_000, 75_000],
+    [690_000, 0, 10_000, 0],
+];
+
+fn player(e: &mut StreamEncoder) {
+    let at = |ticks: u64| BEGIN_TSC + ticks;
+    e.enter(at(0), of_player("main"));
+    let mut sleeps = 10_000;
+    for [wakes, queued, computes, preempted] in LAPS {
+        e.enter(at(sleeps), of_player("nanosleep"));
+        e.exit(at(wakes + queued + 200));
+        e.enter(at(wakes + queued + 400), of_player("decode"));
+        sleeps = wakes + queued + computes + preempted + 600;
+        e.exit(at(sleeps - 200));
+    }
+    e.enter(at(720_000), of_player("posix_spawn"));
+    e.enter(at(730_000), of_player("execve"));
+    e.unwound(at(780_000), 1);
+    e.exit(at(780_000));
+    e.exit(at(820_000));
+}
+
+fn for_player(e: &mut StreamEncoder) {
+    let at = |ticks: u64| BEGIN_TSC + ticks;
+    let instant = |e: &mut StreamEncoder, ticks, name| {
+        e.enter(at(ticks), of_player(name));
+        e.exit(at(ticks));
+    };
+    let mut sleeps = 10_100;
+    for [wakes, queued, computes, preempted] in LAPS {
+        e.enter(at(sleeps), of_player("clock_nanosleep"));
+        e.enter(at(sleeps + 100), of_player("waiting"));
+        instant(e, wakes, "woken by local timer");
+        if queued > 0 {
+            instant(e, wakes + queued, "queued behind disturb");
+        }
+        e.exit(at(wakes + queued));
+        e.exit(at(wakes + queued + 100));
+        e.enter(at(wakes + queued + 1_000), of_player("local timer"));
+        e.exit(at(wakes + queued + 1_400));
+        if preempted > 0 {
+            e.enter(at(wakes + 5_000), of_player("preempted by disturb"));
+            e.exit(at(wakes + 5_000 + preempted));
+        }
+        sleeps = wakes + queued + computes + preempted + 700;
+    }
+    e.enter(at(721_000), of_player("vfork"));
+    e.enter(at(722_000), of_player("waiting"));
+    instant(e, 770_000, "woken by true");
+    e.exit(at(771_000));
+    e.exit(at(772_000));
+    e.enter(at(810_000), of_player("read"));
+    e.exit(at(815_000));
+}
+
+fn golden_of_both_sides() -> Vec<u8> {
+    let mut writer = TraceWriter::create(Vec::new(), &header()).unwrap();
+    let modules = [
+        "/usr/bin/player",
+        "[kernel system calls]",
+        "[scheduler]",
+        "[interrupts]",
+    ];
+    let modules = modules.map(|path| {
+        let module = Module {
+            path: path.into(),
+            build_id: vec![],
+            svma: Svma(0)..Svma(0x1000),
+        };
+        writer.module(&module).unwrap()
+    });
+    for (number, (module, symbol)) in OF_PLAYER.iter().enumerate() {
+        let function = Function {
+            module: modules[*module],
+            svma: Svma(number as u64 * 16),
+            size_bytes: 16,
+            symbol: (*symbol).into(),
+        };
+        writer.function(&function).unwrap();
+    }
+    let info = StreamInfo {
+        pid: 100,
+        tid: 100,
+        comm: "player".into(),
+        start_tsc: BEGIN_TSC,
+        ..StreamInfo::default()
+    };
+    let program = writer.stream(&info).unwrap();
+    let kernel = writer.kernel_side(&info).unwrap();
+    let mut encoder = writer.encoder(program);
+    player(&mut encoder);
+    writer.write_block(&mut encoder).unwrap();
+    let mut encoder = writer.encoder(kernel);
+    for_player(&mut encoder);
+    writer.write_block(&mut encoder).unwrap();
+    let mut summary = Summary {
+        end_tsc: BEGIN_TSC + 820_000,
+        ..Summary::default()
+    };
+    summary.row(Section::Events, "of the kernel's side", 92);
+    writer.finish(&summary).unwrap()
+}
+
+fn kept(name: &str, made: &[u8]) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let path = folder.join(name);
+    if std::env::var_os("SPTRACE_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(&path, made).unwrap();
+    }
+    std::fs::read(&path).unwrap()
+}
+
+const HAS_CHANGED: &str =
+    "the format has changed: raise its version, then write the trace with SPTRACE_GOLDEN=write";
+
 #[test]
 fn the_golden_trace_is_what_is_written_today_and_can_be_read() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/demo.trace");
     let made = golden();
-    if std::env::var_os("SPTRACE_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::write(&path, &made).unwrap();
-    }
-    let kept = std::fs::read(&path).unwrap();
+    let kept = kept("demo.trace", &made);
     let mut reader = TraceReader::new(std::io::Cursor::new(&kept)).unwrap();
     let survey = reader.survey().unwrap();
     assert_eq!((survey.blocks.len(), survey.notes.len()), (3, 10));
     assert!(made.len() < 10_000);
-    assert!(
-        made == kept,
-        "the format has changed: raise its version, then write the trace with SPTRACE_GOLDEN=write"
-    );
+    assert!(made == kept, "{HAS_CHANGED}");
+}
+
+#[test]
+fn the_golden_trace_of_both_sides_is_what_is_written_today_and_can_be_read() {
+    let made = golden_of_both_sides();
+    let kept = kept("kernel.trace", &made);
+    let mut reader = TraceReader::new(std::io::Cursor::new(&kept)).unwrap();
+    let survey = reader.survey().unwrap();
+    assert_eq!(survey.dictionary.kernel_sides.len(), 1);
+    assert!(made == kept, "{HAS_CHANGED}");
 }

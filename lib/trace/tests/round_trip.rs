@@ -214,6 +214,44 @@ fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
     writer.finish(&summary).unwrap()
 }
 
+#[test]
+fn what_the_kernel_says_of_a_new_program_survives() {
+    let notes = [
+        Note::KernelExec {
+            pid: 7,
+            tsc: 4_100,
+            path: "/bin/sh".into(),
+        },
+        Note::Exec {
+            pid: 7,
+            tsc: 4_200,
+            path: "/bin/sh".into(),
+        },
+        Note::KernelExec {
+            pid: u32::MAX,
+            tsc: u64::MAX,
+            path: String::new(),
+        },
+    ];
+    let mut writer = writer(Vec::new(), 1);
+    for note in &notes {
+        writer.event_note(note).unwrap();
+    }
+    let bytes = writer.finish(&Summary::default()).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let mut found = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        if let Item::Note(note) = item {
+            found.push(note);
+        }
+    }
+    assert_eq!(found, notes);
+    // Its number is what readers of today know it by.
+    let tag = [8, 7, 0x84, 0x20, 7];
+    let is_there = |bytes: &[u8]| bytes.windows(tag.len()).any(|window| window == tag);
+    assert!(is_there(&bytes), "tag 8, process, time, length of the path");
+}
+
 fn read(bytes: &[u8]) -> Result<(Vec<Event>, Ending), TraceError> {
     let mut reader = TraceReader::new(bytes)?;
     let mut events = Vec::new();

@@ -1,14 +1,16 @@
 //! What the kernel did for a thread is told inside of what its program ran.
 
 use sptrace_addr::Svma;
+use sptrace_trace::values::{Values, What};
 use sptrace_trace::{
     ExitStatus, Frame, FunctionId, Header, Note, Order, StreamEncoder, StreamId, StreamInfo,
     StreamTotals, Summary, TraceReader, TraceWriter, Visitor, Wanted, replay,
 };
 use std::io::Cursor;
 
-/// Functions of the program's: 0 to 9; of the kernel's: from 10 on.
+/// Functions of the program's: 0 to 9; of the kernel's: from 10 on, the last of which is vfork(2).
 const FUNCTIONS: u64 = 20;
+const VFORK: u32 = 19;
 
 #[derive(Default)]
 struct Log {
@@ -32,6 +34,11 @@ impl Visitor for Log {
         let line = format!("{} < {} {total} {own}", stream.0, frame.function.0);
         self.lines.push(line);
     }
+    fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
+        let values = Values::read(bytes).unwrap();
+        let line = format!("{} = {:?} {tsc}", stream.0, values.what);
+        self.lines.push(line);
+    }
     fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
         self.totals.push((stream.0, *totals));
     }
@@ -42,18 +49,21 @@ type Encode<'a> = &'a dyn Fn(&mut StreamEncoder);
 /// Streams of one thread: (of the kernel's, start, events).
 fn told(streams: &[(bool, u64, Encode<'_>)], notes: &[Note], order: Order) -> Log {
     let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
-    let module = sptrace_trace::Module {
-        path: "m".into(),
-        build_id: vec![],
-        svma: Svma(0)..Svma(99),
-    };
-    let module = writer.module(&module).unwrap();
+    let modules = ["m", "[kernel system calls]"].map(|path| {
+        let module = sptrace_trace::Module {
+            path: path.into(),
+            build_id: vec![],
+            svma: Svma(0)..Svma(99),
+        };
+        writer.module(&module).unwrap()
+    });
     for svma in 0..FUNCTIONS {
+        let is_vfork = svma == u64::from(VFORK);
         let function = sptrace_trace::Function {
-            module,
+            module: modules[usize::from(is_vfork)],
             svma: Svma(svma),
             size_bytes: 1,
-            symbol: String::new(),
+            symbol: if is_vfork { "vfork" } else { "" }.into(),
         };
         writer.function(&function).unwrap();
     }
@@ -188,6 +198,67 @@ fn what_the_kernel_does_while_the_thread_waits_for_sptrace_is_left_out() {
 }
 
 #[test]
+fn the_kernels_functions_have_their_values_and_its_system_calls_have_none() {
+    let values = |what| {
+        let values = Values {
+            number: 0,
+            thread: 0,
+            what,
+            pieces: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        values.put(&mut bytes);
+        bytes
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(10));
+        e.values(20, &values(What::Begins([1, 2, 3, 4, 5, 6])));
+        e.enter(30, f(11));
+        e.values(30, &values(What::Called(vec![7])));
+        e.exit(50);
+        e.values(60, &values(What::Returned(0)));
+        e.exit(60);
+    };
+    let streams: [(bool, u64, Encode<'_>); 2] = [(false, 0, &program), (true, 5, &kernel)];
+    let log = told(&streams, &[], Order::Time);
+    let expected = ["0       > 11", "0 = Called([7]) 30", "0 < 11 20 20"];
+    assert_eq!(log.lines[3..6], expected);
+    assert_eq!(
+        log.lines.iter().filter(|line| line.contains('=')).count(),
+        1
+    );
+}
+
+#[test]
+fn what_a_parent_does_while_its_vfork_child_waits_for_sptrace_is_there() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        e.blocked(60, 30);
+        e.enter(60, f(2));
+        e.enter(100, f(5));
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(40, f(11));
+        e.exit(80);
+        e.exit(90);
+    };
+    let streams: [(bool, u64, Encode<'_>); 2] = [(false, 0, &program), (true, 5, &kernel)];
+    let log = told(&streams, &[], Order::Time);
+    let expected = [
+        "0 > 0",
+        "0   > 19",
+        "0     > 11",
+        "0       > 2",
+        "0 < 2 ? ?",
+        // Of the wait that is taken out which lies after the kernel's last event.
+        "0 < 11 20 ?",
+        "0 < 19 50 30",
+    ];
+    assert_eq!(log.lines[..7], expected, "{:?}", log.lines);
+}
+
+#[test]
 fn a_call_that_never_returns_is_open_when_the_process_ends() {
     let program = |e: &mut StreamEncoder| e.enter(0, f(0));
     let kernel = |e: &mut StreamEncoder| {
@@ -253,6 +324,93 @@ fn a_program_after_another_has_what_the_kernel_does_then() {
         "2 < 1 10 8",
         "2 > 13",
         "2 < 13 1 1",
+    ];
+    assert_eq!(log.lines, expected);
+}
+
+#[test]
+fn what_a_vfork_child_runs_lies_in_the_wait_of_its_parent() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        // vfork(3) is recorded without its end, which comes twice. The child is there first.
+        e.enter_open(10, f(1));
+        e.close_open(40, 1);
+        e.enter(40, f(2));
+        e.enter(45, f(3));
+        e.exit(50);
+        e.enter(55, f(4));
+        // The child is another program now: what it has open ends where the parent is seen.
+        e.unwound(100, 2);
+        e.enter(100, f(5));
+        e.exit(110);
+        e.exit(120);
+    };
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(30, f(11));
+        e.enter(70, f(12)); // it is woken
+        e.exit(70);
+        e.exit(80);
+        e.exit(90);
+        e.enter(105, f(13));
+        e.exit(106);
+    };
+    let log = told(
+        &[(false, 0, &program), (true, 5, &kernel)],
+        &[],
+        Order::Time,
+    );
+    let expected = [
+        "0 > 0",
+        "0   > 1",
+        "0     > 19",
+        "0       > 11",
+        "0         > 2",
+        "0           > 3",
+        "0 < 3 5 5",
+        "0           > 4",
+        "0 < 4 ? ?",
+        "0 < 2 ? ?",
+        "0         > 12",
+        "0 < 12 0 0",
+        "0 < 11 50 ?",
+        "0 < 19 70 20",
+        "0 < 1 ? ?",
+        "0   > 5",
+        "0     > 13",
+        "0 < 13 1 1",
+        "0 < 5 10 9",
+        "0 < 0 120 ?",
+    ];
+    assert_eq!(log.lines, expected);
+    assert_eq!(log.totals[0].1.ticks, 120);
+}
+
+#[test]
+fn a_trace_that_ends_while_a_vfork_child_runs_has_all_frames_open() {
+    let program = |e: &mut StreamEncoder| {
+        e.enter(0, f(0));
+        e.enter(40, f(2));
+    };
+    // The child runs before its parent waits.
+    let kernel = |e: &mut StreamEncoder| {
+        e.enter(20, f(VFORK));
+        e.enter(50, f(11));
+    };
+    let log = told(
+        &[(false, 0, &program), (true, 5, &kernel)],
+        &[],
+        Order::Time,
+    );
+    let expected = [
+        "0 > 0",
+        "0   > 19",
+        "0     > 2",
+        "0 < 2 ? ?",
+        "0     > 11",
+        "0 < 11 ? ?",
+        "0 < 19 ? ?",
+        "0 < 0 ? ?",
     ];
     assert_eq!(log.lines, expected);
 }

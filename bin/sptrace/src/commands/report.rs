@@ -14,6 +14,7 @@ mod progress;
 mod script;
 mod sources;
 mod tree;
+mod waits;
 mod wanted;
 
 use crate::exit_code::{FAILURE, WRONG_USAGE};
@@ -30,7 +31,7 @@ pub use script::tell as tell_script;
 use sources::SourceArgs;
 use sptrace_export::Format as ExportFormat;
 use sptrace_render::{
-    FunctionColumn, SortKey, Style, SummaryView, Waits, Way, dropped_text, select_functions,
+    FunctionColumn, SortKey, Style, SummaryView, Way, dropped_text, select_functions,
     select_relatives, write_coverage, write_coverage_csv, write_function_columns, write_functions,
     write_functions_csv, write_levels, write_relatives, write_relatives_csv, write_summary,
 };
@@ -42,6 +43,7 @@ use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tree::TreeArgs;
+use waits::WaitArgs;
 use wanted::{choose, parse_time_ns, selection};
 
 const EXAMPLES: &str = "\
@@ -59,6 +61,7 @@ Examples:
   sptrace report graph --per module -o graph.svg
   sptrace report diff old.data new.data || echo differs
   sptrace report timeline -o trace.html         then: a browser
+  sptrace report waits --laps nanosleep         why this frame came late, and that one
   sptrace report flame -o flame.svg
   sptrace report flame --diff old.data -i new.data -o changes.svg
   sptrace report export perfetto --from 1s --to 2s -o trace.pftrace
@@ -208,6 +211,9 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     graph: GraphArgs,
+
+    #[command(flatten)]
+    waits: WaitArgs,
 
     #[command(flatten)]
     calls: CallArgs,
@@ -505,6 +511,7 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     check_format(args)?;
     graph::check(args)?;
     tree::check(args)?;
+    waits::check(args)?;
     args.calls.check(args)?;
     if args.eval.is_some() && (args.view != View::Script || args.subject.is_some()) {
         bail!("--eval is for `report script`, in place of a name");
@@ -569,7 +576,7 @@ impl Session<'_> {
             View::Callers => self.show_relatives(reader, &mut out, Way::Callers)?,
             View::Callees => self.show_relatives(reader, &mut out, Way::Callees)?,
             View::Levels => self.show_levels(reader.header().start_tsc, &mut out)?,
-            View::Waits => self.show_waits(reader, &mut out)?,
+            View::Waits => waits::show(self, reader, &mut out)?,
             View::Graph => graph::show(self, reader, &mut out)?,
             View::Export => {
                 let format = export::format_of(self.args.subject.as_deref())?;
@@ -626,23 +633,6 @@ impl Session<'_> {
         match self.args.format() {
             Format::Text => write_relatives(out, &rows, names, way, self.style)?,
             _ => write_relatives_csv(out, &rows, names, way)?,
-        }
-        Ok(())
-    }
-
-    fn show_waits(&self, reader: Reader, out: &mut impl Write) -> anyhow::Result<()> {
-        if !Waits::has_kernel(self.names) {
-            bail!(
-                "{} has nothing of the kernel's (record it by `sptrace run -K`, attach -K or ktrace)",
-                self.args.input.display()
-            );
-        }
-        let waits = Waits::new(self.names);
-        let waits = self.replay(reader, self.args.min_time, Order::File, waits)?;
-        let names = (self.names, self.clock);
-        match self.args.format() {
-            Format::Text => waits.write(out, names, self.args.limit, self.style)?,
-            _ => waits.write_csv(out, names)?,
         }
         Ok(())
     }

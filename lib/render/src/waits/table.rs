@@ -159,12 +159,21 @@ fn inside<'n>(cause: &Cause, names: &'n Names<'_>) -> &'n str {
 
 /// Who it was. What happened stands beside it.
 fn by<'n>(cause: &Cause, names: &'n Names<'_>) -> &'n str {
-    let name = cause.by.map_or("-", |id| names.name(id));
+    who(cause.by.map_or("-", |id| names.name(id)))
+}
+
+/// Whose name stands in that of a frame.
+pub(super) fn who(name: &str) -> &str {
     let who = [PREEMPTED, WOKEN].iter().find_map(|done| {
         let by = name.strip_prefix(done)?;
         by.strip_prefix("by ")
     });
     who.or_else(|| name.strip_prefix(BEHIND)).unwrap_or(name)
+}
+
+/// Does a frame of this name say who had the processor until a thread ran?
+pub(super) fn is_behind(name: &str) -> bool {
+    name.starts_with(BEHIND)
 }
 
 fn split_heading(last: &str) -> String {

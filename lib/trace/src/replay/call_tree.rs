@@ -22,6 +22,7 @@
 //! attached to is found by a walk of its stack and holds what comes below it.
 
 mod kernel_side;
+mod lent;
 mod state;
 
 use super::side::Side;
@@ -35,6 +36,7 @@ use crate::reader::Dictionary;
 use rustc_hash::FxHashMap as HashMap;
 use std::collections::HashSet;
 
+#[derive(Clone)]
 struct Open {
     frame: Frame,
     /// The stream's clock when it began.
@@ -47,6 +49,8 @@ struct Open {
     /// It has left the view: what comes is not shown to be inside of it. It counts as open until
     /// its end is told.
     is_past: bool,
+    /// It stands for a frame of the parent's, in what a vfork(2) child has open.
+    is_parents: bool,
 }
 
 struct Stream {
@@ -60,6 +64,9 @@ struct Stream {
     /// What the kernel does meanwhile, the innermost last; of frames beside those that the
     /// program's own events tell of, and above all of them.
     kernel: Vec<Side>,
+    /// While a vfork(2) child runs in this thread's memory: the open frames that are the thread's;
+    /// `open` are the child's ([`lent`]).
+    lent: Option<Vec<Open>>,
     /// Events of the kernel's that were told inside of this stream.
     kernel_events: u64,
 }
@@ -116,7 +123,9 @@ impl CallTree {
         if stream.totals.events > 0 {
             return Ok(());
         }
-        stream.end_kernel(id, visitor);
+        if stream.lent.is_none() {
+            stream.end_kernel(id, visitor);
+        }
         for frame in block.opening() {
             known(frame.function, dictionary)?;
             let (function, entry) = (frame.function, frame.entry);
@@ -177,6 +186,9 @@ impl CallTree {
             return;
         };
         stream.advance(end.unwrap_or(0));
+        if stream.lent.is_some() {
+            stream.parent_goes_on(id, visitor);
+        }
         while !stream.open.is_empty() {
             stream.leave(
                 id,
@@ -248,6 +260,7 @@ impl Stream {
             start_tsc,
             covered_ticks: 0,
             kernel: Vec::new(),
+            lent: None,
             kernel_events: 0,
             totals: StreamTotals {
                 last_tsc: start_tsc,
@@ -282,6 +295,9 @@ impl Stream {
         if let Event::Values { tsc, at, bytes } = event {
             visitor.values(block.stream, tsc, block.values(at, bytes));
         }
+        if !self.kernel.is_empty() {
+            self.lend(dictionary);
+        }
         self.event(block.stream, event, visitor);
         Ok(())
     }
@@ -290,7 +306,7 @@ impl Stream {
         let before_tsc = self.totals.last_tsc;
         self.advance(event.tsc());
         self.totals.events += 1;
-        if !self.kernel.is_empty() {
+        if !self.kernel.is_empty() && self.lent.is_none() {
             self.end_kernel(id, visitor);
         }
         match event {
@@ -353,7 +369,12 @@ impl Stream {
 
     /// The innermost frame in view.
     fn innermost(&mut self) -> Option<&mut Open> {
-        self.open.iter_mut().rev().find(|open| !open.is_past)
+        let mut open = self.open.iter_mut().rev();
+        let innermost = open.find(|open| !open.is_past);
+        innermost.or_else(|| {
+            let mut lent = self.lent.iter_mut().flatten().rev();
+            lent.find(|open| !open.is_past)
+        })
     }
 
     fn enter(
@@ -393,6 +414,7 @@ impl Stream {
             has_unknown_child: false,
             is_cut: false,
             is_past: false,
+            is_parents: false,
         }
     }
 

@@ -222,7 +222,7 @@ impl Lane<'_> {
             let told = match inside {
                 None => tree.events(block, events, dictionary, view),
                 Some(Inside { program, wait }) => {
-                    tree.kernel_events(program, events, wait, dictionary, view)
+                    tree.kernel_events((program, block), events, wait, dictionary, view)
                 }
             };
             told.map_err(|what| what.at(*offset))?;

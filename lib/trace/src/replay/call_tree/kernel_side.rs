@@ -3,8 +3,9 @@
 //! Given events of the kernel's side that lie between two of the program's, in order; opens and
 //! closes frames above all that the program has open. Code of the program runs only when the kernel
 //! has returned, so an event of the program ends what is open of the kernel: where it does so, the
-//! end itself was lost, and no time is known. What the kernel did while the thread waited for
-//! sptrace is sptrace's own work, and is left out as the wait is.
+//! end itself was lost, and no time is known; but for the events of a vfork(2) child (`lent.rs`).
+//! What the kernel did while the thread waited for sptrace is sptrace's own work, and is left out
+//! as the wait is.
 //!
 //! Must not know: how the two are brought together.
 
@@ -15,6 +16,7 @@ use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::model::{Entry, Event, StreamId};
 use crate::reader::Dictionary;
+use crate::values::is_of_function;
 
 impl CallTree {
     /// Begins a block of the kernel's, inside of stream `id`: what is open at its start, if it is
@@ -48,11 +50,11 @@ impl CallTree {
         Ok(())
     }
 
-    /// Replays events of the kernel's inside of stream `id`. `wait`: the program's next event tells
-    /// of it.
+    /// Replays events of a block of the kernel's inside of stream `id`. `wait`: the program's next
+    /// event tells of it.
     pub(in super::super) fn kernel_events(
         &mut self,
-        id: StreamId,
+        (id, block): (StreamId, &Block),
         events: &[Event],
         wait: Option<Wait>,
         dictionary: &Dictionary,
@@ -66,7 +68,17 @@ impl CallTree {
             if let Event::Enter { callee, .. } = event {
                 known(*callee, dictionary)?;
             }
-            let is_ours = wait.is_some_and(|wait| wait.has(event.tsc()));
+            // A thread in the kernel does not wait for sptrace: that is a vfork(2) child then.
+            let is_ours = !stream.kernel.contains(&Side::Shown)
+                && wait.is_some_and(|wait| wait.has(event.tsc()));
+            if let Event::Values { tsc, at, bytes } = *event
+                && stream.kernel.last() == Some(&Side::Shown)
+            {
+                // Those of system calls the program tells, who knows which are sptrace's own.
+                let told = Some(block.values(at, bytes)).filter(|bytes| is_of_function(bytes));
+                told.into_iter()
+                    .for_each(|bytes| visitor.values(id, tsc, bytes));
+            }
             stream.kernel_event(id, event, is_ours, visitor);
         }
         Ok(())
@@ -91,6 +103,11 @@ impl Stream {
         visitor: &mut impl Visitor,
     ) {
         self.kernel_events += 1;
+        let is_lent = self.lent.is_some();
+        if is_lent {
+            self.advance(event.tsc());
+            self.parent_goes_on(id, visitor);
+        }
         match *event {
             Event::Enter { callee, .. } if !is_ours => {
                 self.advance(event.tsc());
@@ -101,6 +118,9 @@ impl Stream {
             Event::Exit { tsc } => self.kernel_exit(id, tsc, visitor),
             // The task has ended: what is open stays so until its stream's end.
             _ => {}
+        }
+        if is_lent {
+            self.parent_was_told(id, visitor);
         }
     }
 

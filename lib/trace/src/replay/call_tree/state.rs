@@ -121,5 +121,6 @@ fn read_open(from: &mut Cursor<'_>, depth: u32) -> Result<Open, Malformed> {
         has_unknown_child: bits & HAS_UNKNOWN_CHILD != 0,
         is_cut: bits & IS_CUT != 0,
         is_past: bits & IS_PAST != 0,
+        is_parents: false,
     })
 }
