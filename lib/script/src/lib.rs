@@ -12,7 +12,7 @@
 //! | [`policy`], `draft` | what a script asks for |
 //! | `compiled`, `listing` | closures that run inside of the program, and what is made of them |
 //! | `sheets` | counts, sums, histograms, tables, and how they print |
-//! | [`run`], `event`, `descriptors` | handlers over a trace |
+//! | [`run`], `event`, `given`, `descriptors` | handlers over a trace |
 //!
 //! Must not know: how a recording is made, the command line, processes.
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod engine;
 pub mod error;
 mod event;
 pub mod find;
+mod given;
 mod listing;
 pub mod load;
 pub mod policy;

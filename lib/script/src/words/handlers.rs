@@ -11,6 +11,7 @@ use super::activation::settled;
 use crate::compiled::Asked;
 use crate::draft::{Handler, Shared, Wanted};
 use crate::error::refuse;
+use crate::event::Subject;
 
 type Failure = Box<EvalAltResult>;
 
@@ -46,7 +47,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.section("What is made of it: handlers");
     all.type_name::<Place>("place");
     all.type_name::<CallPlace>("place of system calls");
-    let simple: [(&str, &str, Wanted); 4] = [
+    let simple: [(&str, &str, Wanted); 8] = [
         (
             "on_event(|e| ...)",
             "at the end of every call of a function, and of every system call; what ran already when the \
@@ -57,7 +58,29 @@ pub fn add(all: &mut Vocabulary<'_>) {
         (
             "on_process(|p| ...)",
             "when a process begins, executes a program, or ends",
-            Wanted::Processes,
+            Wanted::Happenings(Subject::Process),
+        ),
+        (
+            "on_thread(|p| ...)",
+            "when a thread begins or ends, as far as it was recorded",
+            Wanted::Happenings(Subject::Thread),
+        ),
+        (
+            "on_module(|p| ...)",
+            "when a process has a module mapped: the program, a library, a plugin",
+            Wanted::Happenings(Subject::Module),
+        ),
+        (
+            "on_signal(|p| ...)",
+            "when a signal is delivered to a handler; needs record_syscalls or \
+             record_only_syscalls",
+            Wanted::Happenings(Subject::Signal),
+        ),
+        (
+            "on_counted(|c| ...)",
+            "at the end, for each function and caller in each thread whose calls were counted and \
+             not recorded: by hot_limit, or run --count",
+            Wanted::Counted,
         ),
         (
             "on_end(|| ...)",

@@ -38,13 +38,7 @@ pub fn place(call: &Call, args: &[u64], path: &str) -> Result<Place, String> {
     };
     let ty = call.of(args).0.get(index).copied().unwrap_or(Type::Hex(8));
     let argument = u8::try_from(index).unwrap_or(0);
-    let mut place = Place {
-        argument,
-        offsets: Vec::new(),
-        phase: Phase::Entry,
-        ty,
-    };
-    place.enter();
+    let mut place = led_to(argument, ty);
     for name in parts {
         let Type::Struct(description) = place.ty else {
             return Err(format!("{} of {} has no parts", path, call.name));
@@ -63,6 +57,18 @@ pub fn place(call: &Call, args: &[u64], path: &str) -> Result<Place, String> {
         place.enter();
     }
     Ok(place)
+}
+
+/// Where the value of an argument of this type is: itself, or what it leads to.
+pub fn led_to(argument: u8, ty: Type) -> Place {
+    let mut place = Place {
+        argument,
+        offsets: Vec::new(),
+        phase: Phase::Entry,
+        ty,
+    };
+    place.enter();
+    place
 }
 
 impl Place {

@@ -1,0 +1,131 @@
+//! What a recorded call of a function has brought with it: arguments, result, errno.
+//!
+//! Given a call's values and the trace's descriptions; gives values as scripts have them. `()` is
+//! what was not recorded of this call. Must not know handlers, nor how values are recorded.
+
+use rhai::Dynamic;
+use sptrace_render::call_values::{Begun, Descriptions, Parts};
+use sptrace_types::decode::fields::led_to;
+use sptrace_types::decode::types::Type;
+use sptrace_types::functions::prototype::ResultIn;
+
+use crate::event::read;
+
+/// How a parameter is written of which nothing is recorded.
+const HIDDEN: &str = "hide(";
+
+fn parts<'a>(call: Option<&'a Begun>, descriptions: &'a Descriptions) -> Option<Parts<'a>> {
+    descriptions.parts(call?)
+}
+
+/// Refuses where nothing can be known of any call.
+fn recorded(descriptions: &Descriptions) -> Result<(), String> {
+    match descriptions.is_empty() {
+        true => Err(
+            "values of functions were not recorded\twrite values(\"NAME\") at the script's top level"
+                .to_owned(),
+        ),
+        false => Ok(()),
+    }
+}
+
+fn at(parts: &Parts<'_>, index: usize) -> Option<Dynamic> {
+    let fragment = parts.prototype.fragments.get(index)?;
+    if fragment.starts_with(HIDDEN) {
+        return None;
+    }
+    let (types, _) = parts.prototype.call.of(parts.words);
+    let ty = types.get(index).copied().unwrap_or(Type::Hex(8));
+    let place = led_to(u8::try_from(index).ok()?, ty);
+    // What a buffer's length depends on stands behind the words.
+    Some(read(&place, parts.words, parts.memory))
+}
+
+/// An argument by its number, from 0.
+///
+/// # Errors
+/// The trace has no values of functions, or this function has not so many arguments.
+pub fn by_number(
+    call: Option<&Begun>,
+    descriptions: &Descriptions,
+    index: usize,
+) -> Result<Dynamic, String> {
+    recorded(descriptions)?;
+    let Some(parts) = parts(call, descriptions) else {
+        return Ok(Dynamic::UNIT);
+    };
+    match index < parts.prototype.fragments.len() {
+        true => Ok(at(&parts, index).unwrap_or(Dynamic::UNIT)),
+        false => Err(format!(
+            "{} has no argument {}",
+            parts.prototype.name,
+            index + 1
+        )),
+    }
+}
+
+/// An argument by the name that its prototype has, or as `arg1`.
+///
+/// # Errors
+/// The trace has no values of functions, or there is no such argument; says which there are.
+pub fn by_name(
+    call: Option<&Begun>,
+    descriptions: &Descriptions,
+    name: &str,
+) -> Result<Dynamic, String> {
+    let number = name.strip_prefix("arg").and_then(|n| n.parse().ok());
+    if let Some(number @ 1..) = number {
+        return by_number(call, descriptions, number - 1);
+    }
+    recorded(descriptions)?;
+    let Some(parts) = parts(call, descriptions) else {
+        return Ok(Dynamic::UNIT);
+    };
+    match parts.prototype.names.iter().position(|known| known == name) {
+        Some(index) => Ok(at(&parts, index).unwrap_or(Dynamic::UNIT)),
+        None => Err(format!(
+            "{} has no {name:?}, only {}",
+            parts.prototype.name,
+            names(call, descriptions).join(", ")
+        )),
+    }
+}
+
+/// What its arguments are called, those without a name by their number.
+pub fn names(call: Option<&Begun>, descriptions: &Descriptions) -> Vec<String> {
+    let Some(parts) = parts(call, descriptions) else {
+        return Vec::new();
+    };
+    let known = &parts.prototype.names;
+    let name = |index: usize| match known.get(index).filter(|name| !name.is_empty()) {
+        Some(name) => name.clone(),
+        None => format!("arg{}", index + 1),
+    };
+    (0..parts.prototype.fragments.len()).map(name).collect()
+}
+
+/// What it returned.
+pub fn result(call: Option<&Begun>, descriptions: &Descriptions) -> Dynamic {
+    let result = || {
+        let parts = parts(call, descriptions)?;
+        let (words, _) = parts.result?;
+        let Some(known) = &parts.prototype.result else {
+            return parts
+                .prototype
+                .is_kernels
+                .then(|| Dynamic::from(words[0] as i64));
+        };
+        let word = match known.place {
+            ResultIn::Register => words[0],
+            ResultIn::Vector => words[2],
+        };
+        Some(read(&led_to(0, known.ty), &[word], parts.memory))
+    };
+    result().unwrap_or(Dynamic::UNIT)
+}
+
+/// The errno that it has set as it failed.
+pub fn error(call: Option<&Begun>, descriptions: &Descriptions) -> Option<u64> {
+    let (_, errno) = parts(call, descriptions)?.result?;
+    (errno != 0).then(|| u64::from(errno))
+}
