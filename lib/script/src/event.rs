@@ -10,15 +10,13 @@ use sptrace_render::call_values::{Begun, Descriptions};
 use sptrace_trace::Dictionary;
 use sptrace_types::calls;
 use sptrace_types::decode::call::{Line, Made, Options};
-use sptrace_types::decode::fields::{Place, parameter_names, place};
-use sptrace_types::decode::memory::{Captured, Memory};
+use sptrace_types::decode::fields::{parameter_names, place};
 use sptrace_types::decode::print::line;
 use sptrace_types::decode::types::{Phase, Type};
 use sptrace_types::names;
 
 use crate::given;
-
-const MOST_TEXT_BYTES: usize = 16 << 10;
+use crate::value::read;
 
 /// Names of functions, by index.
 #[derive(Default)]
@@ -58,6 +56,8 @@ pub struct Facts {
     pub start_ns: u64,
     pub elapsed_ns: Option<u64>,
     pub self_ns: Option<u64>,
+    /// How it ended: `return`, `jump`, `process`; `?`: that was not seen.
+    pub end: &'static str,
     /// The name of the descriptor that the first argument is.
     pub fd_path: ImmutableString,
     /// Which event it is.
@@ -203,73 +203,6 @@ impl Facts {
             What::SystemCall(call) => call.result.map_or(Dynamic::UNIT, Dynamic::from),
             What::Function(begun, descriptions) => given::result(begun.as_deref(), descriptions),
         }
-    }
-}
-
-/// The value at a place.
-pub fn read(place: &Place, words: &[u64], memory: &Captured) -> Dynamic {
-    let word = words.get(usize::from(place.argument)).copied().unwrap_or(0);
-    let Some((last, way)) = place.offsets.split_last() else {
-        return number(&place.ty, word);
-    };
-    let mut address = word;
-    for offset in way {
-        let at = address.wrapping_add(u64::from(*offset));
-        let bytes = memory.read(place.phase, at, 8);
-        let Some(next) = bytes.first_chunk() else {
-            return Dynamic::UNIT;
-        };
-        address = u64::from_le_bytes(*next);
-    }
-    let at = address.wrapping_add(u64::from(*last));
-    value(memory, place.phase, at, &place.ty)
-}
-
-/// A number as its type has it.
-fn number(ty: &Type, raw: u64) -> Dynamic {
-    if let Type::Float(bytes @ (4 | 8)) = ty {
-        let half = f32::from_bits(raw as u32);
-        let float = if *bytes == 4 {
-            half.into()
-        } else {
-            f64::from_bits(raw)
-        };
-        return Dynamic::from(float);
-    }
-    let value = match ty {
-        Type::Signed(1) => i64::from(raw as i8),
-        Type::Signed(2) => i64::from(raw as i16),
-        Type::Unsigned(1) | Type::Hex(1) | Type::Char => i64::from(raw as u8),
-        Type::Unsigned(2) | Type::Hex(2) => i64::from(raw as u16),
-        Type::Bool => return Dynamic::from(raw as u8 != 0),
-        Type::Signed(4) | Type::Fd | Type::DirFd | Type::Signal => i64::from(raw as i32),
-        Type::Unsigned(4) | Type::Hex(4) | Type::Named(_, 4) | Type::Octal => i64::from(raw as u32),
-        _ => raw as i64,
-    };
-    Dynamic::from(value)
-}
-
-fn value(memory: &Captured, phase: Phase, at: u64, ty: &Type) -> Dynamic {
-    let bytes = match ty.size() {
-        _ if matches!(ty, Type::Path | Type::Str | Type::Bytes(_)) => MOST_TEXT_BYTES,
-        Some(size) => size as usize,
-        None => MOST_TEXT_BYTES,
-    };
-    let read = memory.read(phase, at, bytes);
-    match ty {
-        _ if read.is_empty() => Dynamic::UNIT,
-        Type::Path | Type::Str => {
-            let end = read.iter().position(|b| *b == 0).unwrap_or(read.len());
-            let text = read.get(..end).unwrap_or(read);
-            Dynamic::from(String::from_utf8_lossy(text).into_owned())
-        }
-        Type::Bytes(_) => Dynamic::from(String::from_utf8_lossy(read).into_owned()),
-        _ if (1..=8).contains(&bytes) && read.len() >= bytes => {
-            let mut word = [0; 8];
-            word.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
-            number(ty, u64::from_le_bytes(word))
-        }
-        _ => Dynamic::UNIT,
     }
 }
 

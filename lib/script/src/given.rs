@@ -9,7 +9,7 @@ use sptrace_types::decode::fields::led_to;
 use sptrace_types::decode::types::Type;
 use sptrace_types::functions::prototype::ResultIn;
 
-use crate::event::read;
+use crate::value::read;
 
 /// How a parameter is written of which nothing is recorded.
 const HIDDEN: &str = "hide(";
@@ -29,16 +29,18 @@ fn recorded(descriptions: &Descriptions) -> Result<(), String> {
     }
 }
 
-fn at(parts: &Parts<'_>, index: usize) -> Option<Dynamic> {
-    let fragment = parts.prototype.fragments.get(index)?;
-    if fragment.starts_with(HIDDEN) {
-        return None;
+/// An argument, or a part of what it leads to. `()`: it was not recorded.
+fn at(parts: &Parts<'_>, index: usize, path: &str) -> Result<Dynamic, String> {
+    let prototype = parts.prototype;
+    let fragment = prototype.fragments.get(index);
+    if fragment.is_none_or(|fragment| fragment.starts_with(HIDDEN)) {
+        return Ok(Dynamic::UNIT);
     }
-    let (types, _) = parts.prototype.call.of(parts.words);
+    let (types, _) = prototype.call.of(parts.words);
     let ty = types.get(index).copied().unwrap_or(Type::Hex(8));
-    let place = led_to(u8::try_from(index).ok()?, ty);
-    // What a buffer's length depends on stands behind the words.
-    Some(read(&place, parts.words, parts.memory))
+    let way = path.split('.').skip(1);
+    let place = led_to(u8::try_from(index).unwrap_or(0), ty).part(way, (path, &prototype.name))?;
+    Ok(read(&place, parts.words, parts.memory))
 }
 
 /// An argument by its number, from 0.
@@ -55,7 +57,7 @@ pub fn by_number(
         return Ok(Dynamic::UNIT);
     };
     match index < parts.prototype.fragments.len() {
-        true => Ok(at(&parts, index).unwrap_or(Dynamic::UNIT)),
+        true => at(&parts, index, ""),
         false => Err(format!(
             "{} has no argument {}",
             parts.prototype.name,
@@ -73,18 +75,19 @@ pub fn by_name(
     descriptions: &Descriptions,
     name: &str,
 ) -> Result<Dynamic, String> {
-    let number = name.strip_prefix("arg").and_then(|n| n.parse().ok());
-    if let Some(number @ 1..) = number {
-        return by_number(call, descriptions, number - 1);
-    }
     recorded(descriptions)?;
     let Some(parts) = parts(call, descriptions) else {
         return Ok(Dynamic::UNIT);
     };
-    match parts.prototype.names.iter().position(|known| known == name) {
-        Some(index) => Ok(at(&parts, index).unwrap_or(Dynamic::UNIT)),
+    let first = name.split('.').next().unwrap_or("");
+    let known = &parts.prototype.names;
+    let by_name = known.iter().position(|known| known == first);
+    let number = first.strip_prefix("arg").and_then(|n| n.parse().ok());
+    let by_number = number.and_then(|n: usize| n.checked_sub(1));
+    match by_name.or(by_number.filter(|n| *n < known.len())) {
+        Some(index) => at(&parts, index, name),
         None => Err(format!(
-            "{} has no {name:?}, only {}",
+            "{} has no {first:?}, only {}",
             parts.prototype.name,
             names(call, descriptions).join(", ")
         )),

@@ -25,6 +25,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ("exec-tree", include_str!("../../../scripts/exec-tree.rhai")),
     ("failures", include_str!("../../../scripts/failures.rhai")),
     ("file-io", include_str!("../../../scripts/file-io.rhai")),
+    ("handler", include_str!("../../../scripts/handler.rhai")),
     ("heap", include_str!("../../../scripts/heap.rhai")),
     (
         "hot-functions",
@@ -42,6 +43,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
         "privileges",
         include_str!("../../../scripts/privileges.rhai"),
     ),
+    ("python", include_str!("../../../scripts/python.rhai")),
     (
         "rate-limit",
         include_str!("../../../scripts/rate-limit.rhai"),
@@ -51,6 +53,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
         "slow-calls",
         include_str!("../../../scripts/slow-calls.rhai"),
     ),
+    ("stagger", include_str!("../../../scripts/stagger.rhai")),
     ("startup", include_str!("../../../scripts/startup.rhai")),
     ("strings", include_str!("../../../scripts/strings.rhai")),
     (
@@ -67,4 +70,5 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("tls", include_str!("../../../scripts/tls.rhai")),
     ("who-calls", include_str!("../../../scripts/who-calls.rhai")),
+    ("window", include_str!("../../../scripts/window.rhai")),
 ];

@@ -15,8 +15,8 @@ use sptrace_render::call_values::{Begun, Descriptions, Told};
 use sptrace_render::{Call, Listener, Signal, SystemCalls};
 use sptrace_trace::values::Values;
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, StreamTotals,
-    TableSums, Visitor, glob_matches, without_parameters,
+    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, Note, SYSTEM_CALLS, StreamId,
+    StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -125,16 +125,7 @@ impl<'a> Run<'a> {
         clock: Clock,
         (form, out): (Form, Box<dyn Write + Send>),
     ) -> Self {
-        {
-            let mut draft = script.shared.lock();
-            draft.form = form;
-            draft.out = Some(out);
-            let early = std::mem::take(&mut draft.early);
-            if form.has_lines() && !early.is_empty() {
-                draft.has_printed = true;
-                draft.write(&early);
-            }
-        }
+        begin_output(script, form, out);
         let live = |handler: &crate::draft::Handler| Live {
             function: handler.function.clone(),
             wanted: handler.wanted.clone(),
@@ -335,6 +326,7 @@ impl<'a> Run<'a> {
                 .self_ticks
                 .filter(|_| has_ended)
                 .map(|ticks| self.clock.ns(ticks)),
+            end: end_of(frame.flags, has_ended),
             fd_path: ImmutableString::default(),
             serial,
         }));
@@ -383,6 +375,7 @@ impl<'a> Run<'a> {
                 start_ns: self.clock.since_start_ns(call.start_tsc),
                 elapsed_ns,
                 self_ns: elapsed_ns,
+                end: if call.result.is_some() { "return" } else { "?" },
                 fd_path,
                 serial,
                 what: What::SystemCall(Box::new(call.clone())),
@@ -437,6 +430,28 @@ impl<'a> Run<'a> {
             Some(error) => Err(error),
             None => out.map_or(Ok(()), |mut out| out.flush()).map(|()| troubles),
         }
+    }
+}
+
+/// What the script prints goes there, and what it has printed already.
+fn begin_output(script: &Script, form: Form, out: Box<dyn Write + Send>) {
+    let mut draft = script.shared.lock();
+    draft.form = form;
+    draft.out = Some(out);
+    let early = std::mem::take(&mut draft.early);
+    if form.has_lines() && !early.is_empty() {
+        draft.has_printed = true;
+        draft.write(&early);
+    }
+}
+
+fn end_of(flags: FrameFlags, has_ended: bool) -> &'static str {
+    match flags {
+        _ if !has_ended => "?",
+        flags if flags.until_process_end => "process",
+        flags if flags.unwound => "jump",
+        flags if flags.end_unseen => "?",
+        _ => "return",
     }
 }
 

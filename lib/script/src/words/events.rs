@@ -48,6 +48,13 @@ pub fn add(all: &mut Vocabulary<'_>) {
         "the base name of that one's file",
         |e: &mut Event| e.0.caller_module.clone(),
     );
+    add_stacks(all);
+    add_times(all);
+    add_system_calls(all);
+    add_processes(all);
+}
+
+fn add_stacks(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.property(
         "e.stack",
@@ -80,9 +87,6 @@ pub fn add(all: &mut Vocabulary<'_>) {
             Ok(draft.callers(usize::try_from(most).unwrap_or(0)))
         },
     );
-    add_times(all);
-    add_system_calls(all);
-    add_processes(all);
 }
 
 fn add_times(all: &mut Vocabulary<'_>) {
@@ -105,6 +109,12 @@ fn add_times(all: &mut Vocabulary<'_>) {
         "e.self_time",
         "the part of it outside of what it called; () if that is not known",
         |e: &mut Event| known(e.0.self_ns),
+    );
+    all.property(
+        "e.end",
+        "how it ended: \"return\", \"jump\" (an exception, longjmp), \"process\" (it ran until the \
+         process ended or executed another program), \"?\" if that was not seen",
+        |e: &mut Event| e.0.end.to_owned(),
     );
     all.property("e.pid", "its process", |e: &mut Event| i64::from(e.0.pid));
     all.property("e.tid", "its thread", |e: &mut Event| i64::from(e.0.tid));

@@ -47,7 +47,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.section("What is made of it: handlers");
     all.type_name::<Place>("place");
     all.type_name::<CallPlace>("place of system calls");
-    let simple: [(&str, &str, Wanted); 8] = [
+    let simple: [(&str, &str, Wanted); 3] = [
         (
             "on_event(|e| ...)",
             "at the end of every call of a function, and of every system call; what ran already when the \
@@ -55,6 +55,39 @@ pub fn add(all: &mut Vocabulary<'_>) {
             Wanted::All,
         ),
         ("later(|e| ...)", "the same", Wanted::All),
+        (
+            "on_end(|| ...)",
+            "once, after all; sheets that were not shown then print themselves",
+            Wanted::End,
+        ),
+    ];
+    for (form, text, wanted) in simple {
+        let shared = all.shared.clone();
+        all.function(form, text, move |function: FnPtr| {
+            handle(&shared, wanted.clone(), function)
+        });
+    }
+    add_happenings(all);
+    let shared = all.shared.clone();
+    all.function(
+        "on_interval(DURATION, || ...)",
+        "again and again, in the time of the trace",
+        move |ns: i64, function: FnPtr| match u64::try_from(ns) {
+            Ok(ns @ 1000..) => handle(&shared, Wanted::Interval(ns), function),
+            _ => refuse("an interval of 1.us at least is wanted here", "as 1.s"),
+        },
+    );
+    add_places(all);
+    let shared = all.shared.clone();
+    all.function(
+        "now()",
+        "nanoseconds from the recording's start to the event that is told",
+        move || shared.lock().now_ns as i64,
+    );
+}
+
+fn add_happenings(all: &mut Vocabulary<'_>) {
+    let told: [(&str, &str, Wanted); 5] = [
         (
             "on_process(|p| ...)",
             "when a process begins, executes a program, or ends",
@@ -82,34 +115,13 @@ pub fn add(all: &mut Vocabulary<'_>) {
              not recorded: by hot_limit, or run --count",
             Wanted::Counted,
         ),
-        (
-            "on_end(|| ...)",
-            "once, after all; sheets that were not shown then print themselves",
-            Wanted::End,
-        ),
     ];
-    for (form, text, wanted) in simple {
+    for (form, text, wanted) in told {
         let shared = all.shared.clone();
         all.function(form, text, move |function: FnPtr| {
             handle(&shared, wanted.clone(), function)
         });
     }
-    let shared = all.shared.clone();
-    all.function(
-        "on_interval(DURATION, || ...)",
-        "again and again, in the time of the trace",
-        move |ns: i64, function: FnPtr| match u64::try_from(ns) {
-            Ok(ns @ 1000..) => handle(&shared, Wanted::Interval(ns), function),
-            _ => refuse("an interval of 1.us at least is wanted here", "as 1.s"),
-        },
-    );
-    add_places(all);
-    let shared = all.shared.clone();
-    all.function(
-        "now()",
-        "nanoseconds from the recording's start to the event that is told",
-        move || shared.lock().now_ns as i64,
-    );
 }
 
 fn add_places(all: &mut Vocabulary<'_>) {
