@@ -50,6 +50,8 @@ pub struct Parts<'a> {
     pub result: Option<([u64; 3], u32)>,
     /// What was captured of memory.
     pub memory: &'a Captured,
+    /// Bytes of strings that are shown; one more is captured, to tell that there are more.
+    pub string_limit: usize,
 }
 
 /// What the values of a function tell.
@@ -134,9 +136,10 @@ impl Descriptions {
 
     /// A call's parts. `None`: its description is not understood.
     pub fn parts<'a>(&'a self, call: &'a Begun) -> Option<Parts<'a>> {
-        let (prototype, _) = self.all.get(call.number as usize)?.as_ref()?;
+        let (prototype, limit) = self.all.get(call.number as usize)?.as_ref()?;
         Some(Parts {
             prototype,
+            string_limit: *limit,
             words: &call.words,
             result: call.result,
             memory: &call.captured,

@@ -5,7 +5,7 @@
 
 use rhai::Dynamic;
 use sptrace_render::call_values::{Begun, Descriptions, Parts};
-use sptrace_types::decode::fields::led_to;
+use sptrace_types::decode::fields::{Place, led_to};
 use sptrace_types::decode::types::Type;
 use sptrace_types::functions::prototype::ResultIn;
 
@@ -40,7 +40,19 @@ fn at(parts: &Parts<'_>, index: usize, path: &str) -> Result<Dynamic, String> {
     let ty = types.get(index).copied().unwrap_or(Type::Hex(8));
     let way = path.split('.').skip(1);
     let place = led_to(u8::try_from(index).unwrap_or(0), ty).part(way, (path, &prototype.name))?;
-    Ok(read(&place, parts.words, parts.memory))
+    Ok(cut(parts, &place, read(&place, parts.words, parts.memory)))
+}
+
+/// A string as far as it is shown elsewhere.
+fn cut(parts: &Parts<'_>, place: &Place, value: Dynamic) -> Dynamic {
+    match (place.ty, value.as_immutable_string_ref()) {
+        (Type::Str, Ok(text)) if text.len() > parts.string_limit => {
+            let mut ends = (0..=parts.string_limit).rev();
+            let kept = ends.find_map(|end| text.get(..end));
+            Dynamic::from(kept.unwrap_or("").to_owned())
+        }
+        _ => value.clone(),
+    }
 }
 
 /// An argument by its number, from 0.
@@ -122,7 +134,8 @@ pub fn result(call: Option<&Begun>, descriptions: &Descriptions) -> Dynamic {
             ResultIn::Register => words[0],
             ResultIn::Vector => words[2],
         };
-        Some(read(&led_to(0, known.ty), &[word], parts.memory))
+        let place = led_to(0, known.ty);
+        Some(cut(&parts, &place, read(&place, &[word], parts.memory)))
     };
     result().unwrap_or(Dynamic::UNIT)
 }
