@@ -531,6 +531,15 @@ def wrong_scripts_start_nothing(b):
         (["-S", "no-such-script"], ["no-such-script: there is no such script"]),
         (["-S", "file-oi"], ["did you mean file-io?"]),
         (["-S", "slow-calls --tpo=1"], ["it has no option --tpo; those are --min, --top, --spread"]),
+        (["--eval", "let a = 1;\nlet b = (a + ;"], ["--eval:2:14: ", "    2 | let b = (a + ;", "      |              ^"]),
+        (["--eval", 'depth("three")'], ["--eval:1:1: 'depth' does not take (string); write depth(N)"]),
+        (["--eval", 'let n = 1; n.foo()'], ["there is no function 'foo'"]),
+        (["--eval", 'let t = count("t", ["n"]);\nfor n in 0..1000000000 { t.add(n); }'], ["this takes too many operations"]),
+        (["--eval", 'let s = "x"; loop { s += s; }'], ["grows too large"]),
+        (["--eval", 'at("malloc").on_enter(|c| { while c.arg1 > 0 { } })'], ["--eval:1:29: loops are not compiled", "      |                             ^"]),
+        (["--eval", 'at("malloc").on_enter(|c| c.fail(12))'], ["this would change what the program does", "strace --inject"]),
+        (["--eval", 'at("malloc").on_exit(|c| c.result = 0)'], ["this would change what the program does"]),
+        (["--eval", 'hot_limit(1000); values("malloc")'], ["hot_limit(RATE) does not go together with values(SPEC)"]),
         (["--eval", "loop {}"], ["this takes too many operations; does a loop or a recursion never end?"]),
         (["--eval", "fn f() { f() } f()"], ["functions call each other too deeply"]),
         (["--eval", 'at("malloc").on_enter(|c| c)'], ["this does nothing that a payload can do", "later(|e| ...)"]),
@@ -543,6 +552,62 @@ def wrong_scripts_start_nothing(b):
         assert status == 2 and not os.path.exists(started) and not b.has("t.data"), (words, status, err)
         for text in says: assert text in err, (words, text, err)
         assert all(line.startswith("sptrace: ") for line in err.splitlines()), err
+
+
+AWKWARD = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+F void take(const char *text) { sink += text != 0; }
+F void work(long n) { sink += n; }
+int main(void) {
+    char *page = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(page + 4096, 4096, PROT_NONE);
+    memset(page, 'a', 4096);
+    take("fine");
+    take(0);
+    take((char *)16);
+    take((char *)0x800000000000);
+    take(page + 4092);
+    take(page + 4096);
+    take(page);
+    for (long n = 0; n < 20000; n++) work(n * 1000003);
+    printf("%d\n", sink);
+    return 0;
+}
+"""
+
+
+@case
+def what_is_awkward_at_run_time_harms_nothing(b):
+    """Pointers that cannot be read, texts without an end, more keys than there is room for, handlers that never end or fail."""
+    with open(b.path("awkward.c"), "w") as out: out.write(AWKWARD)
+    subprocess.run(["gcc", "-O1", "-o", b.path("awkward"), b.path("awkward.c")], check=True)
+    plain = subprocess.run([b.path("awkward")], capture_output=True, text=True, check=True)
+
+    def says(script, *more):
+        status, out, err = b.run(["-q", *more, "--eval", script], [b.path("awkward")])
+        same((status, out), (0, plain.stdout))
+        return err
+
+    texts = says('values("take@arg1/s"); let t = table("texts", ["text"]); at("take").later(|e| t.add([e.arg(1)]));', "-s", "32")
+    same([line.strip() for line in texts.splitlines()[2:]], ["fine", "?", "?", "?", "aaaa", "?", "a" * 32])
+    err = says('let t = count("keys", ["n"]); t.limit(1); at("work").on_enter(|c| t.add(c.arg1));')
+    [left] = re.findall(r"(\d+) additions had no room in the program: too many keys", err)
+    [more] = re.findall(r"\(([\d,]+) more rows\)", err)
+    same(int(left) + int(more.replace(",", "")) + 1, 20_000)
+    for script, why in [
+        ('at("work").later(|e| loop { });', "this takes too many operations"),
+        ('at("work").later(|e| e.name - 1);', "'-' does not take"),
+        ('fn f(n) { f(n + 1) } at("work").later(|e| f(0));', "functions call each other too deeply"),
+        ('at("work").later(|e| e.arg("n"));', "values of functions were not recorded; write values("),
+        ('values("work@arg1/d"); at("work").later(|e| e.arg("n"));', "work has no \"n\", only arg1"),
+        ('let all = []; at("work").later(|e| { for i in 0..100000 { all.push(i); } });', "grows too large"),
+    ]:
+        err = says(script)
+        assert why in err and re.search(r"^sptrace: --eval:1:\d+: ", err, re.M) and re.search(r"^sptrace:  +\| +\^$", err, re.M) and "events" in err, (script, err)
 
 
 @case

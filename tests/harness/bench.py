@@ -6,7 +6,7 @@ a case looks at.
 
 import argparse, os, shutil, subprocess, tempfile, time
 
-from harness.case import ROOT
+from harness.case import ROOT, Skip
 
 
 class Bench:
@@ -149,6 +149,9 @@ def main(cases, doc, new_bench=Bench, wrong=None):
         fault = None
         try:
             function(bench)
+        except Skip as why:
+            print(f"skipped {function.__name__}: {why}", flush=True)
+            continue
         except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
             fault = repr(error)
         finally:

@@ -15,3 +15,8 @@ pub mod version;
 pub fn script_page() -> String {
     sptrace_script::reference::page()
 }
+
+/// The words of that language, for editors.
+pub fn script_definitions() -> String {
+    sptrace_script::definitions::file()
+}

@@ -66,6 +66,8 @@ pub fn make_all() -> io::Result<Vec<Made>> {
     }
     let page = sptrace::script_page().into_bytes();
     made.push(("man/sptrace-script.7".to_owned(), page));
+    let definitions = sptrace::script_definitions().into_bytes();
+    made.push(("completions/sptrace.d.rhai".to_owned(), definitions));
     for (shell, file) in SHELLS {
         let mut text = Vec::new();
         if let Some(completer) = Shells::builtins().completer(shell) {

@@ -39,6 +39,21 @@ pub struct Ended {
     captured: Captured,
 }
 
+/// A call, taken apart: for who asks for single values.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// What it takes and gives.
+    pub prototype: &'a Prototype,
+    /// Its words at the entry, as the prototype's sources have them.
+    pub words: &'a [u64],
+    /// What it has returned, if it has: rax, rdx, xmm0; and errno if it failed.
+    pub result: Option<([u64; 3], u32)>,
+    /// What was captured of memory.
+    pub memory: &'a Captured,
+    /// Bytes of strings that are shown; one more is captured, to tell that there are more.
+    pub string_limit: usize,
+}
+
 /// What the values of a function tell.
 #[derive(Clone, Debug)]
 pub enum Told {
@@ -112,6 +127,23 @@ impl Descriptions {
         Self {
             all: dictionary.descriptions.iter().map(read).collect(),
         }
+    }
+
+    /// Was anything recorded of functions' values?
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// A call's parts. `None`: its description is not understood.
+    pub fn parts<'a>(&'a self, call: &'a Begun) -> Option<Parts<'a>> {
+        let (prototype, limit) = self.all.get(call.number as usize)?.as_ref()?;
+        Some(Parts {
+            prototype,
+            string_limit: *limit,
+            words: &call.words,
+            result: call.result,
+            memory: &call.captured,
+        })
     }
 
     /// The same, if it has brought values.

@@ -176,12 +176,25 @@ struct Reader<'a, 'b> {
     around: &'a mut Surroundings<'b>,
 }
 
+/// What would change the program.
+const ACTIVE: [&str; 7] = [
+    "fail", "deny", "delay", "raise", "signal", "skip", "override",
+];
+const CHANGES: &str = "this would change what the program does: payloads look on";
+const NOTHING_CHANGES: &str =
+    "make a call fail or wait by `strace --inject` or a debugger, and record that";
+
 const RUN_LATER: &str = "or write later(|e| ...), which runs after the recording";
 
 impl Reader<'_, '_> {
     fn refuse<T>(&self, at: Position, reason: &str, hint: &str) -> Read<T> {
         let (name, source) = (self.around.name, self.around.source);
         Err(ScriptError::at(name, source, at, reason, hint))
+    }
+
+    /// Is it the closure's parameter?
+    fn is_call(&self, expression: &Expr) -> bool {
+        matches!(expression, Expr::Variable(name, ..) if name.1 == self.call)
     }
 
     fn block(&mut self, block: &[Stmt]) -> Read<Vec<Step>> {
@@ -260,6 +273,9 @@ impl Reader<'_, '_> {
             _ => None,
         };
         let Some((local, ty)) = local else {
+            if matches!(&parts.lhs, Expr::Dot(of, ..) if self.is_call(&of.lhs)) {
+                return self.refuse(at, CHANGES, NOTHING_CHANGES);
+            }
             return self.refuse(
                 at,
                 "only a variable of the closure itself can be assigned to",
@@ -304,6 +320,9 @@ impl Reader<'_, '_> {
                         self.may_record(at)?;
                         steps.push(Step::Record);
                         return Ok(());
+                    }
+                    if name.1 == self.call && ACTIVE.contains(&method.name.as_str()) {
+                        return self.refuse(at, CHANGES, NOTHING_CHANGES);
                     }
                     if let Some(captured) = self.captured.get(&name.1).cloned()
                         && let Some(sheet) = captured.read_lock::<Printable>()
@@ -553,7 +572,7 @@ impl Reader<'_, '_> {
 
     /// `c.arg1`, `c.arg(7)`, `c.NAME`, `5.us`.
     fn member(&mut self, parts: &BinaryExpr, at: Position) -> Read<Value> {
-        let is_call = matches!(&parts.lhs, Expr::Variable(name, ..) if name.1 == self.call);
+        let is_call = self.is_call(&parts.lhs);
         match (&parts.lhs, &parts.rhs) {
             (_, Expr::Property(property, at)) if is_call => self.property(&property.2, *at),
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {

@@ -2,7 +2,7 @@
 //!
 //! Shared between the words of the language. Must not know what they are called.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +10,9 @@ use rhai::FnPtr;
 use sptrace_types::calls::Selection;
 
 use crate::compiled::Asked;
+use crate::event::Subject;
 use crate::policy::Policy;
-use crate::sheets::{Form, Printable};
+use crate::sheets::{Form, Printable, Stored};
 
 /// Which events a handler is told of.
 #[derive(Clone)]
@@ -24,8 +25,10 @@ pub enum Wanted {
     Begins(Option<String>, String),
     /// These system calls.
     SystemCalls(Selection),
-    /// Processes that begin, execute a program, and end.
-    Processes,
+    /// Processes that begin, execute a program, and end; threads; modules; signals.
+    Happenings(Subject),
+    /// Calls that were counted and not recorded.
+    Counted,
     /// Every so many nanoseconds of the trace.
     Interval(u64),
     /// Once, after all.
@@ -69,7 +72,14 @@ pub struct Draft {
     pub names: Vec<Option<rhai::ImmutableString>>,
     /// Which event is being told; what belongs to it alone can be asked only then.
     pub serial: u64,
+    /// Texts of stacks: there are far fewer than events.
+    pub texts: HashMap<Vec<usize>, rhai::ImmutableString>,
+    /// What is kept by key.
+    pub stores: Vec<Stored>,
 }
+
+/// Texts of stacks that are kept, at most.
+const MOST_TEXTS: usize = 100_000;
 
 /// Text that is printed before there is anywhere to print to, at most.
 const MOST_EARLY_BYTES: usize = 1 << 20;
@@ -99,6 +109,26 @@ impl Shared {
 }
 
 impl Draft {
+    /// The innermost of who is open around the event, so many; 0: all.
+    pub fn callers(&mut self, most: usize) -> rhai::ImmutableString {
+        let names = &self.names;
+        let is_named = |at: &&usize| names.get(**at).is_some_and(Option::is_some);
+        let mut key: Vec<usize> = self.stack.iter().filter(is_named).copied().collect();
+        if most > 0 {
+            key.drain(..key.len().saturating_sub(most));
+        }
+        if let Some(text) = self.texts.get(&key) {
+            return text.clone();
+        }
+        let parts = key.iter().filter_map(|at| names.get(*at)?.as_deref());
+        let text = rhai::ImmutableString::from(parts.collect::<Vec<_>>().join(" > "));
+        if self.texts.len() >= MOST_TEXTS {
+            self.texts.clear();
+        }
+        self.texts.insert(key, text.clone());
+        text
+    }
+
     /// Writes lines; the first error is kept.
     pub fn write(&mut self, text: &str) {
         if self.out_error.is_some() {

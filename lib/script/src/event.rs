@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use rhai::{Dynamic, ImmutableString};
 use sptrace_render::Call;
+use sptrace_render::call_values::{Begun, Descriptions};
 use sptrace_trace::Dictionary;
 use sptrace_types::calls;
 use sptrace_types::decode::call::{Line, Made, Options};
 use sptrace_types::decode::fields::{parameter_names, place};
-use sptrace_types::decode::memory::Memory;
 use sptrace_types::decode::print::line;
 use sptrace_types::decode::types::{Phase, Type};
 use sptrace_types::names;
 
-const MOST_TEXT_BYTES: usize = 16 << 10;
+use crate::given;
+use crate::value::read;
 
 /// Names of functions, by index.
 #[derive(Default)]
@@ -36,7 +37,8 @@ impl Book {
 
 /// What has ended.
 pub enum What {
-    Function,
+    /// With what it has brought, if that was recorded, and the descriptions of the trace.
+    Function(Option<Box<Begun>>, Arc<Descriptions>),
     SystemCall(Box<Call>),
 }
 
@@ -54,6 +56,8 @@ pub struct Facts {
     pub start_ns: u64,
     pub elapsed_ns: Option<u64>,
     pub self_ns: Option<u64>,
+    /// How it ended: `return`, `jump`, `process`; `?`: that was not seen.
+    pub end: &'static str,
     /// The name of the descriptor that the first argument is.
     pub fd_path: ImmutableString,
     /// Which event it is.
@@ -64,31 +68,56 @@ pub struct Facts {
 #[derive(Clone)]
 pub struct Event(pub Arc<Facts>);
 
-/// Something of a process.
+/// Of what something is told beside calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    Process,
+    Thread,
+    Module,
+    Signal,
+}
+
+/// Something of a process or of a thread, a module that was mapped, or a signal.
 #[derive(Clone)]
 pub struct ProcessEvent {
-    /// `begin`, `exec` or `exit`.
+    pub subject: Subject,
+    /// `begin`, `exec` or `exit`; `map` of a module; `signal`.
     pub kind: &'static str,
     pub pid: u32,
+    /// The process's, if it concerns no one thread.
+    pub tid: u32,
     pub ppid: u32,
     pub time_ns: u64,
-    /// Of the program executed.
+    /// Of the program executed, or the module; of a signal its name.
     pub path: ImmutableString,
     pub thread: ImmutableString,
     /// How it ended: `0`, `1`, `signal 9`.
     pub status: ImmutableString,
 }
 
+/// Calls of a function by another in a thread, of which only the number is known.
+#[derive(Clone)]
+pub struct Counted {
+    pub name: ImmutableString,
+    pub module: ImmutableString,
+    pub caller: ImmutableString,
+    pub tid: u32,
+    pub calls: u64,
+}
+
 impl Facts {
     pub fn call(&self) -> Option<&Call> {
         match &self.what {
             What::SystemCall(call) => Some(call),
-            What::Function => None,
+            What::Function(..) => None,
         }
     }
 
     /// The error that a call returned, from 1.
     pub fn error(&self) -> Option<u64> {
+        if let What::Function(begun, descriptions) = &self.what {
+            return given::error(begun.as_deref(), descriptions);
+        }
         let result = self.call()?.result?;
         (-4095..0).contains(&result).then(|| result.unsigned_abs())
     }
@@ -99,6 +128,13 @@ impl Facts {
     }
 
     pub fn line(&self) -> Option<String> {
+        if let What::Function(begun, descriptions) = &self.what {
+            let line = descriptions.line_of(begun.as_deref(), &self.name)?;
+            return Some(match line.result.is_empty() {
+                true => line.call,
+                false => format!("{} {}", line.call, line.result),
+            });
+        }
         let call = self.call()?;
         let made = Made {
             number: call.number,
@@ -129,77 +165,53 @@ impl Facts {
     /// # Errors
     /// There is no such argument; says which there are.
     pub fn argument(&self, path: &str) -> Result<Dynamic, String> {
-        let Some(call) = self.call() else {
-            return Err("values of functions are not recorded; those of system calls are".into());
+        let call = match &self.what {
+            What::SystemCall(call) => call,
+            What::Function(begun, descriptions) => {
+                return given::by_name(begun.as_deref(), descriptions, path);
+            }
         };
         let Some(description) = calls::by_number(call.number) else {
             return Err(format!("system call {} is not known", call.number));
         };
         let place = place(description, &call.args, path)?;
-        let register = call
-            .args
-            .get(usize::from(place.argument))
-            .copied()
-            .unwrap_or(0);
-        let Some((last, way)) = place.offsets.split_last() else {
-            return Ok(number(&place.ty, register));
-        };
-        let mut address = register;
-        for offset in way {
-            let at = address.wrapping_add(u64::from(*offset));
-            let bytes = call.captured.read(place.phase, at, 8);
-            let Some(next) = bytes.first_chunk() else {
-                return Ok(Dynamic::UNIT);
-            };
-            address = u64::from_le_bytes(*next);
+        Ok(read(&place, &call.args, &call.captured))
+    }
+
+    /// An argument by its number, from 1.
+    ///
+    /// # Errors
+    /// There is no such argument.
+    pub fn numbered(&self, number: i64) -> Result<Dynamic, String> {
+        let at = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+        match &self.what {
+            What::Function(begun, descriptions) => {
+                let at = at.ok_or("arguments are counted from 1")?;
+                given::by_number(begun.as_deref(), descriptions, at)
+            }
+            What::SystemCall(call) => {
+                let word = at.and_then(|at| call.args.get(at));
+                let word = word.ok_or("a system call has arguments 1 to 6")?;
+                Ok(Dynamic::from(*word as i64))
+            }
         }
-        let at = address.wrapping_add(u64::from(*last));
-        Ok(value(call, place.phase, at, &place.ty))
+    }
+
+    /// What it returned; `()`: that is not known.
+    pub fn result(&self) -> Dynamic {
+        match &self.what {
+            What::SystemCall(call) => call.result.map_or(Dynamic::UNIT, Dynamic::from),
+            What::Function(begun, descriptions) => given::result(begun.as_deref(), descriptions),
+        }
     }
 }
 
-/// A number as its type has it.
-fn number(ty: &Type, raw: u64) -> Dynamic {
-    let value = match ty {
-        Type::Signed(4) | Type::Fd | Type::DirFd | Type::Signal => i64::from(raw as i32),
-        Type::Unsigned(4) | Type::Hex(4) | Type::Named(_, 4) | Type::Octal => i64::from(raw as u32),
-        _ => raw as i64,
-    };
-    Dynamic::from(value)
-}
-
-fn value(call: &Call, phase: Phase, at: u64, ty: &Type) -> Dynamic {
-    let bytes = match ty.size() {
-        _ if matches!(
-            ty,
-            Type::Path | Type::Str | Type::Bytes(_) | Type::Limited(_)
-        ) =>
-        {
-            MOST_TEXT_BYTES
-        }
-        Some(size) => size as usize,
-        None => MOST_TEXT_BYTES,
-    };
-    let read = call.captured.read(phase, at, bytes);
-    match ty {
-        _ if read.is_empty() => Dynamic::UNIT,
-        Type::Path | Type::Str | Type::Limited(_) => {
-            let end = read.iter().position(|b| *b == 0).unwrap_or(read.len());
-            let text = read.get(..end).unwrap_or(read);
-            Dynamic::from(String::from_utf8_lossy(text).into_owned())
-        }
-        Type::Bytes(_) => Dynamic::from(String::from_utf8_lossy(read).into_owned()),
-        _ if (1..=8).contains(&bytes) && read.len() >= bytes => {
-            let mut word = [0; 8];
-            word.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
-            number(ty, u64::from_le_bytes(word))
-        }
-        _ => Dynamic::UNIT,
+/// The names of a call's arguments.
+pub fn argument_names(facts: &Facts) -> Vec<String> {
+    if let What::Function(begun, descriptions) = &facts.what {
+        return given::names(begun.as_deref(), descriptions);
     }
-}
-
-/// The names of a system call's arguments; none of a function.
-pub fn argument_names(facts: &Facts) -> Vec<&'static str> {
     let known = facts.call().and_then(|call| calls::by_number(call.number));
-    known.map(parameter_names).unwrap_or_default()
+    let names = known.map(parameter_names).unwrap_or_default();
+    names.into_iter().map(str::to_owned).collect()
 }

@@ -8,23 +8,25 @@
 //! |---|---|
 //! | [`find`], [`ready`] | where a script comes from |
 //! | [`load`], [`checks`], `engine`, [`error`] | from text to a script, or what is wrong |
-//! | `word`, `words`, [`mod@reference`] | the language: each word with its text, and the manual |
+//! | `word`, `words`, [`mod@reference`], [`definitions`] | the words, with what is made of them |
 //! | [`policy`], `draft` | what a script asks for |
 //! | `compiled`, `listing` | closures that run inside of the program, and what is made of them |
 //! | `sheets` | counts, sums, histograms, tables, and how they print |
-//! | [`run`], `event`, `descriptors` | handlers over a trace |
+//! | [`run`], `event`, `given`, `value`, `descriptors` | handlers over a trace |
 //!
 //! Must not know: how a recording is made, the command line, processes.
 #![forbid(unsafe_code)]
 
 pub mod checks;
 mod compiled;
+pub mod definitions;
 mod descriptors;
 mod draft;
 mod engine;
 pub mod error;
 mod event;
 pub mod find;
+mod given;
 mod listing;
 pub mod load;
 pub mod policy;
@@ -32,6 +34,7 @@ pub mod ready;
 pub mod reference;
 pub mod run;
 mod sheets;
+mod value;
 mod word;
 mod words;
 

@@ -13,6 +13,7 @@ use crate::compiled::{self, Surroundings};
 use crate::draft::{Handler, Shared, Wanted};
 use crate::engine::{LEAF, RECORD, SKIP, engine};
 use crate::error::{ScriptError, of_evaluation, of_syntax};
+use crate::event::Subject;
 use crate::listing::listing;
 use crate::policy::{Decision, FunctionFacts, Policy};
 use crate::word::Word;
@@ -152,7 +153,11 @@ impl Script {
                 format!("beginnings of calls of {glob} in {module}")
             }
             Wanted::SystemCalls(_) => "some system calls".to_owned(),
-            Wanted::Processes => "processes".to_owned(),
+            Wanted::Happenings(Subject::Process) => "processes".to_owned(),
+            Wanted::Happenings(Subject::Thread) => "threads".to_owned(),
+            Wanted::Happenings(Subject::Module) => "modules".to_owned(),
+            Wanted::Happenings(Subject::Signal) => "signals".to_owned(),
+            Wanted::Counted => "counted calls".to_owned(),
             Wanted::Interval(ns) => format!("every {ns} ns"),
             Wanted::End => "the end".to_owned(),
         };

@@ -43,6 +43,8 @@ pub struct Policy {
     pub ring_bytes: Option<u64>,
     /// End the recording at this size of its file.
     pub most_bytes: Option<u64>,
+    /// Calls a second from which on a function's calls are counted, not recorded.
+    pub hot_limit: Option<u64>,
     /// Called for each function of a module as its plan is made.
     pub(crate) propagate: Option<FnPtr>,
     /// What the options of the script are, in the order of their mention.
@@ -79,6 +81,7 @@ impl Policy {
             || self.system_calls.is_some()
             || self.ring_bytes.is_some()
             || self.most_bytes.is_some()
+            || self.hot_limit.is_some()
             || self.propagate.is_some()
             || !self.payloads.is_empty()
     }

@@ -4,15 +4,19 @@
 //! more: why, and how many events it missed, is told at the end. Must not know where the trace is,
 //! nor where output goes.
 
+mod happenings;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
 use rhai::{Dynamic, FnPtr, FuncArgs, ImmutableString};
-use sptrace_render::{Call, Listener, SystemCalls};
+use sptrace_render::call_values::{Begun, Descriptions, Told};
+use sptrace_render::{Call, Listener, Signal, SystemCalls};
+use sptrace_trace::values::Values;
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FunctionId, Note, SYSTEM_CALLS, StreamId, TableSums,
-    Visitor, glob_matches, without_parameters,
+    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, Note, SYSTEM_CALLS, StreamId,
+    StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -53,6 +57,7 @@ type Pick = fn(&Wanted) -> Option<(&Option<String>, &str)>;
 struct Ended {
     calls: Vec<Call>,
     processes: Vec<(u64, u32, ExitStatus)>,
+    signals: Vec<Signal>,
 }
 
 impl Listener for Ended {
@@ -62,6 +67,9 @@ impl Listener for Ended {
     }
     fn exited(&mut self, tsc: u64, tid: u32, status: ExitStatus) {
         self.processes.push((tsc, tid, status));
+    }
+    fn signal(&mut self, signal: &Signal) {
+        self.signals.push(signal.clone());
     }
     fn is_finished(&self) -> bool {
         false
@@ -90,12 +98,20 @@ pub struct Run<'a> {
     has_intervals: bool,
     is_system_call: Vec<bool>,
     stacks: HashMap<StreamId, Vec<FunctionId>>,
+    /// What open calls have brought with them, as deep as the stacks.
+    brought: HashMap<StreamId, Vec<Option<Begun>>>,
+    descriptions: Arc<Descriptions>,
+    /// Streams of a thread that have not ended.
+    streams_left: HashMap<u32, usize>,
+    counted: Vec<(u32, sptrace_trace::Counted)>,
     threads: HashMap<StreamId, Thread>,
     streams_of: HashMap<u32, StreamId>,
     parents: HashMap<u32, u32>,
     calls: Option<SystemCalls<'a, Ended>>,
     descriptors: Descriptors,
     processes: BTreeMap<(u64, usize), ProcessEvent>,
+    /// So far: what is told of one moment is told in the order of its coming.
+    processes_kept: usize,
     exited: HashSet<u32>,
     serial: u64,
     intervals: u64,
@@ -109,16 +125,7 @@ impl<'a> Run<'a> {
         clock: Clock,
         (form, out): (Form, Box<dyn Write + Send>),
     ) -> Self {
-        {
-            let mut draft = script.shared.lock();
-            draft.form = form;
-            draft.out = Some(out);
-            let early = std::mem::take(&mut draft.early);
-            if form.has_lines() && !early.is_empty() {
-                draft.has_printed = true;
-                draft.write(&early);
-            }
-        }
+        begin_output(script, form, out);
         let live = |handler: &crate::draft::Handler| Live {
             function: handler.function.clone(),
             wanted: handler.wanted.clone(),
@@ -149,12 +156,17 @@ impl<'a> Run<'a> {
             handlers,
             is_system_call: dictionary.functions.iter().map(is_module).collect(),
             stacks: HashMap::new(),
+            brought: HashMap::new(),
+            descriptions: Arc::new(Descriptions::of(dictionary)),
+            streams_left: HashMap::new(),
+            counted: Vec::new(),
             threads: HashMap::new(),
             streams_of: HashMap::new(),
             parents: HashMap::new(),
             calls: Some(SystemCalls::new(dictionary, Ended::default())),
             descriptors: Descriptors::default(),
             processes: BTreeMap::new(),
+            processes_kept: 0,
             exited: HashSet::new(),
             serial: 0,
             intervals: 0,
@@ -199,25 +211,6 @@ impl<'a> Run<'a> {
         self.script.shared.lock().names = names.collect();
     }
 
-    fn read_streams(&mut self) {
-        for (id, stream) in (0..).map(StreamId).zip(&self.dictionary.streams) {
-            let thread = Thread {
-                tid: stream.tid,
-                name: stream.comm.as_str().into(),
-            };
-            self.threads.insert(id, thread);
-            self.streams_of.insert(stream.tid, id);
-            if self.parents.insert(stream.pid, stream.ppid).is_none() {
-                let begin = ProcessEvent {
-                    thread: stream.comm.as_str().into(),
-                    ..self.process_event("begin", stream.pid, stream.start_tsc)
-                };
-                let at = (stream.start_tsc, self.processes.len());
-                self.processes.insert(at, begin);
-            }
-        }
-    }
-
     /// Calls a handler, unless it has failed.
     fn tell(&mut self, at: usize, arguments: impl FuncArgs) {
         let Some(handler) = self.handlers.get_mut(at) else {
@@ -241,7 +234,7 @@ impl<'a> Run<'a> {
         let now_ns = self.clock.since_start_ns(tsc);
         while let Some(entry) = self.processes.first_entry().filter(|e| e.key().0 <= tsc) {
             let process = entry.remove();
-            self.tell_process(process);
+            self.tell_process(&process);
         }
         if self.has_intervals {
             self.pass_intervals(now_ns);
@@ -297,8 +290,9 @@ impl<'a> Run<'a> {
             .find(|id| !self.is_system_call(*id))
     }
 
-    /// A call begins or has ended; the stack is that of its caller.
-    fn tell_function(&mut self, stream: StreamId, frame: &Frame, has_ended: bool) {
+    /// A call begins, or has ended with what it has brought; the stack is that of its caller.
+    fn tell_function(&mut self, stream: StreamId, frame: &Frame, end: Option<Option<Begun>>) {
+        let has_ended = end.is_some();
         let wanted = match has_ended {
             true => &self.of_function,
             false => &self.of_beginning,
@@ -314,7 +308,7 @@ impl<'a> Run<'a> {
         let thread = self.threads.get(&stream);
         let info = self.dictionary.stream(stream);
         let event = Event(Arc::new(Facts {
-            what: What::Function,
+            what: What::Function(end.flatten().map(Box::new), self.descriptions.clone()),
             name,
             module,
             caller,
@@ -332,6 +326,7 @@ impl<'a> Run<'a> {
                 .self_ticks
                 .filter(|_| has_ended)
                 .map(|ticks| self.clock.ns(ticks)),
+            end: end_of(frame.flags, has_ended),
             fd_path: ImmutableString::default(),
             serial,
         }));
@@ -380,6 +375,7 @@ impl<'a> Run<'a> {
                 start_ns: self.clock.since_start_ns(call.start_tsc),
                 elapsed_ns,
                 self_ns: elapsed_ns,
+                end: if call.result.is_some() { "return" } else { "?" },
                 fd_path,
                 serial,
                 what: What::SystemCall(Box::new(call.clone())),
@@ -397,47 +393,6 @@ impl<'a> Run<'a> {
         self.tell_ended(ended);
     }
 
-    fn tell_ended(&mut self, ended: Ended) {
-        for call in ended.calls {
-            self.system_call_ended(call);
-        }
-        for (tsc, pid, status) in ended.processes {
-            // Of threads nothing is told.
-            if self.parents.contains_key(&pid) {
-                self.tell_exit(tsc, pid, status);
-            }
-        }
-    }
-
-    fn tell_exit(&mut self, tsc: u64, pid: u32, status: ExitStatus) {
-        let event = self.process_event("exit", pid, tsc);
-        let status = status_text(status).into();
-        self.tell_process(ProcessEvent { status, ..event });
-    }
-
-    fn tell_process(&mut self, process: ProcessEvent) {
-        // An end may be known twice: from its own call, and from the recording.
-        if process.kind == "exit" && !self.exited.insert(process.pid) {
-            return;
-        }
-        self.script.shared.lock().now_ns = process.time_ns;
-        for at in indexes(&self.handlers, |w| matches!(w, Wanted::Processes)) {
-            self.tell(at, (process.clone(),));
-        }
-    }
-
-    fn process_event(&self, kind: &'static str, pid: u32, tsc: u64) -> ProcessEvent {
-        ProcessEvent {
-            kind,
-            pid,
-            ppid: self.parents.get(&pid).copied().unwrap_or(0),
-            time_ns: self.clock.since_start_ns(tsc),
-            path: ImmutableString::default(),
-            thread: ImmutableString::default(),
-            status: ImmutableString::default(),
-        }
-    }
-
     /// Calls the last handlers, prints what was not printed, and says what went wrong.
     ///
     /// # Errors
@@ -452,6 +407,7 @@ impl<'a> Run<'a> {
             self.come_to(end);
         }
         let shared = self.script.shared.clone();
+        self.tell_counted();
         for at in indexes(&self.handlers, |w| matches!(w, Wanted::End)) {
             self.tell(at, ());
         }
@@ -462,6 +418,7 @@ impl<'a> Run<'a> {
                 print(&shared, sheet);
             }
         }
+        self.say_what_stores_left_out();
         let troubles = self
             .handlers
             .into_iter()
@@ -476,17 +433,32 @@ impl<'a> Run<'a> {
     }
 }
 
+/// What the script prints goes there, and what it has printed already.
+fn begin_output(script: &Script, form: Form, out: Box<dyn Write + Send>) {
+    let mut draft = script.shared.lock();
+    draft.form = form;
+    draft.out = Some(out);
+    let early = std::mem::take(&mut draft.early);
+    if form.has_lines() && !early.is_empty() {
+        draft.has_printed = true;
+        draft.write(&early);
+    }
+}
+
+fn end_of(flags: FrameFlags, has_ended: bool) -> &'static str {
+    match flags {
+        _ if !has_ended => "?",
+        flags if flags.until_process_end => "process",
+        flags if flags.unwound => "jump",
+        flags if flags.end_unseen => "?",
+        _ => "return",
+    }
+}
+
 fn indexes(handlers: &[Live], is_wanted: impl Fn(&Wanted) -> bool) -> Vec<usize> {
     let all = handlers.iter().enumerate();
     let chosen = all.filter(|(_, handler)| is_wanted(&handler.wanted));
     chosen.map(|(at, _)| at).collect()
-}
-
-fn status_text(status: ExitStatus) -> String {
-    match status {
-        ExitStatus::Exited(code) => code.to_string(),
-        ExitStatus::Signaled(signal) | ExitStatus::Dumped(signal) => format!("signal {signal}"),
-    }
 }
 
 impl Run<'_> {
@@ -518,40 +490,31 @@ impl Visitor for Run<'_> {
         if let Some(calls) = &mut self.calls {
             calls.note(note);
         }
-        let (pid, tsc) = (note.pid(), note.tsc());
-        let event = match note {
-            Note::Exec { path, .. } => ProcessEvent {
-                path: path.as_str().into(),
-                ..self.process_event("exec", pid, tsc)
-            },
-            Note::ProcessExit { status, .. } => ProcessEvent {
-                status: status_text(*status).into(),
-                ..self.process_event("exit", pid, tsc)
-            },
-            _ => return,
-        };
-        self.processes.insert((tsc, self.processes.len()), event);
+        self.keep_note(note);
     }
 
     fn enter(&mut self, stream: StreamId, frame: &Frame) {
         self.come_to(frame.start_tsc);
         if !frame.flags.begin_unseen {
-            self.tell_function(stream, frame, false);
+            self.tell_function(stream, frame, None);
         }
         self.stacks.entry(stream).or_default().push(frame.function);
+        self.brought.entry(stream).or_default().push(None);
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         self.come_to(frame.end_tsc);
         self.stacks.entry(stream).or_default().pop();
+        let brought = self.brought.entry(stream).or_default().pop().flatten();
         // What ran already, or in the parent of a fork, is no call of this recording.
         if !frame.flags.begin_unseen {
-            self.tell_function(stream, frame, true);
+            self.tell_function(stream, frame, Some(brought));
         }
     }
 
     fn leave_hidden(&mut self, stream: StreamId, _: &Frame) {
         self.stacks.entry(stream).or_default().pop();
+        self.brought.entry(stream).or_default().pop();
     }
 
     fn values(&mut self, stream: StreamId, tsc: u64, bytes: &[u8]) {
@@ -560,10 +523,22 @@ impl Visitor for Run<'_> {
             // A thread that has executed another program goes on in another stream.
             self.streams_of.insert(info.tid, stream);
         }
+        if let Ok(values) = Values::read(bytes)
+            && let Some(told) = Told::of(&values)
+        {
+            let open = self.brought.entry(stream).or_default();
+            told.put(&mut open.iter_mut().rev());
+            return;
+        }
         if let Some(calls) = &mut self.calls {
             calls.values(stream, tsc, bytes);
         }
         self.take_ended();
+    }
+
+    fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
+        self.brought.remove(&stream);
+        self.stream_ends(stream, totals.last_tsc);
     }
 
     fn is_finished(&self) -> bool {

@@ -6,6 +6,7 @@
 mod groups;
 mod print;
 mod slowest;
+mod store;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,7 @@ use crate::error::refuse;
 pub use groups::{Groups, Mode};
 pub use print::Form;
 pub use slowest::{Slowest, Table};
+pub use store::Stored;
 
 /// Keys or rows of a sheet.
 pub const MOST_ROWS: usize = 100_000;

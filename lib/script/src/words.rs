@@ -9,6 +9,7 @@ pub mod handlers;
 pub mod options;
 pub mod propagation;
 pub mod sheets;
+pub mod stores;
 pub mod units;
 
 use rhai::{Engine, RhaiNativeFunc, Variant};
@@ -45,6 +46,7 @@ impl<'a> Vocabulary<'a> {
         handlers::add(&mut all);
         events::add(&mut all);
         sheets::add(&mut all);
+        stores::add(&mut all);
         options::add(&mut all);
         all.words
     }

@@ -172,6 +172,14 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "if CONDITION",
         ),
         ("t.add(nothing)", 7, "no 'nothing'", "define"),
+        ("c.fail(12)", 2, "change what the program does", "--inject"),
+        (
+            "c.delay(1.ms)",
+            2,
+            "change what the program does",
+            "--inject",
+        ),
+        ("c.arg1 = 0", 2, "change what the program does", "--inject"),
         (
             "let a = 1; let b = 1; let d = 1; let e = 1; let f = 1; let g = 1",
             56,

@@ -47,6 +47,30 @@ fn activation_and_filters_become_a_policy() {
     assert!(!policy.system_calls_only);
 }
 
+#[test]
+fn a_limit_of_hot_functions_is_about_the_recording() {
+    let policy = load("hot_limit(200000);").policy;
+    assert_eq!(policy.hot_limit, Some(200_000));
+    assert!(policy.is_about_recording());
+    assert!(!load("let s = store(\"s\");").policy.is_about_recording());
+}
+
+/// Stores give back what was kept, add numbers one by one, and keep their keys in order.
+#[test]
+fn stores_keep_values_by_key() {
+    load(
+        "let s = store(\"s\");
+         s.set([1, \"a\"], 7); s.set(\"b\", [1, 2]);
+         if s.get([1, \"a\"]) != 7 || type_of(s.get(2)) != \"()\" { throw \"get\"; }
+         if s.increase(\"n\", 2) != 2 || s.increase(\"n\", 3) != 5 { throw \"increase\"; }
+         if s.increase(\"b\", [10, -5]) != [11, -3] { throw \"increase a list\"; }
+         if s.take(\"n\") != 5 || type_of(s.take(\"n\")) != \"()\" { throw \"take\"; }
+         if s.size() != 2 || s.keys() != [[1, \"a\"], \"b\"] { throw \"keys\"; }",
+    );
+    let wrong = Script::load("t", "store(\"s\").increase(1, \"x\");", &[], checks());
+    assert!(wrong.unwrap_err().reason.contains("whole numbers"));
+}
+
 fn facts(name: &str, size_bytes: u64) -> FunctionFacts {
     FunctionFacts {
         name: name.to_owned(),

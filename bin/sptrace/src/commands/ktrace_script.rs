@@ -98,6 +98,12 @@ fn refusal(script: &Script) -> Option<ScriptError> {
             "write ring(SIZE)",
         ),
         (
+            policy.hot_limit.is_some(),
+            "hot_limit(",
+            "functions of the kernel are traced or not: their calls are not counted instead",
+            "count them with at(GLOB).on_enter(|c| SHEET.add(...))",
+        ),
+        (
             policy.decides_functions(),
             "propagate(",
             "the kernel is told once which functions are traced, and asks no more",

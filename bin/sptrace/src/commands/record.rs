@@ -341,6 +341,23 @@ impl RecordArgs {
         Ok(start_on)
     }
 
+    /// What calls of hot functions cannot be counted beside: whether it is asked for, and what a
+    /// script calls it.
+    pub fn beside_hot_limit(&self) -> [(bool, &'static str); 10] {
+        [
+            (!self.within.is_empty(), "only(GLOB)"),
+            (!self.between.is_empty(), "between(...)"),
+            (self.syscalls.is_some(), "record_syscalls(SET)"),
+            (self.syscalls_only.is_some(), "record_only_syscalls(SET)"),
+            (!self.arguments.is_empty(), "values(SPEC)"),
+            (!self.results.is_empty(), "results(SPEC)"),
+            (self.live.is_some(), "--live"),
+            (self.top, "--top"),
+            (self.decide.is_some(), "propagate(|f| ...)"),
+            (self.payloads.is_some(), "on_enter and on_exit"),
+        ]
+    }
+
     /// What the command line would refuse of options alone.
     fn check_together(&self, has_start: bool) -> Result<(), String> {
         let filters = [&self.within, &self.without, &self.module, &self.between];

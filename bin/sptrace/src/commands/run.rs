@@ -113,6 +113,12 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
         Ok(script) => script,
         Err(status) => return status,
     };
+    if let Some(limit) = script.as_ref().and_then(|script| script.policy.hot_limit)
+        && let Err(why) = limit_hot(&mut args, limit)
+    {
+        say(&why);
+        return ExitCode::from(exit_code::WRONG_USAGE);
+    }
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let prints_counts = args.call_counts;
     let mut shows = match args.record.shown() {
@@ -158,6 +164,26 @@ enum Failure {
     /// We are the process that was to become the command, and end with this status; who traces has
     /// said why.
     NotExecuted(u8),
+}
+
+/// Has the calls of hot functions counted, as a script asks for; errors are those of the options.
+fn limit_hot(args: &mut RunArgs, limit: u64) -> Result<(), String> {
+    let own = [
+        (args.count, "--count"),
+        (args.call_counts, "-c"),
+        (!args.start_on.is_empty(), "start(EVENT)"),
+    ];
+    let of_recording = args.record.beside_hot_limit();
+    let mut others = own.into_iter().chain(of_recording);
+    match others.find(|(is_asked, _)| *is_asked) {
+        Some((_, other)) => Err(format!(
+            "hot_limit(RATE) does not go together with {other}; leave one out"
+        )),
+        None => {
+            args.hot_limit = args.hot_limit.or(Some(limit));
+            Ok(())
+        }
+    }
 }
 
 /// A number of calls a second, with the suffixes k and M.

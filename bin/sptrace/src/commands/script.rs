@@ -248,6 +248,7 @@ fn in_options(policy: &Policy) -> Vec<String> {
     };
     number("--times", policy.times);
     number("-D", policy.depth.map(u64::from));
+    number("--hot-limit", policy.hot_limit);
     number("--ring", policy.ring_bytes);
     number("--max-size", policy.most_bytes);
     number("-s", policy.string_bytes.map(u64::from));
@@ -286,6 +287,11 @@ pub fn follow(
         say(&why);
         wrong
     })?;
+    if script.policy.hot_limit.is_some() && start_on.is_none() {
+        let reason = "hot_limit(RATE) is for `run`: a running program has its slots already";
+        complain(&script.error_at("hot_limit", None, reason, "leave it out"));
+        return Err(wrong);
+    }
     match start_on {
         Some(start_on) => start_on.extend(events),
         None if !events.is_empty() => {

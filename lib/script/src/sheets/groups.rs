@@ -50,7 +50,7 @@ pub struct Groups {
 
 /// A cell that can be looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum CellKey {
+pub enum CellKey {
     Nothing,
     Int(i64),
     Float(u64),
@@ -58,7 +58,8 @@ enum CellKey {
 }
 
 impl CellKey {
-    fn of(cell: Cell) -> Self {
+    /// Of a cell.
+    pub fn of(cell: Cell) -> Self {
         match cell {
             Cell::Nothing => Self::Nothing,
             Cell::Int(n) => Self::Int(n),
@@ -67,7 +68,8 @@ impl CellKey {
         }
     }
 
-    fn cell(&self) -> Cell {
+    /// The cell.
+    pub fn cell(&self) -> Cell {
         match self {
             Self::Nothing => Cell::Nothing,
             Self::Int(n) => Cell::Int(*n),

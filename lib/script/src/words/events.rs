@@ -6,7 +6,7 @@ use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map};
 
 use super::Vocabulary;
 use crate::error::refuse;
-use crate::event::{Event, ProcessEvent, argument_names};
+use crate::event::{Counted, Event, ProcessEvent, argument_names};
 use sptrace_types::names;
 
 type Failure = Box<EvalAltResult>;
@@ -48,6 +48,13 @@ pub fn add(all: &mut Vocabulary<'_>) {
         "the base name of that one's file",
         |e: &mut Event| e.0.caller_module.clone(),
     );
+    add_stacks(all);
+    add_times(all);
+    add_system_calls(all);
+    add_processes(all);
+}
+
+fn add_stacks(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.property(
         "e.stack",
@@ -65,9 +72,21 @@ pub fn add(all: &mut Vocabulary<'_>) {
             Ok(names.map(Dynamic::from).collect())
         },
     );
-    add_times(all);
-    add_system_calls(all);
-    add_processes(all);
+    let shared = all.shared.clone();
+    all.function(
+        "e.callers(N)",
+        "the N innermost of them as a text, `main > parse`, made much faster than of e.stack; 0: all",
+        move |e: &mut Event, most: i64| -> Result<ImmutableString, Failure> {
+            let mut draft = shared.lock();
+            if draft.serial != e.0.serial {
+                return refuse(
+                    "the callers of an event are known only while it is told",
+                    "keep e.callers(N), not e",
+                );
+            }
+            Ok(draft.callers(usize::try_from(most).unwrap_or(0)))
+        },
+    );
 }
 
 fn add_times(all: &mut Vocabulary<'_>) {
@@ -91,6 +110,12 @@ fn add_times(all: &mut Vocabulary<'_>) {
         "the part of it outside of what it called; () if that is not known",
         |e: &mut Event| known(e.0.self_ns),
     );
+    all.property(
+        "e.end",
+        "how it ended: \"return\", \"jump\" (an exception, longjmp), \"process\" (it ran until the \
+         process ended or executed another program), \"?\" if that was not seen",
+        |e: &mut Event| e.0.end.to_owned(),
+    );
     all.property("e.pid", "its process", |e: &mut Event| i64::from(e.0.pid));
     all.property("e.tid", "its thread", |e: &mut Event| i64::from(e.0.tid));
     all.property("e.thread", "the name of the thread", |e: &mut Event| {
@@ -99,18 +124,18 @@ fn add_times(all: &mut Vocabulary<'_>) {
 }
 
 fn add_system_calls(all: &mut Vocabulary<'_>) {
-    all.section("Of system calls also");
+    all.section("Of system calls also, and of functions whose values are recorded");
     all.property(
         "e.result",
-        "what it returned, errors below 0; () if it did not return, and of functions",
-        |e: &mut Event| {
-            let result = e.0.call().and_then(|call| call.result);
-            result.map_or(Dynamic::UNIT, Dynamic::from)
-        },
+        "what it returned, of system calls errors below 0; () if it did not return, or that was \
+         not recorded",
+        |e: &mut Event| e.0.result(),
     );
-    all.property("e.failed", "did it return an error?", |e: &mut Event| {
-        e.0.error().is_some()
-    });
+    all.property(
+        "e.failed",
+        "did it return an error, or of functions set errno?",
+        |e: &mut Event| e.0.error().is_some(),
+    );
     all.property(
         "e.errno",
         "the error's name as \"ENOENT\", or \"\"",
@@ -128,21 +153,30 @@ fn add_system_calls(all: &mut Vocabulary<'_>) {
 }
 
 fn add_arguments(all: &mut Vocabulary<'_>) {
+    let given = |found: Result<Dynamic, String>| match found {
+        Ok(value) => Ok(value),
+        Err(why) => match why.split_once('\t') {
+            Some((why, hint)) => refuse::<Dynamic>(why, hint),
+            None => refuse::<Dynamic>(&why, ""),
+        },
+    };
     all.function(
         "e.arg(NAME)",
-        "an argument by the name it has in the kernel's source (\"filename\", \"count\"), or a \
-         part of what it leads to (\"statbuf.st_size\"): a number or a text; () if its memory was \
-         not recorded",
-        |e: &mut Event, name: &str| match e.0.argument(name) {
-            Ok(value) => Ok(value),
-            Err(why) => refuse::<Dynamic>(&why, ""),
-        },
+        "an argument by the name it has in the kernel's source (\"filename\", \"count\") or in the \
+         function's prototype, or a part of what it leads to (\"statbuf.st_size\"): a number or a \
+         text; () if its memory was not recorded, and of a function if values(...) does not name it",
+        move |e: &mut Event, name: &str| given(e.0.argument(name)),
+    );
+    all.function(
+        "e.arg(N)",
+        "the same by number, from 1; of system calls the register itself",
+        move |e: &mut Event, number: i64| given(e.0.numbered(number)),
     );
     all.property("e.args", "all arguments by name", |e: &mut Event| -> Map {
         let names = argument_names(&e.0);
         let values = names.into_iter().map(|name| {
-            let value = e.0.argument(name).unwrap_or(Dynamic::UNIT);
-            (name.into(), value)
+            let value = e.0.argument(&name).unwrap_or(Dynamic::UNIT);
+            (name.as_str().into(), value)
         });
         values.collect()
     });
@@ -160,21 +194,28 @@ fn add_arguments(all: &mut Vocabulary<'_>) {
             peer.unwrap_or_default()
         },
     );
-    all.property("e.line", "the call as strace prints it", |e: &mut Event| {
-        e.0.line().unwrap_or_else(|| e.0.name.to_string())
-    });
+    all.property(
+        "e.line",
+        "the call as strace prints it, of functions as ltrace does",
+        |e: &mut Event| e.0.line().unwrap_or_else(|| e.0.name.to_string()),
+    );
 }
 
 fn add_processes(all: &mut Vocabulary<'_>) {
-    all.section("A process, in on_process(|p| ...)");
+    all.section("A process, thread, module or signal, in on_process(|p| ...) and the like");
     all.property(
         "p.kind",
-        "\"begin\", \"exec\" or \"exit\"",
+        "\"begin\", \"exec\" or \"exit\"; of modules \"map\", of signals \"signal\"",
         |p: &mut ProcessEvent| p.kind.to_owned(),
     );
     all.property("p.pid", "the process", |p: &mut ProcessEvent| {
         i64::from(p.pid)
     });
+    all.property(
+        "p.tid",
+        "the thread; of a process its first",
+        |p: &mut ProcessEvent| i64::from(p.tid),
+    );
     all.property(
         "p.ppid",
         "its parent, 0 if not known",
@@ -185,17 +226,34 @@ fn add_processes(all: &mut Vocabulary<'_>) {
         "nanoseconds from the recording's start",
         |p: &mut ProcessEvent| p.time_ns as i64,
     );
-    all.property("p.path", "of exec: the program", |p: &mut ProcessEvent| {
-        p.path.clone()
-    });
+    all.property(
+        "p.path",
+        "of exec the program, of modules the file, of signals the name as \"SIGUSR1\"",
+        |p: &mut ProcessEvent| p.path.clone(),
+    );
     all.property(
         "p.thread",
-        "the name that its first thread had",
+        "the name of the thread, of processes of the first one",
         |p: &mut ProcessEvent| p.thread.clone(),
     );
     all.property(
         "p.status",
-        "of exit: \"0\", \"1\", \"signal 9\"",
+        "of a process's exit: \"0\", \"1\", \"signal 9\"",
         |p: &mut ProcessEvent| p.status.clone(),
     );
+    all.type_name::<Counted>("counted calls");
+    all.section("Counted calls, in on_counted(|c| ...)");
+    all.property("c.name", "the function", |c: &mut Counted| c.name.clone());
+    all.property(
+        "c.module",
+        "the base name of its file",
+        |c: &mut Counted| c.module.clone(),
+    );
+    all.property(
+        "c.caller",
+        "who called it; empty if that is not known",
+        |c: &mut Counted| c.caller.clone(),
+    );
+    all.property("c.calls", "how often", |c: &mut Counted| c.calls as i64);
+    all.property("c.tid", "the thread", |c: &mut Counted| i64::from(c.tid));
 }

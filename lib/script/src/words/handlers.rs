@@ -11,6 +11,7 @@ use super::activation::settled;
 use crate::compiled::Asked;
 use crate::draft::{Handler, Shared, Wanted};
 use crate::error::refuse;
+use crate::event::Subject;
 
 type Failure = Box<EvalAltResult>;
 
@@ -46,7 +47,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.section("What is made of it: handlers");
     all.type_name::<Place>("place");
     all.type_name::<CallPlace>("place of system calls");
-    let simple: [(&str, &str, Wanted); 4] = [
+    let simple: [(&str, &str, Wanted); 3] = [
         (
             "on_event(|e| ...)",
             "at the end of every call of a function, and of every system call; what ran already when the \
@@ -54,11 +55,6 @@ pub fn add(all: &mut Vocabulary<'_>) {
             Wanted::All,
         ),
         ("later(|e| ...)", "the same", Wanted::All),
-        (
-            "on_process(|p| ...)",
-            "when a process begins, executes a program, or ends",
-            Wanted::Processes,
-        ),
         (
             "on_end(|| ...)",
             "once, after all; sheets that were not shown then print themselves",
@@ -71,6 +67,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
             handle(&shared, wanted.clone(), function)
         });
     }
+    add_happenings(all);
     let shared = all.shared.clone();
     all.function(
         "on_interval(DURATION, || ...)",
@@ -87,6 +84,44 @@ pub fn add(all: &mut Vocabulary<'_>) {
         "nanoseconds from the recording's start to the event that is told",
         move || shared.lock().now_ns as i64,
     );
+}
+
+fn add_happenings(all: &mut Vocabulary<'_>) {
+    let told: [(&str, &str, Wanted); 5] = [
+        (
+            "on_process(|p| ...)",
+            "when a process begins, executes a program, or ends",
+            Wanted::Happenings(Subject::Process),
+        ),
+        (
+            "on_thread(|p| ...)",
+            "when a thread begins or ends, as far as it was recorded",
+            Wanted::Happenings(Subject::Thread),
+        ),
+        (
+            "on_module(|p| ...)",
+            "when a process has a module mapped: the program, a library, a plugin",
+            Wanted::Happenings(Subject::Module),
+        ),
+        (
+            "on_signal(|p| ...)",
+            "when a signal is delivered to a handler; needs record_syscalls or \
+             record_only_syscalls",
+            Wanted::Happenings(Subject::Signal),
+        ),
+        (
+            "on_counted(|c| ...)",
+            "at the end, for each function and caller in each thread whose calls were counted and \
+             not recorded: by hot_limit, or run --count",
+            Wanted::Counted,
+        ),
+    ];
+    for (form, text, wanted) in told {
+        let shared = all.shared.clone();
+        all.function(form, text, move |function: FnPtr| {
+            handle(&shared, wanted.clone(), function)
+        });
+    }
 }
 
 fn add_places(all: &mut Vocabulary<'_>) {

@@ -61,7 +61,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
 
 fn add_sizes(all: &mut Vocabulary<'_>) {
     type Set = fn(&mut Policy, u64);
-    let sizes: [(&str, &str, Set, u64, u64); 4] = [
+    let sizes: [(&str, &str, Set, u64, u64); 5] = [
         (
             "depth(N)",
             "patch nothing that is first reached below this depth (as -D)",
@@ -89,6 +89,15 @@ fn add_sizes(all: &mut Vocabulary<'_>) {
             |policy, n| policy.most_bytes = Some(n),
             1,
             u64::MAX,
+        ),
+        (
+            "hot_limit(RATE)",
+            "count the calls of a function while it is called more than so many times a second, and \
+             record those of all others (as --hot-limit of `run`): not with payloads, values, system \
+             calls, start, between, only and propagate",
+            |policy, n| policy.hot_limit = Some(n),
+            1,
+            1_000_000_000,
         ),
     ];
     for (form, text, set, least, most) in sizes {

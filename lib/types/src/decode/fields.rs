@@ -38,6 +38,11 @@ pub fn place(call: &Call, args: &[u64], path: &str) -> Result<Place, String> {
     };
     let ty = call.of(args).0.get(index).copied().unwrap_or(Type::Hex(8));
     let argument = u8::try_from(index).unwrap_or(0);
+    led_to(argument, ty).part(parts, (path, call.name))
+}
+
+/// Where the value of an argument of this type is: itself, or what it leads to.
+pub fn led_to(argument: u8, ty: Type) -> Place {
     let mut place = Place {
         argument,
         offsets: Vec::new(),
@@ -45,27 +50,39 @@ pub fn place(call: &Call, args: &[u64], path: &str) -> Result<Place, String> {
         ty,
     };
     place.enter();
-    for name in parts {
-        let Type::Struct(description) = place.ty else {
-            return Err(format!("{} of {} has no parts", path, call.name));
-        };
-        let Some(field) = description.fields.iter().find(|field| field.name == name) else {
-            let known: Vec<_> = description.fields.iter().map(|field| field.name).collect();
-            return Err(format!(
-                "there is no {name:?} in {path}, only {}",
-                known.join(", ")
-            ));
-        };
-        if let Some(last) = place.offsets.last_mut() {
-            *last += field.offset;
-        }
-        place.ty = field.ty;
-        place.enter();
-    }
-    Ok(place)
+    place
 }
 
 impl Place {
+    /// A part of it by the names of fields on the way; the path and the call's name are for errors.
+    ///
+    /// # Errors
+    /// No such field; says which there are.
+    pub fn part<'a>(
+        mut self,
+        names: impl Iterator<Item = &'a str>,
+        (path, call): (&str, &str),
+    ) -> Result<Self, String> {
+        for name in names {
+            let Type::Struct(description) = self.ty else {
+                return Err(format!("{path} of {call} has no parts"));
+            };
+            let Some(field) = description.fields.iter().find(|field| field.name == name) else {
+                let known: Vec<_> = description.fields.iter().map(|field| field.name).collect();
+                return Err(format!(
+                    "there is no {name:?} in {path}, only {}",
+                    known.join(", ")
+                ));
+            };
+            if let Some(last) = self.offsets.last_mut() {
+                *last += field.offset;
+            }
+            self.ty = field.ty;
+            self.enter();
+        }
+        Ok(self)
+    }
+
     /// Follows the pointer that the value is, if it leads to something with a size.
     fn enter(&mut self) {
         loop {
