@@ -600,10 +600,10 @@ def what_is_awkward_at_run_time_harms_nothing(b):
     same(int(left) + int(more.replace(",", "")) + 1, 20_000)
     for script, why in [
         ('at("work").later(|e| loop { });', "this takes too many operations"),
-        ('at("work").later(|e| e.name - 1);', "'-' does not take"),
+        ('at("work").later(|e| e.name - 1);', "there is no function '-'"),
         ('fn f(n) { f(n + 1) } at("work").later(|e| f(0));', "functions call each other too deeply"),
         ('at("work").later(|e| e.arg("n"));', "values of functions were not recorded; write values("),
-        ('values("work@arg1/d"); at("work").later(|e| e.arg("n"));', "work has no \"n\", only arg1"),
+        ('values("work@arg1/d"); at("work").later(|e| e.arg("n"));', "has no \"n\", only arg1"),
         ('let all = []; at("work").later(|e| { for i in 0..100000 { all.push(i); } });', "grows too large"),
     ]:
         err = says(script)

@@ -152,7 +152,7 @@ fn can_be_kept(moment: Moment, acts: &Acts) -> Result<(), ActsError> {
 }
 
 /// The statements of a function, which the engine shows only while all of a script is walked over.
-fn body_of(ast: &AST, name: &str) -> Vec<Stmt> {
+pub fn body_of(ast: &AST, name: &str) -> Vec<Stmt> {
     let mut alone = ast.clone_functions_only();
     alone.retain_functions(|_, _, known, _| known == name);
     let mut body = Vec::new();

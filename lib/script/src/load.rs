@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use rhai::{AST, Engine, Scope};
+use rhai::{AST, Engine, FnPtr, Scope};
 
 use crate::checks::{Checks, MOST_BYTES};
 use crate::compiled::{self, Surroundings};
@@ -208,6 +208,20 @@ impl Script {
 
     pub(crate) fn explain(&self, error: &rhai::EvalAltResult) -> ScriptError {
         of_evaluation(&self.name, &self.source, error, &self.words)
+    }
+
+    /// What went wrong in a closure. Loops that never end have no place of their own: it is the
+    /// closure's then.
+    pub(crate) fn explain_in(&self, closure: &FnPtr, error: &rhai::EvalAltResult) -> ScriptError {
+        let error = self.explain(error);
+        let body = compiled::body_of(&self.ast, closure.fn_name());
+        match body.first().filter(|_| error.line == 0) {
+            None => error,
+            Some(first) => {
+                let at = first.position();
+                ScriptError::at(&self.name, &self.source, at, &error.reason, &error.hint)
+            }
+        }
     }
 
     /// The comment at its head, without the marks.

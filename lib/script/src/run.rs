@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
         let Script { engine, ast, .. } = self.script;
         if let Err(error) = handler.function.call::<Dynamic>(engine, ast, arguments) {
             handler.trouble = Some(Trouble {
-                error: self.script.explain(&error),
+                error: self.script.explain_in(&handler.function, &error),
                 missed: 1,
             });
         }
