@@ -3,7 +3,7 @@
 
 usage: tests/timeline.py [--quick] [--sptrace PATH] [--programs FOLDER] [--pictures FOLDER]
 
-Records programs with threads, forks and exceptions, with pauses, into a ring, and one that makes ten million calls; opens `report timeline` of each without a
+Records programs with threads, forks and exceptions, with pauses, into a ring, with system calls, and one that makes ten million calls; opens `report timeline` of each without a
 network; adds up the whole page and compares it with `report functions`; clicks, searches, zooms to a single call, follows a link.
 With --quick the program makes a million calls, and no time is judged. Needs a built sptrace, the test programs, gcc and Chromium (without it all is skipped, by name). Exit status: 1 if something differs.
 """
@@ -98,6 +98,24 @@ def is_used(page, folder):
     page.until("!byId('keys').open")
 
 
+def tells(page, trace):
+    """Of some calls, what they have brought and given: that of the rows of another export."""
+    rows = [json.loads(row) for row in trace.report("export", "jsonl").splitlines()]
+    told = {(row["start_ns"], row["depth"]): (row["call"], row["result"]) for row in rows if row["call"]}
+    page.key("/")
+    page.type("^openat$")
+    page.until("search && search.list.length === 1")
+    for _ in range(3):
+        page.key("Enter")
+        page.until("selected && nameOf(selected.fun) === 'openat' && content.textContent.includes('Caller')")
+        call = selected(page)
+        line = told.get((call["start"], call["depth"]))
+        if not line or '"' not in line[0]: return f"{call} has no arguments in the rows"
+        wanted = f"{line[0]} = {line[1]}" if line[1] else line[0]
+        if not page.until(f"content.textContent.includes({json.dumps(wanted)})"): return f"{wanted} is not in the panel: {page.evaluate('content.textContent')[:300]}"
+    return None
+
+
 def zooms(page):
     """Steps in at the mouse: how long drawing takes in milliseconds at the slowest step, what the slowest single drawing took with all that
     the machine did beside it, and the span in view at the end.
@@ -151,6 +169,11 @@ def main():
             result(f"{name}: what is cut is said", None if page.evaluate("table.finestNs > 0 && table.single <= 5000 && !byId('cut').hidden") else "no word of it")
             picture(page, "cut")
             result(f"{name}: errors of the cut page", page.errors)
+    trace = record(args.sptrace, ["cat", "/etc/hostname"], os.path.join(folder, "values.trace"), ["--syscalls"])
+    with page_of(trace) as page:
+        result("values: a call shows its arguments and its result", tells(page, trace))
+        picture(page, "values")
+        result("values: errors", page.errors)
     source, program = os.path.join(folder, "fib.c"), os.path.join(folder, "fib")
     with open(source, "w") as out: out.write(FIB)
     subprocess.run(["gcc", f"-DDEPTH={27 if args.quick else 32}", "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-fno-ipa-cp", "-fno-ipa-sra", "-o", program, source], check=True)

@@ -205,7 +205,7 @@ impl<S: RowSink, W: Write> Visitor for Rows<'_, S, W> {
             return;
         };
         let mut kept = stack.frames.iter_mut().rev().map(|(_, values)| values);
-        Told::of(&values)
+        Told::of_any(&values)
             .into_iter()
             .for_each(|told| told.put(&mut kept));
     }

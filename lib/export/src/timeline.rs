@@ -9,6 +9,7 @@
 
 mod columns;
 mod levels;
+mod lines;
 mod page;
 mod track;
 
@@ -19,7 +20,9 @@ use columns::{
     UNTIL_PROCESS_END, UNWOUND,
 };
 use levels::{LEVELS, Levels, step_ns};
+use lines::Lines;
 use rustc_hash::FxHashMap as HashMap;
+use sptrace_render::call_values::Descriptions;
 use sptrace_render::note_text;
 use sptrace_trace::{Entry, Frame, FunctionId, Mark, Note, Stats, StreamId, StreamTotals, Visitor};
 use std::io::{self, Write};
@@ -45,6 +48,7 @@ pub struct Timeline<'a, W> {
     longest: Vec<Longest>,
     notes: Vec<(u64, u32, String)>,
     notes_left_out: u64,
+    lines: Lines,
     finest: usize,
     packed_bytes: usize,
     calls: u64,
@@ -65,6 +69,7 @@ impl<'a, W: Write> Timeline<'a, W> {
             longest: Vec::new(),
             notes: Vec::new(),
             notes_left_out: 0,
+            lines: Lines::new(Descriptions::of(cx.names.dictionary())),
             finest: 0,
             packed_bytes: 0,
             calls: 0,
@@ -230,10 +235,22 @@ impl<W: Write> Visitor for Timeline<'_, W> {
         *active += 1;
         let is_inner = *active > 1;
         self.track(stream).open.push(is_inner);
+        self.lines.enter(stream);
+    }
+
+    fn values(&mut self, stream: StreamId, _: u64, bytes: &[u8]) {
+        self.lines.values(stream, bytes);
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         self.stats.leave(stream, frame);
+        let is_drawn = frame.depth < MAX_ROWS;
+        let shown = (
+            self.cx.names.name(frame.function),
+            self.ns(frame.start_tsc),
+            frame.depth,
+        );
+        self.lines.leave(stream, is_drawn.then_some(shown));
         let Some(is_inner) = self.close(stream, frame) else {
             return;
         };
@@ -247,6 +264,7 @@ impl<W: Write> Visitor for Timeline<'_, W> {
 
     fn leave_hidden(&mut self, stream: StreamId, frame: &Frame) {
         self.stats.leave_hidden(stream, frame);
+        self.lines.leave(stream, None);
         self.close(stream, frame);
         self.hidden += 1;
     }
@@ -274,6 +292,7 @@ impl<W: Write> Visitor for Timeline<'_, W> {
     fn end(&mut self, stream: StreamId, totals: &StreamTotals) {
         self.stats.end(stream, totals);
         self.active.retain(|(of, _), _| *of != stream);
+        self.lines.end(stream);
         if let Some(track) = self.tracks.get_mut(&stream) {
             track.is_over = true;
             self.packed_bytes += track.levels.finish();
@@ -295,6 +314,8 @@ impl<W: Write> Exporter for Timeline<'_, W> {
             bytes: 0,
             remarks: self.remarks(single),
         };
+        let lines_left_out = self.lines.left_out;
+        let lines: Vec<_> = self.lines.finish().collect();
         let mut out = Output::new(&mut self.out);
         page::write(
             &page::Page {
@@ -304,6 +325,8 @@ impl<W: Write> Exporter for Timeline<'_, W> {
                 longest: &self.longest,
                 notes: &self.notes,
                 notes_left_out: self.notes_left_out,
+                lines: &lines,
+                lines_left_out,
                 finest: self.finest,
                 counts: [self.calls, single, self.deep, self.unknown, self.hidden],
             },

@@ -1,14 +1,15 @@
-//! What calls of functions brought with them, put together: a call's arguments, and what it gave.
+//! What calls brought with them, put together: a call's arguments, and what it gave.
 //!
-//! Given the values of a trace and its descriptions; gives the call as a line. Must not know where
-//! a line stands.
+//! Given the values of a trace and its descriptions of functions; gives the call as a line. Calls
+//! of the kernel need no description. Must not know where a line stands.
 
 use sptrace_trace::values::{Values, What};
 use sptrace_trace::{Dictionary, without_parameters};
 pub use sptrace_types::decode::call::Line;
-use sptrace_types::decode::call::Options;
+use sptrace_types::decode::call::{Made, Options};
 use sptrace_types::decode::function_line::{Called, line};
 use sptrace_types::decode::memory::Captured;
+use sptrace_types::decode::print;
 use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::Prototype;
 
@@ -29,6 +30,8 @@ pub struct Begun {
     words: Vec<u64>,
     captured: Captured,
     result: Option<([u64; 3], u32)>,
+    /// It is a call of the kernel: rax is its result, and `number` its own.
+    is_of_kernel: bool,
 }
 
 /// Its end.
@@ -37,6 +40,7 @@ pub struct Ended {
     number: u32,
     result: ([u64; 3], u32),
     captured: Captured,
+    is_of_kernel: bool,
 }
 
 /// A call, taken apart: for who asks for single values.
@@ -76,13 +80,40 @@ impl Told {
                 words: words.clone(),
                 captured,
                 result: None,
+                is_of_kernel: false,
             })),
             What::Answered { words, errno } => Some(Self::Ended(Ended {
                 number,
                 result: (*words, *errno),
                 captured,
+                is_of_kernel: false,
             })),
             _ => None,
+        }
+    }
+
+    /// The same, also of calls of the kernel, but for those that a vfork(2) child makes, which are
+    /// in its parent's thread.
+    pub fn of_any(values: &Values<'_>) -> Option<Self> {
+        let captured = || Captured {
+            chunks: chunks(values),
+        };
+        match &values.what {
+            _ if values.thread != 0 => None,
+            What::Begins(args) => Some(Self::Begun(Begun {
+                number: values.number,
+                words: args.to_vec(),
+                captured: captured(),
+                result: None,
+                is_of_kernel: true,
+            })),
+            What::Returned(result) => Some(Self::Ended(Ended {
+                number: values.number,
+                result: ([*result as u64, 0, 0], 0),
+                captured: captured(),
+                is_of_kernel: true,
+            })),
+            _ => Self::of(values),
         }
     }
 
@@ -106,7 +137,11 @@ impl Told {
 impl Begun {
     /// True if that may be this call's end.
     pub fn awaits(&self, ended: &Ended) -> bool {
-        self.number == ended.number && self.result.is_none()
+        let (this, that) = (
+            (self.number, self.is_of_kernel),
+            (ended.number, ended.is_of_kernel),
+        );
+        this == that && self.result.is_none()
     }
 
     /// It is.
@@ -134,8 +169,11 @@ impl Descriptions {
         self.all.is_empty()
     }
 
-    /// A call's parts. `None`: its description is not understood.
+    /// A function call's parts. `None`: its description is not understood.
     pub fn parts<'a>(&'a self, call: &'a Begun) -> Option<Parts<'a>> {
+        if call.is_of_kernel {
+            return None;
+        }
         let (prototype, limit) = self.all.get(call.number as usize)?.as_ref()?;
         Some(Parts {
             prototype,
@@ -154,6 +192,15 @@ impl Descriptions {
     /// A call of the function that is shown by this name. `None`: its description is not
     /// understood.
     pub fn line(&self, call: &Begun, name: &str) -> Option<Line> {
+        if call.is_of_kernel {
+            let made = Made {
+                number: call.number,
+                args: &call.words,
+                result: call.result.map(|([rax, ..], _)| rax as i64),
+                memory: &call.captured,
+            };
+            return Some(print::line(&made, &Options::default()));
+        }
         let (prototype, limit) = self.all.get(call.number as usize)?.as_ref()?;
         let called = Called {
             words: &call.words,

@@ -112,9 +112,14 @@ impl Columns {
             start_ns: whole.start_ns,
             end_ns: whole.end_ns,
             items: whole.items,
-            text: base64(&compress_to_vec(&whole.columns.concat(), COMPRESSION_LEVEL)),
+            text: pack_bytes(&whole.columns.concat()),
         })
     }
+}
+
+/// Compressed, as base64.
+pub fn pack_bytes(bytes: &[u8]) -> String {
+    base64(&compress_to_vec(bytes, COMPRESSION_LEVEL))
 }
 
 fn put(column: &mut Vec<u8>, mut number: u64) {

@@ -61,11 +61,13 @@ function forget() {
   }
 }
 
-async function unpack(part) {
-  const text = atob(byId("p" + part.id).textContent), packed = new Uint8Array(text.length);
+const unpack = async (part) => decode(await inflate(byId("p" + part.id).textContent), part);
+
+async function inflate(base64) {
+  const text = atob(base64), packed = new Uint8Array(text.length);
   for (let i = 0; i < packed.length; i++) packed[i] = text.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return decode(new Uint8Array(await new Response(stream).arrayBuffer()), part);
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 function decode(bytes, part) {

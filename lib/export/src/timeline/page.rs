@@ -16,8 +16,9 @@ use std::io::Write;
 
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("data.js"),
+    include_str!("lines.js"),
     include_str!("draw.js"),
     include_str!("find.js"),
     include_str!("panel.js"),
@@ -36,6 +37,9 @@ pub struct Page<'a> {
     pub longest: &'a [Longest],
     pub notes: &'a [(u64, u32, String)],
     pub notes_left_out: u64,
+    /// Lines of calls, with their threads.
+    pub lines: &'a [(StreamId, &'a [Packed])],
+    pub lines_left_out: u64,
     pub finest: usize,
     /// Calls, those that are shown one by one, deeper ones than there are rows, those whose
     /// duration is not known, and those that the options hide.
@@ -60,6 +64,8 @@ pub fn write<W: Write>(page: &Page<'_>, out: &mut Output<W>) {
     functions(page, &tracks, out);
     threads(page, &tracks, out);
     table_of_parts(&parts, out);
+    let lines = lines_of(page, &tracks);
+    table_of_lines(&lines, out);
     out.text("}\n</script>\n<script>\n\"use strict\";\n");
     for script in SCRIPTS {
         out.text(script);
@@ -71,7 +77,34 @@ pub fn write<W: Write>(page: &Page<'_>, out: &mut Output<W>) {
         out.text("</script>\n");
         out.pass();
     }
+    for (number, (_, part)) in lines.iter().enumerate() {
+        out.text(&format!("<script id=\"l{number}\" type=\"text/plain\">"));
+        out.text(&part.text);
+        out.text("</script>\n");
+        out.pass();
+    }
     out.text("</body>\n</html>\n");
+}
+
+/// All parts of lines, with the places of their threads.
+fn lines_of<'a>(page: &Page<'a>, tracks: &[(&StreamId, &Track)]) -> Vec<(usize, &'a Packed)> {
+    let mut lines = Vec::new();
+    for (thread, (id, _)) in tracks.iter().enumerate() {
+        let its = page.lines.iter().filter(|(stream, _)| stream == *id);
+        lines.extend(its.flat_map(|(_, parts)| parts.iter().map(|part| (thread, part))));
+    }
+    lines
+}
+
+/// Of each part of lines: thread, first start, last start.
+fn table_of_lines<W: Write>(lines: &[(usize, &Packed)], out: &mut Output<W>) {
+    let rows = lines
+        .iter()
+        .map(|(thread, part)| format!("[{thread},{},{}]", part.start_ns, part.end_ns));
+    out.text(&format!(
+        ",\"lines\":[{}]",
+        rows.collect::<Vec<_>>().join(",")
+    ));
 }
 
 fn pid_of(page: &Page<'_>, id: StreamId) -> u32 {
@@ -108,12 +141,12 @@ fn meta<W: Write>(page: &Page<'_>, command: &str, out: &mut Output<W>) {
     }
     let [calls, single, deep, unknown, hidden] = page.counts;
     let finest_ns = step_ns(page.finest);
-    let left_out = page.notes_left_out;
+    let (left_out, lines_left_out) = (page.notes_left_out, page.lines_left_out);
     // As milliseconds, which JavaScript can make a date of.
     let start_ms = header.start_unix_ns / 1_000_000;
     out.text(&format!(
         "\"startMs\":{start_ms},\"calls\":{calls},\"single\":{single},\"deep\":{deep},\"unknown\":{unknown},\
-         \"hidden\":{hidden},\"finestNs\":{finest_ns},\"notesLeftOut\":{left_out},\n\"notes\":["
+         \"hidden\":{hidden},\"finestNs\":{finest_ns},\"notesLeftOut\":{left_out},\"linesLeftOut\":{lines_left_out},\n\"notes\":["
     ));
     for (at, (ns, pid, text)) in page.notes.iter().enumerate() {
         let comma = if at > 0 { "," } else { "" };

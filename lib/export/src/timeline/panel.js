@@ -59,9 +59,13 @@ async function showCall(item) {
     ...remarks(item).map((text) => make("p", {}, text)));
   if (isMany) left.append(make("p", { className: "faint" }, table.finestNs && nsPerPixel() < table.finestNs ? `Calls shorter than ${time(table.finestNs)} are not in this page one by one.` : "Zoom in to see them."));
   if (f && item.fun >= MARKS) left.append(make("p", {}, "The whole trace: ", `${number(f.calls)} calls, total ${time(f.total)}, self ${time(f.own)}`, ...longestLink(item.fun)));
-  const caller = make("div"), callees = make("div");
+  const caller = make("div"), callees = make("div"), line = make("p", { className: "f line" });
+  left.insertBefore(line, left.children[1]);
   show(make("div", { className: "columns" }, left, make("div", {}, caller, callees)));
   if (item.fun < MARKS) return;
+  const told = isMany ? null : await lineOf(item);
+  if (turn !== asked) return;
+  if (told) line.append(told.join(" "));
   const below = await callerOf(item);
   if (turn !== asked) return;
   caller.append(make("h2", {}, "Caller"), below ? make("p", { className: "f" }, link(nameOf(below.fun), () => go(below)), make("span", { className: "faint" }, `  [${moduleOf(below.fun)}]`)) : make("p", {}, "none: the bottom of what was seen"));
@@ -156,6 +160,7 @@ function fillHelp() {
   if (table.deep) cut.push(`${number(table.deep)} calls deeper than the rows of a thread are not shown`);
   if (table.hidden) cut.push(`${number(table.hidden)} shorter calls are left out by --min-time`);
   if (table.notesLeftOut) cut.push(`${number(table.notesLeftOut)} notes are left out`);
+  if (table.linesLeftOut) cut.push(`of ${number(table.linesLeftOut)} calls the arguments are left out`);
   byId("cut").hidden = !cut.length;
   byId("cut").textContent = cut.join("; ") + (cut.length ? ". Narrower: sptrace report timeline --from, --to, --tid, -F, -D." : "");
   byId("facts").textContent = `${number(table.calls)} calls, ${number(table.single)} of them one by one; of ${number(table.unknown)} the duration is not known. ` +
