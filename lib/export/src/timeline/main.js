@@ -182,7 +182,7 @@ function point(e) {
   tip.hidden = !item;
   if (!item) return;
   const isMany = item.flags & Flag.COUNT, isKnown = !(item.flags & (UNKNOWN | Flag.BEGIN_UNSEEN));
-  tip.textContent = (isMany ? `${number(item.count)} x, mostly ` : "") + nameOf(item.fun) + (moduleOf(item.fun) ? ` [${moduleOf(item.fun)}]` : "") +
+  tip.textContent = (isMany ? `${number(item.count)} x, mostly ` : "") + nameOf(item.fun) + (moduleOf(item.fun) ? ` ${bracketed(moduleOf(item.fun))}` : "") +
     `\n${isMany ? "in " + time(item.end - item.start) : isKnown ? time(item.total) : "? (end or beginning not seen)"}`;
   const box = canvas.getBoundingClientRect();
   tip.style.left = Math.max(0, Math.min(e.offsetX + 14, box.width - tip.offsetWidth - 8)) + "px";

@@ -28,6 +28,8 @@ function rows(heads, lines) {
 }
 
 const moduleOf = (fun) => (functions[fun] && fun >= MARKS ? table.modules[functions[fun].module] : "");
+// Names that are no file's have brackets already.
+const bracketed = (module) => (module.startsWith("[") ? module : `[${module}]`);
 const nameOf = (fun) => (functions[fun] ? functions[fun].name : "?");
 const link = (text, action) => make("a", { onclick: action, title: "Go there" }, text);
 
@@ -55,7 +57,7 @@ async function showCall(item) {
     facts.push(["self", isKnown && !(item.flags & Flag.OWN_UNKNOWN) ? `${time(item.own)}  (${number(item.own)} ns)` : "?"]);
   } else facts.push(["length", time(item.end - item.start)]);
   facts.push(["thread", `${thread.name} ${thread.tid} of ${thread.pid}`], ["depth", String(item.depth)]);
-  const left = make("div", {}, make("h2", {}, title, make("span", { className: "faint" }, module ? `  [${module}]` : "")), rows(["*", "*"], facts),
+  const left = make("div", {}, make("h2", {}, title, make("span", { className: "faint" }, module ? `  ${bracketed(module)}` : "")), rows(["*", "*"], facts),
     ...remarks(item).map((text) => make("p", {}, text)));
   if (isMany) left.append(make("p", { className: "faint" }, table.finestNs && nsPerPixel() < table.finestNs ? `Calls shorter than ${time(table.finestNs)} are not in this page one by one.` : "Zoom in to see them."));
   if (f && item.fun >= MARKS) left.append(make("p", {}, "The whole trace: ", `${number(f.calls)} calls, total ${time(f.total)}, self ${time(f.own)}`, ...longestLink(item.fun)));
@@ -68,7 +70,7 @@ async function showCall(item) {
   if (told) line.append(told.join(" "));
   const below = await callerOf(item);
   if (turn !== asked) return;
-  caller.append(make("h2", {}, "Caller"), below ? make("p", { className: "f" }, link(nameOf(below.fun), () => go(below)), make("span", { className: "faint" }, `  [${moduleOf(below.fun)}]`)) : make("p", {}, "none: the bottom of what was seen"));
+  caller.append(make("h2", {}, "Caller"), below ? make("p", { className: "f" }, link(nameOf(below.fun), () => go(below)), make("span", { className: "faint" }, `  ${bracketed(moduleOf(below.fun))}`)) : make("p", {}, "none: the bottom of what was seen"));
   if (!isMany) showCallees(item, callees, turn);
 }
 
