@@ -144,7 +144,7 @@ def a_function_that_has_been_quiet_is_recorded_again(bench):
 
 @case
 def a_child_has_the_levels_of_its_parent_and_goes_back_to_recording(bench):
-    status_and_output, trace = bench.record("heirloom", ["--hot-limit", "20k"], [bench.program("heirloom.O2")])
+    status_and_output, trace = bench.record("heirloom", ["--hot-limit", "20k"], [bench.program("heirloom.O2"), "counts"])
     if status_and_output[0]: raise Failed(f"{status_and_output}")
     in_child = {function: int(calls) for function, calls in (line.split() for line in status_and_output[1].splitlines())}
     levels = list(csv.DictReader(io.StringIO(bench.report(trace, "levels", "--format", "csv"))))
