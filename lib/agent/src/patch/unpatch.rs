@@ -9,9 +9,9 @@
 //! been changed, into a jump, and nothing of ours stands behind it in the text. Where that is not
 //! so the patch stays. A counted call without filling leads to its callee again, by one store or a
 //! page that is replaced. The patch of other kept calls stays (there is filling before them, and
-//! whoever writes another displacement there changes a call), and so do springboards and the room
-//! made for them, bytes that do not look like our jump, and the entries of special functions, whose
-//! callers must still be served.
+//! whoever writes another displacement there changes a call), and so do jumps behind filling,
+//! springboards and the room made for them, bytes that do not look like our jump, and the entries
+//! of special functions, whose callers must still be served.
 
 use crate::memory::table::{INSTRUMENTED, Module, UNTOUCHED};
 use crate::memory::{lock, sandbox, state, sys};
