@@ -3,7 +3,7 @@
 
 usage: tests/pictures.py [--sptrace PATH] [--programs FOLDER] [--pictures FOLDER]
 
-Records python3 and a program with threads; opens `report flame` (by time, as icicle, beside itself) and `report graph` of each,
+Records python3, mplayer with a clip, and a program with threads; opens `report flame` (by time, as icicle, beside itself) and `report graph` of each,
 without a network; uses them as somebody does who looks for a function. Needs a built sptrace, the test programs and Chromium
 (without it all is skipped, by name). Exit status: 1 if something is not so.
 """
@@ -11,7 +11,7 @@ import argparse, os, shutil, sys, tempfile
 
 import chromium
 from exports import ROOT, of_functions
-from timeline import record
+from timeline import player, record
 
 COMMANDS = {"threads": ["threads.O2"], "python3": ["/usr/bin/python3", "-S", "-c", "import re; re.compile('a+b')"]}
 # Texts that are wider than the rectangle they stand in, of what is shown.
@@ -51,6 +51,7 @@ def flame(page, trace):
     yield "search marks the frames and says their share", page.until("/^[1-9][0-9,]* frames, [0-9.]+ %$/.test(byName('found')) && document.querySelectorAll('g.found').length > 0 && [...document.querySelectorAll('g.found')].every(g => g.dataset.n.includes('libc_start'))")
     page.key("Escape")
     yield "Esc ends the search", page.until("!byName('found') && !document.querySelector('g.found')")
+    yield "the root is in the window, and so are search and details", page.evaluate("['#frames g rect', '#search', '#foot'].every(s => (r => r.top >= 0 && r.bottom <= innerHeight + 1)(document.querySelector(s).getBoundingClientRect()))")
 
 
 def graph(page, trace, folder):
@@ -106,7 +107,7 @@ def main():
         results.append(bool(is_so))
         print(f"{'ok  ' if is_so else 'FAIL'} {what}", flush=True)
 
-    for name, command in COMMANDS.items():
+    for name, command in {**COMMANDS, **player(folder)}.items():
         trace = record(args.sptrace, [os.path.join(args.programs, command[0]), *command[1:]], os.path.join(folder, f"{name}.trace"))
         views = {"flame": ["flame"], "icicle": ["flame", "--icicle", "--by", "calls"], "changes": ["flame", "--diff", trace.path], "graph": ["graph", "--format", "svg", "--limit", "60"]}
         for view, arguments in views.items():

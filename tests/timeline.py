@@ -3,7 +3,7 @@
 
 usage: tests/timeline.py [--quick] [--sptrace PATH] [--programs FOLDER] [--pictures FOLDER]
 
-Records programs with threads, forks and exceptions, with pauses, into a ring, with system calls, and one that makes ten million calls; opens `report timeline` of each without a
+Records mplayer with a clip, programs with threads, forks and exceptions, with pauses, into a ring, with system calls, and one that makes ten million calls; opens `report timeline` of each without a
 network; adds up the whole page and compares it with `report functions`; clicks, searches, zooms to a single call, follows a link.
 With --quick the program makes a million calls, and no time is judged. Needs a built sptrace, the test programs, gcc and Chromium (without it all is skipped, by name). Exit status: 1 if something differs.
 """
@@ -35,6 +35,16 @@ def record(sptrace, command, path, options=()):
     subprocess.run([sptrace, "run", "-q", *options, "-o", path, "--", *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
     set_clock(path)
     return Trace(sptrace, path)
+
+
+def player(folder):
+    """mplayer and a clip that is made for it, by its name in the results; nothing where one of the two cannot be had."""
+    clip = os.path.join(folder, "clip.mpg")
+    if not shutil.which("mplayer") or not shutil.which("ffmpeg"):
+        print("skip mplayer: there is no mplayer, or no ffmpeg to make a clip for it")
+        return {}
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=duration=1:size=160x120:rate=25", "-c:v", "mpeg1video", clip], check=True, stdin=subprocess.DEVNULL)
+    return {"mplayer": ["/usr/bin/mplayer", "-noconfig", "all", "-nolirc", "-really-quiet", "-benchmark", "-nosound", "-vo", "null", clip]}
 
 
 def sums_of(page):
@@ -158,7 +168,7 @@ def main():
     def picture(page, name):
         if args.pictures: page.picture(os.path.join(args.pictures, name + ".png"))
 
-    for name, command in COMMANDS.items():
+    for name, command in {**COMMANDS, **player(folder)}.items():
         trace = record(args.sptrace, [os.path.join(args.programs, command[0]), *command[1:]], os.path.join(folder, f"{name}.trace"), OPTIONS.get(name, ()))
         with page_of(trace, dark=name == "threads") as page:
             result(f"{name}: sums", agrees(page, trace))

@@ -53,18 +53,24 @@ pub fn write<W: Write>(cx: &Context<'_>, paths: &Paths, out: &mut Output<W>) -> 
     let colours = colours(cx, nodes, &drawn);
     let levels = drawn.iter().filter(|d| d.is_drawn).map(|d| d.level);
     let levels = levels.max().unwrap_or(0) + 1;
-    head(cx, levels, &drawn, older.map(|(_, gone)| gone), out);
-    match cx.baseline {
-        Some(_) => legend_of_change(out),
-        None => legend(&colours, out),
-    }
+    let height = HEAD_PX + levels * LEVEL_PX + FOOT_PX;
+    begin(cx, height, out);
     out.text("<g id=\"frames\">\n");
     for (index, place) in drawn.iter().enumerate().filter(|(_, place)| place.is_drawn) {
         let node = (index as u32 != ROOT).then(|| &nodes[index]);
         frame(cx, node, place, (&drawn[0], levels, &colours), out);
         out.pass();
     }
-    out.text("</g>\n<script><![CDATA[\n");
+    out.text("</g>\n");
+    // Above the frames, since it stays in the window where these are scrolled.
+    head(cx, &drawn, older.map(|(_, gone)| gone), out);
+    match cx.baseline {
+        Some(_) => legend_of_change(out),
+        None => legend(&colours, out),
+    }
+    out.text("</g>\n");
+    foot(height, out);
+    out.text("<script><![CDATA[\n");
     out.text(SCRIPT);
     out.text("]]></script>\n</svg>\n");
     Written {
@@ -139,18 +145,17 @@ fn colours<'a>(cx: &Context<'a>, nodes: &[Node], drawn: &[Drawn]) -> Vec<&'a str
     modules.into_iter().map(|(module, _)| module).collect()
 }
 
-fn head<W: Write>(
-    cx: &Context<'_>,
-    levels: u32,
-    drawn: &[Drawn],
-    gone: Option<u64>,
-    out: &mut Output<W>,
-) {
-    let height = HEAD_PX + levels * LEVEL_PX + FOOT_PX;
+fn begin<W: Write>(cx: &Context<'_>, height: u32, out: &mut Output<W>) {
+    let command = xml(&cx.header.command.join(" "));
     out.text("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     out.text(&format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%\" height=\"{height}\">\n<style>\n{STYLE}</style>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%\" height=\"{height}\">\n\
+         <style>\n{STYLE}</style>\n<title>{command}</title>\n"
     ));
+}
+
+/// The group stays open: the legend belongs to it.
+fn head<W: Write>(cx: &Context<'_>, drawn: &[Drawn], gone: Option<u64>, out: &mut Output<W>) {
     let (what, all) = (unit(cx), number(drawn[0].total));
     let shown = drawn.iter().filter(|place| place.is_drawn).count() - 1;
     let stacks = number(drawn.len() as u64 - 1);
@@ -167,7 +172,9 @@ fn head<W: Write>(
     });
     let command = xml(&cx.header.command.join(" "));
     out.text(&format!(
-        "<title>{command}</title>\n<text class=\"title\" x=\"10\" y=\"24\">{command}</text>\n"
+        "<g id=\"head\"><rect class=\"back\" width=\"100%\" height=\"{}\"/>\n\
+         <text class=\"title\" x=\"10\" y=\"24\">{command}</text>\n",
+        HEAD_PX - 6
     ));
     out.text(&format!(
         "<text class=\"small\" x=\"10\" y=\"44\">{all} {what} in {stacks} distinct stacks{missing}{before}</text>\n"
@@ -181,9 +188,15 @@ fn head<W: Write>(
     out.text(
         "<text class=\"button off\" id=\"reset\" x=\"420\" y=\"70\">Reset zoom (Esc)</text>\n",
     );
-    let foot = height - 12;
+}
+
+/// Where the script says what is under the mouse.
+fn foot<W: Write>(height: u32, out: &mut Output<W>) {
+    let (top, text) = (height - FOOT_PX, FOOT_PX - 12);
     out.text(&format!(
-        "<text class=\"small\" id=\"details\" x=\"10\" y=\"{foot}\"></text>\n"
+        "<g id=\"foot\" data-y=\"{top}\" transform=\"translate(0 {top})\">\
+         <rect class=\"back\" width=\"100%\" height=\"{FOOT_PX}\"/>\
+         <text class=\"small\" id=\"details\" x=\"10\" y=\"{text}\"></text></g>\n"
     ));
 }
 

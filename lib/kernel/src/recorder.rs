@@ -164,6 +164,7 @@ pub(crate) fn take<T: Trace>(
     inside.tick()?;
     pipes.fill_until(until)?;
     while let Some(record) = pipes.next_before(until) {
+        tasks.on_processor(record.processor);
         if let Some((tid, happenings)) = inside.read_hook(&record.data) {
             for happening in happenings {
                 tasks.happened(tid, record.time, happening)?;

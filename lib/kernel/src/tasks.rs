@@ -10,12 +10,13 @@ use crate::brought::Brought;
 use crate::calls::{Called, Calls};
 use crate::error::KernelError;
 use crate::privileges;
-use crate::source::{Frame, Happening, Waker, soft_interrupt};
+use crate::source::{Frame, Happening, soft_interrupt};
 use crate::task::Task;
 use crate::task_names::TaskNames;
 use crate::tell::{Listener, Step, Told};
 use crate::trace::Trace;
 use crate::turns::Turns;
+use queued::Queued;
 use sptrace_addr::Svma;
 use sptrace_trace::{
     Function, FunctionId, Module, ModuleId, Note, SYSTEM_CALLS, StreamEncoder, StreamInfo,
@@ -23,6 +24,7 @@ use sptrace_trace::{
 use sptrace_tracee::proc::Status;
 use std::collections::{HashMap, HashSet};
 
+mod queued;
 mod turning;
 
 /// Modules that the frames are shown in: the kind of frame, in brackets.
@@ -34,9 +36,6 @@ const MODULES: [&str; 6] = [
     "[signals]",
     privileges::MODULE,
 ];
-
-/// In place of the state that a task waits in: it was woken, and has not run yet.
-const WOKEN: char = 'w';
 
 /// All tasks, and the trace.
 pub struct Tasks<T> {
@@ -64,6 +63,7 @@ pub struct Tasks<T> {
     pub dumps: Vec<String>,
     names: TaskNames,
     tasks: HashMap<u32, Task>,
+    queued: Queued,
     /// Processes of the tasks that are recorded, as far as they are known otherwise than by their
     /// own events.
     processes: HashMap<u32, u32>,
@@ -116,6 +116,7 @@ impl<T: Trace> Tasks<T> {
             until_tsc: u64::MAX,
             dumps: Vec::new(),
             tasks: HashMap::new(),
+            queued: Queued::default(),
             processes: HashMap::new(),
             is_for_all,
             without,
@@ -203,7 +204,7 @@ impl<T: Trace> Tasks<T> {
         self.before_exec = Some((tid, tsc));
     }
 
-    /// Takes what has happened to task `tid`.
+    /// Takes what has happened to task `tid`, on the processor that was named last.
     ///
     /// # Errors
     /// The trace cannot be written.
@@ -276,12 +277,7 @@ impl<T: Trace> Tasks<T> {
         if self.is_for_all || self.processes.contains_key(&tid) {
             self.begin(tid, tsc, why, None)?;
         }
-        let task = self.tasks.get(&next);
-        let is_woken = task.is_some_and(|t| t.open.last() == Some(&Frame::Waiting(WOKEN)));
-        if is_woken && tid != 0 {
-            let name = format!("queued behind {}", self.names.of(tid));
-            self.instant(next, tsc, "[scheduler]", name)?;
-        }
+        self.runs(next, tsc, tid)?;
         self.end(next, tsc, &Frame::Preempted(String::new()), None)
     }
 
@@ -529,25 +525,6 @@ impl<T: Trace> Tasks<T> {
         Ok(())
     }
 
-    /// A task is woken. One that does not wait, or was woken before, is not.
-    fn woken(&mut self, tid: u32, tsc: u64, by: Waker) -> Result<(), KernelError> {
-        let task = self.tasks.get_mut(&tid);
-        let open = task.and_then(|task| task.open.last_mut());
-        let Some(Frame::Waiting(state)) = open else {
-            return Ok(());
-        };
-        let was_woken = std::mem::replace(state, WOKEN) == WOKEN;
-        if was_woken {
-            return Ok(());
-        }
-        let by = match by {
-            Waker::Task(tid) => self.names.of(tid),
-            Waker::Interrupt(tid) => self.interrupting(tid).unwrap_or("an interrupt".to_owned()),
-            Waker::SoftInterrupt(tid) => self.interrupting(tid).unwrap_or("a softirq".to_owned()),
-        };
-        self.instant(tid, tsc, "[scheduler]", format!("woken by {by}"))
-    }
-
     /// What interrupts a task, as far as its events are recorded.
     fn interrupting(&self, tid: u32) -> Option<String> {
         let open = &self.tasks.get(&tid)?.open;
@@ -648,6 +625,7 @@ fn thread_group(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Waker;
     use sptrace_trace::{Header, Summary, TraceWriter};
 
     #[test]

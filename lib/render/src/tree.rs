@@ -414,7 +414,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
         };
         let open = &mut self.lines_of(stream).open;
         let mut kept = open.iter_mut().rev().map(|line| &mut line.values);
-        Told::of(&values)
+        Told::of_any(&values)
             .into_iter()
             .for_each(|told| told.put(&mut kept));
     }

@@ -65,7 +65,7 @@ enum Kind {
     Wait,
     Preempted,
     Woken,
-    /// Who had the processor until a thread that was woken ran.
+    /// Who had the processor when a thread was woken, or at last before it ran.
     Behind,
     /// The thread has ended.
     Over,
@@ -91,6 +91,7 @@ impl Kind {
             "[scheduler]" if name.starts_with(PREEMPTED) => Self::Preempted,
             "[scheduler]" if name.starts_with(WOKEN) => Self::Woken,
             "[scheduler]" if name.starts_with(BEHIND) => Self::Behind,
+            "[scheduler]" if name.starts_with(AT_LAST_BEHIND) => Self::Behind,
             "[scheduler]" if name == "ended" => Self::Over,
             "[scheduler]" => Self::Wait,
             _ => Self::Kernel,
@@ -101,6 +102,7 @@ impl Kind {
 const PREEMPTED: &str = "preempted ";
 const WOKEN: &str = "woken ";
 const BEHIND: &str = "queued behind ";
+const AT_LAST_BEHIND: &str = "queued, at last behind ";
 
 /// Whose time it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -118,7 +120,7 @@ struct Cause {
     way: Way,
     /// The innermost frame of the kernel's around it.
     inside: Option<FunctionId>,
-    /// Who woke it, ran in its place, interrupted it, or had the processor until it ran.
+    /// Who woke it, ran in its place, interrupted it, or had the processor meanwhile.
     by: Option<FunctionId>,
 }
 
@@ -160,7 +162,7 @@ struct Open {
     kind: Kind,
     /// Of a wait: when it was woken, and by whom.
     woken: Option<(u64, FunctionId)>,
-    /// And who had the processor until it ran.
+    /// And who had the processor then, or the last one if that is not known.
     behind: Option<FunctionId>,
 }
 
@@ -303,7 +305,7 @@ impl Visitor for Waits<'_> {
         if let (Kind::Behind, Some(wait)) = (kind, open.last_mut())
             && wait.kind == Kind::Wait
         {
-            wait.behind = Some(function);
+            wait.behind.get_or_insert(function);
         }
         open.push(Open {
             function,

@@ -69,6 +69,17 @@
     if ((e.ctrlKey || e.metaKey) && e.key === "f") { e.preventDefault(); input.focus(); input.select(); }
     if (e.key === "Escape") { if (pattern) { input.value = ""; search(""); } else zoom(all); }
   });
-  window.addEventListener("resize", layOut);
+  // What is searched and what is under the mouse stay in the window where the frames are higher than it.
+  function place() {
+    const head = byId("head"), foot = byId("foot");
+    head.setAttribute("transform", `translate(0 ${window.scrollY})`);
+    foot.setAttribute("transform", `translate(0 ${Math.min(+foot.dataset.y, window.scrollY + window.innerHeight - FOOT_PX)})`);
+  }
+  const FOOT_PX = byId("foot").firstElementChild.height.baseVal.value;
+  window.addEventListener("resize", () => { layOut(); place(); });
+  window.addEventListener("scroll", place);
   layOut();
+  // A flame stands on its root, which is where somebody begins to read.
+  if (all.rect.y.baseVal.value > window.innerHeight) window.scrollTo(0, svg.getBoundingClientRect().height);
+  place();
 })();

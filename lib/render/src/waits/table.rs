@@ -2,7 +2,7 @@
 //!
 //! Given sums; writes them. Must not know how they were added up.
 
-use super::{BEHIND, Cause, PREEMPTED, Split, WOKEN, Waits, Way, Whose};
+use super::{AT_LAST_BEHIND, BEHIND, Cause, PREEMPTED, Split, WOKEN, Waits, Way, Whose};
 use crate::csv::field;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean};
@@ -168,12 +168,16 @@ pub(super) fn who(name: &str) -> &str {
         let by = name.strip_prefix(done)?;
         by.strip_prefix("by ")
     });
-    who.or_else(|| name.strip_prefix(BEHIND)).unwrap_or(name)
+    who.or_else(|| behind(name).map(|(_, who)| who))
+        .unwrap_or(name)
 }
 
-/// Does a frame of this name say who had the processor until a thread ran?
-pub(super) fn is_behind(name: &str) -> bool {
-    name.starts_with(BEHIND)
+/// Of a frame whose name says who had the processor before a thread ran: since when it is known to
+/// have had it, and who it was.
+pub(super) fn behind(name: &str) -> Option<(&'static str, &str)> {
+    let first = name.strip_prefix(BEHIND).map(|who| ("behind", who));
+    let last = || name.strip_prefix(AT_LAST_BEHIND);
+    first.or_else(|| last().map(|who| ("at last behind", who)))
 }
 
 fn split_heading(last: &str) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Given laps; writes those that took long, and why. Must not know how time was told apart.
 
-use super::super::table::{is_behind, who};
+use super::super::table::{behind, who};
 use super::{Cause, Excess, Lap, Laps, Parts, Thread, Way, Where, excesses};
 use crate::csv::field;
 use crate::style::Style;
@@ -218,10 +218,9 @@ fn detail(cause: &Cause, names: &Names<'_>) -> Option<String> {
             });
             Some(inside.map_or(woken.clone(), |inside| format!("{inside}, {woken}")))
         }
-        // Of those who had the processor meanwhile the kernel's side has the last one.
-        Where::Way(Way::Queued) => by.map(|who| match cause.by {
-            Some(id) if is_behind(names.name(id)) => format!("at last behind {who}"),
-            _ => format!("after {who} woke it"),
+        Where::Way(Way::Queued) => cause.by.map(|id| match behind(names.name(id)) {
+            Some((how, who)) => format!("{how} {}", clean(who)),
+            None => format!("after {} woke it", clean(who(names.name(id)))),
         }),
         Where::Sptrace | Where::Unknown => None,
     }
