@@ -215,20 +215,21 @@ impl Outcome {
     /// The coverage line.
     pub fn coverage_line(&self) -> String {
         let (patched, reached) = (self.sites_patched(), self.sites_reached());
-        let percent = if reached == 0 {
-            0.0
-        } else {
-            patched as f64 * 100.0 / reached as f64
-        };
         let join = |list: &[(&str, u64)]| {
             list.iter()
                 .map(|(n, c)| format!("{c} {n}"))
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        let mut line = format!(
-            "coverage: {patched} of {reached} call sites reached are patched ({percent:.2} %)"
-        );
+        let mut line = match reached {
+            0 => "coverage: no call sites were reached".to_owned(),
+            _ => {
+                let percent = patched as f64 * 100.0 / reached as f64;
+                format!(
+                    "coverage: {patched} of {reached} call sites reached are patched ({percent:.2} %)"
+                )
+            }
+        };
         if !self.patched.is_empty() {
             line += &format!(" [{}]", join(&self.patched));
         }
