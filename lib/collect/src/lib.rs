@@ -9,6 +9,7 @@
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
+//! | [`levels`], [`budget`], [`cpu_times`] | which functions are counted, and what that saves |
 //! | `numbers` | which process is which |
 //! | `open_files` | what processes have open |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
@@ -24,9 +25,11 @@
 
 pub mod acts;
 pub mod between;
+pub mod budget;
 pub mod captures;
 pub mod clock;
 pub mod collector;
+pub mod cpu_times;
 pub mod decode;
 pub mod disk;
 pub mod event;
