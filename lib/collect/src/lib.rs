@@ -9,7 +9,8 @@
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
-//! | [`levels`], [`budget`], [`cpu_times`] | which functions are counted, and what that saves |
+//! | [`levels`], `tally` | which functions are counted |
+//! | [`budget`], [`cpu_times`] | what that saves, and may cost |
 //! | `numbers` | which process is which |
 //! | `open_files` | what processes have open |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
@@ -52,6 +53,7 @@ pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
+mod tally;
 pub mod tap;
 pub mod unfollowed;
 pub mod values;

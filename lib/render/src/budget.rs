@@ -1,6 +1,7 @@
 //! What a recording with a budget has cost, as a sentence.
 //!
-//! Given a trace's summary; gives the text, or none without a budget. Must not know where it stands.
+//! Given a trace's summary; gives the text, or none without a budget. Must not know where it
+//! stands.
 
 use sptrace_trace::{BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary};
 

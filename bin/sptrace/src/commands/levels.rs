@@ -7,7 +7,8 @@
 use clap::Args;
 use sptrace_collect::request::Limit;
 
-use crate::commands::record;
+/// The group of options that say what is recorded, in the help.
+pub const WHAT: &str = "What is recorded";
 
 /// Options by which calls are counted and not recorded.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -15,18 +16,18 @@ pub struct LevelArgs {
     /// Count calls, and record none: exactly how often each function is called by each other one,
     /// without order and times, at a small part of the price (`report functions`, `callers`,
     /// `callees`, `graph`)
-    #[arg(help_heading = record::WHAT, long)]
+    #[arg(help_heading = WHAT, long)]
     pub count: bool,
     /// Count the calls of a function while it is called more than RATE times a second (1M, 200k),
     /// and record those of all others: which functions these were, and how often they were called
     /// meanwhile, is in the trace (`report functions` has their calls as untimed)
-    #[arg(help_heading = record::WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with = "count")]
+    #[arg(help_heading = WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with = "count")]
     pub hot_limit: Option<u64>,
     /// Spend at most so much of the program's CPU time on the recording, sptrace's own included
     /// (5%): the functions that cost most are counted while that is needed, as by --hot-limit, and
     /// recorded again when there is room. `report` says what was spent, and `report levels` which
     /// functions were counted when. A program's start costs more
-    #[arg(help_heading = record::WHAT, long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["count", "hot_limit"])]
+    #[arg(help_heading = WHAT, long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["count", "hot_limit"])]
     pub budget: Option<f64>,
 }
 

@@ -69,7 +69,7 @@ than some 50 ms may crash unnoticed.
 ";
 
 /// The groups of options in the help.
-pub const WHAT: &str = "What is recorded";
+pub use crate::commands::levels::WHAT;
 /// When that is, in time.
 pub const WHEN: &str = "When it is recorded";
 /// And how much of it.
@@ -247,15 +247,14 @@ impl RecordArgs {
             &self.prototypes,
             self.string_limit,
         )?;
-        let is_launched = matches!(subject, Subject::Launched { .. });
-        let (command, loader, start_on, shadow) = match subject {
+        let (is_launched, command, loader, start_on, shadow) = match subject {
             Subject::Launched {
                 command,
                 loader,
                 start_on,
                 shadow,
-            } => (command, loader, start_on, shadow),
-            Subject::Running => (Vec::new(), false, Vec::new(), false),
+            } => (true, command, loader, start_on, shadow),
+            Subject::Running => (false, Vec::new(), false, Vec::new(), false),
         };
         self.check_levels(&start_on, shadow)?;
         let options = Options {

@@ -1,7 +1,8 @@
 //! The slots of a module that count by themselves, when nothing is counted any more.
 //!
 //! Given a module; has such slots lead to the callee alone, each by one store, since other threads
-//! execute there, and forgets their cells where nobody does. The gs base may be the program's then. Must not know why nothing is counted.
+//! execute there, and forgets their cells where nobody does. The gs base may be the program's then.
+//! Must not know why nothing is counted.
 
 use crate::memory::table::{Module, UNTOUCHED};
 use crate::plans::{plan, slot};

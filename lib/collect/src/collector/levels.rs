@@ -1,8 +1,9 @@
 //! Functions whose calls are counted while they are called too often.
 //!
-//! Given the limit, or a budget that says it anew at each look ([`crate::budget`]); watches the calls that are recorded, and the cells of those that are counted,
-//! and tells the agents whose level is to change ([`sptrace_wire::levels`]), which becomes a note
-//! of the trace. Must not know how often that is.
+//! Given the limit, or a budget that says it anew at each look ([`crate::budget`]); watches the
+//! calls that are recorded, and the cells of those that are counted, and tells the agents whose
+//! level is to change ([`sptrace_wire::levels`]), which becomes a note of the trace. Must not know
+//! how often that is.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -19,8 +20,9 @@ use crate::budget::{Budget, Prices, Spent, Used};
 use crate::cpu_times::CpuTimes;
 use crate::decode::pointers;
 use crate::decode::process::Areas;
-use crate::levels::{Called, Function, Governor, Rates, Site, Sites, Tally, Wish};
+use crate::levels::{Called, Function, Governor, Rates, Site, Sites, Wish};
 use crate::request::Limit;
+use crate::tally::Tally;
 
 /// The rates of functions are looked at so often,
 const LOOK_EVERY: Duration = Duration::from_millis(20);
