@@ -191,10 +191,10 @@ def a_program_goes_on_when_sptrace_is_killed(bench):
 
 @case
 def what_chooses_calls_by_their_nesting_is_refused(bench):
-    for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"]):
+    for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"]):
         status, _, error = bench.run(bench.sptrace, "run", "--count", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
-    for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"], ["--count"]):
+    for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"], ["--count"]):
         status, _, error = bench.run(bench.sptrace, "run", "--hot-limit", "1k", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
 

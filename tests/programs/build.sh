@@ -48,6 +48,8 @@ table() {
     echo "tallies.static|gcc $O -O2 -static tallies/tallies.c"
     for level in 0 2; do echo "heats.O$level|gcc $O -O$level heats/heats.c"; done
     echo "heats.static|gcc $O -O2 -static heats/heats.c"
+    for level in 0 2; do echo "rounds.O$level|gcc $O -O$level rounds/rounds.c"; done
+    echo "rounds.static|gcc $O -O2 -static rounds/rounds.c"
     echo "heirloom.O2|gcc $O -O2 heirloom/heirloom.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"

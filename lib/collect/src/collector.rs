@@ -67,6 +67,8 @@ struct StreamState {
 pub struct Collector<W: Write> {
     recorder: Recorder<W>,
     watch: Option<levels::Watch>,
+    /// What is counted from here on is not in the trace.
+    has_counted_all: bool,
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
@@ -92,6 +94,7 @@ impl<W: Write> Collector<W> {
         Self {
             recorder: Recorder::new(writer),
             watch: None,
+            has_counted_all: false,
             book: AddressBook::default(),
             by_file: HashMap::new(),
             former: HashMap::new(),
@@ -381,7 +384,7 @@ impl<W: Write> Collector<W> {
             .any(|other| other.lane.pid == pid)
         {
             // The number may be given to another process.
-            self.forget_levels(pid);
+            self.forget_levels(pid, s.process);
             self.retire(pid);
         }
     }

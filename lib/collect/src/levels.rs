@@ -15,6 +15,11 @@ use sptrace_trace::{FunctionId, Level};
 const QUIET: u64 = 4;
 /// For so long it must be quiet.
 const QUIET_TIME: Duration = Duration::from_millis(500);
+/// Where rates change, a function that was hot again soon must be quiet for twice as long the next
+/// time, up to this.
+const LONGEST_QUIET_TIME: Duration = Duration::from_secs(64);
+/// Soon: within so many times the time for which it was quiet.
+const SOON: u32 = 4;
 /// A wish is repeated after one look, two, four and so on, up to so many.
 const LONGEST_WAIT: u32 = 256;
 
@@ -28,6 +33,15 @@ pub struct Called {
     pub recorded: u64,
     /// Calls that were counted.
     pub counted: u64,
+}
+
+/// By which a function's level changes, in calls a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// One that is recorded more often is counted.
+    pub hot_per_s: u64,
+    /// One that is counted less often is quiet.
+    pub quiet_per_s: u64,
 }
 
 /// What is to be done about a function.
@@ -71,26 +85,62 @@ impl Patience {
 struct Counted {
     patience: Patience,
     quiet: Duration,
+    /// So long it must be quiet.
+    hold: Duration,
+}
+
+/// A function that was counted, and is recorded again.
+struct Returned {
+    /// So long it was quiet, and so long ago.
+    hold: Duration,
+    since: Duration,
 }
 
 /// Watches the rates of functions.
 pub struct Governor {
-    limit_per_s: u64,
+    rates: Rates,
     counted: HashMap<Function, Counted>,
     /// Were counted, and are to be recorded again.
     returning: HashMap<Function, Patience>,
+    /// Where the rates change.
+    returned: Option<HashMap<Function, Returned>>,
     stubborn: HashSet<Function>,
 }
 
 impl Governor {
     /// Functions that are called more often a second are counted.
     pub fn new(limit_per_s: u64) -> Self {
+        Self::by(Rates {
+            hot_per_s: limit_per_s,
+            quiet_per_s: limit_per_s / QUIET,
+        })
+    }
+
+    /// Rates are said before each look ([`Self::set_rates`]). Functions that are hot again as soon
+    /// as they are recorded come back later and later.
+    pub fn with_changing_rates() -> Self {
         Self {
-            limit_per_s,
+            returned: Some(HashMap::new()),
+            ..Self::by(Rates {
+                hot_per_s: u64::MAX,
+                quiet_per_s: 0,
+            })
+        }
+    }
+
+    fn by(rates: Rates) -> Self {
+        Self {
+            rates,
             counted: HashMap::new(),
             returning: HashMap::new(),
+            returned: None,
             stubborn: HashSet::new(),
         }
+    }
+
+    /// By these rates from here on.
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
     }
 
     /// True if calls of some functions are counted, or were, and may be still.
@@ -105,13 +155,12 @@ impl Governor {
 
     /// So many calls in this time are the limit.
     fn limit_in(&self, time: Duration) -> u64 {
-        let limit = u128::from(self.limit_per_s) * time.as_micros() / 1_000_000;
-        u64::try_from(limit).unwrap_or(u64::MAX)
+        calls_in(self.rates.hot_per_s, time)
     }
 
     /// Fewer calls in this time are quiet.
     pub fn quiet_in(&self, time: Duration) -> u64 {
-        self.limit_in(time) / QUIET
+        calls_in(self.rates.quiet_per_s, time)
     }
 
     /// Takes what was called in the time since the last look, and says what follows. What comes
@@ -129,6 +178,9 @@ impl Governor {
             if calls.counted != 0 {
                 self.adopt(*function, &mut wishes);
             }
+        }
+        for returned in self.returned.iter_mut().flat_map(HashMap::values_mut) {
+            returned.since += time;
         }
         let all = self.counted.values_mut().map(|c| &mut c.patience);
         all.chain(self.returning.values_mut())
@@ -177,12 +229,19 @@ impl Governor {
                 true => counted.quiet + time,
                 false => Duration::ZERO,
             };
-            if counted.quiet >= QUIET_TIME {
+            if counted.quiet >= counted.hold {
                 again.push(*function);
             }
         }
         for function in again {
-            self.counted.remove(&function);
+            let hold = self
+                .counted
+                .remove(&function)
+                .map_or(QUIET_TIME, |c| c.hold);
+            if let Some(returned) = &mut self.returned {
+                let since = Duration::ZERO;
+                returned.insert(function, Returned { hold, since });
+            }
             let mut patience = Patience::default();
             patience.is_over();
             self.returning.insert(function, patience);
@@ -212,7 +271,13 @@ impl Governor {
     fn count(&mut self, function: Function, wishes: &mut Vec<Wish>) {
         self.returning.remove(&function);
         let is_repeated = self.counted.contains_key(&function);
-        if self.counted.entry(function).or_default().patience.is_over() {
+        let returned = self.returned.as_mut().and_then(|r| r.remove(&function));
+        let counted = self.counted.entry(function).or_default();
+        if !is_repeated {
+            let soon = returned.filter(|r| r.since < r.hold * SOON);
+            counted.hold = soon.map_or(QUIET_TIME, |r| (r.hold * 2).min(LONGEST_QUIET_TIME));
+        }
+        if counted.patience.is_over() {
             wishes.push(Wish {
                 function,
                 level: Level::Counted,
@@ -225,7 +290,16 @@ impl Governor {
     pub fn forget(&mut self, pid: u32) {
         self.counted.retain(|(of, _), _| *of != pid);
         self.returning.retain(|(of, _), _| *of != pid);
+        if let Some(returned) = &mut self.returned {
+            returned.retain(|(of, _), _| *of != pid);
+        }
     }
+}
+
+/// So many calls make this rate in such a time.
+fn calls_in(per_s: u64, time: Duration) -> u64 {
+    let calls = u128::from(per_s) * time.as_micros() / 1_000_000;
+    u64::try_from(calls).unwrap_or(u64::MAX)
 }
 
 /// A site of calls through a pointer: its process, and its id.
@@ -250,6 +324,18 @@ struct CountedSite {
 }
 
 impl Sites {
+    /// A process has ended: by its number of the recording, which no other will have.
+    pub fn forget(&mut self, process: u32) {
+        self.seen.retain(|(of, _), _| *of != process);
+        self.wished.retain(|(of, _), _| *of != process);
+        self.counted.retain(|(of, _), _| *of != process);
+    }
+
+    /// How many sites there is something known of.
+    pub fn known(&self) -> usize {
+        self.seen.len() + self.wished.len() + self.counted.len()
+    }
+
     /// A call.
     pub fn add(&mut self, site: Site, is_stubborn: bool) {
         let (calls, stubborn) = self.seen.entry(site).or_default();
@@ -309,88 +395,6 @@ impl Sites {
         let bound = calls.iter().filter(is_bound).map(|(_, f, _)| *f);
         again.sort_unstable();
         (bound.collect(), again)
-    }
-}
-
-/// How often functions were called since this was asked last.
-#[derive(Default)]
-pub struct Tally {
-    pid: u32,
-    /// Of the process `pid`.
-    own: Calls,
-    others: HashMap<u32, Calls>,
-}
-
-/// The calls of a process.
-#[derive(Default)]
-struct Calls {
-    /// By the functions' numbers.
-    calls: Vec<u32>,
-    /// TSC of the first and the last of them.
-    span: Option<(u64, u64)>,
-}
-
-impl Tally {
-    /// The calls that come are of this process.
-    pub fn turn_to(&mut self, pid: u32) {
-        if pid == self.pid {
-            return;
-        }
-        let next = self.others.remove(&pid).unwrap_or_default();
-        let last = std::mem::replace(&mut self.own, next);
-        self.others.insert(self.pid, last);
-        self.pid = pid;
-    }
-
-    /// What comes next has happened from `first_tsc` to `last_tsc`.
-    pub fn come_to(&mut self, first_tsc: u64, last_tsc: u64) {
-        let (first, last) = self.own.span.unwrap_or((first_tsc, last_tsc));
-        self.own.span = Some((first.min(first_tsc), last.max(last_tsc)));
-    }
-
-    /// A function was called.
-    #[inline]
-    pub fn add(&mut self, function: FunctionId) {
-        let index = function.0 as usize;
-        match self.own.calls.get_mut(index) {
-            Some(calls) => *calls = calls.saturating_add(1),
-            None => self.begin(index),
-        }
-    }
-
-    #[inline(never)]
-    fn begin(&mut self, index: usize) {
-        self.own.calls.resize(index + 64, 0);
-        self.own.calls[index] = 1;
-    }
-
-    /// What there is, which is none from here on, and over how many ticks it was called, by
-    /// process.
-    pub fn take(&mut self) -> (HashMap<Function, Called>, HashMap<u32, u64>) {
-        let current = std::iter::once((&self.pid, &mut self.own));
-        let (mut all, mut ticks) = (HashMap::new(), HashMap::new());
-        for (pid, own) in current.chain(self.others.iter_mut()) {
-            if let Some((first, last)) = own.span.take() {
-                ticks.insert(*pid, last - first);
-            }
-            for (i, calls) in (0..)
-                .zip(own.calls.iter_mut())
-                .filter(|(_, calls)| **calls != 0)
-            {
-                let recorded = u64::from(std::mem::take(calls));
-                let called = Called {
-                    recorded,
-                    counted: 0,
-                };
-                all.insert((*pid, FunctionId(i)), called);
-            }
-        }
-        (all, ticks)
-    }
-
-    /// A process has ended.
-    pub fn forget(&mut self, pid: u32) {
-        self.others.remove(&pid);
     }
 }
 
@@ -548,20 +552,49 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_keeps_processes_apart() {
-        let mut tally = Tally::default();
-        tally.turn_to(1);
-        tally.come_to(100, 200);
-        tally.add(FunctionId(100));
-        tally.turn_to(2);
-        tally.add(FunctionId(100));
-        tally.turn_to(1);
-        tally.come_to(150, 300);
-        tally.add(FunctionId(100));
-        let (all, ticks) = tally.take();
-        assert_eq!(all[&(1, FunctionId(100))].recorded, 2);
-        assert_eq!(all[&(2, FunctionId(100))].recorded, 1);
-        assert_eq!(ticks, HashMap::from([(1, 200)]));
-        assert!(tally.take().0.is_empty());
+    fn with_changing_rates_what_is_hot_again_soon_comes_back_later_and_later() {
+        let mut governor = Governor::with_changing_rates();
+        let (hot, quiet) = (
+            Rates {
+                hot_per_s: 1000,
+                quiet_per_s: 0,
+            },
+            Rates {
+                hot_per_s: 1000,
+                quiet_per_s: 5000,
+            },
+        );
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            governor.set_rates(hot);
+            assert_eq!(look(&mut governor, 2000, 0), [(Level::Counted, false)]);
+            assert_eq!(look(&mut governor, 0, 2000), [], "no room for it");
+            governor.set_rates(quiet);
+            waits.push((1..).find(|_| !look(&mut governor, 0, 2000).is_empty()));
+        }
+        assert_eq!(waits, [Some(1), Some(1), Some(2), Some(4)]);
+        // Once it has been recorded for long it is as any other.
+        for _ in 0..17 {
+            look(&mut governor, 500, 0);
+        }
+        governor.set_rates(hot);
+        look(&mut governor, 2000, 0);
+        governor.set_rates(quiet);
+        assert_eq!(look(&mut governor, 0, 2000), [(Level::Recorded, false)]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_the_sites_of_a_process_that_has_ended() {
+        let mut sites = Sites::default();
+        for process in 0..5000 {
+            let site = (process, 0x77);
+            (0..64).for_each(|_| sites.add(site, true));
+            assert_eq!(sites.take(), [site]);
+            sites.add(site, true);
+            sites.look(SECOND, 100, &[(site, (process, F.1), 1000)]);
+            assert_eq!(sites.known(), 3);
+            sites.forget(process);
+        }
+        assert_eq!(sites.known(), 0);
     }
 }

@@ -9,6 +9,8 @@
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
+//! | [`levels`], `tally` | which functions are counted |
+//! | [`budget`], [`cpu_times`] | what that saves, and may cost |
 //! | `numbers` | which process is which |
 //! | `open_files` | what processes have open |
 //! | `latecomers`, [`unfollowed`] | who may still begin; what was executed and not traced |
@@ -24,9 +26,11 @@
 
 pub mod acts;
 pub mod between;
+pub mod budget;
 pub mod captures;
 pub mod clock;
 pub mod collector;
+pub mod cpu_times;
 pub mod decode;
 pub mod disk;
 pub mod event;
@@ -49,6 +53,7 @@ pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
+mod tally;
 pub mod tap;
 pub mod unfollowed;
 pub mod values;

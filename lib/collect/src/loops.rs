@@ -68,7 +68,7 @@ pub fn drain_loop(shared: &Shared) {
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
     let (mut last_told, mut last_out) = (Instant::now(), Instant::now());
     let is_read_meanwhile = shared.options.ring_bytes == 0 && shared.reactor.dumps().is_none();
-    let most_ms = match (&shared.options.tap, shared.options.hot_limit) {
+    let most_ms = match (&shared.options.tap, shared.options.limit) {
         (None, None) => 50,
         _ => TELL_EVERY.as_millis() as u64,
     };

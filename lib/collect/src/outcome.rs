@@ -3,9 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::budget::Spent;
 use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::{Section, Summary};
+use sptrace_trace::{BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -108,6 +109,8 @@ pub struct Outcome {
     pub followed: Option<u64>,
     /// Events recorded and overwritten by later ones (`--ring`).
     pub overwritten: u64,
+    /// What was spent of a budget, if there is one.
+    pub spent: Option<Spent>,
 }
 
 impl Outcome {
@@ -209,6 +212,17 @@ impl Outcome {
         if self.overwritten > 0 {
             s.row(Section::Ring, "events dropped by --ring", self.overwritten);
         }
+        if let Some(spent) = self.spent {
+            let shares = [
+                (BUDGET_ASKED, spent.budget),
+                (BUDGET_SPENT, spent.share),
+                (BUDGET_COUNTS, spent.by_counts),
+                (BUDGET_HOST, spent.by_host),
+            ];
+            for (what, share) in shares {
+                s.row(Section::Budget, what, (share * 1e6).round() as u64);
+            }
+        }
         s
     }
 
@@ -257,6 +271,24 @@ impl Outcome {
             line += &format!("; seen in part: {}", file(why));
         }
         line
+    }
+
+    /// What was spent of the budget; `None`: there is none.
+    pub fn budget_line(&self) -> Option<String> {
+        let spent = self.spent?;
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let over = match spent.share > spent.budget {
+            false => "",
+            true if spent.by_counts > spent.budget => ": counted calls alone are over it",
+            true => ": over it",
+        };
+        Some(format!(
+            "budget: {} of {} spent in steady state ({} by counted calls, {} by sptrace itself){over}",
+            percent(spent.share),
+            percent(spent.budget),
+            percent(spent.by_counts),
+            percent(spent.by_host)
+        ))
     }
 
     /// The loss line.

@@ -376,6 +376,8 @@ fn dump(
         c.end_process(&shared.arena, occurrence.pid);
     }
     let ahead = c.peek(&shared.arena);
+    // Before the copy, which has the names that are known then.
+    let counts = c.notes_of_counts(&shared.arena);
     let snapshot = Snapshot::of(ring);
     let mut snapshot = match snapshot {
         Ok(snapshot) => snapshot,
@@ -386,6 +388,7 @@ fn dump(
         }
     };
     snapshot.add_blocks(&ahead.blocks);
+    counts.iter().for_each(|note| snapshot.add_note(note));
     snapshot.add_note(&Note::Recording {
         pid: occurrence.pid,
         tsc: occurrence.tsc,

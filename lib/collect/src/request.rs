@@ -58,8 +58,8 @@ pub struct Options {
     pub decide: Option<Decide>,
     /// Count calls, and record none.
     pub counts: bool,
-    /// A function that is called more often than this a second is counted, until it is not.
-    pub hot_limit: Option<u64>,
+    /// Functions that are called too often are counted, until they are not.
+    pub limit: Option<Limit>,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
@@ -76,6 +76,15 @@ pub struct Options {
     pub at_start: AtStart,
 }
 
+/// What is too often for calls to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// So many calls of one function a second.
+    Rate(u64),
+    /// What all of them cost is more than such a share of the program's CPU time.
+    Budget(f64),
+}
+
 impl Options {
     /// True if system calls alone are recorded.
     pub fn records_no_functions(&self) -> bool {
@@ -84,7 +93,7 @@ impl Options {
 
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
-        match (self.counts, self.hot_limit) {
+        match (self.counts, self.limit) {
             (true, _) => Plans::Count,
             (false, Some(_)) => Plans::Levels,
             (false, None) => Plans::Record,

@@ -109,7 +109,7 @@ fn collector_of(
 ) -> Result<Collector<Output>, TraceeError> {
     let mut collector = Collector::new(writer_of(opened, header)?);
     collector.tap(options.tap.clone());
-    collector.limit(options.hot_limit);
+    collector.limit(options.limit, header.tsc_hz);
     Ok(collector)
 }
 
@@ -137,7 +137,7 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
         counts: options.counts,
-        levels: options.hot_limit.is_some(),
+        levels: options.limit.is_some(),
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -160,7 +160,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.system_calls.as_ref().map(|calls| calls.only),
         options.decide.clone(),
     )
-    .counting(options.counts || options.hot_limit.is_some())
+    .counting(options.counts || options.limit.is_some())
     .switched(reactor.switch().cloned())
 }
 

@@ -224,6 +224,7 @@ impl Shared {
             self.end_tsc.fetch_min(c.until_tsc(), Ordering::AcqRel);
         }
         if self.stopped.set(why.clone()).is_ok() {
+            c.end_counts(&self.arena);
             c.note(&Note::Recording {
                 pid: 0,
                 tsc: clock::tsc(),
@@ -259,6 +260,7 @@ impl Shared {
         outcome.torn = c.torn;
         outcome.followed = c.left_out();
         outcome.unfollowed = self.unfollowed.list();
+        outcome.spent = c.spent();
         outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
         let left_out = self.left_out.lock();
         outcome.left_out = left_out

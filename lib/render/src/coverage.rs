@@ -34,7 +34,12 @@ pub fn write_coverage(out: &mut impl Write, summary: &Summary, style: Style) -> 
         writeln!(out, "{between}{}", style.heading(section.name()))?;
         let rows = summary.rows_of(section);
         let rows = rows.map(|row| (row.key.as_str(), row.count));
-        writeln!(out, "{}", table(rows, summary.total(section)))?;
+        let all = match section {
+            // Its rows are shares already.
+            Section::Budget => 1_000_000,
+            _ => summary.total(section),
+        };
+        writeln!(out, "{}", table(rows, all))?;
         between = "\n";
     }
     if let Some(why) = &summary.ended_early {

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use sptrace_trace::{Clock, FunctionId, Level, Names, Note};
+use sptrace_trace::{Clock, Ending, FunctionId, Level, Names, Note};
 
+use crate::budget::budget_text;
 use crate::csv::field;
 use crate::style::Style;
 use crate::units::{Count, Duration};
@@ -69,13 +70,13 @@ fn counted_calls(notes: &[Note]) -> HashMap<(u32, FunctionId), u64> {
     all
 }
 
-/// Writes them. Times count from `start_tsc`.
+/// Writes them, and in a text what was spent of a budget. Times count from `start_tsc`.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_levels(
     out: &mut impl Write,
-    notes: &[Note],
+    (notes, ending): (&[Note], &Ending),
     (names, clock, start_tsc): (&Names<'_>, Clock, u64),
     (is_csv, style): (bool, Style),
 ) -> io::Result<()> {
@@ -84,6 +85,11 @@ pub fn write_levels(
     if is_csv {
         write!(out, "pid,module,function,from_ns,to_ns,counted_calls\r\n")?;
     } else {
+        if let Ending::Complete(summary) = ending
+            && let Some(budget) = budget_text(summary)
+        {
+            writeln!(out, "budget: {budget}")?;
+        }
         let heading = format!(
             "{:>9} {:>11} {:>11} {:>15}  function (module)",
             "pid", "from", "to", "counted calls"

@@ -1,5 +1,6 @@
 //! The first view of a trace: what ran, how long, what took the time, and how far to trust it.
 
+use crate::budget::budget_text;
 use crate::coverage::sections;
 use crate::functions::Row;
 use crate::levels::counted_times;
@@ -112,6 +113,11 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
             out,
             "counted    {counted} calls{whose}, of which neither order nor times are known"
         )?;
+    }
+    if let Ending::Complete(summary) = &view.survey.ending
+        && let Some(text) = budget_text(summary)
+    {
+        writeln!(out, "budget     {text}")?;
     }
     let blocked: u64 = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
     if blocked > 0 {
@@ -345,6 +351,7 @@ fn coverage_line(summary: &Summary) -> String {
     });
     let told = [
         Section::Sites,
+        Section::Budget,
         Section::Events,
         Section::Loss,
         Section::Dump,

@@ -50,5 +50,7 @@ pub use replay::{
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};
 pub use stats::{FunctionStats, Stats};
-pub use summary::{Section, Summary, SummaryRow};
+pub use summary::{
+    BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary, SummaryRow,
+};
 pub use writer::{Classifier, TraceWriter};

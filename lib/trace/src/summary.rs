@@ -45,11 +45,23 @@ pub enum Section {
     Recorded = 15,
     /// The ticks of all recordings together, without the pauses.
     RecordedFor = 16,
+    /// What a recording with a budget was to cost and has cost, each in millionths of the program's
+    /// CPU time: see [`BUDGET_ASKED`] and those beside it.
+    Budget = 17,
 }
+
+/// Key of [`Section::Budget`]: what was asked for.
+pub const BUDGET_ASKED: &str = "asked for";
+/// Key of [`Section::Budget`]: what was spent in steady state.
+pub const BUDGET_SPENT: &str = "spent in steady state";
+/// Key of [`Section::Budget`]: of that, by calls that were counted.
+pub const BUDGET_COUNTS: &str = "by counted calls";
+/// Key of [`Section::Budget`]: of that, by sptrace's own process.
+pub const BUDGET_HOST: &str = "by sptrace's process";
 
 impl Section {
     /// All, with the names that are shown and that stand in tables for other programs.
-    pub const NAMES: [(Self, &'static str); 16] = [
+    pub const NAMES: [(Self, &'static str); 17] = [
         (Self::Sites, "sites"),
         (Self::Refused, "refused"),
         (Self::Hole, "hole"),
@@ -66,6 +78,7 @@ impl Section {
         (Self::Dump, "dump"),
         (Self::Recorded, "recorded"),
         (Self::RecordedFor, "recorded for"),
+        (Self::Budget, "budget"),
     ];
 
     /// Its name.
@@ -186,6 +199,6 @@ mod tests {
             assert_eq!(Summary::read(Cursor::new(&bytes)).unwrap(), written);
         }
         assert_eq!(Section::from_byte(0), None);
-        assert_eq!(Section::from_byte(17), None);
+        assert_eq!(Section::from_byte(18), None);
     }
 }

@@ -7,11 +7,13 @@
 //! Must not know: what the process is looked at for.
 
 mod auxv;
+mod cpu_time;
 pub mod files;
 mod stat;
 mod status;
 
 pub use auxv::AuxiliaryVector;
+pub use cpu_time::CpuTime;
 pub use stat::Stat;
 pub use status::Status;
 

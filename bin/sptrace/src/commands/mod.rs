@@ -13,6 +13,7 @@ pub mod ktrace;
 mod ktrace_live;
 mod ktrace_script;
 mod ktrace_turns;
+mod levels;
 mod lines;
 mod live;
 pub mod record;

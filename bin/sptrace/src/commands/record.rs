@@ -12,8 +12,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::acts::Payloads;
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
-use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
+use sptrace_collect::event::{Event, What};
 use sptrace_collect::modules::decide::Decide;
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
@@ -26,6 +26,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
+use crate::commands::levels::{Beside, LevelArgs};
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
@@ -68,7 +69,7 @@ than some 50 ms may crash unnoticed.
 ";
 
 /// The groups of options in the help.
-pub const WHAT: &str = "What is recorded";
+pub use crate::commands::levels::WHAT;
 /// When that is, in time.
 pub const WHEN: &str = "When it is recorded";
 /// And how much of it.
@@ -174,6 +175,8 @@ pub struct RecordArgs {
     #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
     column: usize,
     #[command(flatten)]
+    levels: LevelArgs,
+    #[command(flatten)]
     debug: DebugArgs,
     #[command(flatten)]
     lines: LineArgs,
@@ -244,16 +247,16 @@ impl RecordArgs {
             &self.prototypes,
             self.string_limit,
         )?;
-        let is_launched = matches!(subject, Subject::Launched { .. });
-        let (command, loader, start_on, shadow) = match subject {
+        let (is_launched, command, loader, start_on, shadow) = match subject {
             Subject::Launched {
                 command,
                 loader,
                 start_on,
                 shadow,
-            } => (command, loader, start_on, shadow),
-            Subject::Running => (Vec::new(), false, Vec::new(), false),
+            } => (true, command, loader, start_on, shadow),
+            Subject::Running => (false, Vec::new(), false, Vec::new(), false),
         };
+        self.check_levels(&start_on, shadow)?;
         let options = Options {
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
@@ -270,8 +273,8 @@ impl RecordArgs {
             payloads: self.payloads,
             values,
             system_calls,
-            counts: false,
-            hot_limit: None,
+            counts: self.levels.count,
+            limit: self.levels.limit(),
             at_start,
             tap: None,
             helper: None,
@@ -319,6 +322,9 @@ impl RecordArgs {
         // What the user has written counts more.
         self.depth = self.depth.or(policy.depth);
         self.ring = self.ring.or(policy.ring_bytes);
+        if self.levels.limit().is_none() {
+            self.levels.hot_limit = policy.hot_limit;
+        }
         self.max_size = self.max_size.or(policy.most_bytes);
         self.string_limit = policy.string_bytes.unwrap_or(self.string_limit);
         if let (Some(times), 1) = (policy.times, self.times) {
@@ -341,21 +347,33 @@ impl RecordArgs {
         Ok(start_on)
     }
 
-    /// What calls of hot functions cannot be counted beside: whether it is asked for, and what a
-    /// script calls it.
-    pub fn beside_hot_limit(&self) -> [(bool, &'static str); 10] {
-        [
-            (!self.within.is_empty(), "only(GLOB)"),
-            (!self.between.is_empty(), "between(...)"),
-            (self.syscalls.is_some(), "record_syscalls(SET)"),
-            (self.syscalls_only.is_some(), "record_only_syscalls(SET)"),
-            (!self.arguments.is_empty(), "values(SPEC)"),
-            (!self.results.is_empty(), "results(SPEC)"),
-            (self.live.is_some(), "--live"),
-            (self.top, "--top"),
-            (self.decide.is_some(), "propagate(|f| ...)"),
-            (self.payloads.is_some(), "on_enter and on_exit"),
-        ]
+    /// Whether calls can be counted with what else is asked for.
+    fn check_levels(&self, start: &[Event], shadow: bool) -> Result<(), String> {
+        let is_followed = |e: &Event| matches!(e.what, What::Return(_) | What::Slow(..));
+        let is_call = |e: &Event| is_followed(e) || matches!(e.what, What::Call(_));
+        let system_calls = [
+            self.syscalls.is_some(),
+            self.syscalls_only.is_some(),
+            self.live.is_some(),
+        ];
+        let asked = [
+            (!self.within.is_empty(), Beside::Within),
+            (self.depth.is_some(), Beside::Depth),
+            (!self.between.is_empty(), Beside::Between),
+            (shadow || start.iter().any(is_followed), Beside::Shadow),
+            (self.ring.is_some(), Beside::Ring),
+            (self.max_size.is_some(), Beside::MaxSize),
+            (self.stop_on.iter().any(is_call), Beside::CallEvent),
+            (system_calls.contains(&true), Beside::SystemCalls),
+            (
+                !self.arguments.is_empty() || !self.results.is_empty(),
+                Beside::Values,
+            ),
+            (self.top, Beside::Top),
+            (self.decide.is_some(), Beside::Decides),
+            (self.payloads.is_some(), Beside::Payloads),
+        ];
+        self.levels.refused(asked).map_or(Ok(()), Err)
     }
 
     /// What the command line would refuse of options alone.
@@ -387,6 +405,8 @@ impl RecordArgs {
     /// # Errors
     /// What does not fit together, or cannot be opened: one line for the user.
     pub fn shown(&mut self) -> Result<Shows, String> {
+        // Before a terminal is looked for.
+        self.check_levels(&[], false)?;
         let lines = self.live()?;
         Ok(Shows::of(
             lines,
@@ -558,6 +578,9 @@ pub fn report_end(finished: &Finished, output: &Path, quiet: bool, who: &str) {
             say(remark);
         }
         say(&finished.outcome.coverage_line());
+        if let Some(line) = finished.outcome.budget_line() {
+            say(&line);
+        }
         say(&format!(
             "{}{}",
             finished.outcome.loss_line(),

@@ -640,7 +640,8 @@ impl Session<'_> {
     fn show_levels(&self, start_tsc: u64, out: &mut impl Write) -> anyhow::Result<()> {
         let is_csv = self.args.format() == Format::Csv;
         let of = (self.names, self.clock, start_tsc);
-        write_levels(out, &self.survey.notes, of, (is_csv, self.style))?;
+        let notes = (&self.survey.notes[..], &self.survey.ending);
+        write_levels(out, notes, of, (is_csv, self.style))?;
         Ok(())
     }
 

@@ -36,6 +36,7 @@ Examples:
   sptrace run --keep-pid -- redis-server & echo $! > pid
                                                 $! is the server, not sptrace
   sptrace run --count -- make                   how often which function is called by which
+  sptrace run --budget 5% -- ./server           as much as 5 % of its CPU time can pay for
   sptrace run --max-size 1G -- make -j8         children are followed; 1 GiB at most
   sptrace run --ring 64M --dump-on crash --dump-on signal:USR1 -- ./server
                                                 nothing on disk until one of these happens
@@ -86,16 +87,6 @@ pub struct RunArgs {
     /// nothing else
     #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
     call_counts: bool,
-    /// Count calls, and record none: exactly how often each function is called by each other one,
-    /// without order and times, at a small part of the price (`report functions`, `callers`,
-    /// `callees`, `graph`)
-    #[arg(help_heading = record::WHAT, long, conflicts_with_all = ["within", "depth", "between", "start_on", "shadow", "stop_on", "dump_on", "ring", "max_size", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "top", "script", "eval"])]
-    count: bool,
-    /// Count the calls of a function while it is called more than RATE times a second (1M, 200k),
-    /// and record those of all others: which functions these were, and how often they were called
-    /// meanwhile, is in the trace (`report functions` has their calls as untimed)
-    #[arg(help_heading = record::WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["count", "within", "between", "start_on", "shadow", "syscalls", "syscalls_only", "call_counts", "arguments", "results", "live", "top", "script", "eval"])]
-    hot_limit: Option<u64>,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -113,12 +104,6 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
         Ok(script) => script,
         Err(status) => return status,
     };
-    if let Some(limit) = script.as_ref().and_then(|script| script.policy.hot_limit)
-        && let Err(why) = limit_hot(&mut args, limit)
-    {
-        say(&why);
-        return ExitCode::from(exit_code::WRONG_USAGE);
-    }
     let (quiet, output) = (args.record.quiet, args.record.output.clone());
     let prints_counts = args.call_counts;
     let mut shows = match args.record.shown() {
@@ -166,37 +151,6 @@ enum Failure {
     NotExecuted(u8),
 }
 
-/// Has the calls of hot functions counted, as a script asks for; errors are those of the options.
-fn limit_hot(args: &mut RunArgs, limit: u64) -> Result<(), String> {
-    let own = [
-        (args.count, "--count"),
-        (args.call_counts, "-c"),
-        (!args.start_on.is_empty(), "start(EVENT)"),
-    ];
-    let of_recording = args.record.beside_hot_limit();
-    let mut others = own.into_iter().chain(of_recording);
-    match others.find(|(is_asked, _)| *is_asked) {
-        Some((_, other)) => Err(format!(
-            "hot_limit(RATE) does not go together with {other}; leave one out"
-        )),
-        None => {
-            args.hot_limit = args.hot_limit.or(Some(limit));
-            Ok(())
-        }
-    }
-}
-
-/// A number of calls a second, with the suffixes k and M.
-fn rate(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.strip_suffix(['k', 'K']) {
-        Some(number) => (number, 1000),
-        None => text.strip_suffix('M').map_or((text, 1), |n| (n, 1_000_000)),
-    };
-    let number: Option<u64> = number.parse().ok().filter(|n| *n > 0);
-    let rate = number.and_then(|n| n.checked_mul(unit));
-    rate.ok_or_else(|| "not a number of calls a second, such as 500000, 200k or 1M".to_owned())
-}
-
 fn own_failure(message: String) -> Failure {
     Failure::Said {
         code: exit_code::OWN_FAILURE,
@@ -222,12 +176,8 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
         start_on: args.start_on,
         shadow: args.shadow,
     };
-    let counts = args.count;
-    let hot_limit = args.hot_limit;
     let request = args.record.request(subject, at_start);
-    let mut request = request.map_err(wrong_usage)?;
-    request.options.counts = counts;
-    request.options.hot_limit = hot_limit;
+    let request = request.map_err(wrong_usage)?;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));

@@ -287,11 +287,6 @@ pub fn follow(
         say(&why);
         wrong
     })?;
-    if script.policy.hot_limit.is_some() && start_on.is_none() {
-        let reason = "hot_limit(RATE) is for `run`: a running program has its slots already";
-        complain(&script.error_at("hot_limit", None, reason, "leave it out"));
-        return Err(wrong);
-    }
     match start_on {
         Some(start_on) => start_on.extend(events),
         None if !events.is_empty() => {

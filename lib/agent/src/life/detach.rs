@@ -24,7 +24,7 @@ use crate::memory::{counters, frame, state, stopped};
 use crate::patch::pages::PAGE;
 use crate::patch::undo::{Contexts, Undo};
 use crate::patch::unpatch;
-use crate::plans::modules;
+use crate::plans::{counted, modules};
 use crate::reach::areas;
 use crate::record::{originals, restore};
 use crate::routines::{image, silent};
@@ -97,6 +97,9 @@ fn retire(m: &Module) {
         image::set(m.area(), offset, value);
     }
     silent::retire(m.area());
+    if counters::has_cells() {
+        counted::retire(m);
+    }
 }
 
 /// True if code that goes on at `rip` must do so before the agent goes: in the agent, and in the

@@ -118,8 +118,14 @@ impl Undo {
             if m.function(i) == UNTOUCHED {
                 continue;
             }
-            for s in plan::sites_of(m, f).filter(|s| !s.is_any(SITE_IN_HOOK)) {
-                let Some(p) = Patch::of_site(m, &s) else {
+            for (s, twin) in plan::sites_with_twins(m, f) {
+                if let Some(p) = twin.and_then(|twin| Patch::of_site(m, &twin))
+                    && m.stands(p.at, p.ours.bytes())
+                {
+                    self.put_back(m, p.at, p.ours.bytes(), p.overwritten());
+                    continue;
+                }
+                let Some(p) = Patch::of_site(m, &s).filter(|_| !s.is_any(SITE_IN_HOOK)) else {
                     continue;
                 };
                 match Springboard::of_site(m, &s) {

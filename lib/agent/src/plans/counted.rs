@@ -1,7 +1,8 @@
 //! The slots of a module that count by themselves, when nothing is counted any more.
 //!
 //! Given a module; has such slots lead to the callee alone, each by one store, since other threads
-//! execute there. The gs base may be the program's then. Must not know why nothing is counted.
+//! execute there, and forgets their cells where nobody does. The gs base may be the program's then.
+//! Must not know why nothing is counted.
 
 use crate::memory::table::{Module, UNTOUCHED};
 use crate::plans::{plan, slot};
@@ -10,8 +11,38 @@ use sptrace_wire::plan::*;
 /// No callee has this address: a slot that keeps it asks its routine.
 const NOBODY: u64 = 1;
 
+/// What stands in the place of the counting, of as many bytes.
+const NOTHING: [u8; (COUNTED_JUMP - COUNTED_ID) as usize] =
+    [0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00];
+
 /// No slot of the module counts from here on.
 pub fn stop(m: &Module) {
+    each(m, &|s, id| match s.form {
+        SiteForm::Counted => stop_direct(m, s, id),
+        _ => stop_kept(m, id),
+    });
+}
+
+/// The same for good: the cells are nobody's any more, and who takes the area up again gives the
+/// slots others. Nobody executes where they count.
+pub fn retire(m: &Module) {
+    stop(m);
+    each(m, &|s, id| {
+        let (counts_at, kept_at) = (id, id - KEPT_CELL_TO_ID);
+        match s.form {
+            SiteForm::Counted if slot::cell_of(id).is_some() => {
+                m.area().renew(counts_at - m.area_start(), &NOTHING);
+            }
+            SiteForm::Template if slot::kept(id).is_some() => {
+                m.area().renew(kept_at - m.area_start(), &[0; 4]);
+            }
+            _ => {}
+        }
+    });
+}
+
+/// Calls `act` for each site of the module that may have such a slot, with its id.
+fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
     let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
         return;
     };
@@ -21,11 +52,9 @@ pub fn stop(m: &Module) {
         }
         let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
         for s in plan::sites_of(m, f).chain(twins) {
-            let id = |entry: u16| m.area_start() + u64::from(s.slot) + u64::from(entry);
-            match plan.ids(&s) {
-                Some((entry, _)) if s.form == SiteForm::Counted => stop_direct(m, &s, id(entry)),
-                Some((entry, _)) if s.is_any(SITE_KEEPS_CALLEE) => stop_kept(m, id(entry)),
-                _ => {}
+            let counts = s.form == SiteForm::Counted || s.is_any(SITE_KEEPS_CALLEE);
+            if let Some((entry, _)) = plan.ids(&s).filter(|_| counts) {
+                act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
             }
         }
     }

@@ -51,6 +51,16 @@ pub fn sites_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = PlanSite> {
     plan.into_iter().flat_map(move |plan| plan.sites_of(&f))
 }
 
+/// The sites of a function, each with the other way in which it can be patched, if there is one.
+pub fn sites_with_twins(
+    m: &Module,
+    f: PlanFunction,
+) -> impl Iterator<Item = (PlanSite, Option<PlanSite>)> {
+    let plan = of(m).map(|(plan, _)| plan);
+    plan.into_iter()
+        .flat_map(move |plan| plan.sites_with_twins(&f))
+}
+
 /// The sites of a function that can be patched in two ways, each with its twin.
 pub fn twins_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = (PlanSite, PlanSite)> {
     let plan = of(m).map(|(plan, _)| plan);

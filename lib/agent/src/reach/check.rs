@@ -38,14 +38,19 @@ pub fn check_module(m: &Module) {
     }
     let mut fresh = 0;
     for (i, f) in plan::functions(m) {
-        for s in
-            plan::sites_of(m, f).filter(|s| matches!(s.form, SiteForm::Direct | SiteForm::Counted))
-        {
+        let sites = plan::sites_with_twins(m, f);
+        let is_short =
+            |(s, _): &(PlanSite, _)| matches!(s.form, SiteForm::Direct | SiteForm::Counted);
+        for (s, twin) in sites.filter(is_short) {
             let Some(p) = Patch::of_site(m, &s) else {
                 continue;
             };
+            let twin = twin.and_then(|twin| Patch::of_site(m, &twin));
+            let begins = |p: &Patch, now: &[u8]| p.ours.bytes().get(..JUMP_BYTES) == Some(now);
             match sys::read::<JUMP_BYTES>(p.at) {
-                Some(now) if now == p.ours.bytes() => return,
+                Some(now) if begins(&p, &now) => return,
+                // Its calls are counted.
+                Some(now) if twin.is_some_and(|twin| begins(&twin, &now)) => return,
                 Some(now) if now == p.original.bytes() => {}
                 _ => {
                     m.gone.set(true);

@@ -38,32 +38,40 @@ impl<W: Write> Collector<W> {
             return;
         };
         arena.clear_cells(own);
-        if counted.is_empty() {
+        if counted.is_empty() || self.has_counted_all {
             return;
         }
-        let pid = state.lane.pid;
         let (all, nonsense) = self.calls_of(state, counted);
         self.torn.nonsense += nonsense;
-        self.has_counted(arena, pid, all.iter().map(|c| c.pair.1));
-        let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
-        for Calls { pair, calls, .. } in all {
-            let sum = sums.entry(pair).or_default();
-            *sum = sum.saturating_add(calls);
+        self.has_counted(arena, state.lane.pid, all.iter().map(|c| c.pair.1));
+        self.note(&note_of(state, all));
+    }
+
+    /// The recording ends, and its threads go on: what they have counted so far is noted, and
+    /// nothing of what comes.
+    pub(crate) fn end_counts(&mut self, arena: &Arena) {
+        if !self.has_counted_all {
+            let notes = self.notes_of_counts(arena);
+            notes.iter().for_each(|note| self.note(note));
+            self.has_counted_all = true;
         }
-        let edges = sums.into_iter();
-        let note = Note::Counts {
-            pid,
-            tsc: crate::clock::tsc(),
-            tid: state.lane.tid,
-            edges: edges
-                .map(|((caller, callee), calls)| Counted {
-                    caller,
-                    callee,
-                    calls,
-                })
-                .collect(),
-        };
-        self.note(&note);
+    }
+
+    /// What threads that run have counted so far, for a copy of the trace: nothing is taken away.
+    pub(crate) fn notes_of_counts(&mut self, arena: &Arena) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for i in 0..self.streams.len() {
+            let Some(mut state) = self.streams[i].take() else {
+                continue;
+            };
+            let counted = counted_of(arena, i, state.epoch).filter(|(_, c)| !c.is_empty());
+            if let Some((_, counted)) = counted {
+                let all = self.calls_of(&mut state, counted).0;
+                notes.push(note_of(&state, all));
+            }
+            self.streams[i] = Some(state);
+        }
+        notes
     }
 
     /// Who has called whom how often and where, and how many edges are nonsense.
@@ -103,6 +111,28 @@ impl<W: Write> Collector<W> {
             self.streams[i] = Some(state);
         }
         all
+    }
+}
+
+/// How often the thread of a stream has made which calls.
+fn note_of(state: &StreamState, all: Vec<Calls>) -> Note {
+    let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
+    for Calls { pair, calls, .. } in all {
+        let sum = sums.entry(pair).or_default();
+        *sum = sum.saturating_add(calls);
+    }
+    let edges = sums.into_iter();
+    Note::Counts {
+        pid: state.lane.pid,
+        tsc: crate::clock::tsc(),
+        tid: state.lane.tid,
+        edges: edges
+            .map(|((caller, callee), calls)| Counted {
+                caller,
+                callee,
+                calls,
+            })
+            .collect(),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use crate::decode::names::Naming;
 use crate::decode::sink::{Inherited, Plain, Sink};
 use crate::event::calls::{Calls, Watched};
-use crate::levels::Tally;
+use crate::tally::Tally;
 use crate::tap::{Told, Waiting};
 use line::Line;
 use shadow::Shadow;

@@ -1,25 +1,35 @@
 //! Functions whose calls are counted while they are called too often.
 //!
-//! Given the limit; watches the calls that are recorded, and the cells of those that are counted,
-//! and tells the agents whose level is to change ([`sptrace_wire::levels`]), which becomes a note
-//! of the trace. Must not know how often that is.
+//! Given the limit, or a budget that says it anew at each look ([`crate::budget`]); watches the
+//! calls that are recorded, and the cells of those that are counted, and tells the agents whose
+//! level is to change ([`sptrace_wire::levels`]), which becomes a note of the trace. Must not know
+//! how often that is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use sptrace_trace::{FunctionId, Level, Note};
 use sptrace_tracee::arena::Arena;
+use sptrace_tracee::proc::CpuTime;
 use sptrace_wire::levels::{COUNTED, RECORDED, SITE};
 
 use super::Collector;
+use crate::budget::{Budget, Prices, Spent, Used};
+use crate::cpu_times::CpuTimes;
 use crate::decode::pointers;
 use crate::decode::process::Areas;
-use crate::levels::{Called, Function, Governor, Site, Sites, Tally, Wish};
+use crate::levels::{Called, Function, Governor, Rates, Site, Sites, Wish};
+use crate::request::Limit;
+use crate::tally::Tally;
 
-/// The rates of functions are looked at so often.
+/// The rates of functions are looked at so often,
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// and with a budget, which a look is paid from as well, unless there are very many calls.
+const LOOK_CALMLY_EVERY: Duration = Duration::from_millis(200);
+/// A call is two records of eight bytes.
+const CALL_BYTES: u64 = 16;
 
 /// What calls are counted: of a function, at a site of calls through a pointer or at all others.
 pub(super) type Where = (Function, Option<Site>);
@@ -35,31 +45,87 @@ pub(super) struct Watch {
     chunks: u32,
     /// What was counted of each function and at each site at the last look.
     counted: HashMap<Where, u64>,
+    spending: Option<Spending>,
+}
+
+/// A budget, and what is measured for it.
+struct Spending {
+    budget: Budget,
+    program: CpuTimes,
+    /// Our own CPU time at the last look, and the bytes of records.
+    own: Duration,
+    record_bytes: u64,
+}
+
+impl Spending {
+    fn new(share: f64, tsc_hz: u64) -> Self {
+        Self {
+            budget: Budget::new(share, Prices::measured(tsc_hz)),
+            program: CpuTimes::default(),
+            own: CpuTime::ours(),
+            record_bytes: 0,
+        }
+    }
+
+    /// The rates for the time to come, after `elapsed` in which processes have made such calls.
+    fn look(
+        &mut self,
+        elapsed: Duration,
+        pids: impl IntoIterator<Item = u32>,
+        called: &HashMap<Function, Called>,
+    ) -> Rates {
+        let own = CpuTime::ours();
+        let used = Used {
+            elapsed,
+            program: self.program.since(elapsed, pids, &CpuTime::of),
+            own: own.saturating_sub(std::mem::replace(&mut self.own, own)),
+        };
+        self.budget.look(used, called)
+    }
 }
 
 impl<W: Write> Collector<W> {
-    /// The calls of a function are counted while there are more of them a second, if there is such
-    /// a limit. To be said before anything is recorded.
-    pub fn limit(&mut self, calls_per_s: Option<u64>) {
-        let Some(calls_per_s) = calls_per_s else {
-            return;
+    /// The calls of a function are counted while it is called too often, if there is a limit. To be
+    /// said before anything is recorded. `tsc_hz`: ticks of the clock a second.
+    pub fn limit(&mut self, limit: Option<Limit>, tsc_hz: u64) {
+        let (governor, spending) = match limit {
+            None => return,
+            Some(Limit::Rate(calls_per_s)) => (Governor::new(calls_per_s), None),
+            Some(Limit::Budget(share)) => (
+                Governor::with_changing_rates(),
+                Some(Spending::new(share, tsc_hz)),
+            ),
         };
         self.recorder.tally = Some(Tally::default());
         self.watch = Some(Watch {
-            governor: Governor::new(calls_per_s),
+            governor,
             last: Instant::now(),
             last_tsc: crate::clock::tsc(),
             sites: Sites::default(),
             chunks: 0,
             counted: HashMap::new(),
+            spending,
         });
+    }
+
+    /// What was spent of the budget so far; `None`: there is none.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        let spending = self.watch.as_ref()?.spending.as_ref()?;
+        Some(spending.budget.spent())
     }
 
     /// Looks at levels if it is time. Also between chunks: who drains all that there is may come to
     /// nothing else for long, just where functions are hot.
     pub(super) fn may_look_at_levels(&mut self, arena: &Arena) {
-        let last = self.watch.as_ref().map(|watch| watch.last);
-        if last.is_some_and(|last| last.elapsed() >= LOOK_EVERY) {
+        let Some(watch) = &self.watch else { return };
+        let elapsed = watch.last.elapsed();
+        let is_time = elapsed >= LOOK_EVERY
+            && watch.spending.as_ref().is_none_or(|spending| {
+                let bytes = self.record_bytes - spending.record_bytes;
+                elapsed >= LOOK_CALMLY_EVERY
+                    || spending.budget.is_urgent(bytes / CALL_BYTES, elapsed)
+            });
+        if is_time {
             self.look_at_levels(arena);
         }
     }
@@ -71,15 +137,28 @@ impl<W: Write> Collector<W> {
         };
         let (mut called, ticks) = tally.take();
         let (time, tsc) = (watch.last.elapsed(), crate::clock::tsc());
-        let (mut bound, mut quiet) = Default::default();
-        if watch.governor.may_count() {
+        let counts = watch.governor.may_count();
+        let mut at_sites = Vec::new();
+        if counts {
             let counted = self.counted_so_far(arena);
-            let at_sites = since(&watch.counted, &counted, &mut called);
+            at_sites = since(&watch.counted, &counted, &mut called);
             watch.counted = counted;
-            (bound, quiet) = watch
-                .sites
-                .look(time, watch.governor.quiet_in(time), &at_sites);
         }
+        if let Some(spending) = &mut watch.spending {
+            let pids: HashSet<u32> = self.streams.iter().flatten().map(|s| s.lane.pid).collect();
+            watch.governor.set_rates(spending.look(time, pids, &called));
+            spending.record_bytes = self.record_bytes;
+        }
+        // A call that is an event must be seen.
+        let writer = &self.recorder.writer;
+        called.retain(|(_, function), _| writer.class(*function) == 0);
+        let (bound, quiet) = match counts {
+            true => {
+                let quiet = watch.governor.quiet_in(time);
+                watch.sites.look(time, quiet, &at_sites)
+            }
+            false => Default::default(),
+        };
         let passed_ticks = tsc.saturating_sub(watch.last_tsc).max(1) as f64;
         let times = ticks.into_iter();
         let times = times.map(|(pid, ticks)| (pid, time.mul_f64(ticks as f64 / passed_ticks)));
@@ -145,13 +224,15 @@ impl<W: Write> Collector<W> {
         self.watch = Some(watch);
     }
 
-    /// A process has ended: another may come to have its number.
-    pub(super) fn forget_levels(&mut self, pid: u32) {
+    /// A process has ended, which had the number `process` in the arena: another may come to have
+    /// its pid.
+    pub(super) fn forget_levels(&mut self, pid: u32, process: u32) {
         if let Some(tally) = &mut self.recorder.tally {
             tally.forget(pid);
         }
         if let Some(watch) = &mut self.watch {
             watch.governor.forget(pid);
+            watch.sites.forget(process);
             watch.counted.retain(|((of, _), _), _| *of != pid);
         }
     }
@@ -159,6 +240,9 @@ impl<W: Write> Collector<W> {
     /// Tells the agents of all processes with this number.
     fn wish(&mut self, arena: &Arena, wish: &Wish) {
         let (pid, function) = wish.function;
+        if wish.level == Level::Counted && self.recorder.writer.class(function) != 0 {
+            return;
+        }
         let Some(avma) = self.avma_of(pid, function) else {
             return;
         };

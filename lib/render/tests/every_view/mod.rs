@@ -114,7 +114,8 @@ fn sums(cx: &Cx<'_>, out: &mut Vec<u8>) -> Shown {
     for is_csv in [false, true] {
         write_function_columns(out, &top, &columns, cx.names(), (is_csv, STYLE)).unwrap();
         let of = (names, clock, cx.header.start_tsc);
-        write_levels(out, &cx.survey.notes, of, (is_csv, STYLE)).unwrap();
+        let notes = (&cx.survey.notes[..], &cx.survey.ending);
+        write_levels(out, notes, of, (is_csv, STYLE)).unwrap();
     }
     let view = SummaryView {
         header: &cx.header,

@@ -15,6 +15,8 @@ pub struct Stat {
     pub parent: u32,
     /// PF_* of the kernel.
     flags: u64,
+    /// CPU time of children that it has waited for, user and system, in ticks of the kernel.
+    pub waited_ticks: u64,
     /// Its start, in ticks since the machine's. With its number it names a process for good.
     pub started_ticks: u64,
     /// Its wait status, once it has ended.
@@ -24,6 +26,8 @@ pub struct Stat {
 /// Which field is which, counted from the state.
 const PARENT: usize = 4 - 3;
 const FLAGS: usize = 9 - 3;
+const WAITED_USER: usize = 16 - 3;
+const WAITED_SYSTEM: usize = 17 - 3;
 const STARTED: usize = 22 - 3;
 const EXIT_CODE: usize = 52 - 3;
 
@@ -73,6 +77,10 @@ impl Stat {
             state: fields.first()?.chars().next()?,
             parent: fields.get(PARENT)?.parse().ok()?,
             flags: fields.get(FLAGS)?.parse().ok()?,
+            waited_ticks: [WAITED_USER, WAITED_SYSTEM]
+                .map(|i| fields.get(i).and_then(|ticks| ticks.parse::<u64>().ok()))
+                .into_iter()
+                .sum::<Option<u64>>()?,
             started_ticks: fields.get(STARTED)?.parse().ok()?,
             exit_code: fields.get(EXIT_CODE)?.parse().ok()?,
         })
@@ -90,7 +98,7 @@ mod tests {
         let line = [b"12 (a) Z 1 (\xff) Z ", numbers.as_bytes()].concat();
         let stat = Stat::parse(&line).expect("a line of the kernel");
         assert_eq!((stat.state, stat.parent), ('Z', 17));
-        assert_eq!(stat.started_ticks, 4711);
+        assert_eq!((stat.started_ticks, stat.waited_ticks), (4711, 11 + 12));
         assert!(stat.is_kernel() && stat.has_ended());
         assert_eq!(stat.wait_status(), Some(9));
         assert_eq!(Stat::parse(b"12 (a) Z 17"), None);

@@ -95,6 +95,15 @@ impl<'a> PlanView<'a> {
         (twin.form != SiteForm::Refused).then_some(twin)
     }
 
+    /// The sites of a function, each with its twin, if it has one.
+    pub fn sites_with_twins(
+        self,
+        f: &PlanFunction,
+    ) -> impl Iterator<Item = (PlanSite, Option<PlanSite>)> + use<'a> {
+        let end = f.first_site.saturating_add(f.site_count);
+        (f.first_site..end).map_while(move |i| Some((self.site(i)?, self.twin(i))))
+    }
+
     /// The sites of a function with their twins, if they have such.
     pub fn twins_of(
         self,
