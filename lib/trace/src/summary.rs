@@ -45,11 +45,13 @@ pub enum Section {
     Recorded = 15,
     /// The ticks of all recordings together, without the pauses.
     RecordedFor = 16,
+    /// Calls that a script has changed, by what was done.
+    Changed = 17,
 }
 
 impl Section {
     /// All, with the names that are shown and that stand in tables for other programs.
-    pub const NAMES: [(Self, &'static str); 16] = [
+    pub const NAMES: [(Self, &'static str); 17] = [
         (Self::Sites, "sites"),
         (Self::Refused, "refused"),
         (Self::Hole, "hole"),
@@ -66,6 +68,7 @@ impl Section {
         (Self::Dump, "dump"),
         (Self::Recorded, "recorded"),
         (Self::RecordedFor, "recorded for"),
+        (Self::Changed, "changed by the script"),
     ];
 
     /// Its name.
