@@ -177,6 +177,7 @@ def main():
     parser.add_argument("--self-check", action="store_true")
     parser.add_argument("--sptrace", metavar="PATH", help="an sptrace with the feature kill-points (else it is built)")
     parser.add_argument("--programs", metavar="DIR", help="built programs (else the one needed is built)")
+    parser.add_argument("--option", action="append", default=[], metavar="ARG", help="an option for `sptrace run`, e.g. --option=--eval")
     args = parser.parse_args()
     work = tempfile.mkdtemp(prefix="sptrace-kill-points-", dir="/var/tmp")
     try:
@@ -188,7 +189,7 @@ def main():
         sptrace = os.path.abspath(args.sptrace) if args.sptrace else build(args.programs)
         passed, failed = 0, 0
         for name, (options, script) in JOBS.items():
-            job = Job(work, [sptrace, "run", "-q", "-o", "FILE", *options, "--"], script.format(**programs))
+            job = Job(work, [sptrace, "run", "-q", "-o", "FILE", *options, *args.option, "--"], script.format(**programs))
             points = points_of(job, args.first)
             if name == "attach": points = of_many_threads(points)
             points = [p for p in points if not args.only or any(fnmatch.fnmatch(f"{name}: {p}", g) for g in args.only)]

@@ -2,7 +2,7 @@
 # The long run before a release: everything five times, what may race fifty times, under a second load; then half an hour of
 # random combinations.
 #
-# usage: tests/long.sh [DIR [race|all|stress]...]        SPTRACE names the binary (else target/release/sptrace)
+# usage: tests/long.sh [DIR [race|all|scripts|stress]...]        SPTRACE names the binary (else target/release/sptrace)
 #
 # Given: a built sptrace. Gives: one log for each part in DIR (default: a new folder), and a line for each with its last line;
 # status 1 if any part failed. Takes some hours on two processors. CI runs a bounded part of each (.ci/run).
@@ -10,7 +10,7 @@ set -u
 cd "$(dirname "$0")/.."
 logs=${1:-$(mktemp -d /var/tmp/sptrace-long-XXXXXX)}
 [ $# -eq 0 ] || shift
-parts=${*:-race all stress}
+parts=${*:-race all scripts stress}
 mkdir -p "$logs"
 programs=$logs/programs
 [ -d "$programs" ] || tests/programs/build.sh "$programs" >"$logs/build.log" 2>&1 || exit 1
@@ -20,6 +20,9 @@ for name in $racing; do
     for variant in O0 O2 O3-lto clang cet static musl release stripped; do only="$only --only programs/$name.$variant"; done
     only="$only --only filter/$name.*"
 done
+
+# A payload at every call and every return of every function, which records some and adds almost nothing: a sheet would be printed.
+everywhere='let n = count("n", ["a"]); let r = count("r", ["r"]); at("*").on_enter(|c| { if (c.arg1 & 3) == 1 { c.record(); } if c.arg2 == 0x7fffff1 { n.add(c.arg1 & 63); } }); at("*").on_exit(|c| if c.result == 0x7fffffff1 { r.add(c.result & 63); });'
 
 # The second load: one busy process for each processor.
 load=
@@ -52,6 +55,12 @@ all() {
         part "kernel_live.$turn" python3 tests/kernel_live.py
         part "killpoints.$turn" python3 tests/kill_points.py --programs "$programs"
     done
+}
+scripts() {
+    part scripts.run python3 tests/transparency.py --programs "$programs" --repeat 4 --option=--eval --option="$everywhere"
+    part scripts.race python3 tests/transparency.py --programs "$programs" $only --repeat 20 --option=--eval --option="$everywhere"
+    part scripts.kill python3 tests/transparency.py --programs "$programs" --kill --option=--eval --option="$everywhere"
+    part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --option=--eval --option="$everywhere"
 }
 stress() { part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"; }
 for name in $parts; do "$name"; done

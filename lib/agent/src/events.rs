@@ -3,6 +3,7 @@
 //! Given what the door has saved. Gives back how to go on. Decides; everything it decides is
 //! carried out by lower floors.
 
+pub mod active;
 pub mod acts;
 pub mod between;
 pub mod call_values;

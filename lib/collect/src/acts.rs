@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use sptrace_payload::acts::{Acts, Moment, RESULT};
+use sptrace_payload::acts::{Acts, FAILURE, Moment, RESULT};
 use sptrace_payload::program::{Expression, Source, Width};
 use sptrace_payload::tables::{Kind, Row, Table, Tables, read};
 use sptrace_trace::{Note, TableRow, TableSums, glob_matches};
 use sptrace_tracee::arena::Arena;
+use sptrace_types::calls::{Selection, parameter};
 use sptrace_types::decode::types::Type;
-use sptrace_types::functions::prototype::{Prototype, Source as Place};
+use sptrace_types::functions::prototype::{Failure, Prototype, Source as Place};
 use sptrace_wire::control::STREAMS;
 
 /// What runs at the calls of some functions.
@@ -29,6 +30,17 @@ pub struct Payload {
     pub acts: Acts,
     /// Names of arguments that it uses, by their numbers.
     pub names: Vec<String>,
+    /// It runs at these calls of the kernel, and at no function.
+    pub calls: Option<Selection>,
+}
+
+impl Payload {
+    /// Does it run at calls of the kernel of this number?
+    pub fn runs_at(&self, number: u32) -> bool {
+        self.calls
+            .as_ref()
+            .is_some_and(|calls| calls.contains(number))
+    }
 }
 
 /// What runs inside of the program.
@@ -76,6 +88,11 @@ impl Payloads {
             titles,
             tick_ns: 1 << 32,
         }
+    }
+
+    /// True if one runs at calls of functions.
+    pub fn act_on_functions(&self) -> bool {
+        self.all.iter().any(|one| one.calls.is_none())
     }
 
     /// True if one asks how long a call took: the clock has to be known.
@@ -131,7 +148,8 @@ impl Chosen {
     ) -> Option<Runs> {
         let fits = |payload: &Payload| {
             let module_fits = |glob: &String| glob_matches(glob, module);
-            payload.module.as_ref().is_none_or(module_fits)
+            payload.calls.is_none()
+                && payload.module.as_ref().is_none_or(module_fits)
                 && names.iter().any(|name| glob_matches(&payload.glob, name))
         };
         let mut all: Option<Runs> = None;
@@ -149,7 +167,12 @@ impl Chosen {
             }
             let mut acts = payload.acts.clone();
             if let Err(name) = resolve(&mut acts, &payload.names, prototype) {
-                self.trouble(format!("{function} has no argument '{name}' that is known"));
+                self.trouble(match name {
+                    "" => format!(
+                        "what {function} gives when it fails is not known: c.deny(ERRNO, RESULT)"
+                    ),
+                    name => format!("{function} has no argument '{name}' that is known"),
+                });
                 continue;
             }
             let runs = all.get_or_insert_default();
@@ -168,6 +191,28 @@ impl Chosen {
         Some(all)
     }
 
+    /// What is done at a call of the kernel. None: nothing.
+    pub fn of_system_call(&self, number: u32) -> Option<Acts> {
+        let mut all: Option<Acts> = None;
+        let payloads = self.payloads.all.iter().enumerate();
+        for (at, payload) in payloads.filter(|(_, p)| p.runs_at(number)) {
+            if let Ok(mut found) = self.found.lock() {
+                found.fitting.insert(at);
+            }
+            let mut acts = payload.acts.clone();
+            let name = |n: u8| payload.names.get(usize::from(n)).map_or("", String::as_str);
+            let of = |n: u8| Some(Source::Argument(parameter(number, name(n))?).into());
+            match acts.resolve(&of) {
+                Ok(()) => all.get_or_insert_default().join(&acts),
+                Err(n) => self.trouble(format!(
+                    "system call {number} has no argument '{}' that is known",
+                    name(n)
+                )),
+            }
+        }
+        all
+    }
+
     /// Something cannot be done.
     pub fn trouble(&self, what: String) {
         if let Ok(mut found) = self.found.lock() {
@@ -184,9 +229,14 @@ impl Chosen {
         for (number, payload) in self.payloads.all.iter().enumerate() {
             if !found.fitting.contains(&number) {
                 let glob = &payload.glob;
-                remarks.push(format!(
-                    "no function matches at(\"{glob}\") of the script (names: sptrace analyze --functions)"
-                ));
+                remarks.push(match payload.calls {
+                    Some(_) => "no instruction that makes a system call was met, of which the \
+                                script has payloads"
+                        .to_owned(),
+                    None => format!(
+                        "no function matches at(\"{glob}\") of the script (names: sptrace analyze --functions)"
+                    ),
+                });
             }
         }
         let troubles = found.troubles.iter().take(MOST_TROUBLES);
@@ -252,14 +302,19 @@ fn resolve<'a>(
     names: &'a [String],
     prototype: &dyn Fn() -> Option<Prototype>,
 ) -> Result<(), &'a str> {
-    let asks_result = acts.uses(Source::Named(RESULT));
-    if names.is_empty() && !asks_result {
+    let asks_more = [RESULT, FAILURE].map(|number| acts.uses(Source::Named(number)));
+    if names.is_empty() && asks_more == [false; 2] {
         return Ok(());
     }
     let prototype = prototype();
     let name = |number: u8| names.get(usize::from(number)).map_or("", String::as_str);
     let of = |number: u8| match number {
         RESULT => Some(result(prototype.as_ref())),
+        FAILURE => match prototype.as_ref()?.failure {
+            Failure::MinusOne => Some(u64::MAX.into()),
+            Failure::Null => Some(0.into()),
+            Failure::Never => None,
+        },
         number => argument(prototype.as_ref()?, name(number)),
     };
     acts.resolve(&of).map_err(name)

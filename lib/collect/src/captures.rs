@@ -21,8 +21,8 @@ pub struct SystemCalls {
     pub only: bool,
 }
 
-/// The table.
-pub fn table(asked: &SystemCalls) -> Vec<u8> {
+/// The table; `has_payload` says of a number whether something runs at such calls.
+pub fn table(asked: &SystemCalls, has_payload: &dyn Fn(u32) -> bool) -> Vec<u8> {
     let most = syscalls::all().iter().map(|call| call.number).max();
     let numbers = most.map_or(0, |most| most + 1);
     let mut calls = Vec::new();
@@ -31,7 +31,10 @@ pub fn table(asked: &SystemCalls) -> Vec<u8> {
         bytes: Vec::new(),
     };
     for number in 0..numbers {
-        let call = rest.call(number, asked);
+        let call = CallCaptures {
+            has_payload: has_payload(number).into(),
+            ..rest.call(number, asked)
+        };
         calls.extend(call.to_bytes());
     }
     let head = CaptureTable { calls: numbers };
@@ -94,6 +97,7 @@ impl Rest {
             is_wanted: 1,
             selector: variants.map_or(0, |v| v.selector),
             second: variants.and_then(|v| v.second).unwrap_or(u8::MAX),
+            has_payload: 0,
             mask: variants.map_or(0, |v| v.mask),
         }
     }
@@ -160,11 +164,14 @@ mod tests {
             verbose: false,
         };
         let only = false;
-        table(&SystemCalls {
-            wanted,
-            extent,
-            only,
-        })
+        table(
+            &SystemCalls {
+                wanted,
+                extent,
+                only,
+            },
+            &|_| false,
+        )
     }
 
     #[test]

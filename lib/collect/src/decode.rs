@@ -182,6 +182,7 @@ impl<S: Sink> Decoder<'_, S> {
                         wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
                         wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
                         wire::SIGNAL => self.signal(tsc, low, &bytes),
+                        wire::ACTED => self.acted(tsc, low, &bytes),
                         _ => self.system_return(tsc, low, &bytes),
                     }
                 }

@@ -76,6 +76,17 @@ const HOLES: [(usize, &str); 24] = [
     ),
 ];
 
+/// What a script has done to calls, by the numbers of its counters.
+const CHANGES: [(usize, &str); 4] = [
+    (hole::NOT_CALLED, "calls not made"),
+    (hole::DELAYED, "calls delayed"),
+    (hole::RAISED, "signals raised"),
+    (
+        hole::NOT_CHANGED,
+        "calls to which not all could be done that was wanted",
+    ),
+];
+
 /// What was seen and what was not.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -85,6 +96,8 @@ pub struct Outcome {
     pub refused: Vec<(&'static str, u64)>,
     /// Other blind spots.
     pub holes: Vec<(&'static str, u64)>,
+    /// What a script has done to calls.
+    pub changes: Vec<(&'static str, u64)>,
     /// Modules that are not traced, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
     /// Programs that are not followed, each with the reason, and how often.
@@ -133,6 +146,12 @@ impl Outcome {
             ),
             holes: named(
                 HOLES
+                    .iter()
+                    .map(|(i, n)| (*n, get(&control.holes[*i])))
+                    .collect(),
+            ),
+            changes: named(
+                CHANGES
                     .iter()
                     .map(|(i, n)| (*n, get(&control.holes[*i])))
                     .collect(),
@@ -194,6 +213,9 @@ impl Outcome {
         }
         for (why, calls) in self.without_end.iter().filter(|(_, calls)| *calls > 0) {
             s.row(Section::WithoutEnd, why, *calls);
+        }
+        for (name, n) in &self.changes {
+            s.row(Section::Changed, name, *n);
         }
         s.row(Section::Functions, "instrumented", self.functions);
         s.row(Section::Events, "recorded", self.events);
@@ -258,6 +280,9 @@ impl Outcome {
             .collect();
         if !left_out.is_empty() {
             line += &format!(" ({})", left_out.join("; "));
+        }
+        if !self.changes.is_empty() {
+            line += &format!("; changed by the script: {}", join(&self.changes));
         }
         for (what, times) in &self.unfollowed {
             let times = if *times > 1 {

@@ -6,13 +6,15 @@
 //! program is left to the agent's slow path, but for the decision whether a call is wanted. Must
 //! not know what a word means.
 
+use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::in_place::{InPlace, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::tables::Tables;
 use sptrace_wire::control::block;
 use sptrace_wire::plan::{
-    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_STACK, SOURCE_VECTOR, ValuesHead,
+    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_STACK, SOURCE_VECTOR, SYSTEM_ENTRIES,
+    TEXTS, ValuesHead,
 };
 
 use crate::acts::{Exit, Runs};
@@ -50,6 +52,9 @@ const THREAD: Thread = Thread {
     tid: block::TID,
     top_frame: block::TOP_FRAME,
     errno: block::ERRNO,
+    active: block::ACTIVE,
+    texts: block::TEXTS,
+    counters: block::COUNTERS,
 };
 
 /// Puts the code of functions behind each other, from the area's offset `first` on.
@@ -92,6 +97,11 @@ impl Layout {
             }),
         };
         values.acts = u8::from(acts.is_some());
+        if let Some((runs, ..)) = acts {
+            let is_of_kernel = values.entry >= SYSTEM_ENTRIES;
+            values.acts_slowly = u8::from(runs.entry.is_slow() || is_of_kernel);
+            values.texts = texts_of(&runs.entry);
+        }
         let Some(Code { calls, exit }) = code else {
             return;
         };
@@ -112,6 +122,15 @@ impl Layout {
         values.returns_by_routine = u8::from(returns_by_routine(values, reads));
         self.next = (self.next + bytes.len() as u32).next_multiple_of(ALIGNMENT);
     }
+}
+
+/// The texts that acts compare, as the agent knows them.
+fn texts_of(acts: &Acts) -> u64 {
+    let texts = acts.texts().into_iter().take(TEXTS);
+    let packed = texts.map(|(argument, length)| u64::from(argument) << 13 | u64::from(length));
+    (0..)
+        .zip(packed)
+        .fold(0, |all, (i, text)| all | text << (16 * i))
 }
 
 /// The code of a function. `None`: the slow path does all of it.

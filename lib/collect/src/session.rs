@@ -141,7 +141,9 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
     })?;
     if let Some(asked) = &options.system_calls {
-        arena.set_captures(&captures::table(asked));
+        let payloads = options.payloads.as_ref().map_or(&[][..], |all| &all.all);
+        let has_payload = |number: u32| payloads.iter().any(|one| one.runs_at(number));
+        arena.set_captures(&captures::table(asked, &has_payload));
     }
     if let Some(payloads) = &options.payloads {
         arena.set_tables(payloads.tables.set_bytes);

@@ -22,11 +22,13 @@ use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::{Failure, Prototype, Source};
 use sptrace_types::functions::spec::{self, Spec, Wanted};
 use sptrace_wire::plan::{
-    Comparison, Failure as WireFailure, FunctionValues, NO_DESCRIPTION, PlanView, SOURCE_STACK,
-    SOURCE_VECTOR, ValuesHead,
+    Comparison, ErrnoPlace, Failure as WireFailure, FunctionValues, NO_DESCRIPTION, PlanView,
+    SOURCE_STACK, SOURCE_VECTOR, SYSTEM_ENTRIES, ValuesHead,
 };
 
+use sptrace_payload::acts::Act;
 use sptrace_payload::tables::Tables;
+use sptrace_types::syscalls;
 
 use crate::acts::{Chosen, Payloads, Runs};
 use crate::captures::Rest;
@@ -117,11 +119,15 @@ impl Values {
         let prototypes = prototypes_of(&bytes, file);
         let debug = |svma: Svma| prototypes.of(svma);
         let debug: (&Debug<'_>, bool) = (&debug, is_described(file));
-        let rows = self.rows(cached, view, takes_muted, file, debug);
+        let mut rows = self.rows(cached, view, takes_muted, file, debug);
+        let head = place_of_errno(&object, Svma(view.header().base_svma));
+        self.without_errno(&mut rows, &head, file);
+        if view.specials().any(|special| special.kind.is_system_call()) {
+            rows.extend(self.system_rows());
+        }
         if rows.is_empty() {
             return None;
         }
-        let head = place_of_errno(&object, Svma(view.header().base_svma));
         Some(Planned {
             rows,
             head,
@@ -182,6 +188,45 @@ impl Values {
             }
         }
         rows
+    }
+
+    /// What runs at calls of the kernel, as rows behind those of all functions.
+    fn system_rows(&self) -> Vec<Row> {
+        let Some(chosen) = &self.chosen else {
+            return Vec::new();
+        };
+        let numbers = syscalls::all().iter().map(|call| call.number);
+        let row = |number: u32| {
+            let entry = chosen.of_system_call(number)?;
+            Some(Row {
+                entry: SYSTEM_ENTRIES | number,
+                values: None,
+                acts: Some(Runs { entry, exit: None }),
+            })
+        };
+        let mut rows: Vec<Row> = numbers.filter_map(row).collect();
+        rows.sort_by_key(|row| row.entry);
+        rows
+    }
+
+    /// Takes payloads away that would set errno in a library that keeps none.
+    fn without_errno(&self, rows: &mut Vec<Row>, head: &ValuesHead, file: &Path) {
+        let Some(chosen) = &self.chosen else {
+            return;
+        };
+        if head.errno != ErrnoPlace::Unknown {
+            return;
+        }
+        let sets = |runs: &Runs| runs.entry.does(Act::Errno);
+        for row in rows.iter_mut() {
+            if row.acts.take_if(|runs| sets(runs)).is_some() {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                chosen.trouble(format!(
+                    "{name} keeps no errno that c.deny(ERRNO) could set: write c.override(RESULT)"
+                ));
+            }
+        }
+        rows.retain(|row| row.acts.is_some() || row.values.is_some());
     }
 
     /// What the calls of a function bring.

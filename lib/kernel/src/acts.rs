@@ -185,6 +185,8 @@ impl Compiler<'_> {
                     let before = std::mem::replace(&mut self.recorded, Truth::Never);
                     self.recorded = before.or(condition);
                 }
+                // Refused before, where the script is read.
+                Step::Next(..) | Step::Act(..) => {}
             }
         }
         Ok(())
@@ -270,7 +272,7 @@ fn set_in(steps: &[Step]) -> Vec<u8> {
     let each = steps.iter().map(|step| match step {
         Step::Set(local, _) => vec![*local],
         Step::If(_, then, or) => [set_in(then), set_in(or)].concat(),
-        Step::Add { .. } | Step::Record => Vec::new(),
+        Step::Add { .. } | Step::Record | Step::Next(..) | Step::Act(..) => Vec::new(),
     });
     each.collect::<Vec<_>>().concat()
 }

@@ -4,7 +4,8 @@
 //! it, in which the functions are marked. Must not know what is recorded of them.
 
 use sptrace_wire::plan::{
-    FN_VALUES, FunctionValues, PlanFunction, PlanHeader, PlanView, ValuesHead, ValuesView,
+    FN_VALUES, FunctionValues, PlanFunction, PlanHeader, PlanView, SYSTEM_ENTRIES, ValuesHead,
+    ValuesView,
 };
 
 const PAGE_BYTES: u32 = 4096;
@@ -24,6 +25,9 @@ pub fn with_values(plan: &[u8], section: &[u8]) -> Option<Vec<u8>> {
     };
     out.extend(section);
     for entry in (0..asked.head.functions).map_while(|i| asked.get(i)) {
+        if entry.entry >= SYSTEM_ENTRIES {
+            break;
+        }
         let i = view.function_at(entry.entry)?;
         let function = view.function(i)?;
         let flags = function.flags | FN_VALUES;

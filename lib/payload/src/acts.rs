@@ -51,7 +51,46 @@ pub enum Step {
     },
     /// The call is recorded.
     Record,
+    /// A counter goes up by one, and a local gets what it is then.
+    Next(u8, u8),
+    /// Something is done to the call, which is recorded then.
+    Act(Act, Expression),
 }
+
+/// What changes what the program does. What a later step says of the same counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// The call is not made: this is its result.
+    Result,
+    /// The call is not made, and errno is this; of a system call it is the result, too.
+    Errno,
+    /// The thread waits before the call, so many nanoseconds.
+    Delay,
+    /// This signal is raised in the thread before the call.
+    Raise,
+}
+
+impl Act {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 4] = [Self::Result, Self::Errno, Self::Delay, Self::Raise];
+
+    /// Its bit in what the code says that is to be done, and its word's number behind that.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Result => 0,
+            Self::Errno => 1,
+            Self::Delay => 2,
+            Self::Raise => 3,
+        }
+    }
+}
+
+/// The number of [`Source::Named`] that stands for what the function gives when it fails.
+pub const FAILURE: u8 = u8::MAX - 1;
+/// Counters of a process.
+pub const MOST_COUNTERS: u8 = 64;
+/// Texts of a call that are compared.
+pub const MOST_TEXTS: usize = 4;
 
 /// Locals that there may be.
 pub const MOST_LOCALS: u8 = 5;
@@ -80,7 +119,13 @@ pub enum ActsError {
     /// Too many words of the call.
     #[error("more than {MOST_KEPT} arguments are used when the call returns")]
     Kept,
-    /// Acts of a return that want a record.
+    /// More texts.
+    #[error("more than {MOST_TEXTS} texts are compared")]
+    Texts,
+    /// More counters.
+    #[error("calls are counted in more than {MOST_COUNTERS} payloads")]
+    Counters,
+    /// Acts of a return that want a record, or change the call.
     #[error("a call that has returned cannot be recorded any more")]
     Late,
 }
@@ -90,12 +135,51 @@ impl Acts {
     pub fn may_record(&self) -> bool {
         fn any(steps: &[Step]) -> bool {
             steps.iter().any(|step| match step {
-                Step::Record => true,
+                Step::Record | Step::Act(..) => true,
                 Step::If(_, then, or) => any(then) || any(or),
-                Step::Set(..) | Step::Add { .. } => false,
+                Step::Set(..) | Step::Add { .. } | Step::Next(..) => false,
             })
         }
         !self.records && any(&self.steps)
+    }
+
+    /// True if a step may change what the program does.
+    pub fn is_active(&self) -> bool {
+        self.any_step(&|step| matches!(step, Step::Act(..)))
+    }
+
+    /// True if a step may do this.
+    pub fn does(&self, act: Act) -> bool {
+        self.any_step(&|step| matches!(step, Step::Act(done, _) if *done == act))
+    }
+
+    /// True if something is added to a table.
+    pub fn adds(&self) -> bool {
+        self.any_step(&|step| matches!(step, Step::Add { .. }))
+    }
+
+    /// True if the slow path alone can run them.
+    pub fn is_slow(&self) -> bool {
+        self.is_active() || !self.texts().is_empty()
+    }
+
+    fn any_step(&self, is_it: &dyn Fn(&Step) -> bool) -> bool {
+        fn any(steps: &[Step], is_it: &dyn Fn(&Step) -> bool) -> bool {
+            steps.iter().any(|step| match step {
+                Step::If(_, then, or) => any(then, is_it) || any(or, is_it),
+                step => is_it(step),
+            })
+        }
+        any(&self.steps, is_it)
+    }
+
+    /// The texts that are compared, each once, as [`Source::Text`] has them.
+    pub fn texts(&self) -> Vec<(u8, u16)> {
+        let mut all = Vec::new();
+        for expression in self.expressions() {
+            collect_texts(expression, &mut all);
+        }
+        all
     }
 
     /// How many locals are set or read.
@@ -104,7 +188,8 @@ impl Acts {
             let each = steps.iter().map(|step| match step {
                 Step::Set(local, _) => local + 1,
                 Step::If(_, then, or) => set(then).max(set(or)),
-                Step::Add { .. } | Step::Record => 0,
+                Step::Next(local, _) => local + 1,
+                Step::Add { .. } | Step::Record | Step::Act(..) => 0,
             });
             each.max().unwrap_or(0)
         }
@@ -132,6 +217,13 @@ impl Acts {
             Source::Named(number) => {
                 unknown = number;
                 of(number)
+            }
+            Source::NamedText(number, length) => {
+                unknown = number;
+                match of(number)? {
+                    Expression::Source(Source::Argument(n)) => Some(Source::Text(n, length).into()),
+                    _ => None,
+                }
             }
             source => Some(source.into()),
         });
@@ -190,7 +282,7 @@ impl Acts {
         fn collect<'a>(steps: &'a [Step], all: &mut Vec<&'a Expression>) {
             for step in steps {
                 match step {
-                    Step::Set(_, value) => all.push(value),
+                    Step::Set(_, value) | Step::Act(_, value) => all.push(value),
                     Step::If(condition, then, or) => {
                         all.push(condition);
                         collect(then, all);
@@ -200,7 +292,7 @@ impl Acts {
                         all.extend(keys);
                         all.push(value);
                     }
-                    Step::Record => {}
+                    Step::Record | Step::Next(..) => {}
                 }
             }
         }
@@ -217,7 +309,7 @@ type Replace<'a> = dyn FnMut(Source) -> Option<Expression> + 'a;
 fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
     for step in steps {
         match step {
-            Step::Set(_, value) => replace_in(value, of)?,
+            Step::Set(_, value) | Step::Act(_, value) => replace_in(value, of)?,
             Step::If(condition, then, or) => {
                 replace_in(condition, of)?;
                 replace(then, of)?;
@@ -229,10 +321,26 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
                 }
                 replace_in(value, of)?;
             }
-            Step::Record => {}
+            Step::Record | Step::Next(..) => {}
         }
     }
     Some(())
+}
+
+fn collect_texts(expression: &Expression, all: &mut Vec<(u8, u16)>) {
+    match expression {
+        Expression::Source(Source::Text(argument, length)) => {
+            if !all.contains(&(*argument, *length)) {
+                all.push((*argument, *length));
+            }
+        }
+        Expression::Load(inner, _) | Expression::Narrow(inner, _) => collect_texts(inner, all),
+        Expression::Binary(_, a, b) | Expression::Both(a, b) | Expression::Either(a, b) => {
+            collect_texts(a, all);
+            collect_texts(b, all);
+        }
+        Expression::Constant(_) | Expression::Local(_) | Expression::Source(_) => {}
+    }
 }
 
 fn replace_in(expression: &mut Expression, of: &mut Replace<'_>) -> Option<()> {
@@ -254,6 +362,9 @@ fn replace_in(expression: &mut Expression, of: &mut Replace<'_>) -> Option<()> {
 /// The first thing that is wrong.
 pub fn check(acts: &Acts, keys: &[u8]) -> Result<(), ActsError> {
     let mut left = MOST_PARTS;
+    if acts.texts().len() > MOST_TEXTS {
+        return Err(ActsError::Texts);
+    }
     let parts: usize = acts.expressions().iter().map(|e| parts_of(e)).sum();
     left = left.checked_sub(parts).ok_or(ActsError::TooLong)?;
     check_steps(&acts.steps, keys, &mut left, 0)
@@ -281,7 +392,10 @@ fn check_steps(
     for step in steps {
         *left = left.checked_sub(1).ok_or(ActsError::TooLong)?;
         match step {
-            Step::Set(local, _) if *local >= MOST_LOCALS => return Err(ActsError::Locals),
+            Step::Set(local, _) | Step::Next(local, _) if *local >= MOST_LOCALS => {
+                return Err(ActsError::Locals);
+            }
+            Step::Next(_, counter) if *counter >= MOST_COUNTERS => return Err(ActsError::Counters),
             Step::If(_, then, or) => {
                 check_steps(then, keys, left, depth + 1)?;
                 check_steps(or, keys, left, depth + 1)?;
@@ -294,7 +408,7 @@ fn check_steps(
                     return Err(ActsError::Table);
                 }
             }
-            Step::Set(..) | Step::Record => {}
+            Step::Set(..) | Step::Record | Step::Next(..) | Step::Act(..) => {}
         }
     }
     Ok(())
@@ -303,7 +417,7 @@ fn check_steps(
 /// Rows by table and keys.
 pub type Sums = BTreeMap<(u8, Vec<u64>), Row>;
 
-/// Does what acts say, and gives whether the call is recorded.
+/// Does what acts say, and gives whether the call is recorded. Counters begin at nothing.
 pub fn interpret(
     acts: &Acts,
     call: &Call,
@@ -311,15 +425,27 @@ pub fn interpret(
     kinds: &[Kind],
     sums: &mut Sums,
 ) -> bool {
+    interpret_active(acts, call, memory, (kinds, sums)).0
+}
+
+/// The same, with what is done to the call, by the numbers of [`Act`].
+pub fn interpret_active(
+    acts: &Acts,
+    call: &Call,
+    memory: &dyn Memory,
+    (kinds, sums): (&[Kind], &mut Sums),
+) -> (bool, [Option<u64>; 4]) {
     let mut run = Run {
         word: Box::new(|e, locals| word_of(e, call, memory, locals)),
         locals: [0; MOST_LOCALS as usize],
         is_recorded: acts.records,
+        done: [None; 4],
+        counters: [0; MOST_COUNTERS as usize],
         kinds,
         sums,
     };
     run.all(&acts.steps);
-    run.is_recorded
+    (run.is_recorded, run.done)
 }
 
 /// What an expression gives, with locals.
@@ -329,6 +455,8 @@ struct Run<'a> {
     word: Box<Word<'a>>,
     locals: [u64; MOST_LOCALS as usize],
     is_recorded: bool,
+    done: [Option<u64>; 4],
+    counters: [u64; MOST_COUNTERS as usize],
     kinds: &'a [Kind],
     sums: &'a mut Sums,
 }
@@ -353,6 +481,21 @@ impl Run<'_> {
                     self.add(*table, keys, value);
                 }
                 Step::Record => self.is_recorded = true,
+                Step::Next(local, counter) => {
+                    let counter = self.counters.get_mut(usize::from(*counter));
+                    let local = self.locals.get_mut(usize::from(*local));
+                    if let (Some(counter), Some(local)) = (counter, local) {
+                        *counter += 1;
+                        *local = *counter;
+                    }
+                }
+                Step::Act(act, value) => {
+                    let word = (self.word)(value, &self.locals);
+                    self.is_recorded = true;
+                    if let Some(done) = self.done.get_mut(usize::from(act.number())) {
+                        *done = Some(word);
+                    }
+                }
             }
         }
     }

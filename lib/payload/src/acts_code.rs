@@ -9,7 +9,7 @@ use iced_x86::code_asm::registers::*;
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, IcedError};
 
-use crate::acts::{Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
+use crate::acts::{Act, Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::in_place::{Code, ExitWords, LOCAL_AT, on_stack};
@@ -31,6 +31,12 @@ pub struct Thread {
     pub top_frame: i32,
     /// Its errno, where acts of a return ask for it.
     pub errno: i32,
+    /// What is to be done to the call: bits by the numbers of [`Act`], then a word for each.
+    pub active: i32,
+    /// Words of texts, in the order of [`Acts::texts`].
+    pub texts: i32,
+    /// The address of the process's counters.
+    pub counters: i32,
 }
 
 /// What of a call is decided at its beginning, beside what is added.
@@ -147,6 +153,7 @@ impl<'a> Writer<'a> {
         let mut code = Code::new()?;
         code.has_locals = true;
         code.thread_at = Some(thread.tid);
+        code.texts = (acts.texts(), thread.texts);
         Ok(Self {
             code,
             tables,
@@ -166,8 +173,10 @@ impl<'a> Writer<'a> {
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
-        self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
-        self.code.a.je(undecided)?;
+        if acts.adds() {
+            self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
+            self.code.a.je(undecided)?;
+        }
         if acts.may_record() {
             let without = if entry.kept.is_some() { HELD } else { PASSED };
             self.code.a.mov(dword_ptr(rsp + RECORDED_AT), without)?;
@@ -327,12 +336,40 @@ impl<'a> Writer<'a> {
                     self.code.a.mov(at, self.recorded)?;
                     true
                 }
+                Step::Next(local, counter) => {
+                    self.next(*local, *counter)?;
+                    true
+                }
+                Step::Act(act, value) => self.act(*act, value)?,
             };
             if !is_made {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// One instruction counts, for all threads of the process.
+    fn next(&mut self, local: u8, counter: u8) -> Result<(), IcedError> {
+        let at = qword_ptr(rsp + (LOCAL_AT - 8 * i32::from(local)));
+        let a = &mut self.code.a;
+        a.mov(rcx, qword_ptr(self.thread.counters).gs())?;
+        a.mov(eax, 1)?;
+        a.lock()
+            .xadd(qword_ptr(rcx + 8 * i32::from(counter)), rax)?;
+        a.inc(rax)?;
+        a.mov(at, rax)
+    }
+
+    /// Says what is to be done; the slow path does it.
+    fn act(&mut self, act: Act, value: &Expression) -> Made {
+        let is_made = self.code.word(value)?;
+        let (number, first) = (i32::from(act.number()), self.thread.active);
+        let a = &mut self.code.a;
+        a.mov(qword_ptr(first + 8 + 8 * number).gs(), rax)?;
+        a.or(dword_ptr(first).gs(), 1 << number)?;
+        a.mov(dword_ptr(rsp + RECORDED_AT), self.recorded)?;
+        Ok(is_made)
     }
 
     fn either(&mut self, condition: &Expression, then: &[Step], or: &[Step], depth: usize) -> Made {

@@ -496,9 +496,13 @@ fn saved_at(source: Source) -> Option<i32> {
         Source::StackPointer => STACK_POINTER,
         Source::Kept(n) => KEPT + i32::from(n) * 8,
         // The others are refused by the check.
-        Source::Stack(_) | Source::Thread | Source::Named(_) | Source::Errno | Source::Elapsed => {
-            return None;
-        }
+        Source::Stack(_)
+        | Source::Thread
+        | Source::Named(_)
+        | Source::NamedText(..)
+        | Source::Text(..)
+        | Source::Errno
+        | Source::Elapsed => return None,
     })
 }
 

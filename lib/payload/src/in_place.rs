@@ -119,6 +119,8 @@ pub(crate) struct Code {
     pub(crate) has_locals: bool,
     /// Where the thread's number is, from gs on; else a program that names it is refused.
     pub(crate) thread_at: Option<i32>,
+    /// Texts that the slow path has made words of, and where the first word is, from gs on.
+    pub(crate) texts: (Vec<(u8, u16)>, i32),
     /// The code runs at a return; else a program that names its words is refused.
     pub(crate) exit: Option<ExitWords>,
 }
@@ -145,6 +147,7 @@ impl Code {
             temporaries: 0,
             has_locals: false,
             thread_at: None,
+            texts: (Vec::new(), 0),
             exit: None,
         })
     }
@@ -326,6 +329,13 @@ impl Code {
                 Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
+            (None, Source::Text(argument, length)) => {
+                let (all, first) = &self.texts;
+                match all.iter().position(|text| *text == (argument, length)) {
+                    Some(at) => self.a.mov(rax, qword_ptr(first + 8 * at as i32).gs())?,
+                    None => return Ok(false),
+                }
+            }
             (None, Source::Errno) => match self.exit {
                 Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
                 None => return Ok(false),

@@ -3,6 +3,7 @@
 use crate::captured::{CUT, FAULT, Kind, MOST_ASKED, tagged};
 use crate::contract::{KEPT_COUNT, LOCALS};
 use crate::program::{Binary, Expression, Program, Source, Statement, Width};
+use crate::text::{self, MOST_BYTES, WHOLE};
 
 /// The registers of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -245,6 +246,26 @@ impl Run<'_> {
         width.extend(u64::from_le_bytes(bytes))
     }
 
+    /// See [`crate::text`]; 0: it cannot be read, or is shorter.
+    fn text_word(&self, address: u64, length: u16) -> u64 {
+        let (most, is_whole) = match length {
+            WHOLE => (MOST_BYTES, true),
+            length => (usize::from(length), false),
+        };
+        let mut bytes = Vec::new();
+        for at in 0..most as u64 {
+            let mut byte = [0];
+            if self.memory.read(address.wrapping_add(at), &mut byte) == 0 {
+                return 0;
+            }
+            bytes.push(byte[0]);
+            if byte == [0] {
+                return if is_whole { text::word_of(bytes) } else { 0 };
+            }
+        }
+        if is_whole { 0 } else { text::word_of(bytes) }
+    }
+
     fn source(&mut self, source: Source) -> u64 {
         let call = self.call;
         let word = |words: &[u64], n: u8| words.get(usize::from(n)).copied().unwrap_or(0);
@@ -262,7 +283,8 @@ impl Run<'_> {
             Source::Thread => u64::from(call.thread),
             Source::Errno => u64::from(call.errno),
             Source::Elapsed => call.elapsed_ns,
-            Source::Named(_) => 0,
+            Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
+            Source::Named(_) | Source::NamedText(..) => 0,
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | [`mod@interpret`] | the meaning of a program |
 //! | [`acts`] | what a payload adds to tables, and whether the call is recorded |
 //! | [`tables`] | where tables lie, and what stands in them |
+//! | [`text`] | texts as words that can be compared |
 //! | [`mod@acts_code`] | native code that adds to them |
 //! | [`captured`] | reading what a program has kept |
 //!
@@ -33,6 +34,7 @@ pub mod in_place;
 pub mod interpret;
 pub mod program;
 pub mod tables;
+pub mod text;
 
 pub use acts_code::acts_code;
 pub use compile::compile;

@@ -4,7 +4,7 @@
 //! Runs the code on this thread, called as a common routine would call it, with a block of a few
 //! words that gs points at.
 
-use sptrace_payload::acts::{Acts, MOST_LOCALS, Step, Sums, interpret};
+use sptrace_payload::acts::{Act, Acts, MOST_LOCALS, Step, Sums, interpret, interpret_active};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::{
     FRAME_BYTES, HELD, HELD_RECORDED, PASSED, UNDECIDED, UNWANTED, WANTED,
@@ -21,6 +21,9 @@ const THREAD: Thread = Thread {
     tid: 16,
     top_frame: 24,
     errno: 32,
+    active: 40,
+    texts: 80,
+    counters: 112,
 };
 
 /// A stack of which all can be read.
@@ -199,6 +202,14 @@ impl Random {
         match self.below(if depth < 3 { 6 } else { 4 }) {
             0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
             1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
+            1 if self.1 == Moment::Call && self.below(3) == 0 => {
+                let act = Act::ALL[self.below(4) as usize];
+                Step::Act(act, self.expression(1))
+            }
+            1 if self.below(3) == 0 => {
+                let local = self.below(u64::from(MOST_LOCALS)) as u8;
+                Step::Next(local, self.below(3) as u8)
+            }
             5 => Step::If(
                 self.expression(0),
                 self.steps(tables, depth + 1),
@@ -257,7 +268,7 @@ fn compiled_acts_do_what_they_mean() {
     let tables = Tables::of(forms());
     let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
     let stack = Stack((0..64).map(|_| random.word()).collect());
-    let (mut added, mut recorded, mut passed) = (0, 0, 0);
+    let (mut added, mut recorded, mut passed, mut acted) = (0, 0, 0, 0);
     for number in 0..6_000 {
         let acts = Acts {
             steps: random.steps(&tables, 0),
@@ -269,10 +280,15 @@ fn compiled_acts_do_what_they_mean() {
             Err(error) => panic!("{error}: {acts:?}"),
         };
         let mut set = vec![0u64; tables.set_bytes as usize / 8];
-        let block = [set.as_mut_ptr() as u64, 0, 77];
-        point_gs_at(&block);
         let mut sums = Sums::new();
         for _ in 0..6 {
+            let mut counters = [0u64; 3];
+            let mut block = [0u64; 15];
+            [block[0], block[2]] = [set.as_mut_ptr() as u64, 77];
+            block[14] = counters.as_mut_ptr() as u64;
+            let block = std::cell::UnsafeCell::new(block);
+            // SAFETY: nobody else uses it, and it outlives its use.
+            point_gs_at(unsafe { &*block.get() });
             let call = Call {
                 arguments: std::array::from_fn(|_| random.word()),
                 stack_pointer: stack.0.as_ptr() as u64,
@@ -285,8 +301,17 @@ fn compiled_acts_do_what_they_mean() {
                 // Arguments that lie in another page.
                 continue;
             }
-            let is_recorded = interpret(&acts, &call, &stack, &kinds, &mut sums);
+            let tables = (&kinds[..], &mut sums);
+            let (is_recorded, done) = interpret_active(&acts, &call, &stack, tables);
             let wanted = if is_recorded { UNWANTED } else { PASSED };
+            // SAFETY: the code has come back.
+            let after: [u64; 5] = unsafe { (&(*block.get()))[5..10].try_into().unwrap() };
+            let [bits, words @ ..] = after;
+            for (number, (wanted, word)) in (0..).zip(done.into_iter().zip(words)) {
+                let said = (bits & 1 << number != 0).then_some(word);
+                assert_eq!(said, wanted, "{number}: {acts:?}");
+                acted += u32::from(wanted.is_some());
+            }
             assert_eq!(given, wanted, "{number}: {acts:?}\n{call:x?}");
             recorded += u32::from(is_recorded);
             passed += u32::from(!is_recorded);
@@ -299,7 +324,7 @@ fn compiled_acts_do_what_they_mean() {
     }
     // The comparison has seen something.
     assert!(
-        added > 5_000 && recorded > 2_000 && passed > 2_000,
+        added > 5_000 && recorded > 2_000 && passed > 2_000 && acted > 500,
         "{added} {recorded} {passed}"
     );
 }
@@ -333,7 +358,10 @@ fn acts_of_a_return_do_what_they_mean() {
             let errno = random.below(200);
             let frames = frames(kept, 0);
             let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
-            let block = [set.as_mut_ptr() as u64, 0, 77, top, errno];
+            let mut counters = [0u64; 3];
+            let mut block = [0u64; 15];
+            block[..5].copy_from_slice(&[set.as_mut_ptr() as u64, 0, 77, top, errno]);
+            block[14] = counters.as_mut_ptr() as u64;
             point_gs_at(&block);
             let mut call = Call {
                 arguments: std::array::from_fn(|_| random.word()),

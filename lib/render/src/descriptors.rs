@@ -311,6 +311,7 @@ mod tests {
                     bytes: memory.to_vec(),
                 }],
             },
+            acted: None,
             stack: Vec::new(),
         }
     }

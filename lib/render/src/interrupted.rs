@@ -101,6 +101,7 @@ impl Interrupted {
                 result: None,
                 end_tsc: None,
                 captured: Captured::default(),
+                acted: None,
                 stack: Vec::new(),
                 ..*call
             };

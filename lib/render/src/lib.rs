@@ -4,6 +4,7 @@
 //! files, processes or the command line; colour is a switch that the caller sets.
 #![forbid(unsafe_code)]
 
+pub mod acted;
 mod budget;
 mod call_counts;
 pub mod call_values;

@@ -16,6 +16,7 @@ use sptrace_types::decode::events::{end_line, signal_line};
 use sptrace_types::decode::objects::{Object, objects};
 use sptrace_types::decode::print::line;
 
+use crate::acted::mark;
 use crate::descriptors::{Descriptors, FOLDER, Resolve};
 use crate::listener::{Call, Listener, Signal};
 use crate::system_calls::name_of;
@@ -360,6 +361,7 @@ impl<'a, W: Write> Lines<'a, W> {
 
     fn write_ended(&mut self, call: &Call, line: Line) {
         let mut text = self.rest_of(call, line);
+        text += call.acted.as_ref().map_or("", mark);
         let ticks = call.end_tsc.map(|end| end.saturating_sub(call.start_tsc));
         if let (true, Some(ticks)) = (self.options.with_duration, ticks) {
             let us = self.clock.ns(ticks) / 1000;

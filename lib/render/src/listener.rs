@@ -3,6 +3,7 @@
 //! Given by who puts calls together ([`crate::system_calls`]); a [`Listener`] takes it. Must not
 //! know how a call is shown.
 
+use sptrace_trace::values::Acted;
 use sptrace_trace::{ExitStatus, FunctionId};
 use sptrace_types::decode::memory::Captured;
 
@@ -27,6 +28,8 @@ pub struct Call {
     pub end_tsc: Option<u64>,
     /// The memory that shows its arguments.
     pub captured: Captured,
+    /// What a payload has done to it.
+    pub acted: Option<Acted>,
     /// The functions that it was made in, the innermost first, if that was asked for and they were
     /// recorded.
     pub stack: Vec<FunctionId>,

@@ -302,6 +302,14 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
             "shadow mode: {count} events before the start were left out"
         )?;
     }
+    let changed = rows.iter().filter(|row| row.section == Section::Changed);
+    let changed: Vec<_> = changed
+        .map(|row| format!("{} {}", Count(row.count), clean(&row.key)))
+        .collect();
+    if !changed.is_empty() {
+        let text = format!("changed by the script (INJECTED): {}", changed.join(", "));
+        writeln!(out, "{}", style.warning(&text))?;
+    }
     if let Ending::Early { offset } = view.survey.ending {
         let text = format!(
             "the trace ends early, at byte {}: sptrace did not finish it",
@@ -350,6 +358,7 @@ fn coverage_line(summary: &Summary) -> String {
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
     let told = [
+        Section::Changed,
         Section::Sites,
         Section::Budget,
         Section::Events,

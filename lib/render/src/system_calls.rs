@@ -127,6 +127,7 @@ impl<L: Listener> Calls<L> {
                     result: None,
                     end_tsc: None,
                     captured,
+                    acted: None,
                     stack,
                 });
             }
@@ -140,8 +141,14 @@ impl<L: Listener> Calls<L> {
                 }
             }
             What::Signal => self.signal(of, tsc, &values),
+            What::Acted(acted) if acted.is_of_kernel => {
+                let calls = self.open.get_mut(&of.tid);
+                if let Some(open) = calls.and_then(|calls| calls.last_mut()) {
+                    open.call.acted = Some(acted);
+                }
+            }
             // Of functions.
-            What::Called(_) | What::Answered { .. } => {}
+            What::Called(_) | What::Answered { .. } | What::Acted(_) => {}
             What::Left => {
                 if let Some(place) = self.place(of.tid, values.number) {
                     self.end(of.tid, place, tsc, None);

@@ -10,13 +10,14 @@ mod line;
 pub use fold::FoldedTree;
 pub use line::{Column, Columns};
 
+use crate::acted::remark;
 use crate::call_values::{Begun, Descriptions, Told};
 use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean};
 use line::{Cells, Who, begin_remarks, end_remarks, push_call, push_remarks};
 use rustc_hash::FxHashMap as HashMap;
-use sptrace_trace::values::Values;
+use sptrace_trace::values::{Values, What};
 use sptrace_trace::{
     Clock, Frame, FunctionId, Mark, Names, Note, SourceLine, StreamId, StreamTotals, Visitor,
     call_words,
@@ -104,6 +105,8 @@ struct OpenLine {
     is_opened: bool,
     /// What it brought with it.
     values: Option<Begun>,
+    /// What a payload has done to it, in words.
+    acted: Option<String>,
 }
 
 impl<'a, W: Write> Tree<'a, W> {
@@ -303,14 +306,17 @@ fn push_end(
             // As below, with nothing made in between.
             held.push_str("/* ");
             held.push_str(call);
-            for remark in end_remarks(frame) {
+            for said in end_remarks(frame).into_iter().chain(open.acted.as_deref()) {
                 held.push_str(", ");
-                held.push_str(remark);
+                held.push_str(said);
             }
             held.push_str(" */");
             return;
         }
-        let comment = [&[call], &end_remarks(frame)[..]].concat().join(", ");
+        let acted = open.acted.as_deref().into_iter();
+        let remarks = end_remarks(frame).into_iter().chain(acted);
+        let comment: Vec<&str> = std::iter::once(call).chain(remarks).collect();
+        let comment = comment.join(", ");
         if let Some(line) = line.filter(|line| !line.result.is_empty()) {
             held.push_str(&line.result);
             held.push(' ');
@@ -329,7 +335,8 @@ fn push_end(
         None => push_call(held, name),
     }
     held.push(';');
-    let remarks = [begin_remarks(frame), end_remarks(frame)].concat();
+    let mut remarks = [begin_remarks(frame), end_remarks(frame)].concat();
+    remarks.extend(open.acted.as_deref());
     push_remarks(held, &remarks, style);
 }
 
@@ -361,6 +368,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
             held_at: None,
             is_opened: false,
             values: None,
+            acted: None,
         });
     }
 
@@ -413,6 +421,9 @@ impl<W: Write> Visitor for Tree<'_, W> {
             return;
         };
         let open = &mut self.lines_of(stream).open;
+        if let (What::Acted(acted), Some(line)) = (&values.what, open.last_mut()) {
+            line.acted = Some(remark(acted));
+        }
         let mut kept = open.iter_mut().rev().map(|line| &mut line.values);
         Told::of_any(&values)
             .into_iter()

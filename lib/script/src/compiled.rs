@@ -11,11 +11,17 @@ use rhai::{
     AST, ASTNode, BinaryExpr, Dynamic, Expr, FnCallExpr, FnPtr, ImmutableString, Position, Stmt,
 };
 use sptrace_payload::acts::{Acts, ActsError, MOST_LOCALS, Moment, RESULT, Step, check};
-use sptrace_payload::program::{Binary, Expression, Source, Width};
+use sptrace_payload::program::{Binary, Expression, Source};
+use sptrace_types::calls::Selection;
 
 use crate::error::ScriptError;
 use crate::policy::{Payload, PayloadTable};
 use crate::sheets::{Body, Mode, Printable};
+
+mod active;
+mod operators;
+
+use operators::{binary, factor_of, width_of};
 
 /// Names of arguments that a payload may use.
 const MOST_NAMES: usize = 16;
@@ -34,6 +40,8 @@ pub struct Surroundings<'a> {
     pub sheets: &'a [Printable],
     /// Those that payloads add to, in the order of their tables.
     pub tables: &'a mut Vec<PayloadTable>,
+    /// Counters of a process that payloads have so far.
+    pub counters: u8,
 }
 
 /// What a payload was asked for: `at(...).on_enter(...)`.
@@ -43,6 +51,8 @@ pub struct Asked {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// Calls of the kernel, in place of functions.
+    pub calls: Option<Selection>,
     /// When it runs.
     pub moment: Moment,
     /// The closure.
@@ -92,13 +102,16 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
         captured: captured.collect(),
         locals: Vec::new(),
         names: Vec::new(),
+        is_of_kernel: asked.calls.is_some(),
+        changes_at: None,
         around,
     };
+    let body = body_of(reader.around.ast, &function.name);
     let acts = Acts {
-        steps: reader.block(&body_of(reader.around.ast, &function.name))?,
+        steps: reader.all(&body)?,
         records: false,
     };
-    let names = reader.names;
+    let (names, changes_at) = (reader.names, reader.changes_at);
     let keys: Vec<u8> = around.tables.iter().map(|table| table.keys).collect();
     if let Err(error) = check(&acts, &keys).and_then(|()| can_be_kept(asked.moment, &acts)) {
         let (name, source) = (around.name, around.source);
@@ -117,7 +130,9 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
         moment: asked.moment,
         acts,
         names,
+        calls: asked.calls.clone(),
         line: asked.at.line().unwrap_or(0),
+        changes_at,
     })
 }
 
@@ -173,16 +188,12 @@ struct Reader<'a, 'b> {
     locals: Vec<(ImmutableString, Type)>,
     /// Of arguments.
     names: Vec<String>,
+    /// The call is one of the kernel.
+    is_of_kernel: bool,
+    /// The first word that changes what the program does.
+    changes_at: Option<(usize, usize)>,
     around: &'a mut Surroundings<'b>,
 }
-
-/// What would change the program.
-const ACTIVE: [&str; 7] = [
-    "fail", "deny", "delay", "raise", "signal", "skip", "override",
-];
-const CHANGES: &str = "this would change what the program does: payloads look on";
-const NOTHING_CHANGES: &str =
-    "make a call fail or wait by `strace --inject` or a debugger, and record that";
 
 const RUN_LATER: &str = "or write later(|e| ...), which runs after the recording";
 
@@ -274,7 +285,7 @@ impl Reader<'_, '_> {
         };
         let Some((local, ty)) = local else {
             if matches!(&parts.lhs, Expr::Dot(of, ..) if self.is_call(&of.lhs)) {
-                return self.refuse(at, CHANGES, NOTHING_CHANGES);
+                return self.refuse(at, active::NOT_SO, active::FORMS);
             }
             return self.refuse(
                 at,
@@ -321,8 +332,11 @@ impl Reader<'_, '_> {
                         steps.push(Step::Record);
                         return Ok(());
                     }
-                    if name.1 == self.call && ACTIVE.contains(&method.name.as_str()) {
-                        return self.refuse(at, CHANGES, NOTHING_CHANGES);
+                    if name.1 == self.call && active::is_other(&method.name) {
+                        return self.refuse(at, "there is no such word", active::FORMS);
+                    }
+                    if name.1 == self.call && active::is_active(&method.name) {
+                        return self.active(method, parts.rhs.position(), steps);
                     }
                     if let Some(captured) = self.captured.get(&name.1).cloned()
                         && let Some(sheet) = captured.read_lock::<Printable>()
@@ -534,6 +548,9 @@ impl Reader<'_, '_> {
         if let ([one], Some(width)) = (&call.args[..], width_of(name)) {
             return Ok((self.number(one)?.narrow(width), Type::Number));
         }
+        if let Some(compared) = self.compared_text(name, &call.args, at)? {
+            return Ok(compared);
+        }
         match (name, &call.args[..]) {
             ("!", [one]) => {
                 let value = self.truth(one)?;
@@ -575,6 +592,7 @@ impl Reader<'_, '_> {
         let is_call = self.is_call(&parts.lhs);
         match (&parts.lhs, &parts.rhs) {
             (_, Expr::Property(property, at)) if is_call => self.property(&property.2, *at),
+            (_, Expr::Dot(inner, ..)) if is_call => self.begins_with(inner, at),
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
                 match &method.args[..] {
                     [Expr::IntegerConstant(n, _)] => self.argument(*n, *at),
@@ -596,6 +614,7 @@ impl Reader<'_, '_> {
         }
         match name {
             "tid" => return Ok((Source::Thread.into(), Type::Number)),
+            "nth" => return self.variable(active::NTH, at),
             "elapsed" | "result" | "errno" => return self.of_return(name, at),
             "stack" | "self_time" | "caller" | "depth" | "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
@@ -644,52 +663,4 @@ impl Reader<'_, '_> {
 
 fn constant(n: i64) -> Expression {
     Expression::Constant(n as u64)
-}
-
-fn width_of(name: &str) -> Option<Width> {
-    Some(match name {
-        "i8" => Width::I8,
-        "i16" => Width::I16,
-        "i32" => Width::I32,
-        "u8" => Width::U8,
-        "u16" => Width::U16,
-        "u32" => Width::U32,
-        _ => return None,
-    })
-}
-
-fn factor_of(unit: &str) -> Option<i64> {
-    Some(match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "kb" => 1 << 10,
-        "mb" => 1 << 20,
-        "gb" => 1 << 30,
-        _ => return None,
-    })
-}
-
-/// An operator, whether its operands change places, and what it gives.
-fn binary(name: &str) -> Option<(Binary, bool, Type)> {
-    use Type::{Number, Truth};
-    Some(match name {
-        "+" => (Binary::Add, false, Number),
-        "-" => (Binary::Subtract, false, Number),
-        "*" => (Binary::Multiply, false, Number),
-        "&" => (Binary::And, false, Number),
-        "|" => (Binary::Or, false, Number),
-        "^" => (Binary::ExclusiveOr, false, Number),
-        "<<" => (Binary::ShiftLeft, false, Number),
-        ">>" => (Binary::ShiftRightSigned, false, Number),
-        "==" => (Binary::Equal, false, Truth),
-        "!=" => (Binary::NotEqual, false, Truth),
-        "<" => (Binary::Less, false, Truth),
-        "<=" => (Binary::LessOrEqual, false, Truth),
-        ">" => (Binary::Less, true, Truth),
-        ">=" => (Binary::LessOrEqual, true, Truth),
-        _ => return None,
-    })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rhai::{Dynamic, ImmutableString};
 use sptrace_render::Call;
+use sptrace_render::acted::mark;
 use sptrace_render::call_values::{Begun, Descriptions};
 use sptrace_trace::Dictionary;
 use sptrace_types::calls;
@@ -60,6 +61,8 @@ pub struct Facts {
     pub end: &'static str,
     /// The name of the descriptor that the first argument is.
     pub fd_path: ImmutableString,
+    /// What a payload has done to it, in words.
+    pub injected: ImmutableString,
     /// Which event it is.
     pub serial: u64,
 }
@@ -143,7 +146,8 @@ impl Facts {
             memory: &call.captured,
         };
         let Line { call, result, .. } = line(&made, &Options::default());
-        Some(format!("{call} {result}"))
+        let mark = self.call()?.acted.as_ref().map_or("", mark);
+        Some(format!("{call} {result}{mark}"))
     }
 
     /// The first path among the arguments, or what the descriptor leads to that is the first.

@@ -16,6 +16,9 @@ const THREAD: Thread = Thread {
     tid: 0x1060,
     top_frame: 0x1018,
     errno: 0x11f8,
+    active: 0x1218,
+    texts: 0x1240,
+    counters: 0x1260,
 };
 /// A tick of the clock is as long as one of the machine of the figures.
 const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;
@@ -67,9 +70,10 @@ fn table_line(title: &str, table: &Table) -> String {
 
 fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
     let (glob, line) = (&payload.glob, payload.line);
-    let place = match &payload.module {
-        Some(module) => format!("{module}!{glob}"),
-        None => glob.clone(),
+    let place = match (&payload.module, &payload.calls) {
+        (_, Some(_)) => "the kernel".to_owned(),
+        (Some(module), None) => format!("{module}!{glob}"),
+        (None, None) => glob.clone(),
     };
     let acts = &payload.acts;
     let Some(code) = code_of(payload, tables) else {
@@ -78,10 +82,16 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
     let all = instructions(&code);
     let (what, recorded) = match (payload.moment, acts.may_record()) {
         (Moment::Return, _) => ("returns", "not recorded by this"),
+        (Moment::Call, _) if payload.calls.is_some() => ("calls", "recorded"),
+        (Moment::Call, true) if acts.is_active() => ("calls", "recorded where it is changed"),
         (Moment::Call, true) => ("calls", "recorded where record() is reached"),
         (Moment::Call, false) => ("calls", "not recorded"),
     };
-    let ns = price(payload.moment, acts) + INSTRUCTION_NS * all.len() as f64;
+    let slowly = match acts.is_slow() || payload.calls.is_some() {
+        true => SLOW_NS,
+        false => 0.0,
+    };
+    let ns = slowly + price(payload.moment, acts) + INSTRUCTION_NS * all.len() as f64;
     let mut lines = vec![format!(
         "line {line}, {what} of {place}, {recorded}: {} instructions, {} bytes, some {ns:.0} ns a call",
         all.len(),

@@ -67,14 +67,7 @@ impl Script {
             let mut draft = shared.lock();
             draft.is_settled = true;
             if let Some((option, _)) = draft.untaken.first_key_value() {
-                let options = &draft.policy.options;
-                let known: Vec<_> = options.iter().map(|o| format!("--{}", o.name)).collect();
-                let hint = match known.is_empty() {
-                    true => "it has none".to_owned(),
-                    false => format!("those are {}", known.join(", ")),
-                };
-                let reason = format!("it has no option --{option}");
-                return Err(ScriptError::of_whole(name, &reason, &hint));
+                return Err(unknown_option(name, option, &draft.policy));
             }
             let payloads = std::mem::take(&mut draft.payloads);
             let handlers = std::mem::take(&mut draft.handlers);
@@ -85,9 +78,12 @@ impl Script {
                 ast: &ast,
                 sheets: &draft.sheets,
                 tables: &mut policy.tables,
+                counters: 0,
             };
             for asked in &payloads {
-                policy.payloads.push(compiled::payload(asked, &mut around)?);
+                let payload = compiled::payload(asked, &mut around)?;
+                around.counters += u8::from(payload.counts());
+                policy.payloads.push(payload);
             }
             (policy, handlers)
         };
@@ -124,6 +120,15 @@ impl Script {
             (None, None) => rhai::Position::NONE,
         };
         ScriptError::at(&self.name, &self.source, at, reason, hint)
+    }
+
+    /// Where it would change what the program does, which nobody has allowed.
+    pub fn refuse_changes(&self, hint: &str) -> Option<ScriptError> {
+        let mut all = self.policy.payloads.iter();
+        let (line, column) = all.find_map(|payload| payload.changes_at)?;
+        let reason = "this changes what the program does";
+        let at = place(line, column);
+        Some(ScriptError::at(&self.name, &self.source, at, reason, hint))
     }
 
     /// Has it something to do with a trace?
@@ -228,6 +233,17 @@ impl Script {
     pub fn header(&self) -> String {
         header(&self.source)
     }
+}
+
+fn unknown_option(name: &str, option: &str, policy: &Policy) -> ScriptError {
+    let known = policy.options.iter().map(|o| format!("--{}", o.name));
+    let known: Vec<_> = known.collect();
+    let hint = match known.is_empty() {
+        true => "it has none".to_owned(),
+        false => format!("those are {}", known.join(", ")),
+    };
+    let reason = format!("it has no option --{option}");
+    ScriptError::of_whole(name, &reason, &hint)
 }
 
 /// A place in a script; column 0: none.

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use rhai::FnPtr;
-use sptrace_payload::acts::{Acts, Moment};
+use sptrace_payload::acts::{Acts, Moment, Step};
 use sptrace_payload::tables::Kind;
+use sptrace_types::calls::Selection;
 
 /// What a script asks for.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +87,11 @@ impl Policy {
             || !self.payloads.is_empty()
     }
 
+    /// Does a payload run at calls of functions?
+    pub fn acts_on_functions(&self) -> bool {
+        self.payloads.iter().any(|payload| payload.calls.is_none())
+    }
+
     /// Does it decide about each function?
     pub fn decides_functions(&self) -> bool {
         self.propagate.is_some()
@@ -105,8 +111,24 @@ pub struct Payload {
     pub acts: Acts,
     /// Names of arguments that it uses, by their numbers.
     pub names: Vec<String>,
+    /// It runs at these calls of the kernel, and at no function.
+    pub calls: Option<Selection>,
     /// The line at which it stands.
     pub line: usize,
+    /// Line and column of the first word that changes what the program does.
+    pub changes_at: Option<(usize, usize)>,
+}
+
+impl Payload {
+    /// Can it run inside of a program alone, and by no probe of the kernel?
+    pub fn needs_program(&self) -> bool {
+        self.calls.is_some() || self.counts() || self.acts.is_slow()
+    }
+
+    /// Does it count its calls by a counter of the process?
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self.acts.steps.first(), Some(Step::Next(..)))
+    }
 }
 
 /// A sheet that payloads add to.

@@ -24,6 +24,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ("errors", include_str!("../../../scripts/errors.rhai")),
     ("exec-tree", include_str!("../../../scripts/exec-tree.rhai")),
     ("failures", include_str!("../../../scripts/failures.rhai")),
+    ("faults", include_str!("../../../scripts/faults.rhai")),
     ("file-io", include_str!("../../../scripts/file-io.rhai")),
     ("handler", include_str!("../../../scripts/handler.rhai")),
     ("heap", include_str!("../../../scripts/heap.rhai")),

@@ -11,9 +11,10 @@ use std::io::Write;
 use std::sync::Arc;
 
 use rhai::{Dynamic, FnPtr, FuncArgs, ImmutableString};
+use sptrace_render::acted::remark;
 use sptrace_render::call_values::{Begun, Descriptions, Told};
 use sptrace_render::{Call, Listener, Signal, SystemCalls};
-use sptrace_trace::values::Values;
+use sptrace_trace::values::{self, Acted, Values};
 use sptrace_trace::{
     Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, Note, SYSTEM_CALLS, StreamId,
     StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
@@ -100,6 +101,8 @@ pub struct Run<'a> {
     stacks: HashMap<StreamId, Vec<FunctionId>>,
     /// What open calls have brought with them, as deep as the stacks.
     brought: HashMap<StreamId, Vec<Option<Begun>>>,
+    /// What payloads have done to open calls, by how many are open.
+    acted: HashMap<(StreamId, usize), Acted>,
     descriptions: Arc<Descriptions>,
     /// Streams of a thread that have not ended.
     streams_left: HashMap<u32, usize>,
@@ -157,6 +160,7 @@ impl<'a> Run<'a> {
             is_system_call: dictionary.functions.iter().map(is_module).collect(),
             stacks: HashMap::new(),
             brought: HashMap::new(),
+            acted: HashMap::new(),
             descriptions: Arc::new(Descriptions::of(dictionary)),
             streams_left: HashMap::new(),
             counted: Vec::new(),
@@ -291,8 +295,9 @@ impl<'a> Run<'a> {
     }
 
     /// A call begins, or has ended with what it has brought; the stack is that of its caller.
-    fn tell_function(&mut self, stream: StreamId, frame: &Frame, end: Option<Option<Begun>>) {
+    fn tell_function(&mut self, stream: StreamId, frame: &Frame, end: Option<Ending>) {
         let has_ended = end.is_some();
+        let (brought, acted) = end.unwrap_or_default();
         let wanted = match has_ended {
             true => &self.of_function,
             false => &self.of_beginning,
@@ -308,7 +313,8 @@ impl<'a> Run<'a> {
         let thread = self.threads.get(&stream);
         let info = self.dictionary.stream(stream);
         let event = Event(Arc::new(Facts {
-            what: What::Function(end.flatten().map(Box::new), self.descriptions.clone()),
+            what: What::Function(brought.map(Box::new), self.descriptions.clone()),
+            injected: acted.as_ref().map_or_else(Default::default, injected),
             name,
             module,
             caller,
@@ -377,6 +383,7 @@ impl<'a> Run<'a> {
                 self_ns: elapsed_ns,
                 end: if call.result.is_some() { "return" } else { "?" },
                 fd_path,
+                injected: call.acted.as_ref().map_or_else(Default::default, injected),
                 serial,
                 what: What::SystemCall(Box::new(call.clone())),
             }));
@@ -461,6 +468,15 @@ fn indexes(handlers: &[Live], is_wanted: impl Fn(&Wanted) -> bool) -> Vec<usize>
     chosen.map(|(at, _)| at).collect()
 }
 
+/// What a call has brought, and what a payload has done to it.
+type Ending = (Option<Begun>, Option<Acted>);
+
+/// What was done to a call, in words.
+fn injected(acted: &Acted) -> ImmutableString {
+    let remark = remark(acted);
+    remark.strip_prefix("INJECTED: ").unwrap_or(&remark).into()
+}
+
 impl Run<'_> {
     /// Puts what payloads have added up into the sheets of the same name.
     fn absorb(&mut self, tables: &[TableSums]) {
@@ -504,11 +520,13 @@ impl Visitor for Run<'_> {
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
         self.come_to(frame.end_tsc);
-        self.stacks.entry(stream).or_default().pop();
+        let open = self.stacks.entry(stream).or_default();
+        let acted = self.acted.remove(&(stream, open.len()));
+        open.pop();
         let brought = self.brought.entry(stream).or_default().pop().flatten();
         // What ran already, or in the parent of a fork, is no call of this recording.
         if !frame.flags.begin_unseen {
-            self.tell_function(stream, frame, Some(brought));
+            self.tell_function(stream, frame, Some((brought, acted)));
         }
     }
 
@@ -528,6 +546,14 @@ impl Visitor for Run<'_> {
         {
             let open = self.brought.entry(stream).or_default();
             told.put(&mut open.iter_mut().rev());
+            return;
+        }
+        if let Ok(values) = Values::read(bytes)
+            && let values::What::Acted(acted) = values.what
+            && !acted.is_of_kernel
+        {
+            let open = self.stacks.get(&stream).map_or(0, Vec::len);
+            self.acted.insert((stream, open), acted);
             return;
         }
         if let Some(calls) = &mut self.calls {

@@ -1,9 +1,9 @@
 //! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
 //! place, the reason, and what to write instead.
 
-use sptrace_payload::acts::{Moment, RESULT, Step, Sums, interpret};
+use sptrace_payload::acts::{Acts, Moment, RESULT, Step, Sums, interpret, interpret_active};
 use sptrace_payload::interpret::{Call, Memory};
-use sptrace_payload::program::Source;
+use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::Kind;
 use sptrace_script::policy::Payload;
 use sptrace_script::{Checks, Script, ScriptError};
@@ -172,14 +172,17 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "if CONDITION",
         ),
         ("t.add(nothing)", 7, "no 'nothing'", "define"),
-        ("c.fail(12)", 2, "change what the program does", "--inject"),
+        ("c.fail(12)", 3, "no such word", "c.deny("),
+        ("c.delay(61.s)", 9, "by 60.s at most", "50.ms"),
+        ("c.deny(\"EWHAT\")", 8, "no errno of this name", "EIO"),
+        ("c.raise(65)", 9, "no signal 65", "SIGUSR1"),
+        ("c.arg1 = 0", 2, "not changed by assignment", "c.override("),
         (
-            "c.delay(1.ms)",
-            2,
-            "change what the program does",
-            "--inject",
+            "if c.arg(7) == \"x\" { c.record() }",
+            4,
+            "an argument in a register",
+            "c.arg1",
         ),
-        ("c.arg1 = 0", 2, "change what the program does", "--inject"),
         (
             "let a = 1; let b = 1; let d = 1; let e = 1; let f = 1; let g = 1",
             56,
@@ -260,5 +263,46 @@ fn what_is_compiled_is_shown_by_instructions_and_price() {
     assert!(
         lines.iter().any(|line| line.contains("cmp rax,5")),
         "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_payload_that_changes_something_says_where() {
+    let script = load(
+        "at(\"malloc\").on_enter(|c| if c.nth == 3 { c.deny(\"ENOMEM\", 0); });
+         syscalls(\"openat\").on_enter(|c| if c.path.starts_with(\"/etc/\") { c.delay(5.ms) });",
+    )
+    .unwrap();
+    let [first, second] = &script.policy.payloads[..] else {
+        panic!("two payloads");
+    };
+    assert_eq!(
+        (first.changes_at, second.changes_at.is_some()),
+        (Some((1, 44)), true)
+    );
+    let refused = script.refuse_changes("add --allow-active").unwrap();
+    assert_eq!((refused.line, refused.column), (1, 44));
+    assert!(second.calls.is_some() && first.calls.is_none());
+    // Only the third call of a process; and only what begins so.
+    let mut sums = Sums::new();
+    let done = |acts: &_, call: &Call, sums: &mut Sums| {
+        interpret_active(acts, call, &Nothing, (&[], sums))
+    };
+    assert_eq!(
+        done(&first.acts, &Call::default(), &mut sums),
+        (false, [None; 4])
+    );
+    let Some(Step::If(condition, then, _)) = first.acts.steps.get(1) else {
+        panic!("{:?}", first.acts);
+    };
+    assert!(matches!(condition, Expression::Binary(..)));
+    let always = Acts {
+        steps: then.clone(),
+        records: false,
+    };
+    let (is_recorded, acted) = done(&always, &Call::default(), &mut sums);
+    assert_eq!(
+        (is_recorded, acted),
+        (true, [Some(0), Some(12), None, None])
     );
 }

@@ -48,6 +48,8 @@ pub enum Section {
     /// What a recording with a budget was to cost and has cost, each in millionths of the program's
     /// CPU time: see [`BUDGET_ASKED`] and those beside it.
     Budget = 17,
+    /// Calls that a script has changed, by what was done.
+    Changed = 18,
 }
 
 /// Key of [`Section::Budget`]: what was asked for.
@@ -61,7 +63,7 @@ pub const BUDGET_HOST: &str = "by sptrace's process";
 
 impl Section {
     /// All, with the names that are shown and that stand in tables for other programs.
-    pub const NAMES: [(Self, &'static str); 17] = [
+    pub const NAMES: [(Self, &'static str); 18] = [
         (Self::Sites, "sites"),
         (Self::Refused, "refused"),
         (Self::Hole, "hole"),
@@ -79,6 +81,7 @@ impl Section {
         (Self::Recorded, "recorded"),
         (Self::RecordedFor, "recorded for"),
         (Self::Budget, "budget"),
+        (Self::Changed, "changed by the script"),
     ];
 
     /// Its name.

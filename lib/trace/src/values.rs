@@ -13,6 +13,9 @@
 //!                    siginfo_t (when 0), if that is known, and (when 2) what the handler goes
 //!                    back to: rax, rcx, rsp and rip, and the signal mask; then those that the call
 //!                    will have that it has interrupted at its end
+//!            what 7, a payload has changed what the program does at the call of a function that
+//!                    has just begun, what 8, of the kernel: bits v (1 result, 2 errno, 4 delay, 8
+//!                    signal, 16: less than was wanted), then a v for each of the first four
 //!            piece *
 //! For functions the number is that of a description in the dictionary.
 //! piece    = when u8 (0 before the call, 1 after it, unless it failed, 2 after it), address v,
@@ -63,6 +66,62 @@ pub enum What {
     },
     /// A signal is delivered to a handler; the number is the signal's.
     Signal,
+    /// A payload has changed what the program does at the call that has just begun.
+    Acted(Acted),
+}
+
+/// What a payload has done to a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    /// The call is one of the kernel.
+    pub is_of_kernel: bool,
+    /// It was not made, and has this result.
+    pub result: Option<u64>,
+    /// It was not made, and errno is this.
+    pub errno: Option<u32>,
+    /// The thread has waited before it, so many nanoseconds.
+    pub delay_ns: Option<u64>,
+    /// This signal was raised before it.
+    pub signal: Option<u32>,
+    /// Not all could be done that was wanted.
+    pub is_less: bool,
+}
+
+impl Acted {
+    /// The call was not made.
+    pub fn is_skipped(&self) -> bool {
+        self.result.is_some() || self.errno.is_some()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let words = [
+            self.result,
+            self.errno.map(u64::from),
+            self.delay_ns,
+            self.signal.map(u64::from),
+        ];
+        let bit = |(i, word): (u32, &Option<u64>)| u64::from(word.is_some()) << i;
+        let bits: u64 = (0..).zip(&words).map(bit).sum();
+        put_v(out, bits | u64::from(self.is_less) << 4);
+        words.iter().flatten().for_each(|word| put_v(out, *word));
+    }
+
+    fn read(from: &mut Cursor<'_>, is_of_kernel: bool) -> Result<Self, Malformed> {
+        let bits = from.v()?;
+        let mut word = |i: u32| match bits & 1 << i {
+            0 => Ok(None),
+            _ => from.v().map(Some),
+        };
+        let [result, errno, delay_ns, signal] = [word(0)?, word(1)?, word(2)?, word(3)?];
+        Ok(Self {
+            is_of_kernel,
+            result,
+            errno: errno.map(|errno| errno as u32),
+            delay_ns,
+            signal: signal.map(|signal| signal as u32),
+            is_less: bits & 16 != 0,
+        })
+    }
 }
 
 /// Memory.
@@ -78,7 +137,7 @@ pub struct Piece<'a> {
 
 /// Are these the bytes of a function's values, and not of a system call's?
 pub(crate) fn is_of_function(bytes: &[u8]) -> bool {
-    matches!(bytes.first(), Some(4 | 5))
+    matches!(bytes.first(), Some(4 | 5 | 7))
 }
 
 impl<'a> Values<'a> {
@@ -92,6 +151,7 @@ impl<'a> Values<'a> {
             What::Called(_) => 4,
             What::Answered { .. } => 5,
             What::Signal => 6,
+            What::Acted(acted) => 7 + u8::from(acted.is_of_kernel),
         });
         put_v(out, self.number.into());
         put_v(out, self.thread.into());
@@ -99,6 +159,7 @@ impl<'a> Values<'a> {
             What::Begins(args) => args.iter().for_each(|arg| put_v(out, *arg)),
             What::Returned(result) | What::ReturnedLate(result) => put_v(out, *result as u64),
             What::Left | What::Signal => {}
+            What::Acted(acted) => acted.put(out),
             What::Called(words) => {
                 put_v(out, words.len() as u64);
                 words.iter().for_each(|word| put_v(out, *word));
@@ -147,6 +208,7 @@ impl<'a> Values<'a> {
                 errno: from.v32()?,
             },
             6 => What::Signal,
+            7 | 8 => What::Acted(Acted::read(&mut from, what == 8)?),
             _ => return Err(Malformed("values of an unknown kind")),
         };
         let mut pieces = Vec::new();
@@ -188,6 +250,18 @@ mod tests {
                 errno: 2,
             },
             What::Signal,
+            What::Acted(Acted {
+                errno: Some(12),
+                result: Some(u64::MAX),
+                ..Acted::default()
+            }),
+            What::Acted(Acted {
+                is_of_kernel: true,
+                delay_ns: Some(1 << 40),
+                signal: Some(10),
+                is_less: true,
+                ..Acted::default()
+            }),
         ];
         for what in all {
             let values = Values {

@@ -16,7 +16,7 @@ mod structs;
 
 pub use select::{Matcher, Selection, SelectionError};
 
-use crate::decode::types::Call;
+use crate::decode::types::{Call, Type};
 use crate::syscalls;
 use std::sync::LazyLock;
 
@@ -47,6 +47,21 @@ static BY_NUMBER: LazyLock<Vec<Option<&'static Call>>> = LazyLock::new(|| {
 /// The description of the call with this number.
 pub fn by_number(number: u32) -> Option<&'static Call> {
     BY_NUMBER.get(number as usize).copied().flatten()
+}
+
+/// The argument of a call that has this name in the kernel's source; `path` is the first file name
+/// too, and `fd` the first descriptor. `None`: it has none.
+pub fn parameter(number: u32, word: &str) -> Option<u8> {
+    let is_it = |ty: &Type| match word {
+        "path" => matches!(ty, Type::Path | Type::At(_, Type::Path)),
+        "fd" => matches!(ty, Type::Fd),
+        _ => false,
+    };
+    let names = syscalls::by_number(number).and_then(|call| call.parameters);
+    let named = names.and_then(|all| all.iter().position(|one| one.name == word));
+    let described = || by_number(number)?.parameters.iter().position(is_it);
+    let at = named.or_else(described)?;
+    u8::try_from(at).ok().filter(|at| *at < 6)
 }
 
 /// The description of the call with this name.

@@ -47,7 +47,16 @@ pub mod block {
     pub const TABLES: i32 = 0x11f0;
     /// errno of the thread, while a payload runs at a return that asks for it.
     pub const ERRNO: i32 = 0x11f8;
+    /// What is to be done to a call: bits, then a word for each ([`crate::record::ACTED`]).
+    pub const ACTIVE: i32 = 0x1218;
+    /// Words of the texts that a payload compares.
+    pub const TEXTS: i32 = 0x1240;
+    /// The address of the process's counters, to which payloads add.
+    pub const COUNTERS: i32 = 0x1260;
 }
+
+/// Counters of a process that payloads add to.
+pub const PAYLOAD_COUNTERS: usize = 64;
 
 /// No chunk, no stream, end of list.
 pub const NONE: u32 = u32::MAX;
@@ -243,6 +252,14 @@ pub mod hole {
     pub const NOT_COUNTED: usize = 24;
     /// Kinds of calls that were not counted: a process has too many.
     pub const NO_CELL: usize = 25;
+    /// No hole: calls that a payload has left out.
+    pub const NOT_CALLED: usize = 26;
+    /// No hole: calls that a payload has delayed.
+    pub const DELAYED: usize = 27;
+    /// No hole: signals that a payload has raised.
+    pub const RAISED: usize = 28;
+    /// Calls to which not all was done that a payload wanted.
+    pub const NOT_CHANGED: usize = 29;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.

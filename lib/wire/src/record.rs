@@ -15,7 +15,7 @@
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
-//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`SIGNAL`], whose payload
+//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`ACTED`], whose payload
 //!   says how many bytes follow it ([`crate::values`]).
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
@@ -71,6 +71,23 @@ pub const RETURN_VALUES: u32 = 16;
 /// A signal is delivered to a handler. Low half of the payload: its number; high half: bytes that
 /// follow ([`crate::values`]).
 pub const SIGNAL: u32 = 17;
+
+/// A payload has changed what the program does at the call whose entry has just been recorded. Low
+/// half of the payload: bits ([`ACTED_RESULT`] and so on); high half: bytes that follow: a word for
+/// each of the first four bits.
+pub const ACTED: u32 = 18;
+/// In [`ACTED`]: the call is not made, and its result is this.
+pub const ACTED_RESULT: u32 = 1;
+/// In [`ACTED`]: the call is not made, and errno is this.
+pub const ACTED_ERRNO: u32 = 2;
+/// In [`ACTED`]: the thread has waited before the call, so many nanoseconds.
+pub const ACTED_DELAY: u32 = 4;
+/// In [`ACTED`]: this signal was raised in the thread before the call.
+pub const ACTED_SIGNAL: u32 = 8;
+/// In [`ACTED`]: it could not be done, but for what the other bits say.
+pub const ACTED_NOT: u32 = 16;
+/// In [`ACTED`]: the call is the kernel's.
+pub const ACTED_SYSTEM: u32 = 32;
 
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.

@@ -59,6 +59,8 @@ layout! {
         pub selector: u8,
         /// A second one, which selects together with the first; 255: none.
         pub second: u8,
+        /// 1: a payload runs at the call.
+        pub has_payload: u8,
         /// The bits of the first that select.
         pub mask: u64,
     }

@@ -113,6 +113,12 @@ fn refusal(script: &Script) -> Option<ScriptError> {
     if let Some((_, word, reason, hint)) = words.into_iter().find(|(is_there, ..)| *is_there) {
         return Some(script.error_at(word, None, reason, hint));
     }
+    if let Some(of_programs) = policy.payloads.iter().find(|p| p.needs_program()) {
+        let reason = "the kernel's probes compare no texts, count no calls and change nothing, and \
+                      system calls have none";
+        let line = Some(of_programs.line);
+        return Some(script.error_at("on_enter", line, reason, "use `sptrace run`"));
+    }
     let (number, refused) = asked(policy)?.refused()?;
     let line = policy.payloads.get(number).map(|payload| payload.line);
     Some(script.error_at("on_enter", line, refused.reason, refused.hint))

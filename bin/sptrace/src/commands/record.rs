@@ -189,6 +189,10 @@ pub struct RecordArgs {
     /// The same with the script itself, as in --eval 'only("parse*"); depth(3)'
     #[arg(help_heading = SCRIPT, long, value_name = "TEXT")]
     pub eval: Option<String>,
+    /// Let the script change what the program does: make calls fail, wait, or give something else,
+    /// and raise signals. Each is marked INJECTED in the trace
+    #[arg(help_heading = SCRIPT, long)]
+    pub allow_active: bool,
     /// What the script decides about functions.
     #[arg(skip)]
     pub decide: Option<Decide>,
@@ -337,6 +341,7 @@ impl RecordArgs {
                 false => self.syscalls = Some(set.clone()),
             }
         }
+        self.check_system_payloads(script)?;
         if policy.decides_functions() {
             self.decide = Some(scripted::decider(script));
         }
@@ -345,6 +350,30 @@ impl RecordArgs {
         self.check_together(!start_on.is_empty())
             .map_err(|why| format!("{}: {why}", script.name))?;
         Ok(start_on)
+    }
+
+    /// Payloads of system calls run at those that are recorded.
+    fn check_system_payloads(&self, script: &Script) -> Result<(), String> {
+        let all = script.policy.payloads.iter();
+        let mut wanted = all.filter_map(|payload| payload.calls.as_ref()).peekable();
+        if wanted.peek().is_none() {
+            return Ok(());
+        }
+        let set = self.syscalls.as_ref().or(self.syscalls_only.as_ref());
+        let recorded = set.map(|set| selection::parse(set)).transpose()?;
+        let is_recorded = |number: u32| recorded.as_ref().is_some_and(|set| set.contains(number));
+        let mut calls = wanted.flat_map(|set| {
+            let all = sptrace_types::syscalls::all().iter();
+            all.filter(move |call| set.contains(call.number))
+        });
+        match calls.find(|call| !is_recorded(call.number)) {
+            None => Ok(()),
+            Some(call) => Err(format!(
+                "{}: a payload of {} needs it to be recorded: write record_syscalls(\"{}\"), or \
+                 record_only_syscalls for no functions",
+                script.name, call.name, call.name
+            )),
+        }
     }
 
     /// Whether calls can be counted with what else is asked for.
@@ -384,7 +413,10 @@ impl RecordArgs {
         let has_functions = lists.any(|list| !list.is_empty())
             || self.depth.is_some()
             || self.decide.is_some()
-            || self.payloads.is_some();
+            || self
+                .payloads
+                .as_ref()
+                .is_some_and(Payloads::act_on_functions);
         let has_repeated = !self.dump_on.is_empty() || !self.between.is_empty() || has_start;
         let refused = if !self.dump_on.is_empty() && self.ring.is_none() {
             "dump(...) needs ring(SIZE): what is written out"

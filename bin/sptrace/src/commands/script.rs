@@ -282,6 +282,11 @@ pub fn follow(
         Ok(None) => return Ok(None),
         Err(Refused) => return Err(wrong),
     };
+    let hint = "add --allow-active to the command line if that is wanted";
+    if let Some(error) = script.refuse_changes(hint).filter(|_| !record.allow_active) {
+        complain(&error);
+        return Err(wrong);
+    }
     script.take_early().lines().for_each(say);
     let events = record.follow(&script).map_err(|why| {
         say(&why);

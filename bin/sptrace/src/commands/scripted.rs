@@ -22,6 +22,7 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
         moment: payload.moment,
         acts: payload.acts.clone(),
         names: payload.names.clone(),
+        calls: payload.calls.clone(),
     });
     let tables = policy.tables.iter();
     let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));

@@ -4,7 +4,8 @@
 //! it has one that adds to tables, and if no routine has done so on the way here. Gives whether the
 //! call goes on without a record. What could not be added is counted. Must not know what is added.
 
-use crate::events::call_values;
+use crate::events::active::{self, Orders};
+use crate::events::call_values::{self, ActsAt};
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::{HELD, HELD_RECORDED, PASSED, UNDECIDED};
 use crate::memory::thread::Hot;
@@ -27,6 +28,8 @@ pub struct Acted {
     pub is_quiet: bool,
     /// Its return has a payload.
     pub is_held: bool,
+    /// What is to be done to it.
+    pub orders: Orders,
 }
 
 /// A call of `callee`, of which `rsp` was the stack pointer before: runs its payload.
@@ -34,13 +37,26 @@ pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Ac
     let acted = hot.acted.get();
     hot.acted.set(0);
     let mut given = 0;
+    let mut orders = Orders::default();
     if let Some(at) = call_values::acts_at(hot, callee) {
         given = match (acted, at.code) {
             (1, _) if at.has_exit => HELD_RECORDED,
             (1, _) => 0,
             (2, _) => HELD,
             (_, 0) => UNDECIDED,
-            (_, code) => run_at(code, f, vectors, rsp),
+            (_, code) => {
+                let arguments = active::arguments(f);
+                let words = (&arguments, vectors, rsp);
+                match &at.slowly {
+                    None => run_at(code, words),
+                    Some(of) => {
+                        Orders::prepare(hot, &arguments, of);
+                        let given = run_at(code, words);
+                        orders = Orders::take(hot);
+                        given
+                    }
+                }
+            }
         };
     }
     if given == UNDECIDED {
@@ -49,7 +65,32 @@ pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Ac
     Acted {
         is_quiet: given == PASSED || given == HELD,
         is_held: given == HELD || given == HELD_RECORDED,
+        orders,
     }
+}
+
+/// A call of the kernel is about to be made, at a place of this slot: runs its payload.
+pub fn act_of_system(
+    hot: &Hot,
+    id: u64,
+    (number, arguments): (u32, &[u64; 6]),
+    (vectors, rsp): (&Vectors, u64),
+) -> Orders {
+    let Some(ActsAt { code, slowly, .. }) = call_values::acts_of_system(hot, id, number) else {
+        return Orders::default();
+    };
+    let given = match (code, &slowly) {
+        (1.., Some(of)) => {
+            Orders::prepare(hot, arguments, of);
+            run_at(code, (arguments, vectors, rsp))
+        }
+        _ => UNDECIDED,
+    };
+    if given == UNDECIDED {
+        state::count_hole(hole::PAYLOADS);
+        return Orders::default();
+    }
+    Orders::take(hot)
 }
 
 /// The same of a tail jump: what a call without a record becomes has none either.
@@ -62,16 +103,15 @@ pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) ->
     }
 }
 
-fn run_at(code: u64, f: &Frame, vectors: &Vectors, rsp: u64) -> u32 {
+fn run_at(code: u64, (arguments, vectors, rsp): (&[u64; 6], &Vectors, u64)) -> u32 {
     let mut stack = Stack([0; STACK_WORDS + 8]);
     // What cannot be read is 0, as it is for values.
     if let Some(words) = stack.0.get_mut(1..=STACK_WORDS) {
         let _ = sys::read_words(rsp, words);
     }
-    let [_, _, r9] = f.r11_r10_r9;
     let vector = |i: usize| vectors.0.get(i).map_or(0, |vector| vector[0]);
     let registers = Registers {
-        arguments: [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, r9],
+        arguments: *arguments,
         rsp: stack.0.as_ptr() as u64 + 8,
         result: 0,
         vectors: core::array::from_fn(vector),

@@ -81,9 +81,15 @@ impl Asked {
 
     /// errno of this thread, as the module keeps it; 0: not known.
     fn errno(&self) -> u64 {
+        let at = self.errno_at().unwrap_or(0);
+        sys::read_word(at).unwrap_or(0) & 0xffff_ffff
+    }
+
+    /// Where it lies. `None`: that is not known.
+    fn errno_at(&self) -> Option<u64> {
         let head = &self.view.head;
         let distance = match head.errno {
-            ErrnoPlace::Unknown => return 0,
+            ErrnoPlace::Unknown => return None,
             ErrnoPlace::At => head.errno_distance.into(),
             ErrnoPlace::Behind => {
                 let slot = self.module.base.get().wrapping_add(head.errno_slot.into());
@@ -91,10 +97,9 @@ impl Asked {
             }
         };
         if !(-MOST_DISTANCE..MOST_DISTANCE).contains(&distance) {
-            return 0;
+            return None;
         }
-        let at = sys::fs_base().wrapping_add_signed(distance);
-        sys::read_word(at).unwrap_or(0) & 0xffff_ffff
+        Some(sys::fs_base().wrapping_add_signed(distance))
     }
 }
 
@@ -104,6 +109,8 @@ pub struct ActsAt {
     pub code: u64,
     /// There is one for the return of such a call.
     pub has_exit: bool,
+    /// What the slow path has to know, where it alone runs the code.
+    pub slowly: Option<FunctionValues>,
 }
 
 /// The payload of the function at `callee`. `None`: there is none.
@@ -113,7 +120,30 @@ pub fn acts_at(hot: &Hot, callee: u64) -> Option<ActsAt> {
     Some(ActsAt {
         code: code_at(hot, &asked, callee, |row| row.decides.get(), 0),
         has_exit: asked.values.exit_bytes != 0,
+        slowly: (asked.values.acts_slowly != 0).then_some(asked.values),
     })
+}
+
+/// The payload of a call of the kernel at a place of the slot `id`. `None`: there is none.
+pub fn acts_of_system(hot: &Hot, id: u64, number: u32) -> Option<ActsAt> {
+    let module = modules::of_area(id)?;
+    let view = ValuesView::new(module.plan()?.values())?;
+    let values = view.of(SYSTEM_ENTRIES | number)?;
+    let asked = Asked {
+        view,
+        values,
+        module,
+    };
+    Some(ActsAt {
+        code: placed(hot, &asked),
+        has_exit: false,
+        slowly: Some(values),
+    })
+}
+
+/// Where errno of this thread lies, as the module of the function at `callee` keeps it.
+pub fn errno_at(callee: u64) -> Option<u64> {
+    Asked::of(callee)?.errno_at()
 }
 
 /// The payload of the return of a call of `callee`: where its code is, and errno of the thread, if
@@ -146,12 +176,21 @@ fn code_at(hot: &Hot, asked: &Asked, callee: u64, of: fn(&Row) -> u64, from: u64
         return of(row);
     }
     // Without a row each of its calls comes here.
-    if !lock::lock(hot.tid.get()) {
-        return 0;
+    match placed(hot, asked) {
+        0 => 0,
+        at => at + from,
+    }
+}
+
+/// Where a function's code is, which is put there if it is not yet; 0: nowhere.
+fn placed(hot: &Hot, asked: &Asked) -> u64 {
+    let known = payloads::placed(asked.module, &asked.view, &asked.values);
+    if known != 0 || !lock::lock(hot.tid.get()) {
+        return known;
     }
     let at = payloads::place(asked.module, &asked.view, &asked.values);
     lock::unlock();
-    if at == 0 { 0 } else { at + from }
+    at
 }
 
 /// The next calls of a function are left to the common routines, as far as they can be.

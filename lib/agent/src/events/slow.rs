@@ -4,6 +4,8 @@
 //! which event it is, and has the lower floors carry it out: callees are reached before they run,
 //! the shadow stack is settled, the record is written.
 
+use crate::events::active::Place;
+use crate::events::acts::Acted;
 use crate::events::exits::Call;
 use crate::events::{acts, call_values, counted, dormant, exits, hook, special, system_call};
 use crate::frames::shadow;
@@ -87,9 +89,9 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     levels::take(hot);
     match routine {
         common::ENTRY => settle::enter(hot, above, f.id, None, false),
-        common::FIRST => direct(hot, f, vectors, (above, false)),
+        common::FIRST => return direct(hot, f, vectors, (above, false)),
         common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
-        common::ENTRY_ONLY_FIRST => direct(hot, f, vectors, (above + 8, true)),
+        common::ENTRY_ONLY_FIRST => return direct(hot, f, vectors, (above + 8, true)),
         common::EXIT => leave(hot, f, vectors, above),
         common::INDIRECT => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
@@ -97,16 +99,17 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
             if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                 settle::give_back_one(hot, f.word_above(0));
             }
-            jumped(
-                hot,
-                f,
-                vectors,
-                Call {
-                    callee: slot::direct_target(f.id),
-                    rsp: above + 8,
-                },
-                None,
-            );
+            let call = Call {
+                callee: slot::direct_target(f.id),
+                rsp: above + 8,
+            };
+            let acted = jumped(hot, f, vectors, call, None);
+            let back = f.above[0];
+            if acted.orders.is_any()
+                && let Some(result) = acted.orders.carry_out(hot, function(call.callee, back))
+            {
+                return give(f, result, back, RET_8);
+            }
         }
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
@@ -120,7 +123,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
             call_values::enter_hooked(hot, f, vectors, above + 8);
         }
         common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
-        common::SYSTEM_CALL => system_call::enter(hot, f, above),
+        common::SYSTEM_CALL => system_call::enter(hot, f, vectors, above),
         common::SYSTEM_RETURN => system_call::leave(hot, f, above),
         _ => {}
     }
@@ -137,8 +140,23 @@ fn first(hot: &Hot, id: u64, then: i32) -> Reach {
     reach
 }
 
+/// How a call of a function can be left out, which goes on at `to` then; 0: it cannot.
+fn function(callee: u64, to: u64) -> Place {
+    match to {
+        0 => Place::Unavoidable,
+        _ => Place::Function(call_values::errno_at(callee)),
+    }
+}
+
+/// A call is not made: it goes on at `to`, with this result.
+fn give(f: &mut Frame, result: u64, to: u64, how: u64) -> u64 {
+    f.rax = result;
+    f.id = to;
+    how
+}
+
 /// A direct call, whose callee may not be instrumented yet; `is_open`: its end is not recorded.
-fn direct(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) {
+fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) -> u64 {
     let then = match is_open {
         true => common::ENTRY_ONLY,
         false => common::ENTRY,
@@ -152,12 +170,24 @@ fn direct(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) 
     if acted.is_quiet
         && (is_open || exits::enter_quietly(hot, f, vectors, Call { callee, rsp }, acted))
     {
-        return;
+        return RET;
     }
     settle::enter(hot, rsp, f.id, None, is_open);
     call_values::enter(hot, f, vectors, callee, rsp);
     if !is_open {
         exits::enter(hot, f, vectors, Call { callee, rsp }, acted);
+    }
+    if !acted.orders.is_any() {
+        return RET;
+    }
+    // Behind the call in the slot, or where one that has no exit returns to.
+    let (to, how) = match is_open {
+        true => (f.above[0], RET_8),
+        false => (slot::exit_of(f.id), RET),
+    };
+    match acted.orders.carry_out(hot, function(callee, to)) {
+        Some(result) => give(f, result, to, how),
+        None => RET,
     }
 }
 
@@ -180,20 +210,17 @@ fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         Reach::ReturnAddress => settle::give_back_one(hot, f.word_above(1)),
         Reach::Later => {}
     }
-    jumped(
-        hot,
-        f,
-        vectors,
-        Call {
-            callee: target,
-            rsp: above + 16,
-        },
-        Some(target),
-    );
+    let call = Call {
+        callee: target,
+        rsp: above + 16,
+    };
+    let acted = jumped(hot, f, vectors, call, Some(target));
+    // The routine can take one word off the stack, and two stand there.
+    acted.orders.carry_out(hot, Place::Unavoidable);
 }
 
 /// A call goes on as one of `callee`. `pointer`: that, where the jump goes through a pointer.
-fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, pointer: Option<u64>) {
+fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, pointer: Option<u64>) -> Acted {
     let Call { callee, rsp } = call;
     let acted = acts::jumped(hot, f, vectors, callee, rsp);
     if !acted.is_quiet {
@@ -201,56 +228,60 @@ fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, pointer: Option<u
         call_values::enter(hot, f, vectors, callee, rsp);
     }
     exits::enter(hot, f, vectors, Call { callee, rsp }, acted);
+    acted
 }
 
 fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
-    let target = f.above[0];
-    let reach = propagate::reach(hot, target);
+    let callee = f.above[0];
+    let reach = propagate::reach(hot, callee);
     if reach == Reach::Ready {
-        modules::remember(target);
+        modules::remember(callee);
     }
-    let back = slot::original_return(f.id + 4);
     let rsp = above + 8;
-    let acted = acts::act(hot, f, vectors, target, rsp);
+    let call = Call { callee, rsp };
+    let acted = acts::act(hot, f, vectors, callee, rsp);
     if reach == Reach::ReturnAddress {
-        // Entry-only: the callee gets the original return address and is jumped to.
-        exits::missed(acted);
-        if !acted.is_quiet {
-            settle::enter(hot, rsp, f.id, Some(target), true);
-            call_values::enter(hot, f, vectors, target, rsp);
-        }
-        return match back {
-            0 => RET_8,
-            back => jump_to(f, target, back),
-        };
+        return indirect_entry_only(hot, f, vectors, call, acted);
     }
-    if acted.is_quiet
-        && exits::enter_quietly(
-            hot,
-            f,
-            vectors,
-            Call {
-                callee: target,
-                rsp,
-            },
-            acted,
-        )
-    {
+    if acted.is_quiet && exits::enter_quietly(hot, f, vectors, call, acted) {
         return RET_8;
     }
-    settle::enter(hot, rsp, f.id, Some(target), false);
-    call_values::enter(hot, f, vectors, target, rsp);
-    exits::enter(
-        hot,
-        f,
-        vectors,
-        Call {
-            callee: target,
-            rsp,
-        },
-        acted,
-    );
-    RET_8
+    settle::enter(hot, rsp, f.id, Some(callee), false);
+    call_values::enter(hot, f, vectors, callee, rsp);
+    exits::enter(hot, f, vectors, call, acted);
+    if !acted.orders.is_any() {
+        return RET_8;
+    }
+    let exit = slot::exit_of(f.id);
+    match acted.orders.carry_out(hot, function(callee, exit)) {
+        Some(result) => give(f, result, exit, RET_8),
+        None => RET_8,
+    }
+}
+
+/// The callee gets the original return address and is jumped to.
+fn indirect_entry_only(
+    hot: &Hot,
+    f: &mut Frame,
+    vectors: &Vectors,
+    Call { callee, rsp }: Call,
+    acted: Acted,
+) -> u64 {
+    let back = slot::original_return(f.id + 4);
+    exits::missed(acted);
+    if !acted.is_quiet {
+        settle::enter(hot, rsp, f.id, Some(callee), true);
+        call_values::enter(hot, f, vectors, callee, rsp);
+    }
+    if acted.orders.is_any()
+        && let Some(result) = acted.orders.carry_out(hot, function(callee, back))
+    {
+        return give(f, result, back, RET_8);
+    }
+    match back {
+        0 => RET_8,
+        back => jump_to(f, callee, back),
+    }
 }
 
 /// The callee of a call through a pointer is jumped to, and returns to `back`.

@@ -8,11 +8,13 @@
 //!
 //! Must not know how a record is stored, nor what a call means.
 
+use crate::events::active::{Orders, Place};
+use crate::events::acts;
 use crate::events::exec::Exec;
 use crate::events::hook;
 use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
-use crate::memory::frame::Frame;
+use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{sandbox, state, sys};
 use crate::reach::{handler, thread};
@@ -20,13 +22,18 @@ use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
 use crate::routines::quick;
 use core::sync::atomic::Ordering;
-use sptrace_wire::plan::{SYSTEM_CALL_ALONE, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
+use sptrace_wire::plan::{
+    SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN,
+};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
 use sptrace_wire::values::{UNKNOWN_NUMBER, When};
 
 /// Below the stack pointer of the instruction the routine's return address lies (System V ABI for
 /// x86-64, section 3.2.2: the red zone).
 pub(super) const RED_ZONE_BYTES: u64 = 128;
+
+/// Of the `call` of a routine, behind which its id lies.
+const ROUTINE_CALL_BYTES: u64 = 5;
 
 const RT_SIGACTION: u32 = 13;
 const RT_SIGRETURN: u32 = 15;
@@ -63,7 +70,7 @@ pub(super) fn way(number: u32, flags: u64) -> Way {
 
 /// An instruction that calls the kernel is about to be executed; `above`: behind the routine's
 /// return address.
-pub fn enter(hot: &Hot, f: &mut Frame, above: u64) {
+pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
     if hot.quick.get() == 0 {
@@ -82,13 +89,22 @@ pub fn enter(hot: &Hot, f: &mut Frame, above: u64) {
         _ => args[0],
     };
     let way = way(number, flags);
-    match record(
-        hot,
-        f.id,
-        above + RED_ZONE_BYTES,
-        (number, &args),
-        (way, &captures),
-    ) {
+    let rsp = above + RED_ZONE_BYTES;
+    let call = (number, &args);
+    let orders = match captures.has_payload() {
+        true => acts::act_of_system(hot, f.id, call, (vectors, rsp)),
+        false => Orders::default(),
+    };
+    // What is not made does not come back twice.
+    let way = match way {
+        Way::Alone if orders.skips() => Way::Nested,
+        way => way,
+    };
+    let taken = record(hot, f.id, rsp, call, (way, &captures));
+    if orders.is_any() && is_left_out(hot, f, &orders, taken) {
+        return;
+    }
+    match taken {
         Way::Nested => {}
         Way::Alone => f.id = exit + SYSTEM_CALL_ALONE,
         Way::Never => f.id = exit + SYSTEM_CALL_UNSEEN,
@@ -102,6 +118,25 @@ pub fn enter(hot: &Hot, f: &mut Frame, above: u64) {
             thread::let_go();
         }
     }
+}
+
+/// Does what a payload says before a call that goes this way. True: it is not made, and goes on at
+/// the call of the routine behind the instruction.
+fn is_left_out(hot: &Hot, f: &mut Frame, orders: &Orders, way: Way) -> bool {
+    let place = match way {
+        Way::Never => Place::UnavoidableSystem,
+        Way::Nested | Way::Alone => Place::System,
+    };
+    let Some(result) = orders.carry_out(hot, place) else {
+        return false;
+    };
+    let exit = f.id + SYSTEM_CALL_EXIT;
+    f.rax = result;
+    f.id = match way {
+        Way::Nested => exit - ROUTINE_CALL_BYTES,
+        _ => exit + SYSTEM_CALL_ALONE_ID - ROUTINE_CALL_BYTES,
+    };
+    true
 }
 
 /// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
@@ -126,6 +161,9 @@ fn rule(number: u32) -> u8 {
     let Some(captures) = Captures::of(number) else {
         return quick::UNWANTED;
     };
+    if captures.has_payload() {
+        return 0;
+    }
     let one = |bit, moments| if captures.reads(moments) { 0 } else { bit };
     quick::PLAIN
         | one(quick::ENTERS, &[When::Before])

@@ -106,6 +106,8 @@ pub struct Process {
     pub padding: Link<Paddings>,
     /// How many bytes are kept there.
     pub padding_count: Half,
+    /// To which payloads add, for all threads: a fork child goes on with its parent's.
+    pub counters: Words<{ sptrace_wire::control::PAYLOAD_COUNTERS }>,
 }
 
 /// What is counted in the cells of a process.
@@ -167,6 +169,7 @@ pub(crate) static PROCESS: Process = Process {
     pc_count: Half::new(0),
     padding: Link::none(),
     padding_count: Half::new(0),
+    counters: Words::zero(),
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

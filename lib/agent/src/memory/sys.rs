@@ -328,6 +328,20 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
     ask(FUTEX, [word, 0, expected as usize, timeout, 0, 0]);
 }
 
+/// Waits so many nanoseconds, whatever is sent to the thread.
+pub fn wait_ns(ns: u64) {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let nobody = AtomicU32::new(0);
+    let timeout = [ns / SECOND_NS, ns % SECOND_NS];
+    let (word, timeout) = (nobody.as_ptr() as usize, timeout.as_ptr() as usize);
+    ask(FUTEX, [word, 0, 0, timeout, 0, 0]);
+}
+
+/// Sends a signal to this thread. Not in a sandbox, whose filter is not asked about it.
+pub fn raise(signal: u32) {
+    ask(TKILL, [tid() as usize, signal as usize, 0, 0, 0, 0]);
+}
+
 /// Wakes `count` waiters.
 pub fn futex_wake(word: &AtomicU32, count: u32) {
     ask(FUTEX, [word.as_ptr() as usize, 1, count as usize, 0, 0, 0]);

@@ -146,6 +146,13 @@ pub struct Hot {
     pub pointers: Word,
     /// Region of its counts, or [`sptrace_wire::control::NONE`].
     pub region: Half,
+    /// What a payload wants to be done to the call at which it has just run: see
+    /// [`crate::events::active`].
+    pub active: Words<5>,
+    /// Words of the texts that it compares.
+    pub texts: Words<4>,
+    /// Where the process's counters are.
+    pub counters: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -162,6 +169,9 @@ const _: () = assert!(HOT + offset_of!(Hot, tid) == block::TID as usize);
 const _: () = assert!(HOT + offset_of!(Hot, tables) == block::TABLES as usize);
 const _: () = assert!(HOT + offset_of!(Hot, ssp) == block::TOP_FRAME as usize);
 const _: () = assert!(HOT + offset_of!(Hot, errno) == block::ERRNO as usize);
+const _: () = assert!(HOT + offset_of!(Hot, active) == block::ACTIVE as usize);
+const _: () = assert!(HOT + offset_of!(Hot, texts) == block::TEXTS as usize);
+const _: () = assert!(HOT + offset_of!(Hot, counters) == block::COUNTERS as usize);
 
 /// The hot page of the block at `block`.
 ///

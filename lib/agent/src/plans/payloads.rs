@@ -25,6 +25,7 @@ pub fn lacks(callee: u64, values: &FunctionValues) -> bool {
         return false;
     };
     values.code_bytes() > 0
+        && values.acts_slowly == 0
         && rows::has_place(rows, callee)
         && rows::find(rows, callee).is_none()
         && modules::is_narrow(callee)
@@ -60,20 +61,41 @@ pub fn exit_from(of: &FunctionValues) -> u64 {
     u64::from(of.decides_bytes) + u64::from(of.writes_bytes)
 }
 
-/// Where a function's code is, which is put there if it is not yet; 0: it cannot be.
-pub fn place(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
+/// Where a function's code is; 0: it is not there yet, or cannot be.
+pub fn placed(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
+    code_and_place(m, view, of)
+        .filter(|(code, address)| is_there(m, code, *address))
+        .map_or(0, |(_, address)| address)
+}
+
+/// A function's code, and the address where it belongs.
+fn code_and_place<'a>(
+    m: &Module,
+    view: &ValuesView<'a>,
+    of: &FunctionValues,
+) -> Option<(&'a [u8], u64)> {
     let code = view.code(of).filter(|code| !code.is_empty());
     let (at, start) = (u64::from(of.code_to), u64::from(view.head.code_start));
-    let Some(code) = code.filter(|_| start != 0 && at >= start) else {
-        return 0;
-    };
-    let address = m.area_start() + at;
+    let code = code.filter(|_| start != 0 && at >= start)?;
+    Some((code, m.area_start() + at))
+}
+
+fn is_there(m: &Module, code: &[u8], address: u64) -> bool {
     // No code begins as memory does that nobody has written to.
     let mut first = [0; 16];
     let known = m.area().read(address, &mut first);
-    if code.len() >= known.len() && !known.is_empty() && code.starts_with(known) {
+    code.len() >= known.len() && !known.is_empty() && code.starts_with(known)
+}
+
+/// Where a function's code is, which is put there if it is not yet; 0: it cannot be.
+pub fn place(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
+    let Some((code, address)) = code_and_place(m, view, of) else {
+        return 0;
+    };
+    if is_there(m, code, address) {
         return address;
     }
+    let at = u64::from(of.code_to);
     if !m.area().renew(at, code) {
         return 0;
     }

@@ -250,6 +250,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.muted.set(0);
     hot.lost.set(0);
     hot.tables.set(tables_of(stream));
+    hot.counters.set(&raw const p.counters as u64);
     hot.acted.set(0);
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {

@@ -32,6 +32,11 @@ impl Captures {
         (call.is_wanted != 0).then_some(Self { view, call })
     }
 
+    /// True if a payload runs at the call.
+    pub const fn has_payload(&self) -> bool {
+        self.call.has_payload != 0
+    }
+
     /// As a plan says it of a function: `call` with offsets in `view`.
     pub const fn planned(view: CaptureView<'static>, call: CallCaptures) -> Self {
         Self { view, call }

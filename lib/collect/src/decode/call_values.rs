@@ -3,7 +3,10 @@
 //! Part of the [`Decoder`]. The layout is in `sptrace_wire::values`; how many words a call has, its
 //! description says. Must not know what a word means.
 
-use sptrace_trace::values::{Values, What};
+use sptrace_trace::values::{Acted, UNKNOWN_NUMBER, Values, What};
+use sptrace_wire::record::{
+    ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
+};
 
 use super::Decoder;
 use super::sink::Sink;
@@ -41,6 +44,31 @@ impl<S: Sink> Decoder<'_, S> {
                 errno: word(bytes, 24) as u32,
             },
             pieces: pieces_of(bytes.get(RETURN_BYTES..).unwrap_or(&[])),
+        };
+        self.tell_values(tsc, &values);
+        true
+    }
+
+    /// Of a call that has just begun: what a payload has done to it. False: what comes from here on
+    /// is not wanted.
+    pub(super) fn acted(&mut self, tsc: u64, bits: u32, bytes: &[u8]) -> bool {
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        self.settle_lazy(None);
+        let value = |bit: u32, i: usize| (bits & bit != 0).then(|| word(bytes, 8 * i));
+        let values = Values {
+            number: UNKNOWN_NUMBER,
+            thread: 0,
+            what: What::Acted(Acted {
+                is_of_kernel: bits & ACTED_SYSTEM != 0,
+                result: value(ACTED_RESULT, 0),
+                errno: value(ACTED_ERRNO, 1).map(|errno| errno as u32),
+                delay_ns: value(ACTED_DELAY, 2),
+                signal: value(ACTED_SIGNAL, 3).map(|signal| signal as u32),
+                is_less: bits & ACTED_NOT != 0,
+            }),
+            pieces: Vec::new(),
         };
         self.tell_values(tsc, &values);
         true

@@ -66,7 +66,7 @@ impl Record {
             record::NOTHING => (Self::Nothing, 2),
             record::NOTHING_NARROW => (Self::Nothing, 3),
             record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
-            record::SYSTEM_CALL..=record::SIGNAL => {
+            record::SYSTEM_CALL..=record::ACTED => {
                 let length = half(at + 3) as usize / 4;
                 let (first, end) = (at + 4, at + 4 + length);
                 if length == 0 || end > halves.len() {

@@ -149,6 +149,11 @@ fn add_system_calls(all: &mut Vocabulary<'_>) {
             known.map_or("", |(_, text)| text).to_owned()
         },
     );
+    all.property(
+        "e.injected",
+        "what a payload has done to the call, in words (\"not called, -1 ENOENT\"), or \"\"",
+        |e: &mut Event| e.0.injected.clone(),
+    );
     add_arguments(all);
 }
 

@@ -173,23 +173,39 @@ fn add_places(all: &mut Vocabulary<'_>) {
     add_payloads(all);
 }
 
+/// What a payload is, for the manual.
+const ON_ENTER: &str = "inside of the program, compiled to native code, when one of these functions is called: \
+     SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers as keys, and \
+     c.record(), without which the call is not recorded. c.arg1, c.arg2 and so on are arguments as \
+     whole registers, c.NAME those of the function's prototype, c.tid the thread, c.nth how often \
+     the payload has been reached in its process, with this call; i32(n), u8(n) and the like take \
+     the lower bits. c.NAME == TEXT and c.NAME.starts_with(TEXT) compare the text that an argument \
+     points to, at 1 us a call. There are if, let, comparisons and + - * & | ^ << >>, and no loops \
+     and functions; what is captured is constant. `sptrace script explain` shows instructions and \
+     price. At recorded system calls, syscalls(SET), a payload runs too; their arguments have the \
+     names of the kernel's source, and c.path is the first file name, c.fd the first descriptor. \
+     With --allow-active, and not without, it changes what the program does: c.override(RESULT): \
+     the call is not made, and gives this; c.deny(ERRNO) or c.deny(ERRNO, RESULT): it is not made, \
+     and fails with \"ENOENT\" and the like; c.delay(DURATION): it is made so much later; \
+     c.raise(SIGNAL): \"SIGUSR1\" and the like is raised in the thread before it. Each such call is \
+     recorded, and marked INJECTED";
+
 /// What is compiled, and runs inside of the program.
 fn add_payloads(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.function(
         "place.on_enter(|c| ...)",
-        "inside of the program, compiled to native code, when one of these functions is called: \
-         SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers as keys, \
-         and c.record(), without which the call is not recorded. c.arg1, c.arg2 and so on are \
-         arguments as whole registers, c.NAME those of the function's prototype, c.tid the thread; \
-         i32(n), u8(n) and the like take the lower bits. There are if, let, comparisons and + - * & \
-         | ^ << >>, and no loops, texts and functions; what is captured is constant. `sptrace \
-         script explain` shows instructions and price",
+        ON_ENTER,
         move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
             ask(&shared, Moment::Call, &context, place, function)
         },
     );
-    all.also(|_: &mut CallPlace, _: FnPtr| of_system_calls("on_enter"));
+    let shared = all.shared.clone();
+    all.also(
+        move |context: NativeCallContext<'_>, place: CallPlace, function: FnPtr| {
+            ask_of_kernel(&shared, &context, place, function)
+        },
+    );
     let shared = all.shared.clone();
     all.function(
         "place.on_exit(|c| ...)",
@@ -209,7 +225,7 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
 fn of_system_calls(what: &str) -> Result<Dynamic, Failure> {
     refuse(
         &format!("{what} of system calls is not compiled yet"),
-        "write .later(|e| ...): it runs on the recorded events, where e has elapsed, result and \
+        "write on_enter, or .later(|e| ...): it runs on the recorded events, where e has elapsed, result and \
          stack",
     )
 }
@@ -229,7 +245,30 @@ fn ask(
     draft.payloads.push(Asked {
         module: place.module,
         glob: place.glob,
+        calls: None,
         moment,
+        closure,
+        at: context.call_position(),
+    });
+    Ok(())
+}
+
+fn ask_of_kernel(
+    shared: &Shared,
+    context: &NativeCallContext<'_>,
+    CallPlace(calls): CallPlace,
+    closure: FnPtr,
+) -> Result<(), Failure> {
+    settled(shared)?;
+    let mut draft = shared.lock();
+    if draft.payloads.len() >= MOST_HANDLERS {
+        return refuse(&format!("more than {MOST_HANDLERS} payloads"), "use sets");
+    }
+    draft.payloads.push(Asked {
+        module: None,
+        glob: String::new(),
+        calls: Some(calls),
+        moment: Moment::Call,
         closure,
         at: context.call_position(),
     });

@@ -33,6 +33,16 @@ pub const SOURCE_VECTOR: u8 = 0x10;
 pub const SOURCE_STACK: u8 = 0x20;
 /// In place of a description's number: there is none.
 pub const NO_DESCRIPTION: u32 = u32::MAX;
+/// Entries from here on are no functions: what runs at calls of the kernel, by their numbers.
+pub const SYSTEM_ENTRIES: u32 = 0xf000_0000;
+/// Texts of a call that are made words of ([`FunctionValues::texts`]).
+pub const TEXTS: usize = 4;
+/// In a text of [`FunctionValues::texts`]: there is none.
+pub const NO_TEXT: u16 = 0;
+/// In place of a text's length: all of it, with the zero at its end.
+pub const WHOLE_TEXT: u16 = 0x1fff;
+/// Bytes of a text that are looked at, at most.
+pub const TEXT_BYTES: usize = 4096;
 /// In place of a source: there is none.
 pub const NO_SOURCE: u8 = 0xff;
 
@@ -175,6 +185,12 @@ layout! {
         pub exit_needs_errno: u8,
         /// 1: it asks how long the call took.
         pub exit_needs_clock: u8,
+        /// 1: the slow path runs the part that decides, at every call: it compares texts, or says
+        /// what is to be done to the call ([`crate::control::block::ACTIVE`]).
+        pub acts_slowly: u8,
+        /// The texts, 16 bits each: above bit 13 the argument in a register, below it how many
+        /// bytes, or [`WHOLE_TEXT`].
+        pub texts: u64,
     }
 }
 
@@ -182,6 +198,15 @@ impl FunctionValues {
     /// Bytes of its code.
     pub const fn code_bytes(&self) -> usize {
         self.decides_bytes as usize + self.writes_bytes as usize + self.exit_bytes as usize
+    }
+
+    /// Text number `i`: its argument, and its length. `None`: there is none.
+    pub const fn text(&self, i: usize) -> Option<(u8, u16)> {
+        let text = (self.texts >> (16 * (i & 3))) as u16;
+        match text {
+            NO_TEXT => None,
+            text => Some(((text >> 13) as u8, text & WHOLE_TEXT)),
+        }
     }
 
     /// Source number `i`.
@@ -209,6 +234,7 @@ impl FunctionValues {
             is_wanted: 1,
             selector: self.selector,
             second: self.second,
+            has_payload: 0,
             mask: self.mask,
         }
     }

@@ -1,0 +1,206 @@
+//! What payloads do to calls: a call that is not made, errno, a delay, a signal.
+//!
+//! Given what the code of a payload has said in the thread's block (`sptrace-payload`, `Act`), for
+//! a call whose beginning has been recorded; records what is done, does it, and gives the result of
+//! a call that is not made. Its caller knows by which way a slot is left behind the call. With
+//! signals blocked: one that is raised is delivered when the slow path is left. Must not know
+//! which calls a script means.
+
+use crate::memory::frame::Frame;
+use crate::memory::thread::Hot;
+use crate::memory::{host, sandbox, state, sys};
+use crate::record::chunk;
+use sptrace_wire::control::hole;
+use sptrace_wire::plan::{FunctionValues, TEXT_BYTES, TEXTS, WHOLE_TEXT};
+use sptrace_wire::record::{
+    ACTED, ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
+};
+
+/// A delay ends early if the host is gone: looked at so often.
+const SLICE_NS: u64 = 100_000_000;
+/// The call is not made.
+const SKIPS: u32 = ACTED_RESULT | ACTED_ERRNO;
+
+/// What a payload wants to be done to a call.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Orders {
+    bits: u32,
+    /// By the bits' numbers.
+    words: [u64; 4],
+}
+
+/// How a call can be left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Of a function; where errno of the thread lies, if that is known.
+    Function(Option<u64>),
+    /// Of the kernel.
+    System,
+    /// It cannot.
+    Unavoidable,
+    /// The same, of the kernel.
+    UnavoidableSystem,
+}
+
+impl Orders {
+    /// Before the code runs: nothing is said yet, and the words of texts are those of this call.
+    pub fn prepare(hot: &Hot, arguments: &[u64; 6], of: &FunctionValues) {
+        hot.active.set([0; 5]);
+        let word = |i: usize| {
+            let (argument, length) = of.text(i)?;
+            Some(text_word(*arguments.get(usize::from(argument))?, length))
+        };
+        let texts: [u64; TEXTS] = core::array::from_fn(|i| word(i).unwrap_or(0));
+        hot.texts.set(texts);
+    }
+
+    /// After it: what it has said.
+    pub fn take(hot: &Hot) -> Self {
+        let [bits, result, errno, delay, signal] = hot.active.get();
+        hot.active.set([0; 5]);
+        Self {
+            bits: bits as u32,
+            words: [result, errno, delay, signal],
+        }
+    }
+
+    /// Is there anything to do?
+    pub fn is_any(&self) -> bool {
+        self.bits != 0
+    }
+
+    /// Is the call not to be made?
+    pub fn skips(&self) -> bool {
+        self.bits & SKIPS != 0
+    }
+
+    /// Does it; gives the result of the call, if it is not to be made.
+    pub fn carry_out(&self, hot: &Hot, place: Place) -> Option<u64> {
+        if !self.is_any() {
+            return None;
+        }
+        let bits = self.possible(place);
+        let is_system = matches!(place, Place::System | Place::UnavoidableSystem);
+        let of = if is_system { ACTED_SYSTEM } else { 0 };
+        chunk::put_values(hot, ACTED, bits | of, &self.words, &[]);
+        count(bits);
+        let [result, errno, delay_ns, signal] = self.words;
+        if bits & ACTED_DELAY != 0 {
+            wait(delay_ns);
+        }
+        if bits & ACTED_SIGNAL != 0 {
+            sys::raise(signal as u32);
+        }
+        if bits & SKIPS == 0 {
+            return None;
+        }
+        match place {
+            Place::Function(Some(at)) if bits & ACTED_ERRNO != 0 => {
+                // SAFETY: errno of this thread: the word has just been read.
+                unsafe { (at as *mut u32).write_volatile(errno as u32) };
+            }
+            Place::System if bits & ACTED_ERRNO != 0 => return Some(errno.wrapping_neg()),
+            _ => {}
+        }
+        Some(result)
+    }
+
+    /// What of it can be done here.
+    fn possible(&self, place: Place) -> u32 {
+        let mut bits = self.bits;
+        let can_skip = match place {
+            Place::Function(None) => bits & ACTED_ERRNO == 0,
+            Place::Function(Some(at)) => {
+                bits & ACTED_ERRNO == 0 || at.is_multiple_of(4) && sys::read::<4>(at).is_some()
+            }
+            Place::System => true,
+            Place::Unavoidable | Place::UnavoidableSystem => false,
+        };
+        if bits & SKIPS != 0 && !can_skip {
+            bits = bits & !SKIPS | ACTED_NOT;
+        }
+        if bits & ACTED_SIGNAL != 0 && sandbox::is_sandboxed() {
+            bits = bits & !ACTED_SIGNAL | ACTED_NOT;
+        }
+        bits
+    }
+}
+
+fn count(bits: u32) {
+    let counted = [
+        (SKIPS, hole::NOT_CALLED),
+        (ACTED_DELAY, hole::DELAYED),
+        (ACTED_SIGNAL, hole::RAISED),
+        (ACTED_NOT, hole::NOT_CHANGED),
+    ];
+    for (of, place) in counted {
+        if bits & of != 0 {
+            state::count_hole(place);
+        }
+    }
+}
+
+fn wait(mut ns: u64) {
+    while ns > 0 && !host::host_is_gone() {
+        let slice = ns.min(SLICE_NS);
+        sys::wait_ns(slice);
+        ns -= slice;
+    }
+}
+
+/// The word of a text, as `sptrace-payload` makes it; 0: it cannot be read, or is shorter.
+fn text_word(address: u64, length: u16) -> u64 {
+    let (most, is_whole) = match length {
+        WHOLE_TEXT => (TEXT_BYTES, true),
+        length => (usize::from(length), false),
+    };
+    let (mut word, mut read) = (TEXT_START, 0);
+    let mut buffer = [0u8; 256];
+    while read < most {
+        let wanted = buffer.len().min(most - read);
+        let bytes = buffer.get_mut(..wanted).unwrap_or(&mut []);
+        let got = sys::read_into(address.wrapping_add(read as u64), bytes);
+        if got == 0 {
+            return 0;
+        }
+        for byte in bytes.iter().take(got) {
+            word = (word ^ u64::from(*byte)).wrapping_mul(TEXT_PRIME);
+            if *byte == 0 {
+                return if is_whole { word.max(1) } else { 0 };
+            }
+        }
+        read += got;
+    }
+    if is_whole { 0 } else { word.max(1) }
+}
+
+/// FNV-1a of 64 bits.
+const TEXT_START: u64 = 0xcbf2_9ce4_8422_2325;
+const TEXT_PRIME: u64 = 0x0100_0000_01b3;
+
+/// The arguments of a call of a function, as they are in registers.
+pub fn arguments(f: &Frame) -> [u64; 6] {
+    let [_, _, r9] = f.r11_r10_r9;
+    [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, r9]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::page_before_nothing;
+
+    #[test]
+    fn a_text_is_compared_by_its_word() {
+        let end = page_before_nothing(b"/etc\0");
+        let at = end - 5;
+        assert_ne!(text_word(at, WHOLE_TEXT), text_word(at, 4));
+        // Shorter than that, or not there.
+        assert_eq!(text_word(at, 5), 0);
+        assert_eq!(text_word(end, WHOLE_TEXT), 0);
+        assert_eq!(text_word(end - 1, 1), 0);
+        // What does not end is no whole text.
+        let end = page_before_nothing(b"xxx");
+        assert_eq!(text_word(end - 3, WHOLE_TEXT), 0);
+        assert_ne!(text_word(end - 3, 3), 0);
+    }
+}
