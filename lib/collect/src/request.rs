@@ -58,6 +58,8 @@ pub struct Options {
     pub decide: Option<Decide>,
     /// Count calls, and record none.
     pub counts: bool,
+    /// Record calls in order, without stamps and ends.
+    pub in_order: bool,
     /// A function that is called more often than this a second is counted, until it is not.
     pub hot_limit: Option<u64>,
     /// Values of functions to be recorded; None: none.
@@ -85,6 +87,7 @@ impl Options {
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
         match (self.counts, self.hot_limit) {
+            _ if self.in_order => Plans::InOrder,
             (true, _) => Plans::Count,
             (false, Some(_)) => Plans::Levels,
             (false, None) => Plans::Record,

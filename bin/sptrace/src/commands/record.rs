@@ -239,11 +239,8 @@ impl RecordArgs {
         self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
-        let values = values::asked(
-            [&self.arguments, &self.results],
-            &self.prototypes,
-            self.string_limit,
-        )?;
+        let of_calls = [&self.arguments, &self.results];
+        let values = values::asked(of_calls, &self.prototypes, self.string_limit)?;
         let is_launched = matches!(subject, Subject::Launched { .. });
         let (command, loader, start_on, shadow) = match subject {
             Subject::Launched {
@@ -271,6 +268,7 @@ impl RecordArgs {
             values,
             system_calls,
             counts: false,
+            in_order: false,
             hot_limit: None,
             at_start,
             tap: None,
@@ -351,6 +349,27 @@ impl RecordArgs {
             (self.syscalls_only.is_some(), "record_only_syscalls(SET)"),
             (!self.arguments.is_empty(), "values(SPEC)"),
             (!self.results.is_empty(), "results(SPEC)"),
+            (self.live.is_some(), "--live"),
+            (self.top, "--top"),
+            (self.decide.is_some(), "propagate(|f| ...)"),
+            (self.payloads.is_some(), "on_enter and on_exit"),
+        ]
+    }
+
+    /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
+    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 15] {
+        [
+            (!self.within.is_empty(), "-F"),
+            (self.depth.is_some(), "-D"),
+            (!self.between.is_empty(), "--between"),
+            (!self.stop_on.is_empty(), "--stop-on"),
+            (!self.dump_on.is_empty(), "--dump-on"),
+            (self.ring.is_some(), "--ring"),
+            (self.max_size.is_some(), "--max-size"),
+            (self.syscalls.is_some(), "--syscalls"),
+            (self.syscalls_only.is_some(), "--syscalls-only"),
+            (!self.arguments.is_empty(), "-A"),
+            (!self.results.is_empty(), "-R"),
             (self.live.is_some(), "--live"),
             (self.top, "--top"),
             (self.decide.is_some(), "propagate(|f| ...)"),

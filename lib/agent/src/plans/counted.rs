@@ -1,4 +1,5 @@
-//! The slots of a module that count by themselves, when nothing is counted any more.
+//! The slots of a module that count by themselves, or record in order, when neither is done any
+//! more.
 //!
 //! Given a module; has such slots lead to the callee alone, each by one store, since other threads
 //! execute there. The gs base may be the program's then. Must not know why nothing is counted.
@@ -10,7 +11,7 @@ use sptrace_wire::plan::*;
 /// No callee has this address: a slot that keeps it asks its routine.
 const NOBODY: u64 = 1;
 
-/// No slot of the module counts from here on.
+/// No slot of the module counts or records in order from here on.
 pub fn stop(m: &Module) {
     let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
         return;
@@ -24,6 +25,7 @@ pub fn stop(m: &Module) {
             let id = |entry: u16| m.area_start() + u64::from(s.slot) + u64::from(entry);
             match plan.ids(&s) {
                 Some((entry, _)) if s.form == SiteForm::Counted => stop_direct(m, &s, id(entry)),
+                Some((entry, _)) if s.form == SiteForm::Ordered => stop_ordered(m, &s, id(entry)),
                 Some((entry, _)) if s.is_any(SITE_KEEPS_CALLEE) => stop_kept(m, id(entry)),
                 _ => {}
             }
@@ -34,10 +36,23 @@ pub fn stop(m: &Module) {
 /// A short jump over the counting.
 fn stop_direct(m: &Module, s: &PlanSite, id: u64) {
     const OVER: [u8; 2] = [SHORT_JUMP, COUNTED_JUMP as u8 - 2];
-    let word = m.area().word(s.slot.into());
-    if let Some(word) = word.filter(|_| slot::cell_of(id).is_some()) {
+    if slot::cell_of(id).is_some() {
+        begin_with(m, s, OVER);
+    }
+}
+
+/// The same over the recording.
+fn stop_ordered(m: &Module, s: &PlanSite, id: u64) {
+    const OVER: [u8; 2] = [SHORT_JUMP, ORDERED_JUMP as u8 - 2];
+    if slot::is_ordered(id) {
+        begin_with(m, s, OVER);
+    }
+}
+
+fn begin_with(m: &Module, s: &PlanSite, jump: [u8; 2]) {
+    if let Some(word) = m.area().word(s.slot.into()) {
         let mut bytes = word.get().to_le_bytes();
-        bytes.iter_mut().zip(OVER).for_each(|(to, byte)| *to = byte);
+        bytes.iter_mut().zip(jump).for_each(|(to, byte)| *to = byte);
         word.set(u64::from_le_bytes(bytes));
     }
 }

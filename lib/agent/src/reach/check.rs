@@ -38,9 +38,11 @@ pub fn check_module(m: &Module) {
     }
     let mut fresh = 0;
     for (i, f) in plan::functions(m) {
-        for s in
-            plan::sites_of(m, f).filter(|s| matches!(s.form, SiteForm::Direct | SiteForm::Counted))
-        {
+        let named = |s: &PlanSite| {
+            use SiteForm::{Counted, Direct, Ordered};
+            matches!(s.form, Direct | Counted | Ordered)
+        };
+        for s in plan::sites_of(m, f).filter(named) {
             let Some(p) = Patch::of_site(m, &s) else {
                 continue;
             };
