@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Calls that are counted and not recorded (`run --count`, and `--hot-limit` for some functions at times), held against what is known of them.
+"""Calls that are counted and not recorded (`run --count`, and `--hot-limit` for some functions at times), or recorded in order without
+stamps (`--stamps none`), held against what is known of them.
 
 usage: tests/counts.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 
@@ -57,10 +58,10 @@ def same(what, wanted, found):
     if wanted != found: raise Failed(f"{what}: not {wanted!r} but {found!r}")
 
 
-def tallied(bench, kind):
+def tallied(bench, kind, options=("--count",)):
     program = bench.program(f"tallies.{kind}")
     alone = bench.run(program)[:2]
-    counted, trace = bench.record("tallies", ["--count"], [program])
+    counted, trace = bench.record("tallies", options, [program])
     same("output and status", alone, counted)
     found = {function: calls for (module, function), calls in bench.counts(trace).items() if module.startswith("tallies")}
     for line in alone[1].split("\n")[:-1]:
@@ -72,6 +73,11 @@ def tallied(bench, kind):
 @case
 def calls_of_every_kind_are_counted_to_the_call(bench):
     for kind in KINDS: tallied(bench, kind)
+
+
+@case
+def calls_that_are_recorded_in_order_are_counted_to_the_call(bench):
+    for kind in KINDS: tallied(bench, kind, ("--stamps", "none"))
 
 
 @case
@@ -103,6 +109,47 @@ def a_recording_of_all_calls_has_the_same_counts(bench):
         if not full: raise Failed(f"{argv[0]}: nothing recorded")
         differ = {key: (full[key], count[key]) for key in full.keys() | count.keys() if full[key] != count[key] and key[0] not in IN_THE_LINKER}
         if differ: raise Failed(f"{argv[0]}: of {len(full)} functions differ {list(differ.items())[:5]}")
+
+
+def rows_of(bench, trace):
+    return list(csv.DictReader(io.StringIO(bench.report(trace, "functions", "--format", "csv"))))
+
+
+@case
+def a_recording_in_order_has_the_counts_of_one_with_stamps(bench):
+    commands = [["ls", "-l", "/usr"], ["sqlite3", ":memory:", SQL], ["bash", "-c", "x=0; for i in {1..300}; do ((x+=i)); done; echo $x"], ["git", "--version"], ["sha256sum", "/bin/sh"]]
+    for argv in commands:
+        recorded, full = bench.record("full", [], argv)
+        ordered, order = bench.record("order", ["--stamps", "none"], argv)
+        same(f"{argv[0]}: output and status", recorded, ordered)
+        lost = [line for line in bench.report(order, "coverage", "--format", "csv").splitlines() if line.startswith("loss") and not line.rstrip().endswith(",0,")]
+        full, order = bench.counts(full), bench.counts(order)
+        differ = {key: (full[key], order[key]) for key in full.keys() | order.keys() if full[key] != order[key] and key[0] not in IN_THE_LINKER}
+        if differ: raise Failed(f"{argv[0]}: of {len(full)} functions differ {list(differ.items())[:5]}; {lost}")
+
+
+@case
+def a_time_that_was_not_measured_is_marked_and_lies_within_its_bounds(bench):
+    _, trace = bench.record("sleeper", ["--stamps", "none"], [bench.program("sleeper.O2")])
+    rows = rows_of(bench, trace)
+    slept = [row for row in rows if row["function"] == "f_sleep_50ms"]
+    if len(slept) != 1: raise Failed(f"{slept}")
+    slept = slept[0]
+    least, most = int(slept["total_min_ns"]), int(slept["total_max_ns"])
+    # Five times 50 ms and more.
+    if not least <= int(slept["total_estimate_ns"]) <= most or most < 250_000_000: raise Failed(f"{slept}")
+    for row in rows:
+        measured = [row[name] for name in ("total_ns", "self_ns", "min_ns", "mean_ns", "max_ns", "p99_ns") if row[name]]
+        if measured: raise Failed(f"a measured time: {row}")
+    for line in bench.report(trace, "functions").splitlines()[1:]:
+        for cell in line.split("  ")[0].split()[2:]:
+            if cell[0].isdigit(): raise Failed(f"a time without a mark: {line}")
+    calls = list(csv.DictReader(io.StringIO(bench.report(trace, "export", "csv"))))
+    if not calls: raise Failed("no calls")
+    for call in calls:
+        if call["duration_ns"] or call["self_ns"]: raise Failed(f"a measured time: {call}")
+        if call["end"] == "estimated" and not int(call["duration_min_ns"]) <= int(call["duration_max_ns"]): raise Failed(f"{call}")
+    if "stamps     none" not in bench.report(trace): raise Failed("the summary does not say how it was recorded")
 
 
 def heated(bench, kind):
@@ -177,7 +224,7 @@ def with_a_limit_functions_have_the_counts_of_a_recording(bench):
 def a_program_goes_on_when_sptrace_is_killed(bench):
     program = bench.program("tallies.O2")
     alone = bench.run(program)[:2]
-    for delay_ms, options in [(ms, options) for ms in (20, 60, 90, 120, 150, 200, 250, 300) for options in (["--count"], ["--hot-limit", "5k"])]:
+    for delay_ms, options in [(ms, options) for ms in (20, 60, 90, 120, 150, 200, 250, 300) for options in (["--count"], ["--hot-limit", "5k"], ["--stamps", "none"])]:
         read, write = os.pipe()
         traced = subprocess.Popen([bench.sptrace, "run", "-q", *options, "-o", f"{bench.folder}/killed", "--", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.DEVNULL)
         os.close(write)
@@ -197,15 +244,19 @@ def what_chooses_calls_by_their_nesting_is_refused(bench):
     for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"], ["--count"]):
         status, _, error = bench.run(bench.sptrace, "run", "--hot-limit", "1k", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
+    for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "time:1s"]):
+        status, _, error = bench.run(bench.sptrace, "run", "--stamps", "none", *words, "--", "/bin/true")
+        if status != 2 or "does not go together with" not in error: raise Failed(f"{words}: status {status}, {error}")
 
 
 @case
 def functions_and_modules_can_be_left_out(bench):
     program = bench.program("tallies.O2")
-    _, trace = bench.record("without", ["--count", "-N", "turn_*", "-l", "tallies*"], [program])
-    counts = bench.counts(trace)
-    found = {function for _, function in counts}
-    if "turn_a" in found or "direct" not in found or any(module.startswith("libc") and function == "malloc" for module, function in counts): raise Failed(f"{sorted(found)}")
+    for options in (["--count"], ["--stamps", "none"]):
+        _, trace = bench.record("without", [*options, "-N", "turn_*", "-l", "tallies*"], [program])
+        counts = bench.counts(trace)
+        found = {function for _, function in counts}
+        if "turn_a" in found or "direct" not in found or any(module.startswith("libc") and function == "malloc" for module, function in counts): raise Failed(f"{sorted(found)}")
 
 
 def main():

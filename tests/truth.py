@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares recordings with what the test programs say of themselves.
 
-usage: tests/truth.py [--programs DIR] [--sptrace PATH] [--only GLOB]... | --self-check
+usage: tests/truth.py [--programs DIR] [--sptrace PATH] [--option ARG]... [--only GLOB]... | --self-check
 
 Given: a built sptrace and tests/programs. Gives: one line a check, a last line `N passed, N failed`, status 1 on failure.
   order   the f_* functions of `report tree`, in order and nesting, are the `enter NAME DEPTH` lines that the program printed
@@ -99,7 +99,8 @@ def roots_ns(tree):
 
 
 class Truth:
-    def __init__(self, sptrace, programs, work, only):
+    def __init__(self, sptrace, programs, work, only, options=()):
+        self.options = options
         self.sptrace, self.programs, self.trace, self.only = sptrace, programs, os.path.join(work, "trace.data"), only
         self.passed = self.failed = 0
 
@@ -115,7 +116,7 @@ class Truth:
         print(f"{'ok  ' if problem is None else 'FAIL'} {name}{'' if problem is None else ': ' + problem}", flush=True)
 
     def record(self, program, *options, arguments=()):
-        done = subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, *options, "--", os.path.join(self.programs, program), *arguments],
+        done = subprocess.run([self.sptrace, "run", "-q", "-o", self.trace, *self.options, *options, "--", os.path.join(self.programs, program), *arguments],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
         return done.stdout.decode("latin1")
 
@@ -430,6 +431,7 @@ def main():
     parser.add_argument("--programs", metavar="DIR", help="built programs (else they are built)")
     parser.add_argument("--sptrace", metavar="PATH")
     parser.add_argument("--only", action="append", metavar="GLOB")
+    parser.add_argument("--option", action="append", default=[], metavar="ARG", help="an option for `sptrace run`; the checks that are about something else are to be left out by --only")
     parser.add_argument("--self-check", action="store_true")
     args = parser.parse_args()
     if args.self_check: return self_check()
@@ -440,7 +442,7 @@ def main():
     try:
         programs = os.path.abspath(args.programs or os.path.join(work, "programs"))
         if not args.programs: subprocess.run([os.path.join(HERE, "programs", "build.sh"), programs], check=True)
-        return Truth(os.path.abspath(found[0]), programs, work, args.only).all()
+        return Truth(os.path.abspath(found[0]), programs, work, args.only, args.option).all()
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -10,6 +10,7 @@ pub mod counts;
 pub mod door;
 pub mod image;
 pub mod marks;
+mod orders;
 pub mod quick;
 pub mod silent;
 mod values;

@@ -5,6 +5,7 @@
 
 pub mod around;
 pub mod context;
+mod entry_only;
 pub mod interrupted;
 pub mod moved;
 pub mod pushed;

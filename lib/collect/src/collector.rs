@@ -76,6 +76,8 @@ pub struct Collector<W: Write> {
     former: HashMap<(String, u64), usize>,
     ancestors: Ancestors,
     streams: Vec<Option<StreamState>>,
+    /// By process: when it has ended or replaced its program.
+    ends: HashMap<u32, Vec<u64>>,
     /// Who is who.
     pub(crate) numbers: Arc<Numbers>,
     /// Programs that are not followed.
@@ -100,6 +102,7 @@ impl<W: Write> Collector<W> {
             former: HashMap::new(),
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
+            ends: HashMap::new(),
             numbers: Arc::default(),
             unfollowed: Arc::default(),
             first_call: None,
@@ -416,6 +419,7 @@ impl<W: Write> Collector<W> {
     /// A process has ended, which is told unless the recording has ended before.
     pub fn exited(&mut self, pid: u32, status: ExitStatus) {
         let tsc = crate::clock::tsc();
+        self.ends.entry(pid).or_default().push(tsc);
         self.name_generated(Some(pid));
         if tsc <= self.recorder.until_tsc {
             self.note(&Note::ProcessExit { pid, tsc, status });
@@ -469,6 +473,9 @@ impl<W: Write> Collector<W> {
         if state.taken == 0 {
             state.cursor.begin_chunk(start_tsc);
         }
+        let ends = self.ends.get(&state.lane.pid).into_iter().flatten();
+        let end = ends.copied().filter(|end| *end >= start_tsc).min();
+        state.cursor.until_tsc = end.unwrap_or_else(crate::clock::tsc);
         let halves = halves.get(state.taken..).unwrap_or(&[]);
         self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
     }

@@ -11,6 +11,7 @@
 //! | `record.rs`, [`hole`] | one record, and what stands where a record was never completed |
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
+//! | `ordered.rs` | calls that are recorded in order: their ends, times between others |
 //! | `without_end.rs` | why calls have no recorded end |
 //! | [`pointers`] | through which sites functions are called by pointers, in a sample |
 //! | [`whole`] | how far a chunk is written that a thread still writes |
@@ -24,6 +25,7 @@ mod callers;
 pub mod hole;
 pub mod module;
 pub mod names;
+mod ordered;
 pub mod pointers;
 pub mod process;
 mod record;
@@ -58,6 +60,10 @@ pub struct Cursor {
     /// A call of a PLT stub, or through a slot that is not bound yet: the next jump tells the
     /// callee.
     lazy: Option<ToStub>,
+    /// Calls that were recorded in order, and are open.
+    ordered: ordered::Open,
+    /// What is read has happened before this.
+    pub until_tsc: u64,
     /// First half of an inherited frame.
     inherited: Option<u64>,
     /// The chunk that came last ends in a record that was begun and not completed.
@@ -150,6 +156,13 @@ impl<S: Sink> Decoder<'_, S> {
                     break;
                 }
             }
+            if self.is_in_order(halves, at) {
+                match self.in_order(&halves[..used], at, &mut wide_callee) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+                continue;
+            }
             let (record, halves_long) = Record::read(halves, at, self.areas);
             at += halves_long;
             let is_wanted = match record {
@@ -173,25 +186,27 @@ impl<S: Sink> Decoder<'_, S> {
                     id,
                     low,
                     bytes,
-                } => {
-                    let tsc = self.cursor.time(stamp);
-                    let halves = halves.get(bytes).unwrap_or(&[]);
-                    let bytes = system_call::bytes_of(halves);
-                    match id {
-                        wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
-                        wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
-                        wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
-                        wire::SIGNAL => self.signal(tsc, low, &bytes),
-                        wire::ACTED => self.acted(tsc, low, &bytes),
-                        _ => self.system_return(tsc, low, &bytes),
-                    }
-                }
+                } => self.values(stamp, (id, low), halves.get(bytes).unwrap_or(&[])),
             };
             if !is_wanted {
                 break;
             }
         }
         used as u64 * 4
+    }
+
+    /// A record with values. False: what comes from here on is not wanted.
+    fn values(&mut self, stamp: u32, (id, low): (u32, u32), halves: &[AtomicU32]) -> bool {
+        let tsc = self.cursor.time(stamp);
+        let bytes = system_call::bytes_of(halves);
+        match id {
+            wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
+            wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
+            wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
+            wire::SIGNAL => self.signal(tsc, low, &bytes),
+            wire::ACTED => self.acted(tsc, low, &bytes),
+            _ => self.system_return(tsc, low, &bytes),
+        }
     }
 
     /// A record of a slot. False: what comes from here on is not wanted.
@@ -266,7 +281,9 @@ impl<S: Sink> Decoder<'_, S> {
             true => PLACE_TAIL,
             false => PLACE_ENTRY,
         };
-        if let Some(callee) = named {
+        if let Some(callee) = named
+            && !self.settle_in_order(stub, callee)
+        {
             self.enter(kind, stub.tsc, callee, stub.from);
         }
     }
@@ -299,6 +316,11 @@ impl<S: Sink> Decoder<'_, S> {
             }
             wire::LOST => self.sink.lost(tsc, payload),
             wire::BLOCKED => self.sink.blocked(tsc, payload),
+            wire::AT_STACK => self.cursor.ordered.stands_at(payload as u32),
+            wire::ENTERED if self.cursor.ordered.is_placed() => {
+                let callee = self.book.callee_at(pid, payload, self.sink);
+                self.enter_placed(tsc, callee);
+            }
             wire::ENTERED => {
                 let callee = self.book.callee_at(pid, payload, self.sink);
                 self.enter(module::PLACE_OPEN, tsc, callee, None);

@@ -60,6 +60,8 @@ pub struct Options {
     pub counts: bool,
     /// Functions that are called too often are counted, until they are not.
     pub limit: Option<Limit>,
+    /// Record calls in order, without stamps and ends.
+    pub in_order: bool,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
@@ -94,6 +96,7 @@ impl Options {
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
         match (self.counts, self.limit) {
+            _ if self.in_order => Plans::InOrder,
             (true, _) => Plans::Count,
             (false, Some(_)) => Plans::Levels,
             (false, None) => Plans::Record,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sptrace_kernel::beside::Beside;
 use sptrace_keys::Relay;
-use sptrace_trace::{EarlyEnd, ExitStatus, Header, TraceWriter};
+use sptrace_trace::{EarlyEnd, ExitStatus, Header, Note, TraceWriter};
 use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
 use sptrace_tracee::entry::entries;
 use sptrace_tracee::image::{self, AgentImage};
@@ -110,6 +110,10 @@ fn collector_of(
     let mut collector = Collector::new(writer_of(opened, header)?);
     collector.tap(options.tap.clone());
     collector.limit(options.limit, header.tsc_hz);
+    if options.in_order {
+        let tsc = crate::clock::tsc();
+        collector.note(&Note::InOrder { tsc });
+    }
     Ok(collector)
 }
 
@@ -138,6 +142,7 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
         memory_limit: options.at_start.memory_limit(),
         counts: options.counts,
         levels: options.limit.is_some(),
+        in_order: options.in_order,
         roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -162,7 +167,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.system_calls.as_ref().map(|calls| calls.only),
         options.decide.clone(),
     )
-    .counting(options.counts || options.limit.is_some())
+    .counting(options.counts || options.in_order || options.limit.is_some())
     .switched(reactor.switch().cloned())
 }
 

@@ -67,6 +67,7 @@ fn arena() -> Arena {
         loader: false,
         roots_only: false,
         counts: false,
+        in_order: false,
         levels: false,
     })
     .expect("an arena")

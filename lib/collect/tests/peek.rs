@@ -91,6 +91,7 @@ fn arena() -> Arena {
         loader: false,
         roots_only: false,
         counts: false,
+        in_order: false,
         levels: false,
     })
     .expect("an arena")

@@ -1,7 +1,8 @@
 //! One row a call, as csv (RFC 4180).
 //!
 //! The first nine columns never change. A time that is not known, and a caller that is not, is an
-//! empty field, as is a call of which no values were recorded. A thread's rows come in the order in
+//! empty field, as is a call of which no values were recorded. Of a duration that was not measured
+//! two columns say what it is at least and at most. A thread's rows come in the order in
 //! which its calls ended. With lines of the source two columns more say where the function begins
 //! and where it is called.
 
@@ -10,7 +11,7 @@ use crate::output::{Output, field};
 use crate::rows::{Labels, Row, RowSink, RowSource};
 use std::io::Write;
 
-const COLUMNS: &str = "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end,call,result";
+const COLUMNS: &str = "pid,tid,start_ns,duration_ns,depth,module,function,caller_module,caller,self_ns,begin,end,call,result,duration_min_ns,duration_max_ns";
 
 /// The format.
 pub struct Csv {
@@ -67,6 +68,12 @@ impl RowSink for Csv {
             out.text(&field(line.result.strip_prefix("= ").unwrap_or("")));
         } else {
             out.text(",");
+        }
+        for at in 0..2 {
+            out.text(",");
+            if let Some(bounds) = row.bounds_ns {
+                out.number(bounds[at]);
+            }
         }
         if let Some(source) = RowSource::of(cx, row) {
             for text in [source.function, source.call] {

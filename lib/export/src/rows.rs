@@ -28,6 +28,8 @@ pub struct Row<'r> {
     pub duration_ns: Option<u64>,
     /// The part of it outside of what it called.
     pub self_ns: Option<u64>,
+    /// Of a duration that was not measured: what it is at least and at most.
+    pub bounds_ns: Option<[u64; 2]>,
     /// Calls below it.
     pub depth: u32,
     /// The call with what it brought, and what it gave, if that was recorded.
@@ -137,6 +139,10 @@ impl<'a, S: RowSink, W: Write> Rows<'a, S, W> {
             end_ns: clock.since_start_ns(frame.end_tsc),
             duration_ns: frame.total_ticks.map(|ticks| clock.ns(ticks)),
             self_ns: frame.self_ticks.map(|ticks| clock.ns(ticks)),
+            bounds_ns: frame
+                .estimate
+                .filter(|_| frame.total_ticks.is_none())
+                .map(|e| [e.least_ticks, e.most_ticks].map(|ticks| clock.ns(ticks))),
             depth: frame.depth,
             line: self
                 .descriptions

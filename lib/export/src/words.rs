@@ -13,13 +13,15 @@ pub fn begin(frame: &Frame) -> &'static str {
     }
 }
 
-/// How it ended: `return` if nothing is unusual.
+/// How it ended: `return` if nothing is unusual, `estimated` if its times are.
 pub fn end(frame: &Frame) -> &'static str {
     match frame.flags {
         FrameFlags { unwound: true, .. } => "unwound",
         FrameFlags {
             end_unseen: true, ..
         } => "not seen",
+        // Neither its duration nor when it began and ended was measured.
+        _ if frame.estimate.is_some() && frame.total_ticks.is_none() => "estimated",
         FrameFlags {
             until_process_end: true,
             ..

@@ -9,7 +9,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use crate::counts::{Creators, flags_are_dead, needs_its_stack};
+use crate::counts::Creators;
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
 use crate::repeatable::repeatable;
@@ -18,7 +18,7 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
-pub use levels::{build_counting_plan, build_plan_with_levels};
+pub use levels::{build_counting_plan, build_plan_in_order, build_plan_with_levels};
 
 const HEADER_BYTES: usize = PlanHeader::BYTES;
 /// Links of a function, at most: as many as the agent follows at once.
@@ -39,23 +39,40 @@ struct PlanBuilder<'a> {
     area_used: u32,
     springboards: Springboards,
     kept: Kept,
-    /// Calls are counted, not recorded.
+    /// Calls are counted, or recorded in order: they keep their return addresses.
     counts: Option<Creators>,
+    /// They are recorded in order, not counted.
+    is_in_order: bool,
     twins: u32,
+}
+
+/// What becomes of the calls of a module.
+enum Calls {
+    /// They are recorded with their times and ends.
+    Recorded,
+    /// They are counted.
+    Counted(Creators),
+    /// They are recorded in order.
+    InOrder(Creators),
 }
 
 /// The plan of a module whose calls are recorded.
 pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    builder(object, analysis, None, SLOTS_START).finish()
+    builder(object, analysis, Calls::Recorded, SLOTS_START).finish()
 }
 
 /// A plan without its header; its slots lie from `slots_start` on.
 fn builder<'a>(
     object: &'a Object<'a>,
     analysis: &'a Analysis,
-    counts: Option<Creators>,
+    calls: Calls,
     slots_start: u32,
 ) -> PlanBuilder<'a> {
+    let is_in_order = matches!(calls, Calls::InOrder(_));
+    let counts = match calls {
+        Calls::Recorded => None,
+        Calls::Counted(creators) | Calls::InOrder(creators) => Some(creators),
+    };
     let mut b = PlanBuilder {
         object,
         analysis,
@@ -74,6 +91,7 @@ fn builder<'a>(
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
         counts,
+        is_in_order,
         twins: 0,
     };
     // First, so that their slots lie at the start of the area, of which a fork child copies what
@@ -396,69 +414,6 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// As [`Self::taken`], where calls are counted. `is_checked`: the slot must find out whose
-    /// thread runs.
-    fn counted(
-        &mut self,
-        f: &Function,
-        site: &Site,
-        tactic: Tactic,
-        is_checked: bool,
-    ) -> Option<PlanSite> {
-        let is_direct = site.got_slot.0 == 0 && site.target.0 != 0;
-        if is_direct
-            && !is_checked
-            && flags_are_dead(self.object, site.target)
-            && let Some((start, flags)) = plain(self.object, site, tactic)
-        {
-            return Some(PlanSite {
-                start: self.offset(start),
-                slot: self.take_slot(COUNTED_SLOT_BYTES),
-                argument: self.offset(site.target),
-                span: JUMP_BYTES as u8,
-                form: SiteForm::Counted,
-                verdict: tactic as u8,
-                flags,
-            });
-        }
-        let back = Svma(site.address.0 + u64::from(site.length));
-        let mut t = Builder::new(self.base);
-        let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
-        flags |= SITE_INDIRECT;
-        let is_long = matches!(tactic, Tactic::CallInstruction | Tactic::CallBlock);
-        if is_tail(site) {
-            flags |= SITE_TAIL;
-            if tactic == Tactic::ConditionalTail {
-                flags |= SITE_KEEP_OPCODE;
-            }
-        } else if is_long && !needs_its_stack(self.object, start, site.address) {
-            flags |= SITE_KEEP_CALL;
-        } else {
-            t.push_address(back);
-            flags |= SITE_PUSHES_BACK;
-        }
-        let has_back = !is_tail(site);
-        let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
-        let place = (site.address, site.length);
-        // A jump through any other pointer may be one within a function, to live flags and r11.
-        let is_call = has_back || got_slot.is_some();
-        if !is_direct && !is_checked && is_call {
-            if !t.count_kept(self.object, place, got_slot, has_back) {
-                return None;
-            }
-            return self.with_slot((site, tactic, back), t, start, flags | SITE_KEEPS_CALLEE);
-        }
-        if is_direct {
-            t.push_address(site.target);
-        } else if let Some(slot) = got_slot {
-            t.push_slot(slot);
-        } else if !t.push_operand_below(self.object, place, has_back) {
-            return None;
-        }
-        t.finish_counted();
-        self.with_slot((site, tactic, back), t, start, flags)
-    }
-
     /// Puts what stands before the site's instruction, and is covered by the patch with it, into
     /// the slot. Gives where the patch starts, and the first flags of the site.
     fn moved_before(
@@ -636,22 +591,6 @@ impl PlanBuilder<'_> {
         out.extend(self.specials.iter().flat_map(|r| r.to_bytes()));
         out.resize(header.total_bytes as usize, 0);
         out
-    }
-}
-
-/// Where the text of a site that is an opcode with a rel32 is changed, and how, if its slot can be
-/// a counted site's; `None`: it cannot.
-fn plain(object: &Object<'_>, site: &Site, tactic: Tactic) -> Option<(Svma, u16)> {
-    match (tactic, site.kind, site.length) {
-        (Tactic::CallInstruction, SiteKind::CallDirect, 5) => Some((site.address, SITE_KEEP_CALL)),
-        (Tactic::TailInstruction, SiteKind::TailDirect, 5) => Some((site.address, SITE_TAIL)),
-        (Tactic::ConditionalTail, SiteKind::TailConditional, 6) => {
-            let opcode = *object.code_from(site.address)?.get(1)?;
-            let condition = u16::from(opcode ^ CONDITIONAL_JUMP) << SITE_CONDITION_SHIFT;
-            let flags = SITE_TAIL | SITE_KEEP_OPCODE | condition;
-            (opcode & 0xf0 == CONDITIONAL_JUMP).then_some((Svma(site.address.0 + 1), flags))
-        }
-        _ => None,
     }
 }
 

@@ -120,8 +120,9 @@ const CHANGED: u32 =
 const STEPS: usize = 24;
 
 /// True if the code at `entry` certainly does not read a flag that it is entered with, but perhaps
-/// CF: parts of a function that stand elsewhere, and routines in assembly, do.
-pub fn flags_are_dead(object: &Object<'_>, entry: Svma) -> bool {
+/// CF unless `with_carry`: parts of a function that stand elsewhere, and routines in assembly, do.
+pub fn flags_are_dead(object: &Object<'_>, entry: Svma, with_carry: bool) -> bool {
+    let wanted = CHANGED | if with_carry { RflagsBits::CF } else { 0 };
     let mut at = entry;
     let mut changed = 0;
     for _ in 0..STEPS {
@@ -129,11 +130,11 @@ pub fn flags_are_dead(object: &Object<'_>, entry: Svma) -> bool {
             return false;
         };
         let i = Decoder::with_ip(64, code, at.0, DecoderOptions::NONE).decode();
-        if i.rflags_read() & CHANGED & !changed != 0 {
+        if i.rflags_read() & wanted & !changed != 0 {
             return false;
         }
         changed |= i.rflags_modified();
-        if changed & CHANGED == CHANGED {
+        if changed & wanted == wanted {
             return true;
         }
         at = match i.flow_control() {

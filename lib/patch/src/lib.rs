@@ -24,5 +24,7 @@ pub mod tactic;
 pub mod template;
 pub mod values;
 
-pub use build_plan::{build_counting_plan, build_plan, build_plan_with_levels};
+pub use build_plan::{
+    build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels,
+};
 pub use tactic::{Refusal, Tactic, Verdict};

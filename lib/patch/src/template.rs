@@ -243,7 +243,7 @@ impl Builder {
         self.code.extend([0; 4]);
         self.code.extend([0x41, 0xff, 0xe3]);
         self.code.extend([0x41, 0x53]);
-        self.finish_counted();
+        self.finish_counted(common::COUNT_INDIRECT);
         while !self.code.len().is_multiple_of(8) {
             self.code.push(NOP);
         }
@@ -292,9 +292,10 @@ impl Builder {
         is_encoded
     }
 
-    /// The counting of what was pushed, and the jump there: the return address stands above it.
-    pub fn finish_counted(&mut self) {
-        self.call_common(common::COUNT_INDIRECT);
+    /// The counting of what was pushed, or its record, by a routine, and the jump there: the return
+    /// address stands above it.
+    pub fn finish_counted(&mut self, routine: i32) {
+        self.call_common(routine);
         self.header.entry_id = self.here();
         self.code.extend([0xff, 0x64, 0x24, 0xf8]);
     }

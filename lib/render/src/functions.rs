@@ -90,15 +90,19 @@ impl FunctionColumn {
 
     fn value(self, (id, stats): Row<'_>, (names, clock): (&Names<'_>, Clock)) -> Value {
         let time = |ticks: Option<u64>| Value::Ns(ticks.map(|ticks| clock.ns(ticks)));
+        let about = |estimate: Option<u64>, ticks: Option<u64>| match estimate {
+            Some(estimate) => Value::About(clock.ns(estimate)),
+            None => time(ticks),
+        };
         let function = names.dictionary().function(id);
         match self {
             Self::Calls => Value::Count(stats.calls),
             Self::Untimed => Value::Count(stats.calls - stats.timed),
             Self::Earlier => Value::Count(stats.earlier),
-            Self::Total => time(stats.total_ticks()),
-            Self::SelfTime => time(stats.self_ticks()),
+            Self::Total => about(stats.total_estimate(), stats.total_ticks()),
+            Self::SelfTime => about(stats.self_estimate(), stats.self_ticks()),
             Self::Min => time(stats.min_ticks()),
-            Self::Mean => time(stats.mean_ticks()),
+            Self::Mean => about(stats.mean_estimate(), stats.mean_ticks()),
             Self::P50 => time(stats.p50_ticks()),
             Self::P99 => time(stats.p99_ticks()),
             Self::Max => time(stats.max_ticks()),
@@ -120,6 +124,8 @@ impl FunctionColumn {
 enum Value {
     Count(u64),
     Ns(Option<u64>),
+    /// An estimate, which csv has in columns of its own.
+    About(u64),
     Text(String),
 }
 
@@ -131,6 +137,8 @@ impl Value {
             Self::Ns(None) => if is_csv { "" } else { "?" }.to_owned(),
             Self::Ns(Some(ns)) if is_csv => ns.to_string(),
             Self::Ns(Some(ns)) => Duration(*ns).to_string(),
+            Self::About(_) if is_csv => String::new(),
+            Self::About(ns) => about(*ns),
             Self::Text(text) if is_csv => field(text).into_owned(),
             Self::Text(text) => text.clone(),
         }
@@ -197,11 +205,11 @@ pub fn select_functions<'a>(
     let mut rows: Vec<Row<'a>> = stats.functions().collect();
     // What is not known has no rank: it comes last.
     let value = |stats: &FunctionStats| match key {
-        SortKey::Total => stats.total_ticks(),
-        SortKey::SelfTime => stats.self_ticks(),
+        SortKey::Total => stats.total_estimate().or(stats.total_ticks()),
+        SortKey::SelfTime => stats.self_estimate().or(stats.self_ticks()),
         SortKey::Calls => Some(stats.calls),
         SortKey::Min => stats.min_ticks(),
-        SortKey::Mean => stats.mean_ticks(),
+        SortKey::Mean => stats.mean_estimate().or(stats.mean_ticks()),
         SortKey::Max => stats.max_ticks(),
         SortKey::P99 => stats.p99_ticks(),
         SortKey::Name => None,
@@ -215,8 +223,8 @@ pub fn select_functions<'a>(
     rows
 }
 
-/// Writes the list as aligned text. A time that is not known is `?`; where calls have none, a
-/// column counts them.
+/// Writes the list as aligned text. A time that is not known is `?`, and one that was not measured
+/// has `~` before it; where calls have no measured ones, a column counts them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -250,7 +258,11 @@ pub fn write_functions(
     for &(id, stats) in rows {
         let without_time = untimed(Count(stats.calls - stats.timed).to_string());
         write!(out, "{:>13}{without_time}", Count(stats.calls))?;
-        for ticks in times(stats) {
+        for (ticks, estimate) in times(stats).into_iter().zip(estimates(stats)) {
+            if let Some(ticks) = estimate {
+                write!(out, " {:>11}", about(clock.ns(ticks)))?;
+                continue;
+            }
             let Some(ns) = ticks.map(|ticks| clock.ns(ticks)) else {
                 let unknown = if stats.calls > 0 { "?" } else { "-" };
                 write!(out, " {unknown:>11}")?;
@@ -271,6 +283,17 @@ pub fn write_functions(
     Ok(())
 }
 
+/// An estimated duration.
+pub fn about(ns: u64) -> String {
+    format!("~{}", Duration(ns))
+}
+
+/// Of [`times`], those that are estimates.
+fn estimates(stats: &FunctionStats) -> [Option<u64>; 6] {
+    let (total, own) = (stats.total_estimate(), stats.self_estimate());
+    [total, own, None, stats.mean_estimate(), None, None]
+}
+
 /// Total, self, min, mean, max, p99; the last four only of calls whose beginning was seen.
 fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
     [
@@ -283,9 +306,13 @@ fn times(stats: &FunctionStats) -> [Option<u64>; 6] {
     ]
 }
 
+const ESTIMATES: &str =
+    ",estimated_calls,total_estimate_ns,self_estimate_ns,total_min_ns,total_max_ns";
+
 /// Writes the list as csv; the first seven columns never change. A time that is not known is an
-/// empty field. The times are those of `timed_calls` of the calls. With lines of the source a last
-/// column has them.
+/// empty field, as is one that was not measured. The times are those of `timed_calls` of the calls.
+/// If there are estimates, columns follow with them and with what the total is at least and at
+/// most. With lines of the source a last column has them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -298,7 +325,11 @@ pub fn write_functions_csv(
     let columns = "module,function,calls,total_ns,self_ns,address,symbol,min_ns,mean_ns,max_ns,p99_ns,timed_calls";
     let with_source = names.has_sources();
     let source = if with_source { ",source" } else { "" };
-    write!(out, "{columns}{source}\r\n")?;
+    let has_estimates = rows
+        .iter()
+        .any(|(_, stats)| stats.total_estimate().is_some());
+    let estimated = if has_estimates { ESTIMATES } else { "" };
+    write!(out, "{columns}{estimated}{source}\r\n")?;
     for &(id, stats) in rows {
         let cell = |ticks: u64| clock.ns(ticks).to_string();
         let [total, own, min, mean, max, p99] =
@@ -317,6 +348,12 @@ pub fn write_functions_csv(
             "{module},{name},{calls},{total},{own},{svma:#x},{symbol}"
         )?;
         write!(out, ",{min},{mean},{max},{p99},{}", stats.timed)?;
+        if has_estimates {
+            let [least, most] = stats.total_bounds().map_or([None; 2], |b| b.map(Some));
+            let times = [stats.total_estimate(), stats.self_estimate(), least, most];
+            let [total, own, least, most] = times.map(|ticks| ticks.map_or_else(String::new, cell));
+            write!(out, ",{},{total},{own},{least},{most}", stats.estimated)?;
+        }
         if with_source {
             let line = names.source(id).map(ToString::to_string);
             write!(out, ",{}", field(&line.unwrap_or_default()))?;

@@ -21,6 +21,7 @@ pub fn note_text(note: &Note) -> Option<String> {
         | Note::Descriptors { .. }
         | Note::KernelExec { .. }
         | Note::Tables { .. }
+        | Note::InOrder { .. }
         | Note::Level { .. }
         | Note::Counts { .. } => return None,
     })

@@ -2,14 +2,14 @@
 
 use crate::budget::budget_text;
 use crate::coverage::sections;
-use crate::functions::Row;
+use crate::functions::{Row, about};
 use crate::levels::counted_times;
 use crate::notes::early_end_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, Dropped, Ending, Header, Names, Note, Section, Stats, StreamTotals, Summary, SummaryRow,
-    Survey,
+    Clock, Dropped, Ending, FunctionStats, Header, Names, Note, Section, Stats, StreamTotals,
+    Summary, SummaryRow, Survey,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -36,7 +36,8 @@ pub fn write_summary(out: &mut impl Write, view: &SummaryView<'_>, style: Style)
     write_what_ran(out, view)?;
     write_top(out, view, style)?;
     writeln!(out)?;
-    if view.survey.counted_calls().is_none() || has_levels(view) {
+    let is_recorded = view.survey.counted_calls().is_none() || has_levels(view);
+    if is_recorded && !view.survey.is_in_order() {
         write_time(out, view, style)?;
     }
     write_trust(out, view, style)
@@ -119,6 +120,12 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
     {
         writeln!(out, "budget     {text}")?;
     }
+    if view.survey.is_in_order() {
+        writeln!(
+            out,
+            "stamps     none: calls are recorded in order, times with ~ are estimates"
+        )?;
+    }
     let blocked: u64 = streams.iter().map(|(_, totals)| totals.blocked_ticks).sum();
     if blocked > 0 {
         let blocked = Duration(Clock::of(view.header).ns(blocked)).to_string();
@@ -157,11 +164,16 @@ fn recorded(ending: &Ending, clock: Clock) -> Option<(u64, u64)> {
     is_there.then(|| (times, clock.ns(ticks)))
 }
 
+/// Its own time, or what that may be.
+fn self_ticks(stats: &FunctionStats) -> Option<u64> {
+    stats.self_estimate().or(stats.self_ticks())
+}
+
 fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
     if view
         .top
         .iter()
-        .all(|(_, stats)| stats.self_ticks().is_none())
+        .all(|(_, stats)| self_ticks(stats).is_none())
     {
         return Ok(());
     }
@@ -169,19 +181,24 @@ fn write_top(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::
     let all: u64 = view
         .stats
         .functions()
-        .filter_map(|(_, stats)| stats.self_ticks())
+        .filter_map(|(_, stats)| self_ticks(stats))
         .sum();
     let heading = format!(
         "{:>11} {:>7} {:>15}  function (module)",
         "self", "share", "calls"
     );
     writeln!(out, "\n{}", style.heading(&heading))?;
-    let known = |&(id, stats): &Row<'_>| Some((id, stats.calls, stats.self_ticks()?));
-    for (id, calls, ticks) in view.top.iter().filter_map(known) {
+    for &(id, stats) in view.top {
+        let Some(ticks) = self_ticks(stats) else {
+            continue;
+        };
         let ns = clock.ns(ticks);
         let share = ticks as f64 * 100.0 / all.max(1) as f64;
-        let duration = style.duration(ns, &format!("{:>11}", Duration(ns)));
-        let calls = Count(calls);
+        let duration = match stats.self_estimate() {
+            Some(_) => format!("{:>11}", about(ns)),
+            None => style.duration(ns, &format!("{:>11}", Duration(ns))),
+        };
+        let calls = Count(stats.calls);
         let (name, module) = (view.names.name(id), clean(view.names.module(id)));
         writeln!(
             out,

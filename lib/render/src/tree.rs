@@ -270,6 +270,14 @@ impl<'a, W: Write> Tree<'a, W> {
     }
 }
 
+/// Duration and own time of a frame, and whether they are estimates.
+fn times(frame: &Frame) -> (Option<u64>, Option<u64>, bool) {
+    match frame.estimate {
+        Some(estimate) => (Some(estimate.total_ticks), estimate.self_ticks, true),
+        None => (frame.total_ticks, frame.self_ticks, false),
+    }
+}
+
 /// Where a function is called, or else where it begins, as far as that is asked for and known.
 fn push_place(
     held: &mut String,
@@ -378,7 +386,8 @@ impl<W: Write> Visitor for Tree<'_, W> {
             self.show_notes(stream, frame.end_tsc);
         }
         let (names, style) = (self.names, self.options.style);
-        let ns = frame.total_ticks.map(|ticks| self.clock.ns(ticks));
+        let (total_ticks, own_ticks, is_estimate) = times(frame);
+        let ns = total_ticks.map(|ticks| self.clock.ns(ticks));
         // What is not known to be long enough is shown only around what is.
         let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
         let (columns, descriptions) = (&self.columns, &self.descriptions);
@@ -399,7 +408,8 @@ impl<W: Write> Visitor for Tree<'_, W> {
         let is_end_known = !frame.flags.end_unseen;
         let cells = Cells {
             total_ns: Some(ns),
-            own_ns: Some(frame.self_ticks.map(|ticks| self.clock.ns(ticks))),
+            own_ns: Some(own_ticks.map(|ticks| self.clock.ns(ticks))),
+            is_estimate,
             tsc: match open.is_opened {
                 true => is_end_known.then_some(frame.end_tsc),
                 false => Some(frame.start_tsc),

@@ -323,6 +323,14 @@ impl EventIter<'_> {
                 let at = at as u32;
                 Ok(Event::Values { tsc, at, bytes })
             }
+            operation::BETWEEN => {
+                let (back, ahead) = (self.operands.v()?, self.operands.v()?);
+                let is_time = back <= tsc && tsc.checked_add(ahead).is_some();
+                let outside = Malformed("a time before or after all time");
+                is_time
+                    .then_some(Event::Between { tsc, back, ahead })
+                    .ok_or(outside)
+            }
             _ => Err(Malformed("an event of an unknown kind")),
         }
     }

@@ -48,6 +48,7 @@ pub(crate) mod operation {
     pub const INHERITED_OPEN: u8 = 10;
     pub const OUTSIDE: u8 = 11;
     pub const VALUES: u8 = 12;
+    pub const BETWEEN: u8 = 13;
 }
 
 /// Encodes the events of one stream, in the order in which they happened. A copy goes on by itself.
@@ -61,6 +62,10 @@ pub struct StreamEncoder {
     first_tsc: u64,
     step: Step,
     opening: Opening,
+    /// Between which times what comes was recorded without its own.
+    span: (u64, u64),
+    /// The block does not say so yet.
+    is_span_due: bool,
     events: usize,
     kinds: Box<[u64; BLOCK_EVENTS / 32]>,
     times: Box<[u8; TIMES_BYTES]>,
@@ -101,6 +106,8 @@ impl StreamEncoder {
             first_tsc: start_tsc,
             step,
             opening: Opening::default(),
+            span: (0, 0),
+            is_span_due: false,
             events: 0,
             kinds: Box::new([0; BLOCK_EVENTS / 32]),
             times: Box::new([0; TIMES_BYTES]),
@@ -121,7 +128,31 @@ impl StreamEncoder {
     /// For several events in a row.
     #[inline]
     pub fn burst(&mut self) -> Burst<'_> {
+        if self.is_span_due {
+            self.tell_span();
+        }
         Burst::new(self)
+    }
+
+    /// What comes next happened between these two times, and nobody knows when exactly, as far as
+    /// its times are earlier than the later one: they are estimates then.
+    pub fn between(&mut self, from_tsc: u64, to_tsc: u64) {
+        self.span = (from_tsc, to_tsc);
+        self.is_span_due = true;
+    }
+
+    /// Says so in the block that is being filled.
+    #[cold]
+    #[inline(never)]
+    fn tell_span(&mut self) {
+        self.is_span_due = false;
+        let (from, to) = self.span;
+        let now = self.last_tsc.max(from);
+        if now < to {
+            let mut burst = self.burst();
+            burst.between(now, now - from, to - now);
+            burst.finish();
+        }
     }
 
     /// A call begins.
@@ -376,6 +407,7 @@ impl StreamEncoder {
         self.events = 0;
         self.times_length = 0;
         self.operands_length = 0;
+        self.is_span_due = true;
     }
 }
 

@@ -35,7 +35,9 @@
 //!            6 lost (count v), 7 blocked (ticks v), 8 began before the recording (function v),
 //!            9 began before the fork (function v), 10 that, and its end is not seen (function v),
 //!            11 what follows is outside of open frames (count v), 12 values (length v, as many
-//!            bytes: [`crate::values`])
+//!            bytes: [`crate::values`]), 13 what follows happened between `back` (v) ticks before
+//!            this and `ahead` (v) ticks after it, as far as its times are earlier than that end;
+//!            when exactly was not recorded: its order is certain, its times are estimates
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
 //! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], which begins

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"sptrindx";
 /// Raised with every change of what stands in an index, or of what its numbers mean.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEAD_BYTES: usize = 28;
 /// Longer ones are not read: half a million functions have some 50 MB.
 const MAX_BYTES: u64 = 256 << 20;

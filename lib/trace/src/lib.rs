@@ -44,8 +44,9 @@ pub use names::{Names, demangle, glob_matches, without_parameters};
 pub use note::{Counted, EarlyEnd, Level, Note, TableRow, TableSums, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
-    CallId, CallTree, EVENTS_APART, Filter, Focus, Frame, FrameFlags, Mark, MinTime, Order, Pick,
-    Recast, Selection, Snapshots, StreamTotals, Visitor, Wanted, replay, replay_and_keep,
+    CallId, CallTree, EVENTS_APART, Estimate, Filter, Focus, Frame, FrameFlags, Mark, MinTime,
+    Order, Pick, Recast, Selection, Snapshots, StreamTotals, Visitor, Wanted, replay,
+    replay_and_keep,
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};

@@ -164,6 +164,9 @@ pub enum Event {
     ///
     /// [`Block::values`]: crate::Block::values
     Values { tsc: u64, at: u32, bytes: u32 },
+    /// What follows happened between `back` ticks before this and `ahead` ticks after it, as far as
+    /// its times are earlier than that end: they are estimates.
+    Between { tsc: u64, back: u64, ahead: u64 },
 }
 
 impl Event {
@@ -179,7 +182,8 @@ impl Event {
             | Self::Resumed { tsc, .. }
             | Self::Lost { tsc, .. }
             | Self::Blocked { tsc, .. }
-            | Self::Values { tsc, .. } => tsc,
+            | Self::Values { tsc, .. }
+            | Self::Between { tsc, .. } => tsc,
         }
     }
 }

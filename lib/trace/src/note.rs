@@ -56,6 +56,9 @@ pub enum Note {
         tid: u32,
         edges: Vec<Counted>,
     },
+    /// The recording's calls are recorded in order, as far as they can be: their times are
+    /// estimates ([`crate::Event::Between`]).
+    InOrder { tsc: u64 },
     /// How much of a function's calls is recorded changes about now.
     Level {
         pid: u32,
@@ -195,6 +198,7 @@ impl Note {
             | Self::KernelExec { tsc, .. }
             | Self::Tables { tsc, .. }
             | Self::Counts { tsc, .. }
+            | Self::InOrder { tsc }
             | Self::Level { tsc, .. } => tsc,
         }
     }
@@ -211,6 +215,7 @@ impl Note {
             | Self::Tables { pid, .. }
             | Self::Counts { pid, .. }
             | Self::Level { pid, .. } => pid,
+            Self::InOrder { .. } => 0,
         }
     }
 
@@ -237,6 +242,7 @@ impl Note {
             Self::Tables { .. } => 12,
             Self::Counts { .. } => 6,
             Self::Level { .. } => 7,
+            Self::InOrder { .. } => 9,
         };
         out.push(tag);
         put_v(out, u64::from(self.pid()));
@@ -265,6 +271,7 @@ impl Note {
                 put_v(out, tables.len() as u64);
                 tables.iter().for_each(|table| table.write(out));
             }
+            Self::InOrder { .. } => {}
             Self::Level {
                 function, level, ..
             } => {
@@ -347,6 +354,7 @@ impl Note {
                 tsc,
                 path: from.string()?,
             },
+            9 => Self::InOrder { tsc },
             12 => {
                 let mut tables = Vec::new();
                 for _ in 0..from.v()? {

@@ -472,6 +472,12 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// True if calls were recorded in order: their times are estimates.
+    pub fn is_in_order(&self) -> bool {
+        let mut notes = self.notes.iter();
+        notes.any(|note| matches!(note, Note::InOrder { .. }))
+    }
+
     /// How many calls were counted and not recorded; `None`: calls were recorded.
     pub fn counted_calls(&self) -> Option<u64> {
         let counts = self.notes.iter().filter_map(|note| match note {

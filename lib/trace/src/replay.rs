@@ -27,4 +27,4 @@ pub use pick::{CallId, Pick};
 pub use pipeline::{Order, Wanted, replay};
 pub use recast::Recast;
 pub use snapshots::Snapshots;
-pub use visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
+pub use visitor::{Estimate, Frame, FrameFlags, Mark, StreamTotals, Visitor};

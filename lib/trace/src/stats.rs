@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::model::{FunctionId, StreamId};
 use crate::note::Note;
 use crate::reader::Dictionary;
-use crate::replay::{Frame, StreamTotals, Visitor};
+use crate::replay::{Estimate, Frame, StreamTotals, Visitor};
 use rustc_hash::FxHashMap as HashMap;
 
 /// What is known about the calls of one function.
@@ -25,8 +25,17 @@ pub struct FunctionStats {
     pub earlier: u64,
     /// Of the calls, those with a duration.
     pub timed: u64,
+    /// Of the calls, those whose duration is an estimate.
+    pub estimated: u64,
     total: Sum,
     own: Sum,
+    /// As those, of what was not measured.
+    total_estimate: Sum,
+    own_estimate: Sum,
+    /// Sums of the least and the most that the estimates of `total_estimate` may be.
+    bounds: [u64; 2],
+    /// Sum over all calls that are not measured.
+    sum_estimate: u64,
     min_ticks: u64,
     max_ticks: u64,
     /// Sum over all timed calls, inner ones of a recursion too.
@@ -66,6 +75,30 @@ impl FunctionStats {
         self.own.known()
     }
 
+    /// As [`Self::total_ticks`], with what was estimated; `None`: nothing was.
+    pub fn total_estimate(&self) -> Option<u64> {
+        let ticks = self.total_estimate.known()?;
+        Some(ticks.saturating_add(self.total.ticks))
+    }
+
+    /// As [`Self::self_ticks`], with what was estimated; `None`: nothing was.
+    pub fn self_estimate(&self) -> Option<u64> {
+        let ticks = self.own_estimate.known()?;
+        Some(ticks.saturating_add(self.own.ticks))
+    }
+
+    /// Mean duration of all calls that were measured or estimated; `None`: none was estimated.
+    pub fn mean_estimate(&self) -> Option<u64> {
+        let sum = self.sum_ticks.saturating_add(self.sum_estimate);
+        (self.estimated > 0).then(|| sum / (self.timed + self.estimated))
+    }
+
+    /// What [`Self::total_estimate`] is at least and at most.
+    pub fn total_bounds(&self) -> Option<[u64; 2]> {
+        let bounds = self.bounds.map(|b| b.saturating_add(self.total.ticks));
+        self.total_estimate.known().map(|_| bounds)
+    }
+
     /// Shortest call.
     pub fn min_ticks(&self) -> Option<u64> {
         self.of_timed(self.min_ticks)
@@ -97,10 +130,30 @@ impl FunctionStats {
         (self.timed > 0).then_some(ticks)
     }
 
+    fn add_estimate(&mut self, frame: &Frame, estimate: &Estimate, is_outermost: bool) {
+        self.own_estimate.add(estimate.self_ticks);
+        if frame.total_ticks.is_some() {
+            return;
+        }
+        if is_outermost {
+            self.total_estimate.add(Some(estimate.total_ticks));
+            let [least, most] = &mut self.bounds;
+            *least = least.saturating_add(estimate.least_ticks);
+            *most = most.saturating_add(estimate.most_ticks);
+        }
+        if !frame.flags.begin_unseen {
+            self.estimated += 1;
+            self.sum_estimate = self.sum_estimate.saturating_add(estimate.total_ticks);
+        }
+    }
+
     fn add(&mut self, frame: &Frame, is_outermost: bool) {
         self.own.add(frame.self_ticks);
         if is_outermost {
             self.total.add(frame.total_ticks);
+        }
+        if let Some(estimate) = frame.estimate {
+            self.add_estimate(frame, &estimate, is_outermost);
         }
         if frame.flags.begin_unseen {
             self.earlier += 1;
@@ -148,8 +201,11 @@ impl Stats {
     }
 }
 
+/// Numbers of a function that an index keeps.
+const NUMBERS: usize = 18;
+
 impl FunctionStats {
-    fn numbers(&self) -> [u64; 10] {
+    fn numbers(&self) -> [u64; NUMBERS] {
         let (total, own) = (self.total, self.own);
         let sums = [total.ticks, total.frames, own.ticks, own.frames];
         let [a, b, c, d] = sums;
@@ -165,12 +221,20 @@ impl FunctionStats {
             d,
             min,
             max,
+            self.estimated,
+            self.total_estimate.ticks,
+            self.total_estimate.frames,
+            self.own_estimate.ticks,
+            self.own_estimate.frames,
+            self.bounds[0],
+            self.bounds[1],
+            self.sum_estimate,
             sum,
         ]
     }
 
     fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
-        let mut numbers = [0; 10];
+        let mut numbers = [0; NUMBERS];
         for number in &mut numbers {
             *number = from.v()?;
         }
@@ -184,6 +248,14 @@ impl FunctionStats {
             d,
             min_ticks,
             max_ticks,
+            estimated,
+            total_ticks,
+            total_frames,
+            own_ticks,
+            own_frames,
+            least,
+            most,
+            sum_estimate,
             sum_ticks,
         ] = numbers;
         if timed > calls || min_ticks > max_ticks {
@@ -196,6 +268,11 @@ impl FunctionStats {
             timed,
             total: sum(a, b),
             own: sum(c, d),
+            estimated,
+            total_estimate: sum(total_ticks, total_frames),
+            own_estimate: sum(own_ticks, own_frames),
+            bounds: [least, most],
+            sum_estimate,
             min_ticks,
             max_ticks,
             sum_ticks,
@@ -287,13 +364,13 @@ impl Stats {
             return Err(Malformed("sums of functions that the trace does not name"));
         }
         // Views add these up: what would not fit is no sum of one trace.
-        let mut all = [0; 9];
+        let mut all = [0; NUMBERS - 1];
         for _ in 0..functions {
             let function = FunctionStats::read(from)?;
             add_all(&mut all, &function.numbers())?;
             stats.functions.push(function);
         }
-        all = [0; 9];
+        let mut all = [0; 9];
         for _ in 0..from.v()? {
             let id = StreamId(from.v32()?);
             if of.stream(id).is_none() {
@@ -316,7 +393,7 @@ impl Stats {
 }
 
 /// Adds up all but the last, which is a moment or bounded by another.
-fn add_all(all: &mut [u64; 9], numbers: &[u64; 10]) -> Result<(), Malformed> {
+fn add_all(all: &mut [u64], numbers: &[u64]) -> Result<(), Malformed> {
     for (sum, number) in all.iter_mut().zip(numbers) {
         let added = sum.checked_add(*number);
         *sum = added.ok_or(Malformed("sums that no trace has"))?;

@@ -5,8 +5,8 @@ mod hand_made;
 
 use hand_made::*;
 use sptrace_trace::{
-    CallTree, Entry, Filter, FunctionId, Item, Mark, Note, Selection, Stats, StreamEncoder,
-    TraceReader,
+    CallTree, Entry, Estimate, Filter, FunctionId, Item, Mark, Note, Selection, Stats,
+    StreamEncoder, TraceReader,
 };
 
 #[test]
@@ -486,4 +486,45 @@ fn a_row_of_open_calls_is_forgotten_with_the_call_that_it_was_in() {
         (last.function, last.depth, last.total_ticks),
         (A, 0, Some(100))
     );
+}
+
+#[test]
+fn times_between_two_stamps_are_estimates_with_bounds() {
+    let log = log(
+        |encoder| {
+            encoder.enter(100, A);
+            encoder.between(100, 200);
+            encoder.enter(150, B);
+            encoder.exit(180);
+            encoder.enter(190, C);
+            encoder.exit(250);
+            encoder.enter(260, C);
+            encoder.exit(270);
+            encoder.exit(300);
+        },
+        &[],
+    );
+    let [b, open, c, a] = &log.frames[..] else {
+        panic!("{:?}", log.frames);
+    };
+    let estimate = |total_ticks, self_ticks, least_ticks, most_ticks| {
+        Some(Estimate {
+            total_ticks,
+            self_ticks,
+            least_ticks,
+            most_ticks,
+        })
+    };
+    assert_eq!((b.total_ticks, b.self_ticks), (None, None));
+    assert_eq!(b.estimate, estimate(30, Some(30), 0, 100));
+    // Its end was measured.
+    assert_eq!(open.total_ticks, None);
+    assert_eq!(open.estimate, estimate(60, Some(60), 50, 150));
+    assert_eq!(
+        (c.total_ticks, c.self_ticks, c.estimate),
+        (Some(10), Some(10), None)
+    );
+    // All of it was measured, but not what of it is its own.
+    assert_eq!((a.total_ticks, a.self_ticks), (Some(200), None));
+    assert_eq!(a.estimate, estimate(200, Some(100), 200, 200));
 }

@@ -172,6 +172,8 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
         Event::Blocked { tsc, ticks } => encoder.blocked(tsc, ticks),
         // How many the encoder finds out itself; `call_tree.rs` has tests of it.
         Event::Outside { tsc, .. } => encoder.called_by(tsc, None),
+        // Told with the next event; below.
+        Event::Between { tsc, back, ahead } => encoder.between(tsc - back, tsc + ahead),
         // Below, with their bytes.
         Event::Values { tsc, .. } => encoder.values(tsc, &[]),
     }

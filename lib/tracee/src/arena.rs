@@ -60,6 +60,8 @@ pub struct ArenaOptions {
     pub counts: bool,
     /// Calls of some functions are counted at times, those of others recorded.
     pub levels: bool,
+    /// Calls are recorded in order, without stamps and ends.
+    pub in_order: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -159,6 +161,7 @@ impl Arena {
             (*control).regions_offset = self.size.bytes;
             (*control).regions = self.size.regions;
             (*control).has_levels = u32::from(options.levels);
+            (*control).in_order = u32::from(options.in_order);
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;

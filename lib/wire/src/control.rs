@@ -37,6 +37,10 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 
 /// Where the words of a thread's block are that payloads use, from gs on.
 pub mod block {
+    /// Where the next record goes.
+    pub const CURSOR: i32 = 0x1000;
+    /// Records must begin below this address.
+    pub const LIMIT: i32 = 0x1008;
     /// The innermost frame of the shadow stack.
     pub const TOP_FRAME: i32 = 0x1018;
     /// Not 0: nothing is recorded now.
@@ -149,6 +153,10 @@ pub struct Control {
     /// Host: 1: calls are recorded, and those of some functions counted ([`crate::levels`]); 0: all
     /// are counted, or recorded.
     pub has_levels: u32,
+    /// Host: 1: calls are recorded in order, without stamps and ends.
+    pub in_order: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Functions that are recorded at times only.

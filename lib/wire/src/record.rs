@@ -18,6 +18,12 @@
 //!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`ACTED`], whose payload
 //!   says how many bytes follow it ([`crate::values`]).
 //!
+//! * A call that is recorded *in order* ([`crate::plan::SITE_IN_ORDER`]) has in place of the stamp
+//!   where the stack pointer stood, its low half: 16 bytes below that at the call, so that of two
+//!   calls the one with the lower number is made inside of the other, as long as both are open, and
+//!   all numbers that are not above that of a new call are of calls that have ended. A tail jump
+//!   has the number of the call that it goes on with. There is no record of the end.
+//!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
 //! interrupted thread has reserved and never completed: 8 bytes, all zero or a stamp without id; or
@@ -50,7 +56,10 @@ pub const INHERITED: u32 = 7;
 pub const ENTERED: u32 = 8;
 /// Written over a reserved record of 8 bytes that an interrupted thread will never complete.
 pub const NOTHING: u32 = 9;
-/// As [`NOTHING`], of 12 bytes. (10 is free.)
+/// Payload: low half: what a call that is recorded in order would have in place of the stamp; it is
+/// that of the [`ENTERED`] that follows.
+pub const AT_STACK: u32 = 10;
+/// As [`NOTHING`], of 12 bytes.
 pub const NOTHING_NARROW: u32 = 11;
 /// Payload: full address of the callee of the entry that follows.
 pub const WIDE_CALLEE: u32 = 12;

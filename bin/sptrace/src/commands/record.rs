@@ -12,8 +12,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_collect::acts::Payloads;
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
+use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
-use sptrace_collect::event::{Event, What};
 use sptrace_collect::modules::decide::Decide;
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
@@ -26,7 +26,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
-use crate::commands::levels::{Beside, LevelArgs};
+use crate::commands::levels::LevelArgs;
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
 use crate::commands::shows::Shows;
@@ -35,6 +35,8 @@ use crate::commands::symbols::DebugArgs;
 use crate::commands::top::Top;
 use crate::commands::{cache, scripted, selection, values};
 use crate::talk::say;
+
+mod together;
 
 static AGENT: &[u8] = include_bytes!(env!("SPTRACE_AGENT_IMAGE"));
 
@@ -246,11 +248,8 @@ impl RecordArgs {
         self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
-        let values = values::asked(
-            [&self.arguments, &self.results],
-            &self.prototypes,
-            self.string_limit,
-        )?;
+        let of_calls = [&self.arguments[..], &self.results];
+        let values = values::asked(of_calls, &self.prototypes, self.string_limit)?;
         let (is_launched, command, loader, start_on, shadow) = match subject {
             Subject::Launched {
                 command,
@@ -279,6 +278,7 @@ impl RecordArgs {
             system_calls,
             counts: self.levels.count,
             limit: self.levels.limit(),
+            in_order: false,
             at_start,
             tap: None,
             helper: None,
@@ -350,86 +350,6 @@ impl RecordArgs {
         self.check_together(!start_on.is_empty())
             .map_err(|why| format!("{}: {why}", script.name))?;
         Ok(start_on)
-    }
-
-    /// Payloads of system calls run at those that are recorded.
-    fn check_system_payloads(&self, script: &Script) -> Result<(), String> {
-        let all = script.policy.payloads.iter();
-        let mut wanted = all.filter_map(|payload| payload.calls.as_ref()).peekable();
-        if wanted.peek().is_none() {
-            return Ok(());
-        }
-        let set = self.syscalls.as_ref().or(self.syscalls_only.as_ref());
-        let recorded = set.map(|set| selection::parse(set)).transpose()?;
-        let is_recorded = |number: u32| recorded.as_ref().is_some_and(|set| set.contains(number));
-        let mut calls = wanted.flat_map(|set| {
-            let all = sptrace_types::syscalls::all().iter();
-            all.filter(move |call| set.contains(call.number))
-        });
-        match calls.find(|call| !is_recorded(call.number)) {
-            None => Ok(()),
-            Some(call) => Err(format!(
-                "{}: a payload of {} needs it to be recorded: write record_syscalls(\"{}\"), or \
-                 record_only_syscalls for no functions",
-                script.name, call.name, call.name
-            )),
-        }
-    }
-
-    /// Whether calls can be counted with what else is asked for.
-    fn check_levels(&self, start: &[Event], shadow: bool) -> Result<(), String> {
-        let is_followed = |e: &Event| matches!(e.what, What::Return(_) | What::Slow(..));
-        let is_call = |e: &Event| is_followed(e) || matches!(e.what, What::Call(_));
-        let system_calls = [
-            self.syscalls.is_some(),
-            self.syscalls_only.is_some(),
-            self.live.is_some(),
-        ];
-        let asked = [
-            (!self.within.is_empty(), Beside::Within),
-            (self.depth.is_some(), Beside::Depth),
-            (!self.between.is_empty(), Beside::Between),
-            (shadow || start.iter().any(is_followed), Beside::Shadow),
-            (self.ring.is_some(), Beside::Ring),
-            (self.max_size.is_some(), Beside::MaxSize),
-            (self.stop_on.iter().any(is_call), Beside::CallEvent),
-            (system_calls.contains(&true), Beside::SystemCalls),
-            (
-                !self.arguments.is_empty() || !self.results.is_empty(),
-                Beside::Values,
-            ),
-            (self.top, Beside::Top),
-            (self.decide.is_some(), Beside::Decides),
-            (self.payloads.is_some(), Beside::Payloads),
-        ];
-        self.levels.refused(asked).map_or(Ok(()), Err)
-    }
-
-    /// What the command line would refuse of options alone.
-    fn check_together(&self, has_start: bool) -> Result<(), String> {
-        let filters = [&self.within, &self.without, &self.module, &self.between];
-        let values = [&self.arguments, &self.results];
-        let mut lists = filters.iter().chain(&values);
-        let has_functions = lists.any(|list| !list.is_empty())
-            || self.depth.is_some()
-            || self.decide.is_some()
-            || self
-                .payloads
-                .as_ref()
-                .is_some_and(Payloads::act_on_functions);
-        let has_repeated = !self.dump_on.is_empty() || !self.between.is_empty() || has_start;
-        let refused = if !self.dump_on.is_empty() && self.ring.is_none() {
-            "dump(...) needs ring(SIZE): what is written out"
-        } else if self.ring.is_some() && self.max_size.is_some() {
-            "ring(SIZE) has a size already; leave max_size(SIZE) out"
-        } else if self.syscalls_only.is_some() && has_functions {
-            "record_only_syscalls(SET) records no functions; use record_syscalls(SET), or choose none"
-        } else if self.times > 1 && !has_repeated {
-            "times(N) needs what happens so often: start, dump or between"
-        } else {
-            return Ok(());
-        };
-        Err(refused.to_owned())
     }
 
     /// Opens what shows the recording while it is made.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sptrace_collect::Request;
 use sptrace_collect::event::Event;
 use sptrace_collect::session::Finished;
@@ -87,6 +87,11 @@ pub struct RunArgs {
     /// nothing else
     #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
     call_counts: bool,
+    /// When the clock is read: at the beginning and the end of each call, or for none. Without it
+    /// exactly which functions are called is recorded, in which order, and inside of which others,
+    /// at a part of the price. Times are estimates then, and marked with ~
+    #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN", default_value_t = Stamps::Full)]
+    stamps: Stamps,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -96,6 +101,15 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
+}
+
+/// When the clock is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Stamps {
+    /// At the beginning and the end of each call
+    Full,
+    /// For no call
+    None,
 }
 
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
@@ -151,6 +165,23 @@ enum Failure {
     NotExecuted(u8),
 }
 
+/// What calls cannot be recorded in order beside; `Err`: it is asked for.
+fn check_in_order(args: &RunArgs) -> Result<(), String> {
+    let own = [
+        (args.call_counts, "-c"),
+        (!args.start_on.is_empty(), "--start-on"),
+        (args.kernel.is_wanted(), "-K"),
+    ];
+    let of_recording = args.record.beside_stamps_none();
+    let mut others = own.into_iter().chain(of_recording);
+    match others.find(|(is_asked, _)| *is_asked) {
+        Some((_, other)) => Err(format!(
+            "--stamps none does not go together with {other}; leave one out"
+        )),
+        None => Ok(()),
+    }
+}
+
 fn own_failure(message: String) -> Failure {
     Failure::Said {
         code: exit_code::OWN_FAILURE,
@@ -168,6 +199,10 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
+    let in_order = args.stamps == Stamps::None;
+    if in_order {
+        check_in_order(&args).map_err(wrong_usage)?;
+    }
     let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
     let subject = Subject::Launched {
@@ -177,7 +212,8 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
         shadow: args.shadow,
     };
     let request = args.record.request(subject, at_start);
-    let request = request.map_err(wrong_usage)?;
+    let mut request = request.map_err(wrong_usage)?;
+    request.options.in_order = in_order;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));

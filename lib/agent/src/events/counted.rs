@@ -23,7 +23,8 @@ pub fn first(hot: &Hot, id: u64) {
 
 /// True if calls of the kernel are intercepted where they make new tasks, and nowhere else.
 pub fn is_creation() -> bool {
-    counters::has_cells() && state::control().captures_offset == 0
+    let keeps_returns = counters::has_cells() || counters::is_in_order();
+    keeps_returns && state::control().captures_offset == 0
 }
 
 /// A new task is about to be made, by an instruction: it must not take this thread's block for its

@@ -19,7 +19,7 @@
 //! Where recording begins everywhere (`run -l` has a hook at main, whose caller is left out), no
 //! thread is muted, and a hooked function is recorded as one that is called.
 
-use crate::events::{between, counted};
+use crate::events::{between, counted, ordered};
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
 use crate::memory::frame::Frame;
@@ -70,6 +70,9 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
     let reach = propagate::reach(hot, entry);
     if counters::is_counting() {
         return counted::add(hot, id, entry, true);
+    }
+    if counters::is_in_order() {
+        return ordered::unseen(hot, word.address(), entry);
     }
     if is_called && !is_root {
         return;

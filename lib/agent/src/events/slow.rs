@@ -7,7 +7,9 @@
 use crate::events::active::Place;
 use crate::events::acts::Acted;
 use crate::events::exits::Call;
-use crate::events::{acts, call_values, counted, dormant, exits, hook, special, system_call};
+use crate::events::{
+    acts, call_values, counted, dormant, exits, hook, ordered, special, system_call,
+};
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::state;
@@ -56,7 +58,10 @@ pub unsafe extern "C" fn slow(
 
 fn normal_return(routine: u64) -> u64 {
     match routine as i32 {
-        common::INDIRECT | common::TAIL_INDIRECT | common::COUNT_INDIRECT => RET_8,
+        common::INDIRECT
+        | common::TAIL_INDIRECT
+        | common::COUNT_INDIRECT
+        | common::ORDER_INDIRECT => RET_8,
         _ => RET,
     }
 }
@@ -114,6 +119,9 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
+        common::ORDER_FIRST => ordered::first(hot, f.id),
+        common::ORDER_INDIRECT => ordered::through_pointer(hot, f),
+        common::ORDER_FULL => ordered::full(hot, f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
         common::SYSTEM_CALL if counted::is_creation() => counted::creates(f),
         common::SYSTEM_RETURN if counted::is_creation() => {}
@@ -300,7 +308,10 @@ mod tests {
         for routine in 0..common::COUNT as i32 {
             let has_operand = matches!(
                 routine,
-                common::INDIRECT | common::TAIL_INDIRECT | common::COUNT_INDIRECT
+                common::INDIRECT
+                    | common::TAIL_INDIRECT
+                    | common::COUNT_INDIRECT
+                    | common::ORDER_INDIRECT
             );
             let expected = if has_operand { RET_8 } else { RET };
             assert_eq!(normal_return(routine as u64), expected, "{routine}");

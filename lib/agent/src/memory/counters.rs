@@ -25,6 +25,11 @@ pub fn has_cells() -> bool {
     state::control().regions != 0
 }
 
+/// True if calls are recorded in order, without stamps and ends.
+pub fn is_in_order() -> bool {
+    state::control().in_order != 0
+}
+
 /// True if calls are counted and not recorded.
 pub fn is_counting() -> bool {
     has_cells() && state::control().has_levels == 0

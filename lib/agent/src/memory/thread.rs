@@ -165,6 +165,8 @@ const _: () = assert!(offset_of!(Hot, rearm_above) == 0x80);
 const _: () = assert!(offset_of!(Hot, unblocked) == 0xc8);
 // Those of payloads.
 const _: () = assert!(HOT + offset_of!(Hot, muted) == block::MUTED as usize);
+const _: () = assert!(HOT + offset_of!(Hot, cur) == block::CURSOR as usize);
+const _: () = assert!(HOT + offset_of!(Hot, end) == block::LIMIT as usize);
 const _: () = assert!(HOT + offset_of!(Hot, tid) == block::TID as usize);
 const _: () = assert!(HOT + offset_of!(Hot, tables) == block::TABLES as usize);
 const _: () = assert!(HOT + offset_of!(Hot, ssp) == block::TOP_FRAME as usize);

@@ -14,7 +14,7 @@ use crate::plans::{padding, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
-use sptrace_wire::control::hole;
+use sptrace_wire::control::{self, hole};
 use sptrace_wire::plan::*;
 
 /// No slot has more bytes.
@@ -114,6 +114,7 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
         SiteForm::Template if s.is_any(SITE_KEEPS_CALLEE) => kept(m, s),
         SiteForm::Template => template(m, s.argument, s.slot),
         SiteForm::Counted => counted(m, s),
+        SiteForm::Ordered => ordered(m, s),
     }
 }
 
@@ -145,6 +146,44 @@ fn counted(m: &Module, s: &PlanSite) -> bool {
         &INC_GS,
         &cell.to_le_bytes(),
         &branch(JUMP, jump, callee),
+    ];
+    let bytes = parts.into_iter().flatten();
+    code.iter_mut()
+        .zip(bytes)
+        .for_each(|(to, byte)| *to = *byte);
+    m.area().renew(s.slot.into(), &code)
+}
+
+/// Writes the slot of a direct call or jump that is recorded in order.
+fn ordered(m: &Module, s: &PlanSite) -> bool {
+    let end = s.slot as u64 + ORDERED_SLOT_BYTES as u64;
+    if s.slot < SLOTS_START || end > m.area_bytes() {
+        return false;
+    }
+    m.area_used.raise(end);
+    let slot = m.area_start() + s.slot as u64;
+    let callee = m.base.get() + s.argument as u64;
+    let routine = |number| m.area_start() + image::offset(number) as u64;
+    let at = |offset: u16| slot + u64::from(offset);
+    let asks = match ready::is_ready(m, callee) {
+        true => NOP_5,
+        false => branch(CALL, slot, routine(sptrace_wire::plan::common::ORDER_FIRST)),
+    };
+    let full = routine(sptrace_wire::plan::common::ORDER_FULL);
+    let mut code = [0xcc; ORDERED_SLOT_BYTES as usize];
+    let parts: [&[u8]; 12] = [
+        &asks,
+        &ORDERED_RESERVE,
+        &control::block::CURSOR.to_le_bytes(),
+        &ORDERED_COMPARE,
+        &control::block::LIMIT.to_le_bytes(),
+        &ORDERED_WRITE,
+        &(at(ORDERED_ID) as u32).to_le_bytes(),
+        &[POP_RCX],
+        &branch(JUMP, at(ORDERED_JUMP), callee),
+        &[POP_RCX],
+        &branch(CALL, at(ORDERED_FULL + 1), full),
+        &branch(JUMP, at(ORDERED_FULL_ID), callee),
     ];
     let bytes = parts.into_iter().flatten();
     code.iter_mut()

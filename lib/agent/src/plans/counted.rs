@@ -1,4 +1,5 @@
-//! The slots of a module that count by themselves, when nothing is counted any more.
+//! The slots of a module that count by themselves, or record in order, when neither is done any
+//! more.
 //!
 //! Given a module; has such slots lead to the callee alone, each by one store, since other threads
 //! execute there, and forgets their cells where nobody does. The gs base may be the program's then.
@@ -15,10 +16,11 @@ const NOBODY: u64 = 1;
 const NOTHING: [u8; (COUNTED_JUMP - COUNTED_ID) as usize] =
     [0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00];
 
-/// No slot of the module counts from here on.
+/// No slot of the module counts or records in order from here on.
 pub fn stop(m: &Module) {
     each(m, &|s, id| match s.form {
         SiteForm::Counted => stop_direct(m, s, id),
+        SiteForm::Ordered => stop_ordered(m, s, id),
         _ => stop_kept(m, id),
     });
 }
@@ -52,8 +54,9 @@ fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
         }
         let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
         for s in plan::sites_of(m, f).chain(twins) {
-            let counts = s.form == SiteForm::Counted || s.is_any(SITE_KEEPS_CALLEE);
-            if let Some((entry, _)) = plan.ids(&s).filter(|_| counts) {
+            let is_form = matches!(s.form, SiteForm::Counted | SiteForm::Ordered);
+            let acts = is_form || s.is_any(SITE_KEEPS_CALLEE);
+            if let Some((entry, _)) = plan.ids(&s).filter(|_| acts) {
                 act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
             }
         }
@@ -63,10 +66,23 @@ fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
 /// A short jump over the counting.
 fn stop_direct(m: &Module, s: &PlanSite, id: u64) {
     const OVER: [u8; 2] = [SHORT_JUMP, COUNTED_JUMP as u8 - 2];
-    let word = m.area().word(s.slot.into());
-    if let Some(word) = word.filter(|_| slot::cell_of(id).is_some()) {
+    if slot::cell_of(id).is_some() {
+        begin_with(m, s, OVER);
+    }
+}
+
+/// The same over the recording.
+fn stop_ordered(m: &Module, s: &PlanSite, id: u64) {
+    const OVER: [u8; 2] = [SHORT_JUMP, ORDERED_JUMP as u8 - 2];
+    if slot::is_ordered(id) {
+        begin_with(m, s, OVER);
+    }
+}
+
+fn begin_with(m: &Module, s: &PlanSite, jump: [u8; 2]) {
+    if let Some(word) = m.area().word(s.slot.into()) {
         let mut bytes = word.get().to_le_bytes();
-        bytes.iter_mut().zip(OVER).for_each(|(to, byte)| *to = byte);
+        bytes.iter_mut().zip(jump).for_each(|(to, byte)| *to = byte);
         word.set(u64::from_le_bytes(bytes));
     }
 }

@@ -91,7 +91,7 @@ impl Patch {
                 to,
             });
         }
-        if s.form == SiteForm::Counted {
+        if matches!(s.form, SiteForm::Counted | SiteForm::Ordered) {
             let callee = base + u64::from(s.argument);
             let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
                 SITE_KEEP_CALL => CALL,

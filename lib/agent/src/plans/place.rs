@@ -32,6 +32,8 @@ pub struct Place {
     pub system_call: Option<SystemCall>,
     /// A direct call or jump that is counted behind `entry`.
     pub counted: bool,
+    /// The same, recorded in order.
+    pub in_order: bool,
     /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
     pub kept_jump: u64,
     /// Between the moved instructions and the operand's a return address is pushed.
@@ -112,6 +114,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 hook,
                 system_call: None,
                 counted: false,
+                in_order: false,
                 kept_jump: 0,
                 pushes_back: false,
             })
@@ -146,6 +149,7 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
             back: at + SYSTEM_CALL_BYTES,
         }),
         counted: false,
+        in_order: false,
         kept_jump: 0,
         pushes_back: false,
     }
@@ -157,6 +161,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
     let moved = match s.form {
         SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
         SiteForm::Counted if offset - s.slot < COUNTED_SLOT_BYTES => 0,
+        SiteForm::Ordered if offset - s.slot < ORDERED_SLOT_BYTES => 0,
         SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
         _ => return None,
     };
@@ -188,6 +193,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         hook: false,
         system_call: None,
         counted: s.form == SiteForm::Counted,
+        in_order: s.form == SiteForm::Ordered,
         kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
             true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
             false => 0,
@@ -232,9 +238,15 @@ pub fn part_of(rip: u64, moved_end: u64, place: &Place) -> Part {
     }
 }
 
+/// Of a slot that records in order: the id of the routine that it calls where there is no room.
+pub fn full_of(place: &Place) -> u64 {
+    place.start + u64::from(ORDERED_FULL_ID)
+}
+
 /// True if a routine that was called at this place has this return address, or has put it there.
 pub fn is_id(place: &Place, id: u64) -> bool {
     let ways = [SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_ALONE, SYSTEM_CALL_UNSEEN];
     let is_way = || ways.iter().any(|way| id == place.exit + way);
-    id == place.entry || id == place.exit || place.system_call.is_some() && is_way()
+    let is_full = place.in_order && id == full_of(place);
+    id == place.entry || id == place.exit || is_full || place.system_call.is_some() && is_way()
 }

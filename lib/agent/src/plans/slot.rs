@@ -164,6 +164,17 @@ pub fn counted_target(id: u64) -> u64 {
     direct_target(id + u64::from(COUNTED_JUMP - COUNTED_ID))
 }
 
+/// The callee of a direct call or jump that is recorded in order; 0: there is none.
+pub fn ordered_target(id: u64) -> u64 {
+    direct_target(id + u64::from(ORDERED_JUMP - ORDERED_ID))
+}
+
+/// True if the slot with this id, of a direct call or jump that is recorded in order, is written.
+pub fn is_ordered(id: u64) -> bool {
+    let code = modules::area(id).and_then(|area| area.code(id));
+    code == Some(ORDERED_RESERVE)
+}
+
 /// What a slot keeps that counts calls to one callee by itself.
 pub struct Kept {
     /// Where its cell lies from a thread's block on; 0: it has none yet.

@@ -39,8 +39,10 @@ pub fn check_module(m: &Module) {
     let mut fresh = 0;
     for (i, f) in plan::functions(m) {
         let sites = plan::sites_with_twins(m, f);
-        let is_short =
-            |(s, _): &(PlanSite, _)| matches!(s.form, SiteForm::Direct | SiteForm::Counted);
+        let is_short = |(s, _): &(PlanSite, _)| {
+            use SiteForm::{Counted, Direct, Ordered};
+            matches!(s.form, Direct | Counted | Ordered)
+        };
         for (s, twin) in sites.filter(is_short) {
             let Some(p) = Patch::of_site(m, &s) else {
                 continue;

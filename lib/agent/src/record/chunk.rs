@@ -8,7 +8,7 @@
 use crate::memory::host::STOPPED_HOST_TICKS;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{Hot, TRASH, TRASH_END};
-use crate::memory::{host, state, sys};
+use crate::memory::{counters, host, state, sys};
 use crate::plans::modules;
 use crate::record::{deep, silence};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,6 +17,8 @@ use sptrace_wire::{record, values};
 
 /// What one event may need: LOST, ANCHOR, WIDE_CALLEE and an entry with its callee.
 const LONGEST_BYTES: u64 = 3 * 16 + 12;
+/// The record ANCHOR.
+const ANCHOR_BYTES: u64 = 16;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
 
@@ -42,6 +44,24 @@ pub fn put_event(hot: &Hot, id: u32, callee: Option<u64>) {
 /// A control record.
 pub fn put(hot: &Hot, control_id: u32, payload: u64) {
     write(hot, control_id, Payload::Control(payload))
+}
+
+/// A call that is recorded in order; `stack` is what stands in the place of the stamp.
+pub fn put_in_order(hot: &Hot, id: u32, callee: Option<u64>, stack: u64) {
+    let Some(now) = begin(hot, id, 0) else {
+        return;
+    };
+    let word = record::word(id, stack as u32);
+    if let Some(callee) = callee
+        && !modules::is_narrow(callee)
+    {
+        store(hot, record::word(record::WIDE_CALLEE, now as u32));
+        store(hot, callee);
+    }
+    store(hot, word);
+    if let Some(callee) = callee {
+        store_half(hot, callee as u32);
+    }
 }
 
 enum Payload {
@@ -243,8 +263,20 @@ fn make_room(hot: &Hot, bytes: u64) -> bool {
     if hot.chunk.get() != NONE && hot.cur.get() + bytes <= hot.real_end.get() + END_BYTES {
         return true;
     }
+    if hot.chunk.get() != NONE && counters::is_in_order() {
+        end_in_order(hot);
+    }
     hand_over(hot);
     take(hot)
+}
+
+/// The chunk is full: calls in it have no stamps, so its last record says when that was.
+fn end_in_order(hot: &Hot) {
+    let now = sys::tsc();
+    if hot.cur.get() + ANCHOR_BYTES <= hot.real_end.get() + END_BYTES {
+        store(hot, record::word(record::ANCHOR, now as u32));
+        store(hot, now);
+    }
 }
 
 /// Mutes a thread: what it records from here on goes nowhere, while its shadow stack is kept up, so

@@ -207,7 +207,7 @@ pub(crate) fn is_quiet(hot: &Hot, rsp: u64) -> bool {
 
 /// A frame without a patched call site begins: a special function's caller was not patched.
 pub fn enter_unseen(hot: &Hot, rsp: u64, function: u64) {
-    if counters::is_counting() {
+    if counters::is_counting() || counters::is_in_order() {
         return;
     }
     settle(hot, rsp - 1, false);

@@ -15,7 +15,7 @@
 //!  INDIRECT             +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
-//!  COUNT_INDIRECT       +40 target      +48 return addr
+//!  COUNT_INDIRECT, ORDER_INDIRECT   +40 target   +48 return addr
 //! ```
 //!
 //! Order within an event: reserve the record (xadd: one instruction, so a signal handler's records
@@ -36,7 +36,7 @@ use crate::memory::rows;
 use crate::memory::state;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
-use crate::routines::{counts, door, marks, quick, silent, values};
+use crate::routines::{counts, door, marks, orders, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -146,6 +146,7 @@ global_asm!(
     silent::silent!(),
     values::values!(),
     counts::counts!(),
+    orders::orders!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -508,6 +509,7 @@ sptrace_slow_13:
     SLOW 13
 
     COUNT_ROUTINES
+    ORDER_ROUTINES
 
 sptrace_first_values:
     FIRST_VALUES
@@ -541,6 +543,9 @@ sptrace_common_offsets:
     .long sptrace_system_return - sptrace_common_start
     .long sptrace_count_first - sptrace_common_start
     .long sptrace_count_indirect - sptrace_common_start
+    .long sptrace_order_first - sptrace_common_start
+    .long sptrace_order_indirect - sptrace_common_start
+    .long sptrace_order_full - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,

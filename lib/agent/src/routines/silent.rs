@@ -196,6 +196,9 @@ pub fn silence(area: Area) {
         (INDIRECT, jump(INDIRECT, indirect)),
         (COUNT_FIRST, RET),
         (COUNT_INDIRECT, RET_8),
+        (ORDER_FIRST, RET),
+        (ORDER_INDIRECT, RET_8),
+        (ORDER_FULL, RET),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

@@ -18,7 +18,7 @@ use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
-use crate::memory::{counters, frame, live, sys};
+use crate::memory::{frame, live, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
@@ -34,7 +34,7 @@ use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
 const ARITHMETIC: u64 = 0x8d5;
 
-const R11: usize = R8 + 3;
+pub(super) const R11: usize = R8 + 3;
 /// The general registers by their numbers in instructions.
 const REGISTERS: [usize; 16] = [
     RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
@@ -94,7 +94,7 @@ pub fn move_thread(hot: Option<&Hot>, registers: &mut [u64; FLAGS - R8 + 1]) -> 
 }
 
 /// The registers, and the block of the thread whose chunk may hold a reservation.
-struct Context<'a>(&'a mut [u64; WORDS], Option<&'a Hot>);
+pub(super) struct Context<'a>(pub(super) &'a mut [u64; WORDS], Option<&'a Hot>);
 
 impl Context<'_> {
     /// Moves the context into the program's text; false: it is there already, or must stay.
@@ -137,6 +137,9 @@ impl Context<'_> {
         if place.counted && rip != place.start {
             return self.out_of_counted(hot, place);
         }
+        if place.in_order && rip != place.start {
+            return self.out_of_ordered(hot, place);
+        }
         if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
         }
@@ -173,21 +176,6 @@ impl Context<'_> {
         write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
     }
 
-    /// Behind the question of a counted call's slot: to the callee, counted.
-    fn out_of_counted(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
-        let target = slot::counted_target(place.entry);
-        if target == 0 || modules::is_in_area(target) {
-            return false;
-        }
-        if self.0[RIP] == place.entry
-            && let (Some(hot), Some(cell)) = (hot, slot::cell_of(place.entry))
-        {
-            counters::count_at(hot, cell);
-        }
-        self.0[RIP] = target;
-        true
-    }
-
     /// Where a slot pushes a return address and loads r11: behind that, if it can be executed.
     fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let (start, rip) = (place.start + place.moved, self.0[RIP]);
@@ -205,22 +193,6 @@ impl Context<'_> {
         }
         let is_behind = self.0[RIP] == start + pushed::BYTES;
         place.kept_jump != 0 && is_behind && self.execute_moved(hot, place.loaded())
-    }
-
-    /// A slot that keeps its callee has put the one that is called into r11: to that, counted.
-    fn out_of_kept(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
-        let target = self.0[R11];
-        if modules::is_in_area(target) {
-            return false;
-        }
-        if let Some(hot) = hot.filter(|_| self.0[RIP] != place.kept_jump) {
-            match slot::kept(place.entry).filter(|kept| kept.callee == target) {
-                Some(kept) => counters::count_at(hot, kept.cell),
-                None => hot.lost.add(1),
-            }
-        }
-        self.0[RIP] = target;
-        true
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
@@ -398,6 +370,11 @@ impl Context<'_> {
             // As if the routine had not been called yet.
             self.0[RIP] = id - 5;
             return self.out_of_system_call(hot, place, call);
+        }
+        if place.in_order && id != place.entry {
+            // As if the routine had not been called yet.
+            self.0[RIP] = id - 5;
+            return self.out_of_ordered(hot, place);
         }
         if place.hook && id == place.exit {
             // Where the routine was called from.

@@ -64,6 +64,17 @@ pub fn abandon(hot: Option<&Hot>, word: u64, narrow: bool) {
     }
 }
 
+/// The record of 8 bytes that is reserved at `word` gets its id and what stands in the place of its
+/// stamp. False: it does not lie in the chunk that the thread holds.
+pub fn complete(hot: Option<&Hot>, word: u64, (id, stamp): (u32, u32)) -> bool {
+    let record = record_at(hot, word, 8);
+    if let Some([low, high]) = record {
+        low.set(stamp);
+        high.set(id);
+    }
+    record.is_some()
+}
+
 /// The innermost frame at `rsp` that is not over: a hooked function's lies at that of its call.
 fn find_frame(hot: &Hot, rsp: u64) -> Option<FrameAt> {
     let (mut frame, bottom) = (hot.top(), hot.bottom());

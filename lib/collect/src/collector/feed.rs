@@ -201,6 +201,12 @@ impl<W: Write> Sink for Feed<'_, W> {
         }
     }
 
+    fn between(&mut self, from_tsc: u64, to_tsc: u64) {
+        if let Some(encoder) = self.lane.line.recording() {
+            encoder.between(from_tsc, to_tsc);
+        }
+    }
+
     /// Not if calls are watched, if there is an end in time, if calls of before the start are open,
     /// or if callers must be looked at because the end of an open call is not recorded.
     #[inline]

@@ -63,6 +63,28 @@ impl Place {
         self.0 & u32::from(PLACE_TAIL) != 0
     }
 
+    /// A call or jump that is recorded in order.
+    #[inline]
+    pub fn is_in_order(self) -> bool {
+        self.kind() & PLACE_IN_ORDER == PLACE_IN_ORDER
+    }
+
+    /// The end of a call.
+    pub fn exit() -> Self {
+        Self(u32::from(PLACE_EXIT))
+    }
+
+    /// The beginning of a call or of what one goes on with, of a known function.
+    #[inline]
+    pub fn entry(callee: FunctionId, is_tail: bool) -> Option<Self> {
+        let kind = if is_tail {
+            PLACE_ENTRY | PLACE_TAIL
+        } else {
+            PLACE_ENTRY
+        };
+        Self::of_site(kind, 0).resolved(callee)
+    }
+
     /// `PLACE_*` bits.
     #[inline]
     pub fn kind(self) -> u8 {
@@ -113,6 +135,8 @@ pub const PLACE_ENTRY: u8 = 1;
 pub const PLACE_EXIT: u8 = 2;
 /// [`Place::kind`]: a tail jump.
 pub const PLACE_TAIL: u8 = 4;
+/// [`Place::kind`], with the bits of an entry: it is recorded in order.
+pub const PLACE_IN_ORDER: u8 = PLACE_ENTRY | PLACE_EXIT;
 /// [`Place::kind`]: the low half of the callee follows.
 pub const PLACE_INDIRECT: u8 = 8;
 /// [`Place::kind`]: its exit will not be seen.
@@ -302,6 +326,9 @@ fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {
         }
         if let Some(c) = callees.get_mut(i as usize) {
             *c = plan.callee(&site).unwrap_or(0);
+        }
+        if site.is_any(SITE_IN_ORDER) {
+            kind |= PLACE_IN_ORDER;
         }
         let set = |offset: u16, kind: u8| {
             if offset != 0 {

@@ -81,6 +81,10 @@ pub trait Sink: Naming {
     /// A frame was open when the thread's records begin.
     fn inherited(&mut self, tsc: u64, how: Inherited, callee: FunctionId);
 
+    /// What is told until the later of these times happened between the two, and its times are
+    /// estimates.
+    fn between(&mut self, from_tsc: u64, to_tsc: u64);
+
     /// Plain events may be told in a row, without [`Self::come_to`] and the others.
     fn takes_rows(&self) -> bool;
 

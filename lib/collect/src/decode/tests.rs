@@ -19,6 +19,9 @@ const ENTRY: u32 = AREA + 0x08;
 const EXIT: u32 = AREA + 0x10;
 const TAIL: u32 = AREA + 0x18;
 const POINTER: u32 = AREA + 0x20;
+const ORDERED: u32 = AREA + 0x200;
+const ORDERED_TAIL: u32 = AREA + 0x240;
+const ORDERED_POINTER: u32 = AREA + 0x280;
 const OPEN: u32 = AREA + 0x28;
 /// In the area, where no slot is.
 const NO_SLOT: u32 = AREA + 0x30;
@@ -39,6 +42,7 @@ enum Told {
     Blocked(u64, u64),
     Values(u64, Vec<u8>),
     Inherited(u64, Inherited, u32),
+    Between(u64, u64),
 }
 use Told::*;
 
@@ -115,6 +119,12 @@ impl Sink for Kept {
         self.told
             .push(Inherited(tsc.wrapping_sub(HIGH), how, callee.0));
     }
+    fn between(&mut self, from_tsc: u64, to_tsc: u64) {
+        self.told.push(Between(
+            from_tsc.wrapping_sub(HIGH),
+            to_tsc.wrapping_sub(HIGH),
+        ));
+    }
     fn takes_rows(&self) -> bool {
         self.takes_rows
     }
@@ -141,6 +151,17 @@ fn areas() -> Areas {
             (TAIL - AREA, PLACE_ENTRY | PLACE_TAIL, Some(FunctionId(2))),
             (POINTER - AREA, PLACE_ENTRY | PLACE_INDIRECT, None),
             (OPEN - AREA, PLACE_ENTRY | PLACE_OPEN, Some(FunctionId(3))),
+            (ORDERED - AREA, PLACE_IN_ORDER, Some(FunctionId(4))),
+            (
+                ORDERED_TAIL - AREA,
+                PLACE_IN_ORDER | PLACE_TAIL,
+                Some(FunctionId(5)),
+            ),
+            (
+                ORDERED_POINTER - AREA,
+                PLACE_IN_ORDER | PLACE_INDIRECT,
+                None,
+            ),
         ]),
     });
     areas
@@ -516,4 +537,92 @@ fn values_longer_than_their_chunk_are_torn() {
     let chunk = control(10, SYSTEM_CALL, 1 | 4096 << 32);
     assert_eq!(thread.chunk(&chunk), []);
     assert!(thread.torn.nonsense > 0);
+}
+
+/// What a chunk with calls in order is told as, between 100 and the anchor's 1000.
+fn in_order(thread: &mut Thread, calls: &[u32]) -> Vec<Told> {
+    let chunk = [
+        &control(100, ANCHOR, HIGH + 100)[..],
+        calls,
+        &control(1000, ANCHOR, HIGH + 1000),
+    ]
+    .concat();
+    thread.chunk(&chunk)
+}
+
+#[test]
+fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamps() {
+    const TOP: u32 = 0x7000_1000;
+    let calls = [TOP, ORDERED, TOP - 16, ORDERED, TOP - 16, ORDERED];
+    let more = [TOP - 16, ORDERED_TAIL, TOP, ORDERED];
+    let calls = [&calls[..], &more].concat();
+    let tail = PLACE_ENTRY | PLACE_TAIL;
+    let want = [
+        Between(100, 1000),
+        Enter(250, PLACE_ENTRY, 4),
+        Enter(400, PLACE_ENTRY, 4),
+        Exit(550),
+        Enter(550, PLACE_ENTRY, 4),
+        Enter(700, tail, 5),
+        Exit(850),
+        Exit(850),
+        Enter(850, PLACE_ENTRY, 4),
+    ];
+    for takes_rows in [true, false] {
+        let mut thread = Thread::new();
+        thread.sink.takes_rows = takes_rows;
+        assert_eq!(in_order(&mut thread, &calls), want);
+        assert_eq!(thread.torn, Torn::default());
+    }
+}
+
+#[test]
+fn a_call_in_order_may_name_its_callee() {
+    let mut thread = Thread::new();
+    let low = CODE as u32 + 8;
+    let calls = [0x1000, ORDERED_POINTER, low, 0x0f00, ORDERED_POINTER, low];
+    let told = in_order(&mut thread, &calls);
+    let want = [
+        Between(100, 1000),
+        Enter(400, PLACE_ENTRY, NAMED),
+        Enter(700, PLACE_ENTRY, NAMED),
+    ];
+    assert_eq!(told, want);
+    assert_eq!(thread.sink.named, [CODE + 8]);
+}
+
+#[test]
+fn a_hole_among_calls_in_order_is_passed_over() {
+    let mut thread = Thread::new();
+    let calls = [0x1000, ORDERED, 0x0f00, 0, 0, 0, 0x0f00, ORDERED];
+    let told = in_order(&mut thread, &calls);
+    let entered = told.iter().filter(|told| matches!(told, Enter(..))).count();
+    assert_eq!((entered, thread.torn), (2, Torn::default()));
+    assert!(told.iter().all(|told| match told {
+        Enter(tsc, ..) => (100..1000).contains(tsc),
+        _ => true,
+    }));
+}
+
+#[test]
+fn a_function_that_is_called_where_nobody_sees_it_lies_where_the_stack_says() {
+    let mut thread = Thread::new();
+    let entered = |place: u32| {
+        [
+            control(200, AT_STACK, place.into()),
+            control(200, ENTERED, CODE),
+        ]
+        .concat()
+    };
+    let calls = [&entered(0x1000)[..], &[0x0f00, ORDERED], &entered(0x1000)].concat();
+    let told = in_order(&mut thread, &calls);
+    let want = [
+        Enter(200, PLACE_ENTRY, NAMED),
+        Between(200, 200),
+        Enter(200, PLACE_ENTRY, 4),
+        Exit(200),
+        Exit(200),
+        Enter(200, PLACE_ENTRY, NAMED),
+    ];
+    assert_eq!(told, want);
 }

@@ -124,7 +124,7 @@ impl Filters {
         }
     }
 
-    /// Calls are counted, or not: plans are made for that then.
+    /// Calls are counted or recorded in order, or not: plans are made for that then.
     #[must_use]
     pub fn counting(self, counts: bool) -> Self {
         Self {

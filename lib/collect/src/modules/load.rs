@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
+use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
-use sptrace_patch::{build_counting_plan, build_plan, build_plan_with_levels, columns::to_columns};
+use sptrace_patch::{build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::proc::files;
 use sptrace_wire::control::*;
@@ -88,10 +89,13 @@ pub enum Plans {
     Count,
     /// They are recorded, those of some functions counted at times.
     Levels,
+    /// They are recorded in order, without stamps and ends.
+    InOrder,
 }
 
 const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
 const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
+const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
 
 /// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
 /// it can be opened.
@@ -105,6 +109,7 @@ pub fn load(
     let cached = match plans {
         Plans::Record => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
         Plans::Count => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
+        Plans::InOrder => cache::load_or_build(places, &path, IN_ORDER_VERSION, &planned_in_order),
         Plans::Levels => cache::load_or_build(places, &path, LEVELS_VERSION, &planned_with_levels),
     };
     Some((Arc::new(cached.ok()?), path))
@@ -137,6 +142,11 @@ fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// The same where calls are counted.
 fn planned_to_count(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     to_columns(build_counting_plan(object, analysis)).unwrap_or_default()
+}
+
+/// The same where calls are recorded in order.
+fn planned_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    to_columns(build_plan_in_order(object, analysis)).unwrap_or_default()
 }
 
 /// The same where calls of some functions are counted at times.

@@ -1,32 +1,43 @@
-//! Plans of modules whose calls are counted: all of them, or those of some functions at times.
+//! Plans of modules whose calls are counted: all of them, or those of some functions at times; and
+//! of those whose calls are recorded in order.
 //!
-//! The second kind is two plans in one: how calls are recorded, and of each site a twin, by which
-//! its calls are counted instead. Must not know when which is wanted.
+//! A call that is counted and one that is recorded in order keep their return addresses: their
+//! slots end in a jump to the callee. The plan with some functions is two plans in one: how calls
+//! are recorded, and of each site a twin, by which its calls are counted instead. Must not know
+//! when which is wanted.
 
-use sptrace_code::Analysis;
+use sptrace_addr::Svma;
+use sptrace_code::{Analysis, Function, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
-use super::{HEADER_BYTES, PlanBuilder, builder};
-use crate::counts::{Creators, is_creation};
+use super::{Calls, HEADER_BYTES, PlanBuilder, builder, is_tail};
+use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
 use crate::system_calls::{system_calls, with_system_calls};
+use crate::tactic::{JUMP_BYTES, Tactic};
+use crate::template::Builder;
 
 /// The plan of a module whose calls are counted: see [`crate::counts`].
 pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    let creators = Creators::of(object, analysis);
-    creations_alone(
-        object,
-        analysis,
-        builder(object, analysis, Some(creators), SLOTS_START).finish(),
-    )
+    let calls = Calls::Counted(Creators::of(object, analysis));
+    let plan = builder(object, analysis, calls, SLOTS_START).finish();
+    creations_alone(object, analysis, plan)
+}
+
+/// The plan of a module whose calls are recorded in order ([`SITE_IN_ORDER`]). Whose thread runs is
+/// known as where calls are counted.
+pub fn build_plan_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let calls = Calls::InOrder(Creators::of(object, analysis));
+    let plan = builder(object, analysis, calls, SLOTS_START).finish();
+    creations_alone(object, analysis, plan)
 }
 
 /// The plan of a module whose calls are recorded, and those of some functions counted at times: its
 /// sites have twins ([`PlanHeader::twins`]), and its instructions that make tasks are intercepted.
 pub fn build_plan_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    let mut b = builder(object, analysis, None, SLOTS_START);
-    let creators = Creators::of(object, analysis);
-    let twins = builder(object, analysis, Some(creators), b.area_used);
+    let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
+    let calls = Calls::Counted(Creators::of(object, analysis));
+    let twins = builder(object, analysis, calls, b.area_used);
     b.add_twins(twins);
     creations_alone(object, analysis, b.finish())
 }
@@ -43,6 +54,82 @@ fn creations_alone(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> V
 }
 
 impl PlanBuilder<'_> {
+    /// As [`Self::taken`], where calls are counted, or recorded in order. `is_checked`: the slot
+    /// must find out whose thread runs.
+    pub(super) fn counted(
+        &mut self,
+        f: &Function,
+        site: &Site,
+        tactic: Tactic,
+        is_checked: bool,
+    ) -> Option<PlanSite> {
+        let in_order = if self.is_in_order { SITE_IN_ORDER } else { 0 };
+        let is_direct = site.got_slot.0 == 0 && site.target.0 != 0;
+        if is_direct
+            && !is_checked
+            && flags_are_dead(self.object, site.target, self.is_in_order)
+            && let Some((start, flags)) = plain(self.object, site, tactic)
+        {
+            return Some(self.plain_site(site, tactic, start, flags | in_order));
+        }
+        let back = Svma(site.address.0 + u64::from(site.length));
+        let mut t = Builder::new(self.base);
+        let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
+        flags |= SITE_INDIRECT | in_order;
+        let is_long = matches!(tactic, Tactic::CallInstruction | Tactic::CallBlock);
+        if is_tail(site) {
+            flags |= SITE_TAIL;
+            if tactic == Tactic::ConditionalTail {
+                flags |= SITE_KEEP_OPCODE;
+            }
+        } else if is_long && !needs_its_stack(self.object, start, site.address) {
+            flags |= SITE_KEEP_CALL;
+        } else {
+            t.push_address(back);
+            flags |= SITE_PUSHES_BACK;
+        }
+        let has_back = !is_tail(site);
+        let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
+        let place = (site.address, site.length);
+        // A jump through any other pointer may be one within a function, to live flags and r11.
+        let is_call = has_back || got_slot.is_some();
+        if !is_direct && !is_checked && is_call && !self.is_in_order {
+            if !t.count_kept(self.object, place, got_slot, has_back) {
+                return None;
+            }
+            return self.with_slot((site, tactic, back), t, start, flags | SITE_KEEPS_CALLEE);
+        }
+        if is_direct {
+            t.push_address(site.target);
+        } else if let Some(slot) = got_slot {
+            t.push_slot(slot);
+        } else if !t.push_operand_below(self.object, place, has_back) {
+            return None;
+        }
+        t.finish_counted(match self.is_in_order {
+            true => common::ORDER_INDIRECT,
+            false => common::COUNT_INDIRECT,
+        });
+        self.with_slot((site, tactic, back), t, start, flags)
+    }
+
+    /// A site whose slot does by itself what is to be done at its calls.
+    fn plain_site(&mut self, site: &Site, tactic: Tactic, start: Svma, flags: u16) -> PlanSite {
+        let (form, slot_bytes) = match self.is_in_order {
+            true => (SiteForm::Ordered, ORDERED_SLOT_BYTES),
+            false => (SiteForm::Counted, COUNTED_SLOT_BYTES),
+        };
+        PlanSite {
+            start: self.offset(start),
+            slot: self.take_slot(slot_bytes),
+            argument: self.offset(site.target),
+            span: JUMP_BYTES as u8,
+            form,
+            verdict: tactic as u8,
+            flags,
+        }
+    }
+
     /// The sites of another plan of the same module, whose slots lie behind these, become twins.
     fn add_twins(&mut self, twins: PlanBuilder<'_>) {
         if twins.sites.len() != self.sites.len() {
@@ -88,5 +175,21 @@ fn as_twin(site: &mut PlanSite, twin: PlanSite) -> PlanSite {
             ..twin
         },
         false => twin,
+    }
+}
+
+/// Where the text of a site that is an opcode with a rel32 is changed, and how, if its slot can be
+/// a counted site's; `None`: it cannot.
+fn plain(object: &Object<'_>, site: &Site, tactic: Tactic) -> Option<(Svma, u16)> {
+    match (tactic, site.kind, site.length) {
+        (Tactic::CallInstruction, SiteKind::CallDirect, 5) => Some((site.address, SITE_KEEP_CALL)),
+        (Tactic::TailInstruction, SiteKind::TailDirect, 5) => Some((site.address, SITE_TAIL)),
+        (Tactic::ConditionalTail, SiteKind::TailConditional, 6) => {
+            let opcode = *object.code_from(site.address)?.get(1)?;
+            let condition = u16::from(opcode ^ CONDITIONAL_JUMP) << SITE_CONDITION_SHIFT;
+            let flags = SITE_TAIL | SITE_KEEP_OPCODE | condition;
+            (opcode & 0xf0 == CONDITIONAL_JUMP).then_some((Svma(site.address.0 + 1), flags))
+        }
+        _ => None,
     }
 }

@@ -406,6 +406,7 @@ impl<'a, W: Write> FoldedTree<'a, W> {
         let mut cells = Cells {
             total_ns: Some(call.total.ns(self.clock)),
             own_ns: Some(call.own.ns(self.clock)),
+            is_estimate: false,
             tsc: Some(call.start_tsc),
         };
         if call.inner.is_empty() {
@@ -468,6 +469,7 @@ impl<'a, W: Write> FoldedTree<'a, W> {
             let cells = Cells {
                 total_ns: Some(total.map(|ticks| self.clock.ns(ticks))),
                 own_ns: Some(own.map(|ticks| self.clock.ns(ticks))),
+                is_estimate: false,
                 tsc: (!frame.flags.end_unseen).then_some(frame.end_tsc),
             };
             let name = self.names.name(frame.function);

@@ -105,6 +105,8 @@ pub struct Cells {
     pub total_ns: Option<Option<u64>>,
     /// The same of its own time.
     pub own_ns: Option<Option<u64>>,
+    /// The durations are estimates.
+    pub is_estimate: bool,
     /// When.
     pub tsc: Option<u64>,
 }
@@ -126,6 +128,7 @@ pub struct Columns {
     clock: Clock,
     start_unix_ns: u64,
     style: Style,
+    has_estimates: bool,
 }
 
 impl Columns {
@@ -136,6 +139,16 @@ impl Columns {
             clock: Clock::of(header),
             start_unix_ns: header.start_unix_ns,
             style,
+            has_estimates: false,
+        }
+    }
+
+    /// Times of calls are estimates.
+    #[must_use]
+    pub fn estimated(self, has_estimates: bool) -> Self {
+        Self {
+            has_estimates,
+            ..self
         }
     }
 
@@ -158,20 +171,23 @@ impl Columns {
     pub fn begin(&self, line: &mut String, who: &Who, cells: &Cells, depth: u32) {
         for column in &self.list {
             let _ = match column {
-                Column::Duration => self.duration(line, cells.total_ns),
-                Column::SelfTime => self.duration(line, cells.own_ns),
+                Column::Duration => self.duration(line, cells.total_ns, cells.is_estimate),
+                Column::SelfTime => self.duration(line, cells.own_ns, cells.is_estimate),
                 Column::Tid => push_id(line, who.tid),
                 Column::Pid => push_id(line, who.pid),
                 Column::Thread => write!(line, "{:<15}", who.comm),
                 Column::Time => match cells.tsc.map(|tsc| self.clock.since_start_ns(tsc)) {
                     Some(ns) => {
                         let (s, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
-                        write!(line, "{s:>6}.{ns:09}")
+                        match self.has_estimates {
+                            true => write!(line, "{:>6}.{ns:09}", format!("~{s}")),
+                            false => write!(line, "{s:>6}.{ns:09}"),
+                        }
                     }
                     None => write!(line, "{:16}", ""),
                 },
                 Column::Wall => match cells.tsc.map(|tsc| self.clock.since_start_ns(tsc)) {
-                    Some(ns) => wall(line, self.start_unix_ns.saturating_add(ns)),
+                    Some(ns) => self.wall(line, self.start_unix_ns.saturating_add(ns)),
                     None => write!(line, "{:18}", ""),
                 },
             };
@@ -181,8 +197,28 @@ impl Columns {
         push_spaces(line, 2 * depth.min(MAX_INDENT) as usize);
     }
 
-    fn duration(&self, line: &mut String, ns: Option<Option<u64>>) -> std::fmt::Result {
+    /// An estimate has a sign before it, and a digit less.
+    fn wall(&self, line: &mut String, unix_ns: u64) -> std::fmt::Result {
+        let mut text = String::new();
+        wall(&mut text, unix_ns)?;
+        if self.has_estimates {
+            text.pop();
+            text.insert(0, '~');
+        }
+        line.push_str(&text);
+        Ok(())
+    }
+
+    fn duration(
+        &self,
+        line: &mut String,
+        ns: Option<Option<u64>>,
+        is_estimate: bool,
+    ) -> std::fmt::Result {
         match ns {
+            Some(Some(ns)) if is_estimate => {
+                write!(line, "{:>11}", crate::functions::about(ns))?;
+            }
             None => line.push_str("           "),
             Some(None) => line.push_str("         ? "),
             // Most often there are no colours: then nothing is made in between.

@@ -31,8 +31,8 @@ pub struct Burst<'a> {
 const KINDS_A_WORD: usize = 32;
 /// Events of a burst.
 const BURST_EVENTS: usize = 256;
-/// An operation and its field, or a function's number; and what is written beyond that.
-const MAX_OPERAND_BYTES: usize = 11 + 8;
+/// An operation and its two fields, or a function's number; and what is written beyond that.
+const MAX_OPERAND_BYTES: usize = 21 + 8;
 
 impl<'a> Burst<'a> {
     #[inline]
@@ -96,6 +96,14 @@ impl<'a> Burst<'a> {
     pub(super) fn other(&mut self, tsc: u64, operation: u8, field: u64) {
         self.operand(u64::from(operation));
         self.operand(field);
+        self.event(tsc, KIND_OTHER);
+    }
+
+    /// See [`StreamEncoder::between`].
+    pub(super) fn between(&mut self, tsc: u64, back: u64, ahead: u64) {
+        self.operand(u64::from(operation::BETWEEN));
+        self.operand(back);
+        self.operand(ahead);
         self.event(tsc, KIND_OTHER);
     }
 

@@ -26,7 +26,7 @@ mod lent;
 mod state;
 
 use super::side::Side;
-use super::visitor::{Frame, FrameFlags, Mark, StreamTotals, Visitor};
+use super::visitor::{Estimate, Frame, FrameFlags, Mark, StreamTotals, Visitor};
 use crate::decoder::Block;
 use crate::error::Malformed;
 use crate::mirror::MAX_CHAIN;
@@ -42,6 +42,10 @@ struct Open {
     /// The stream's clock when it began.
     start_ticks: u64,
     children_ticks: u64,
+    /// How much earlier and later it may have begun.
+    begin_slack: Slack,
+    /// The times of one of its children are estimates.
+    has_estimated_child: bool,
     /// The time of one of its children is not known, so its own is not either.
     has_unknown_child: bool,
     /// Events are missing since it began: what seems to be its end may be another's.
@@ -53,8 +57,17 @@ struct Open {
     is_parents: bool,
 }
 
+/// So many ticks before, and after, a time that was not measured.
+#[derive(Clone, Copy, Default)]
+struct Slack {
+    before: u64,
+    after: u64,
+}
+
 struct Stream {
     open: Vec<Open>,
+    /// Between which times what comes has happened, as far as it is earlier than the later one.
+    span: (u64, u64),
     /// Of these, the frames that have not left the view.
     shown: u32,
     start_tsc: u64,
@@ -243,6 +256,27 @@ fn starts(dictionary: &Dictionary) -> HashMap<u32, Vec<u64>> {
     starts
 }
 
+/// Makes the durations of a frame estimates, where that is what they are. True: they are.
+fn estimate(frame: &mut Frame, (begin, end): (Slack, Slack), open: &Open) -> bool {
+    let slack = [begin.before, begin.after, end.before, end.after];
+    let is_measured = slack.into_iter().all(|ticks| ticks == 0);
+    let Some(total_ticks) = frame.total_ticks else {
+        return !is_measured;
+    };
+    if is_measured && !open.has_estimated_child {
+        return false;
+    }
+    frame.estimate = Some(Estimate {
+        total_ticks,
+        self_ticks: frame.self_ticks,
+        least_ticks: total_ticks.saturating_sub(begin.after.saturating_add(end.before)),
+        most_ticks: total_ticks.saturating_add(begin.before.saturating_add(end.after)),
+    });
+    frame.total_ticks = is_measured.then_some(total_ticks);
+    frame.self_ticks = None;
+    !is_measured
+}
+
 fn known(function: FunctionId, dictionary: &Dictionary) -> Result<(), Malformed> {
     if (function.0 as usize) < dictionary.functions.len() {
         return Ok(());
@@ -256,6 +290,7 @@ impl Stream {
     fn new(start_tsc: u64) -> Self {
         Self {
             open: Vec::new(),
+            span: (0, 0),
             shown: 0,
             start_tsc,
             covered_ticks: 0,
@@ -348,12 +383,27 @@ impl Stream {
                 visitor.mark(id, tsc, self.depth(), Mark::Lost(events));
             }
             Event::Values { .. } => {}
+            Event::Between { tsc, back, ahead } => {
+                self.span = (tsc.saturating_sub(back), tsc.saturating_add(ahead));
+            }
             Event::Blocked { tsc, ticks } => {
                 // The wait lies between the event before and this one, whatever it claims.
                 self.totals.blocked_ticks += ticks.min(self.totals.last_tsc - before_tsc);
                 self.disturb();
                 visitor.mark(id, tsc, self.depth(), Mark::Blocked(ticks));
             }
+        }
+    }
+
+    /// How exact the time of the last event is.
+    fn slack(&self) -> Slack {
+        let now = self.totals.last_tsc;
+        match now < self.span.1 {
+            true => Slack {
+                before: now.saturating_sub(self.span.0),
+                after: self.span.1 - now,
+            },
+            false => Slack::default(),
         }
     }
 
@@ -406,11 +456,14 @@ impl Stream {
                 begin_unseen,
                 ..FrameFlags::default()
             },
+            estimate: None,
         };
         Open {
             frame,
             start_ticks: self.now(),
             children_ticks: 0,
+            begin_slack: self.slack(),
+            has_estimated_child: false,
             has_unknown_child: false,
             is_cut: false,
             is_past: false,
@@ -442,6 +495,7 @@ impl Stream {
         visitor: &mut impl Visitor,
     ) {
         let (now, last_tsc, is_loose) = (self.now(), self.totals.last_tsc, self.is_loose(at));
+        let end_slack = self.slack();
         let Some(open) = self.open.get_mut(at).filter(|open| !open.is_past) else {
             return;
         };
@@ -455,14 +509,16 @@ impl Stream {
         frame.end_tsc = last_tsc;
         let ticks = now.saturating_sub(open.start_ticks);
         let is_known = !frame.flags.end_unseen && !frame.flags.unwound;
+        let own_ticks = ticks.saturating_sub(open.children_ticks);
         frame.total_ticks = is_known.then_some(ticks);
-        frame.self_ticks = (is_known && !open.has_unknown_child)
-            .then_some(ticks.saturating_sub(open.children_ticks));
+        frame.self_ticks = (is_known && !open.has_unknown_child).then_some(own_ticks);
+        let is_estimate = estimate(&mut frame, (open.begin_slack, end_slack), open);
         self.shown = self.shown.saturating_sub(1);
         match self.innermost() {
             Some(below) => {
                 below.children_ticks += ticks;
                 below.has_unknown_child |= !is_known;
+                below.has_estimated_child |= is_estimate;
                 below.frame.flags.disturbed |= frame.flags.disturbed;
             }
             None => self.covered_ticks += ticks,

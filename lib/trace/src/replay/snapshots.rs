@@ -7,7 +7,7 @@
 //! snapshots stand in an index. Bytes of an index are not trusted.
 
 use super::call_tree::CallTree;
-use super::visitor::{Frame, FrameFlags, StreamTotals, Visitor, entry_of};
+use super::visitor::{Estimate, Frame, FrameFlags, StreamTotals, Visitor, entry_of};
 use crate::error::Malformed;
 use crate::format::{Cursor, put_bytes, put_v};
 use crate::model::{Entry, FunctionId, StreamId};
@@ -34,6 +34,7 @@ impl KeptEnd {
             total_ticks: None,
             self_ticks: None,
             flags: FrameFlags::default(),
+            estimate: None,
         };
         Self {
             frame,
@@ -211,6 +212,7 @@ impl Snapshots {
             let (tsc, bytes) = values.as_ref().map_or((0, &[][..]), |(t, b)| (*t, b));
             put_v(out, tsc);
             put_bytes(out, bytes);
+            put_estimate(frame.estimate, out);
         }
         put_v(out, self.shots.len() as u64);
         for shot in &self.shots {
@@ -269,11 +271,34 @@ impl Snapshots {
     }
 }
 
+fn put_estimate(estimate: Option<Estimate>, out: &mut Vec<u8>) {
+    put_v(out, u64::from(estimate.is_some()));
+    if let Some(e) = estimate {
+        put_v(out, e.total_ticks);
+        put_v(out, e.self_ticks.map_or(0, |ticks| ticks.saturating_add(1)));
+        put_v(out, e.least_ticks);
+        put_v(out, e.most_ticks);
+    }
+}
+
+fn read_estimate(from: &mut Cursor<'_>) -> Result<Option<Estimate>, Malformed> {
+    if from.v()? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Estimate {
+        total_ticks: from.v()?,
+        self_ticks: from.v()?.checked_sub(1),
+        least_ticks: from.v()?,
+        most_ticks: from.v()?,
+    }))
+}
+
 fn read_end(from: &mut Cursor<'_>, of: &Dictionary) -> Result<KeptEnd, Malformed> {
     let (function, entry, bits) = (from.v32()?, from.v()?, from.v()?);
     let (depth, start_tsc, lasted) = (from.v32()?, from.v()?, from.v()?);
     let (total_ticks, self_ticks) = (from.v()?.checked_sub(1), from.v()?.checked_sub(1));
     let (values_tsc, bytes) = (from.v()?, from.bytes()?);
+    let estimate = read_estimate(from)?;
     let end_tsc = start_tsc.checked_add(lasted);
     let is_known = (function as usize) < of.functions.len();
     let fits = total_ticks.unwrap_or(0) <= lasted && self_ticks <= total_ticks;
@@ -290,6 +315,7 @@ fn read_end(from: &mut Cursor<'_>, of: &Dictionary) -> Result<KeptEnd, Malformed
             total_ticks,
             self_ticks,
             flags: FrameFlags::of_bits(bits),
+            estimate,
         },
         values: (!bytes.is_empty()).then(|| (values_tsc, bytes.to_vec())),
     })

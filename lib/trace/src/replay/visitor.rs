@@ -80,6 +80,22 @@ pub struct Frame {
     pub self_ticks: Option<u64>,
     /// What is unusual about it.
     pub flags: FrameFlags,
+    /// Of a frame that was recorded without the time of its beginning or its end, or with frames
+    /// above it that were: what its times may have been. The durations above are not known then.
+    pub estimate: Option<Estimate>,
+}
+
+/// Times that were not measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Estimate {
+    /// Duration, as in [`Frame::total_ticks`].
+    pub total_ticks: u64,
+    /// Of that the part outside the frames above it; `None`: one of those has no duration at all.
+    pub self_ticks: Option<u64>,
+    /// The duration is not shorter.
+    pub least_ticks: u64,
+    /// The duration is not longer.
+    pub most_ticks: u64,
 }
 
 /// Something between the frames.

@@ -64,6 +64,13 @@ pub mod common {
     pub const COUNT_FIRST: i32 = 14;
     /// Of a call or jump through a pointer that is counted; as INDIRECT.
     pub const COUNT_INDIRECT: i32 = 15;
+    /// Of a direct call or jump that is recorded in order, whose callee may not be instrumented
+    /// yet.
+    pub const ORDER_FIRST: i32 = 16;
+    /// Of a call or jump that is recorded in order with its callee; as INDIRECT.
+    pub const ORDER_INDIRECT: i32 = 17;
+    /// Of a direct call or jump that is recorded in order, where there was no room for its record.
+    pub const ORDER_FULL: i32 = 18;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 19;
 }

@@ -20,6 +20,26 @@
 //!   +14  jmp  CALLEE
 //! ```
 //!
+//! The slot of a direct call or jump that is recorded in order ([`crate::record`]); the text is as
+//! with a counted one:
+//!
+//! ```text
+//!   +0   call ORDER_FIRST    a nop of five bytes once the callee is instrumented; id = slot + 5
+//!   +5   push rcx
+//!   +6   mov  ecx, 8
+//!   +11  xadd gs:[CURSOR], rcx
+//!   +21  cmp  rcx, gs:[LIMIT]
+//!   +30  jae  FULL
+//!   +32  mov  [rcx], esp
+//!   +34  mov  dword [rcx+4], id
+//!   +41  pop  rcx
+//!   +42  jmp  CALLEE
+//!   FULL:
+//!   +47  pop  rcx
+//!   +48  call ORDER_FULL
+//!   +53  jmp  CALLEE
+//! ```
+//!
 //! All other slots come as bytes and fixups ([`crate::plan::Template`]).
 
 use crate::layout::{byte_enum, layout};
@@ -35,6 +55,8 @@ byte_enum! {
         Template = 2,
         /// A direct call or jump of an opcode and a rel32, counted by the slot shown above.
         Counted = 3,
+        /// The same, recorded in order by the slot shown above.
+        Ordered = 4,
     }
 }
 
@@ -45,7 +67,8 @@ layout! {
         pub start: u32,
         /// Offset of its slot in the patch area.
         pub slot: u32,
-        /// [`SiteForm::Direct`] and [`SiteForm::Counted`]: offset of the callee.
+        /// [`SiteForm::Direct`], [`SiteForm::Counted`] and [`SiteForm::Ordered`]: offset of the
+        /// callee.
         /// [`SiteForm::Template`]: offset into the templates.
         pub argument: u32,
         /// `SITE_*`.
@@ -115,8 +138,11 @@ pub const KEPT_JUMP_TO_ID: u64 = 10;
 /// 8 from [`KEPT_CALLEE_FROM_ID`] on.
 pub const KEPT_CALLEE_FROM_ID: u64 = 4;
 
-/// Of a counted site that is a conditional jump, the condition stands in the bits from here on
-/// (Intel SDM vol. 2, appendix B.1.4).
+/// Its calls are recorded in order, without stamps and ends ([`crate::record`]).
+pub const SITE_IN_ORDER: u16 = 2048;
+
+/// Of a counted site, or one recorded in order, that is a conditional jump, the condition stands in
+/// the bits from here on (Intel SDM vol. 2, appendix B.1.4).
 pub const SITE_CONDITION_SHIFT: u32 = 12;
 /// The second byte of `jcc rel32` but for its condition (Intel SDM, Jcc).
 pub const CONDITIONAL_JUMP: u8 = 0x80;
@@ -138,6 +164,30 @@ pub const COUNTED_ID: u16 = 5;
 pub const COUNTED_JUMP: u16 = 14;
 /// `inc qword ptr gs:[disp32]` but for its displacement (Intel SDM, INC; vol. 2, 2.1.1).
 pub const INC_GS: [u8; 5] = [0x65, 0x48, 0xff, 0x04, 0x25];
+
+/// Bytes of the slot of a site that is recorded in order.
+pub const ORDERED_SLOT_BYTES: u32 = 64;
+/// In such a slot: where the id points, and recording begins.
+pub const ORDERED_ID: u16 = 5;
+/// In such a slot: the record is reserved in front of this, at rcx.
+pub const ORDERED_RESERVED: u16 = 21;
+/// In such a slot: the record is complete.
+pub const ORDERED_WRITTEN: u16 = 41;
+/// In such a slot: the jump to the callee.
+pub const ORDERED_JUMP: u16 = 42;
+/// In such a slot: where there was no room for a record.
+pub const ORDERED_FULL: u16 = 47;
+/// In such a slot: behind the call of the routine for that.
+pub const ORDERED_FULL_ID: u16 = 53;
+/// `push rcx ; mov ecx, 8 ; xadd gs:[CURSOR], rcx` but for the displacement (Intel SDM, XADD).
+pub const ORDERED_RESERVE: [u8; 12] = [0x51, 0xb9, 8, 0, 0, 0, 0x65, 0x48, 0x0f, 0xc1, 0x0c, 0x25];
+/// `cmp rcx, gs:[LIMIT]` but for its displacement (Intel SDM, CMP).
+pub const ORDERED_COMPARE: [u8; 5] = [0x65, 0x48, 0x3b, 0x0c, 0x25];
+/// `jae FULL ; mov [rcx], esp ; mov dword [rcx+4], id` but for the id (Intel SDM, Jcc, MOV).
+pub const ORDERED_WRITE: [u8; 7] = [0x73, 15, 0x89, 0x21, 0xc7, 0x41, 4];
+/// `pop rcx` (Intel SDM, POP).
+pub const POP_RCX: u8 = 0x59;
+
 /// The nop of five bytes (Intel SDM, NOP).
 pub const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 

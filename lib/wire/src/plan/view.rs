@@ -168,7 +168,7 @@ impl<'a> PlanView<'a> {
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
         match site.form {
             SiteForm::Direct => Some(site.slot + DIRECT_ENTRY),
-            SiteForm::Template | SiteForm::Counted => Some(site.slot),
+            SiteForm::Template | SiteForm::Counted | SiteForm::Ordered => Some(site.slot),
             SiteForm::Refused => None,
         }
     }
@@ -186,6 +186,7 @@ impl<'a> PlanView<'a> {
         match site.form {
             SiteForm::Direct => Some((DIRECT_ENTRY_ID, DIRECT_EXIT_ID)),
             SiteForm::Counted => Some((COUNTED_ID, 0)),
+            SiteForm::Ordered => Some((ORDERED_ID, 0)),
             SiteForm::Template => {
                 let t = self.template(site.argument)?.head;
                 Some((t.entry_id, t.exit_id))
@@ -198,7 +199,7 @@ impl<'a> PlanView<'a> {
     pub fn callee(&self, site: &PlanSite) -> Option<u64> {
         let base = self.header.base_svma;
         match site.form {
-            SiteForm::Direct | SiteForm::Counted => {
+            SiteForm::Direct | SiteForm::Counted | SiteForm::Ordered => {
                 Some(base.wrapping_add(u64::from(site.argument)))
             }
             SiteForm::Template if !site.is_any(SITE_INDIRECT) => {

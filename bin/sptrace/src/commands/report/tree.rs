@@ -163,6 +163,7 @@ pub fn show(session: &Session<'_>, mut reader: Reader, out: impl Write) -> anyho
     let args = session.args;
     let header = reader.header().clone();
     let columns = columns(args, &header, session.style)?;
+    let columns = columns.estimated(session.survey.is_in_order());
     let mut shown = Shown {
         selection: session.selection.clone(),
         only: None,

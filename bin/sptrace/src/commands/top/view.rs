@@ -448,6 +448,7 @@ mod tests {
                 total_ticks: Some(end - start),
                 self_ticks: Some(own),
                 flags: FrameFlags::default(),
+                estimate: None,
             };
             for visitor in [&mut stats as &mut dyn Visitor, &mut graph] {
                 match is_end {

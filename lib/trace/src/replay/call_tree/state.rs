@@ -5,13 +5,14 @@
 //! that what follows computes with times that fit each other.
 
 use super::super::visitor::{Frame, FrameFlags, StreamTotals, Visitor, entry_of};
-use super::{CallTree, Open, Stream, known};
+use super::{CallTree, Open, Slack, Stream, known};
 use crate::error::Malformed;
 use crate::format::{Cursor, put_v};
 use crate::model::{FunctionId, StreamId};
 use crate::reader::Dictionary;
 
 /// Bits of an open frame beside its flags.
+const HAS_ESTIMATED_CHILD: u64 = 1 << 8;
 const HAS_UNKNOWN_CHILD: u64 = 1 << 5;
 const IS_CUT: u64 = 1 << 6;
 const IS_PAST: u64 = 1 << 7;
@@ -35,6 +36,8 @@ impl CallTree {
             return;
         };
         put_v(out, stream.start_tsc);
+        put_v(out, stream.span.0);
+        put_v(out, stream.span.1);
         put_v(out, stream.covered_ticks);
         stream.totals.write(out);
         put_v(out, stream.open.len() as u64);
@@ -42,6 +45,7 @@ impl CallTree {
             let frame = &open.frame;
             let beside = [
                 (open.has_unknown_child, HAS_UNKNOWN_CHILD),
+                (open.has_estimated_child, HAS_ESTIMATED_CHILD),
                 (open.is_cut, IS_CUT),
                 (open.is_past, IS_PAST),
             ];
@@ -52,6 +56,8 @@ impl CallTree {
             put_v(out, frame.start_tsc);
             put_v(out, open.start_ticks);
             put_v(out, open.children_ticks);
+            put_v(out, open.begin_slack.before);
+            put_v(out, open.begin_slack.after);
         }
     }
 
@@ -67,6 +73,7 @@ impl CallTree {
         visitor: &mut impl Visitor,
     ) -> Result<(), Malformed> {
         let mut stream = Stream::new(from.v()?);
+        stream.span = (from.v()?, from.v()?);
         stream.covered_ticks = from.v()?;
         stream.totals = StreamTotals::of_numbers(from)?;
         let passed = stream.totals.last_tsc.checked_sub(stream.start_tsc);
@@ -105,6 +112,7 @@ const CONTRADICTION: Malformed = Malformed("kept times contradict each other");
 fn read_open(from: &mut Cursor<'_>, depth: u32) -> Result<Open, Malformed> {
     let (function, entry, bits) = (from.v32()?, from.v()?, from.v()?);
     let (start_tsc, start_ticks, children_ticks) = (from.v()?, from.v()?, from.v()?);
+    let (before, after) = (from.v()?, from.v()?);
     Ok(Open {
         frame: Frame {
             function: FunctionId(function),
@@ -115,9 +123,12 @@ fn read_open(from: &mut Cursor<'_>, depth: u32) -> Result<Open, Malformed> {
             total_ticks: None,
             self_ticks: None,
             flags: FrameFlags::of_bits(bits),
+            estimate: None,
         },
         start_ticks,
         children_ticks,
+        begin_slack: Slack { before, after },
+        has_estimated_child: bits & HAS_ESTIMATED_CHILD != 0,
         has_unknown_child: bits & HAS_UNKNOWN_CHILD != 0,
         is_cut: bits & IS_CUT != 0,
         is_past: bits & IS_PAST != 0,

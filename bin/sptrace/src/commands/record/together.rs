@@ -1,0 +1,116 @@
+//! Which options of a recording do not go together, beyond what the command line says by itself.
+//!
+//! Given the options; gives what is wrong with them in words for the user. Must not know what the
+//! options do.
+
+use super::RecordArgs;
+use crate::commands::levels::Beside;
+use crate::commands::selection;
+use sptrace_collect::acts::Payloads;
+use sptrace_collect::event::{Event, What};
+use sptrace_script::Script;
+
+impl RecordArgs {
+    /// Payloads of system calls run at those that are recorded.
+    pub(super) fn check_system_payloads(&self, script: &Script) -> Result<(), String> {
+        let all = script.policy.payloads.iter();
+        let mut wanted = all.filter_map(|payload| payload.calls.as_ref()).peekable();
+        if wanted.peek().is_none() {
+            return Ok(());
+        }
+        let set = self.syscalls.as_ref().or(self.syscalls_only.as_ref());
+        let recorded = set.map(|set| selection::parse(set)).transpose()?;
+        let is_recorded = |number: u32| recorded.as_ref().is_some_and(|set| set.contains(number));
+        let mut calls = wanted.flat_map(|set| {
+            let all = sptrace_types::syscalls::all().iter();
+            all.filter(move |call| set.contains(call.number))
+        });
+        match calls.find(|call| !is_recorded(call.number)) {
+            None => Ok(()),
+            Some(call) => Err(format!(
+                "{}: a payload of {} needs it to be recorded: write record_syscalls(\"{}\"), or \
+                 record_only_syscalls for no functions",
+                script.name, call.name, call.name
+            )),
+        }
+    }
+
+    /// Whether calls can be counted with what else is asked for.
+    pub(super) fn check_levels(&self, start: &[Event], shadow: bool) -> Result<(), String> {
+        let is_followed = |e: &Event| matches!(e.what, What::Return(_) | What::Slow(..));
+        let is_call = |e: &Event| is_followed(e) || matches!(e.what, What::Call(_));
+        let system_calls = [
+            self.syscalls.is_some(),
+            self.syscalls_only.is_some(),
+            self.live.is_some(),
+        ];
+        let asked = [
+            (!self.within.is_empty(), Beside::Within),
+            (self.depth.is_some(), Beside::Depth),
+            (!self.between.is_empty(), Beside::Between),
+            (shadow || start.iter().any(is_followed), Beside::Shadow),
+            (self.ring.is_some(), Beside::Ring),
+            (self.max_size.is_some(), Beside::MaxSize),
+            (self.stop_on.iter().any(is_call), Beside::CallEvent),
+            (system_calls.contains(&true), Beside::SystemCalls),
+            (
+                !self.arguments.is_empty() || !self.results.is_empty(),
+                Beside::Values,
+            ),
+            (self.top, Beside::Top),
+            (self.decide.is_some(), Beside::Decides),
+            (self.payloads.is_some(), Beside::Payloads),
+        ];
+        self.levels.refused(asked).map_or(Ok(()), Err)
+    }
+
+    /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
+    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 17] {
+        [
+            (self.levels.count, "--count"),
+            (self.levels.limit().is_some(), "--hot-limit and --budget"),
+            (!self.within.is_empty(), "-F"),
+            (self.depth.is_some(), "-D"),
+            (!self.between.is_empty(), "--between"),
+            (!self.stop_on.is_empty(), "--stop-on"),
+            (!self.dump_on.is_empty(), "--dump-on"),
+            (self.ring.is_some(), "--ring"),
+            (self.max_size.is_some(), "--max-size"),
+            (self.syscalls.is_some(), "--syscalls"),
+            (self.syscalls_only.is_some(), "--syscalls-only"),
+            (!self.arguments.is_empty(), "-A"),
+            (!self.results.is_empty(), "-R"),
+            (self.live.is_some(), "--live"),
+            (self.top, "--top"),
+            (self.decide.is_some(), "propagate(|f| ...)"),
+            (self.payloads.is_some(), "on_enter and on_exit"),
+        ]
+    }
+
+    /// What the command line would refuse of options alone.
+    pub(super) fn check_together(&self, has_start: bool) -> Result<(), String> {
+        let filters = [&self.within, &self.without, &self.module, &self.between];
+        let values = [&self.arguments, &self.results];
+        let mut lists = filters.iter().chain(&values);
+        let has_functions = lists.any(|list| !list.is_empty())
+            || self.depth.is_some()
+            || self.decide.is_some()
+            || self
+                .payloads
+                .as_ref()
+                .is_some_and(Payloads::act_on_functions);
+        let has_repeated = !self.dump_on.is_empty() || !self.between.is_empty() || has_start;
+        let refused = if !self.dump_on.is_empty() && self.ring.is_none() {
+            "dump(...) needs ring(SIZE): what is written out"
+        } else if self.ring.is_some() && self.max_size.is_some() {
+            "ring(SIZE) has a size already; leave max_size(SIZE) out"
+        } else if self.syscalls_only.is_some() && has_functions {
+            "record_only_syscalls(SET) records no functions; use record_syscalls(SET), or choose none"
+        } else if self.times > 1 && !has_repeated {
+            "times(N) needs what happens so often: start, dump or between"
+        } else {
+            return Ok(());
+        };
+        Err(refused.to_owned())
+    }
+}

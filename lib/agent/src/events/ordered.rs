@@ -1,0 +1,48 @@
+//! A call that is recorded in order comes to the slow path: the first one of a slot, one through a
+//! pointer to a callee that is not known yet, or one that finds no room.
+//!
+//! Given the call; its callee is reached before it runs, and the call is recorded: a direct one by
+//! its slot afterwards, unless there was no room, the others here. No frame is kept. Each time
+//! comes first what the clock says, for what is recorded around it has no stamp.
+
+use crate::memory::frame::Frame;
+use crate::memory::sys;
+use crate::memory::thread::Hot;
+use crate::patch::text;
+use crate::plans::ready::Reach;
+use crate::plans::{modules, slot};
+use crate::reach::propagate;
+use crate::record::chunk;
+use sptrace_wire::plan::{ORDERED_FULL_ID, ORDERED_ID};
+use sptrace_wire::record;
+
+/// The slot with this id asks, since its callee may not be instrumented yet.
+pub fn first(hot: &Hot, id: u64) {
+    if propagate::reach(hot, slot::ordered_target(id)) != Reach::Later {
+        text::wire_counted(id);
+    }
+    chunk::put(hot, record::ANCHOR, sys::tsc());
+}
+
+/// A call or jump that is recorded with its callee.
+pub fn through_pointer(hot: &Hot, f: &Frame) {
+    let target = f.above[0];
+    if propagate::reach(hot, target) == Reach::Ready {
+        modules::remember(target);
+    }
+    chunk::put(hot, record::ANCHOR, sys::tsc());
+    chunk::put_in_order(hot, f.id as u32, Some(target), f.above_at());
+}
+
+/// A direct call whose slot found no room for its record.
+pub fn full(hot: &Hot, f: &Frame) {
+    let id = f.id - u64::from(ORDERED_FULL_ID - ORDERED_ID);
+    chunk::put(hot, record::ANCHOR, sys::tsc());
+    chunk::put_in_order(hot, id as u32, None, f.above_at() - 8);
+}
+
+/// A function was called where it is not seen; its return address is at `word`.
+pub fn unseen(hot: &Hot, word: u64, function: u64) {
+    chunk::put(hot, record::AT_STACK, word - 8);
+    chunk::put(hot, record::ENTERED, function);
+}

@@ -1,0 +1,500 @@
+//! Calls that were recorded in order, without stamps and ends.
+//!
+//! Part of the [`Decoder`]. In place of a stamp such a record has where the stack pointer stood at
+//! the call ([`sptrace_wire::record`]). From that follows which calls have ended by then, and that
+//! is told at the next call. Times are estimates: the records between two stamps are spread over
+//! the time between them, evenly, and the sink is told which time that is. Must not know how
+//! estimates are shown.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_trace::FunctionId;
+use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
+
+use super::book::{LOW_HALF, Recent, Target};
+use super::module::{PLACE_INDIRECT, PLACE_TAIL, Place};
+use super::record::{Call, Record};
+use super::sink::{Plain, Sink};
+use super::{Cursor, Decoder, ToStub};
+
+/// Two places farther from each other are on different stacks: as in the agent.
+const SAME_STACK_BYTES: u32 = 64 << 20;
+/// So many frames are looked at for the one that a call is made from.
+const LOOKED_AT: usize = 64;
+/// Sites whose functions are kept at hand; a power of two.
+const CALLERS: usize = 1 << 13;
+/// Events that are told at once.
+const BATCH: usize = 256;
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    /// Where the stack pointer stood.
+    place: u32,
+    /// What runs in it.
+    function: FunctionId,
+}
+
+/// A call, or a jump that goes on with one.
+#[derive(Clone, Copy)]
+struct Made {
+    place: u32,
+    callee: FunctionId,
+    /// The function that its site lies in, if that is known.
+    caller: Option<FunctionId>,
+    is_tail: bool,
+}
+
+/// The calls that are open, the innermost last.
+#[derive(Clone, Default)]
+pub(super) struct Open {
+    frames: Vec<Frame>,
+    /// Of the function that is told of next.
+    next: Option<u32>,
+    /// Of the held-back call of a stub ([`Cursor::lazy`]): where the stack pointer stood, and who
+    /// calls.
+    lazy: Option<(u32, Option<FunctionId>)>,
+    /// In which function the sites of some ids lie.
+    callers: Vec<(u32, FunctionId)>,
+}
+
+/// What a call says of those before it.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    /// So many have returned.
+    returned: usize,
+    /// Before these, so many were left: another stack is in use.
+    left: usize,
+    /// The call goes on with the one that is open then.
+    goes_on: bool,
+}
+
+impl Open {
+    /// What comes next was called with the stack pointer here.
+    pub(super) fn stands_at(&mut self, place: u32) {
+        self.next = Some(place);
+    }
+
+    /// It is known where what comes next was called.
+    pub(super) fn is_placed(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// What a call or jump says of those before.
+    ///
+    /// The stack pointer alone does not tell a call inside of another from one that the same caller
+    /// makes with arguments on the stack, after the other has returned: if the innermost function
+    /// is not the caller, but one below it is, that is where the call is made.
+    fn add(&mut self, made: Made) -> Ended {
+        let Made { place, callee, .. } = made;
+        let is_near = |open: &Frame| {
+            let above = open.place.wrapping_sub(place);
+            above.min(above.wrapping_neg()) < SAME_STACK_BYTES
+        };
+        let mut left = 0;
+        if self.frames.last().is_some_and(|top| !is_near(top))
+            && let Some(below) = self.frames.iter().rposition(is_near)
+        {
+            left = self.frames.len() - below - 1;
+            self.frames.truncate(below + 1);
+        }
+        let all = self.frames.len();
+        while let Some(top) = self.frames.last_mut().filter(|top| is_near(top)) {
+            // Above the call's own place is what holds it.
+            let above = top.place.wrapping_sub(place) as i32;
+            if above == 0 && made.is_tail {
+                top.function = callee;
+                return Ended {
+                    returned: all - self.frames.len(),
+                    left,
+                    goes_on: true,
+                };
+            }
+            if above > 0 {
+                break;
+            }
+            self.frames.pop();
+        }
+        let is_caller = |open: &Frame| Some(open.function) == made.caller;
+        if !made.is_tail && self.frames.last().is_some_and(|top| !is_caller(top)) {
+            let looked_at = self.frames.iter().rev().take(LOOKED_AT);
+            let mut looked_at = looked_at.take_while(|open| is_near(open));
+            let returned = looked_at.position(is_caller).unwrap_or(0);
+            self.frames.truncate(self.frames.len() - returned);
+        }
+        let returned = all - self.frames.len();
+        self.frames.push(Frame {
+            place,
+            function: callee,
+        });
+        Ended {
+            returned,
+            left,
+            goes_on: false,
+        }
+    }
+
+    /// In which function the site with this id lies, if it is at hand.
+    #[inline]
+    fn caller(&self, id: u32) -> Option<FunctionId> {
+        let (known, caller) = self.callers.get((id >> 3) as usize % CALLERS)?;
+        (*known == id).then_some(*caller)
+    }
+
+    fn keep_caller(&mut self, id: u32, caller: FunctionId) {
+        self.callers.resize(CALLERS, (0, FunctionId(0)));
+        self.callers[(id >> 3) as usize % CALLERS] = (id, caller);
+    }
+}
+
+/// Events that wait for being told, all with one high half of the clock.
+struct Row {
+    high: u64,
+    events: Vec<Plain>,
+}
+
+impl Row {
+    fn flush(&mut self, sink: &mut impl Sink) {
+        if !self.events.is_empty() {
+            sink.row(self.high, &self.events);
+            self.events.clear();
+        }
+    }
+
+    fn add(&mut self, tsc: u64, place: Place, sink: &mut impl Sink) {
+        if tsc >> 32 != self.high || self.events.len() >= BATCH {
+            self.flush(sink);
+            self.high = tsc >> 32;
+        }
+        let stamp = tsc as u32;
+        self.events.push(Plain { stamp, place });
+    }
+}
+
+impl<S: Sink> Decoder<'_, S> {
+    /// True if a call that was recorded in order stands at `at`.
+    #[inline]
+    pub(super) fn is_in_order(&self, halves: &[AtomicU32], at: usize) -> bool {
+        self.length_in_order(halves, at).is_some()
+    }
+
+    /// Its halves.
+    #[inline]
+    fn length_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<usize> {
+        let (stack, id) = (halves.get(at)?, halves.get(at + 1)?);
+        let id = id.load(Ordering::Relaxed);
+        let is_written = stack.load(Ordering::Relaxed) != 0 && id >= CONTROL_IDS;
+        let place = is_written.then(|| self.areas.quick(id))??;
+        let is_narrow = place.kind() & PLACE_INDIRECT != 0;
+        place.is_in_order().then_some(2 + usize::from(is_narrow))
+    }
+
+    /// Tells of the calls from `at` on that were recorded in order, up to the next record with a
+    /// stamp; gives where that is. None: what comes from there on is not wanted.
+    pub(super) fn in_order(
+        &mut self,
+        halves: &[AtomicU32],
+        at: usize,
+        wide_callee: &mut Option<u64>,
+    ) -> Option<usize> {
+        let (mut end, mut count) = (at, 0);
+        while let Some(length) = self.length_in_order(halves, end) {
+            end += length;
+            count += 1;
+        }
+        let from = self.cursor.last_tsc;
+        let to = self.next_time(halves, end).max(from);
+        self.sink.between(from, to);
+        let spread = |i: u64| {
+            let ticks = u128::from(to - from) * u128::from(i) / u128::from(count + 1);
+            from + ticks as u64
+        };
+        let mut row = Row {
+            high: from >> 32,
+            events: Vec::with_capacity(BATCH),
+        };
+        let mut at = at;
+        for i in 1..=count {
+            let tsc = spread(i);
+            self.cursor.last_tsc = tsc;
+            let plain = match wide_callee.is_none() && self.cursor.lazy.is_none() {
+                true => self.plain(halves, at),
+                false => None,
+            };
+            match plain {
+                Some(made) if self.sink.takes_rows() => self.add_to(&mut row, tsc, made),
+                _ => {
+                    row.flush(self.sink);
+                    if !self.one_in_order(halves, at, tsc, wide_callee) {
+                        return None;
+                    }
+                }
+            }
+            at += self.length_in_order(halves, at)?;
+        }
+        row.flush(self.sink);
+        Some(end)
+    }
+
+    /// The time of the next record from `at` on that has one, else the latest that there can be.
+    fn next_time(&self, halves: &[AtomicU32], mut at: usize) -> u64 {
+        let Cursor { high, last_tsc, .. } = *self.cursor;
+        while at < halves.len() {
+            if let Some(length) = self.length_in_order(halves, at) {
+                at += length;
+                continue;
+            }
+            let (record, length) = Record::read(halves, at, self.areas);
+            let stamp = match record {
+                Record::Control { id, payload, .. } if id == ANCHOR => return payload,
+                Record::Control { stamp, .. } | Record::Call(Call { stamp, .. }) => Some(stamp),
+                _ => None,
+            };
+            let time = stamp.map(|stamp| high << 32 | u64::from(stamp));
+            if let Some(time) = time.filter(|time| *time >= last_tsc) {
+                return time;
+            }
+            at += length;
+        }
+        self.cursor.until_tsc
+    }
+
+    /// The call that stands at `at`, if all of it can be said at once.
+    #[inline]
+    fn plain(&self, halves: &[AtomicU32], at: usize) -> Option<Made> {
+        let half = |at: usize| halves.get(at).map(|h| h.load(Ordering::Relaxed));
+        let id = half(at + 1)?;
+        let place = self.areas.quick(id)?;
+        let caller = Some(self.cursor.ordered.caller(id)?);
+        let callee = match place.kind() & PLACE_INDIRECT {
+            0 => place.callee()?,
+            _ => {
+                let target = LOW_HALF | u64::from(half(at + 2)?);
+                let recent = &self.book.recent[Recent::slot(target)];
+                let is_it = recent.target == target && recent.pid == self.cursor.pid;
+                match recent.callee {
+                    Target::Function(callee) if is_it => callee,
+                    _ => return None,
+                }
+            }
+        };
+        Some(Made {
+            place: half(at)?,
+            callee,
+            caller,
+            is_tail: place.is_tail(),
+        })
+    }
+
+    #[inline]
+    fn add_to(&mut self, row: &mut Row, tsc: u64, made: Made) {
+        let ended = self.cursor.ordered.add(made);
+        let entry = Place::entry(made.callee, ended.goes_on);
+        let Some(entry) = entry.filter(|_| ended.left == 0) else {
+            row.flush(self.sink);
+            return self.tell(tsc, made.callee, &ended);
+        };
+        for _ in 0..ended.returned {
+            row.add(tsc, Place::exit(), self.sink);
+        }
+        row.add(tsc, entry, self.sink);
+    }
+
+    /// A call that needs a closer look. False: what comes from here on is not wanted.
+    fn one_in_order(
+        &mut self,
+        halves: &[AtomicU32],
+        at: usize,
+        tsc: u64,
+        wide_callee: &mut Option<u64>,
+    ) -> bool {
+        if !self.sink.come_to(tsc, 1) {
+            return false;
+        }
+        let (Record::Call(call), _) = Record::read(halves, at, self.areas) else {
+            self.torn.count(self.areas);
+            return true;
+        };
+        let Call {
+            place, stamp, from, ..
+        } = call;
+        let caller = self.book.site_caller(from, self.sink);
+        if let (Some(caller), Some(id)) = (caller, halves.get(at + 1)) {
+            let id = id.load(Ordering::Relaxed);
+            self.cursor.ordered.keep_caller(id, caller);
+        }
+        let is_tail = place.kind() & PLACE_TAIL != 0;
+        let Some(callee) = self.callee(&call, tsc, wide_callee) else {
+            // A stub: the next jump tells the callee. One that was held back has been told of.
+            self.cursor.ordered.lazy.get_or_insert((stamp, caller));
+            return true;
+        };
+        let is_told = self.cursor.lazy.is_some() && is_tail;
+        self.settle_lazy(is_tail.then_some(callee));
+        if !is_told {
+            let place = stamp;
+            self.enter_in_order(
+                tsc,
+                Made {
+                    place,
+                    callee,
+                    caller,
+                    is_tail,
+                },
+            );
+        }
+        true
+    }
+
+    /// The call of a stub that was held back, by the callee's name.
+    pub(super) fn settle_in_order(&mut self, stub: ToStub, callee: FunctionId) -> bool {
+        let Some((place, caller)) = self.cursor.ordered.lazy.take() else {
+            return false;
+        };
+        self.enter_in_order(
+            stub.tsc.max(self.cursor.last_tsc),
+            Made {
+                place,
+                callee,
+                caller,
+                is_tail: stub.is_tail,
+            },
+        );
+        true
+    }
+
+    /// A function that was called where it is not seen, with the stack pointer at a known place.
+    pub(super) fn enter_placed(&mut self, tsc: u64, callee: FunctionId) {
+        if let Some(place) = self.cursor.ordered.next.take() {
+            self.enter_in_order(
+                tsc,
+                Made {
+                    place,
+                    callee,
+                    caller: None,
+                    is_tail: false,
+                },
+            );
+        }
+    }
+
+    fn enter_in_order(&mut self, tsc: u64, made: Made) {
+        let ended = self.cursor.ordered.add(made);
+        self.tell(tsc, made.callee, &ended);
+    }
+
+    fn tell(&mut self, tsc: u64, callee: FunctionId, ended: &Ended) {
+        use super::module::PLACE_ENTRY;
+        if ended.left > 0 {
+            self.sink
+                .unwound(tsc, u32::try_from(ended.left).unwrap_or(u32::MAX));
+        }
+        (0..ended.returned).for_each(|_| self.sink.exit(tsc));
+        let kind = match ended.goes_on {
+            true => PLACE_ENTRY | PLACE_TAIL,
+            false => PLACE_ENTRY,
+        };
+        self.sink.enter(tsc, kind, callee, |_| None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(returned: usize, left: usize, goes_on: bool) -> Ended {
+        Ended {
+            returned,
+            left,
+            goes_on,
+        }
+    }
+
+    const F: FunctionId = FunctionId(1);
+    const G: FunctionId = FunctionId(2);
+    const H: FunctionId = FunctionId(3);
+
+    fn call(open: &mut Open, place: u32) -> Ended {
+        made(open, place, (F, None), false)
+    }
+
+    fn made(
+        open: &mut Open,
+        place: u32,
+        (callee, caller): (FunctionId, Option<FunctionId>),
+        is_tail: bool,
+    ) -> Ended {
+        open.add(Made {
+            place,
+            callee,
+            caller,
+            is_tail,
+        })
+    }
+
+    #[test]
+    fn what_is_deeper_is_inside_and_what_is_not_has_ended() {
+        let mut open = Open::default();
+        assert_eq!(call(&mut open, 0x1000), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x0f00), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x0e00), ended(0, 0, false));
+        // Its caller's second call, then one of the outermost function's caller.
+        assert_eq!(call(&mut open, 0x0e00), ended(1, 0, false));
+        assert_eq!(call(&mut open, 0x1000), ended(3, 0, false));
+        assert_eq!(open.frames.len(), 1);
+    }
+
+    #[test]
+    fn a_jump_goes_on_with_the_call_at_its_place() {
+        let mut open = Open::default();
+        call(&mut open, 0x1000);
+        call(&mut open, 0x0f00);
+        assert_eq!(made(&mut open, 0x1000, (G, None), true), ended(1, 0, true));
+        assert_eq!(made(&mut open, 0x1000, (G, None), true), ended(0, 0, true));
+        // The function that jumps was not seen to begin.
+        assert_eq!(made(&mut open, 0x0800, (G, None), true), ended(0, 0, false));
+    }
+
+    #[test]
+    fn addresses_may_pass_the_end_of_their_low_halves() {
+        let mut open = Open::default();
+        call(&mut open, 0x100);
+        assert_eq!(call(&mut open, 0xffff_ff00), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x100), ended(2, 0, false));
+    }
+
+    #[test]
+    fn another_stack_lies_inside_until_the_first_one_goes_on() {
+        let mut open = Open::default();
+        call(&mut open, 0x7000_1000);
+        call(&mut open, 0x7000_0f00);
+        assert_eq!(call(&mut open, 0x1000_0000), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x1000_0000), ended(1, 0, false));
+        assert_eq!(call(&mut open, 0x7000_0e00), ended(0, 1, false));
+        assert_eq!(open.frames.len(), 3);
+    }
+
+    #[test]
+    fn a_call_with_arguments_on_the_stack_is_its_caller_s() {
+        let mut open = Open::default();
+        made(&mut open, 0x1000, (F, None), false);
+        made(&mut open, 0x0f00, (G, Some(F)), false);
+        made(&mut open, 0x0ef8, (H, Some(G)), false);
+        // G and H have returned: F makes the call, eight bytes below H's.
+        let told = made(&mut open, 0x0ef0, (G, Some(F)), false);
+        assert_eq!(told, ended(2, 0, false));
+        // Who calls is not among the open ones: the stack pointer says all that is known.
+        let told = made(&mut open, 0x0ee0, (G, Some(H)), false);
+        assert_eq!(told, ended(0, 0, false));
+    }
+
+    #[test]
+    fn what_a_function_goes_on_with_is_the_caller_of_what_comes() {
+        let mut open = Open::default();
+        made(&mut open, 0x1000, (F, None), false);
+        made(&mut open, 0x0f00, (G, Some(F)), false);
+        made(&mut open, 0x0f00, (H, Some(G)), true);
+        let told = made(&mut open, 0x0e00, (F, Some(H)), false);
+        assert_eq!((told, open.frames.len()), (ended(0, 0, false), 3));
+    }
+}
