@@ -145,6 +145,33 @@ def a_full_disk(bench):
     if "No space left" not in said: raise Failed(said)
 
 
+COPY = ["/bin/dd", "if=/etc/passwd", "of=/dev/null", "bs=16", "count=30", "status=none"]
+
+
+@case
+def calls_on_one_descriptor(bench):
+    """-e fd=SET: the lines of strace with such an argument, and nothing else is recorded."""
+    if not shutil.which("strace"): raise Skip("no strace")
+    theirs, ours, trace = (f"{bench.folder}/{name}" for name in ("theirs", "ours", "trace"))
+    subprocess.run(["strace", "-o", theirs, *COPY], check=True, stdin=subprocess.DEVNULL)
+    same = lambda line: re.sub(r" +", " ", re.sub(r"0x[0-9a-f]+", "ADDRESS", line))
+    for chosen, on in (("0", r"\(0\b|dup2\(\d, 0\)"), ("1,3", r"\([13]\b|dup2\(\d, [13]\)|, [13], \w+\) += 0x")):
+        done = subprocess.run([bench.sptrace, "run", "-o", trace, f"--live={ours}", "-e", f"fd={chosen}", "--", *COPY], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0: raise Failed(done.stderr)
+        # Not arguments that are numbers of another kind.
+        wanted = [same(l) for l in open(theirs) if re.search(on, l) and not l.startswith(("brk", "exit", "rt_sig", "arch_", "set_", "prctl", "prlimit64", "getrandom"))]
+        shown = [same(l) for l in open(ours)]
+        if shown != wanted + ["+++ exited with 0 +++\n"]: raise Failed("".join(["strace:\n", *wanted, f"--live -e fd={chosen}:\n", *shown]))
+        recorded = subprocess.run([bench.sptrace, "report", "lines", "-i", trace], stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        # The execve is another program's.
+        recorded = [l for l in recorded if not l.startswith("execve")]
+        if len(recorded) != len(shown): raise Failed(f"{len(recorded)} lines in the trace, {len(shown)} shown")
+        left_out = re.search(r"(\d+) system calls left out by -e fd=", done.stderr)
+        # The last call does not end, and execve was made by another program.
+        total = sum(1 for l in open(theirs) if not l.startswith(("+++", "execve")))
+        if not left_out or abs(int(left_out[1]) + len(wanted) - total) > 1: raise Failed(f"{total} calls, {len(wanted)} recorded: {done.stderr}")
+
+
 # Says whether it can be traced by its parent, and who traces it; then it lets itself call read, write and exit only.
 WARY = """
 #include <stdio.h>

@@ -4,17 +4,22 @@
 //! Given which calls are wanted, and how much of strings; gives the table's bytes. Must not know
 //! what becomes of them.
 
+use sptrace_types::calls::descriptors::{self, DescriptorSet};
 use sptrace_types::calls::{self, Selection};
 use sptrace_types::decode::capture::{Extent, From, Length, Load as Description, all_captures};
 use sptrace_types::decode::types::{Call, Len, Phase};
 use sptrace_types::syscalls;
-use sptrace_wire::values::{Arm, Begin, CallCaptures, CaptureTable, Count, Load, Until, When};
+use sptrace_wire::values::{
+    Arm, Begin, CallCaptures, CaptureTable, Count, DESCRIPTORS, Load, Until, When,
+};
 
 /// Which system calls are recorded, and how.
 #[derive(Clone, Debug)]
 pub struct SystemCalls {
     /// Which.
     pub wanted: Selection,
+    /// On which descriptors they must be to be recorded; `None`: on any or none.
+    pub descriptors: Option<DescriptorSet>,
     /// How much of strings and structures.
     pub extent: Extent,
     /// No functions are recorded beside them.
@@ -37,8 +42,32 @@ pub fn table(asked: &SystemCalls, has_payload: &dyn Fn(u32) -> bool) -> Vec<u8> 
         };
         calls.extend(call.to_bytes());
     }
-    let head = CaptureTable { calls: numbers };
+    let head = CaptureTable {
+        calls: numbers,
+        asked_at: match &asked.descriptors {
+            Some(set) => {
+                // A common routine reads them by words, and the program may have set AC.
+                let to_align = (rest.start + rest.bytes.len()).wrapping_neg() % size_of::<u64>();
+                rest.put(&[0; size_of::<u64>()][..to_align]);
+                rest.put(&bits_of(set))
+            }
+            None => 0,
+        },
+        asked_above: match &asked.descriptors {
+            Some(set) => set.contains(i32::MAX).into(),
+            None => 0,
+        },
+    };
     [&head.to_bytes()[..], &calls, &rest.bytes].concat()
+}
+
+/// A bit for each of the first descriptors, and none for others that are named.
+fn bits_of(set: &DescriptorSet) -> Vec<u8> {
+    let mut bits = vec![0; DESCRIPTORS as usize / 8];
+    for fd in (0..DESCRIPTORS).filter(|fd| set.contains(*fd as i32)) {
+        bits[fd as usize / 8] |= 1 << (fd % 8);
+    }
+    bits
 }
 
 /// What the calls point to.
@@ -99,6 +128,7 @@ impl Rest {
             second: variants.and_then(|v| v.second).unwrap_or(u8::MAX),
             has_payload: 0,
             mask: variants.map_or(0, |v| v.mask),
+            descriptors: descriptors::arguments(call),
         }
     }
 }
@@ -167,6 +197,7 @@ mod tests {
         table(
             &SystemCalls {
                 wanted,
+                descriptors: None,
                 extent,
                 only,
             },
@@ -212,6 +243,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn calls_on_other_descriptors_are_told_from_those_asked_for() {
+        let asked = SystemCalls {
+            wanted: Selection::parse("all", &|_, _| Ok(false)).unwrap(),
+            descriptors: Some(DescriptorSet::parse("3,9").unwrap()),
+            extent: Extent {
+                string_bytes: 32,
+                verbose: false,
+            },
+            only: true,
+        };
+        let bytes = table(&asked);
+        let view = CaptureView::new(&bytes);
+        for call in syscalls::all() {
+            let row = view.call(call.number).unwrap();
+            for args in [[3; 6], [4; 6], [9, 0, 0, 0, 0, 0], [2000; 6], [u64::MAX; 6]] {
+                let expected = calls::by_number(call.number).is_some_and(|description| {
+                    asked
+                        .descriptors
+                        .as_ref()
+                        .unwrap()
+                        .is_in(description, &args)
+                });
+                assert_eq!(
+                    view.is_asked(&row, &args),
+                    expected,
+                    "{} {args:?}",
+                    call.name
+                );
+            }
+        }
+        let all = view_of_all();
+        let read = CaptureView::new(&all).call(0).unwrap();
+        assert!(CaptureView::new(&all).is_asked(&read, &[7; 6]));
+    }
+
+    fn view_of_all() -> Vec<u8> {
+        view("all")
     }
 
     #[test]

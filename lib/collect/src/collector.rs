@@ -49,6 +49,10 @@ use lineage::Ancestors;
 
 pub use crate::decode::Torn;
 
+/// Threads that wait for a chunk are woken when one in so many is free: one that is woken for each
+/// would sleep again at once.
+const WAKE_SHARE: u32 = 8;
+
 /// One stream of the recording.
 #[derive(Clone)]
 struct StreamState {
@@ -296,11 +300,15 @@ impl<W: Write> Collector<W> {
     /// Drains all full chunks; gives how many there were.
     pub fn drain(&mut self, arena: &Arena) -> usize {
         let full = arena.take_full();
+        let at_once = (arena.chunks() / WAKE_SHARE).max(1) as usize;
         self.adopt_streams(arena);
-        for index in &full {
-            self.chunk(arena, *index);
-            arena.recycle(*index);
-            self.may_look_at_levels(arena);
+        for lot in full.chunks(at_once) {
+            for index in lot {
+                self.chunk(arena, *index);
+                arena.give_back(*index);
+                self.may_look_at_levels(arena);
+            }
+            arena.wake_waiting();
         }
         self.may_look_at_levels(arena);
         full.len()

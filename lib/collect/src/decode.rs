@@ -68,6 +68,8 @@ pub struct Cursor {
     inherited: Option<u64>,
     /// The chunk that came last ends in a record that was begun and not completed.
     pub is_cut_off: bool,
+    /// Room for the bytes of a record with values, and for what the trace gets of it.
+    room: [Vec<u8>; 2],
 }
 
 /// An event that led to a PLT stub: not the stub is called but what it, or the lazy resolver, jumps
@@ -198,15 +200,18 @@ impl<S: Sink> Decoder<'_, S> {
     /// A record with values. False: what comes from here on is not wanted.
     fn values(&mut self, stamp: u32, (id, low): (u32, u32), halves: &[AtomicU32]) -> bool {
         let tsc = self.cursor.time(stamp);
-        let bytes = system_call::bytes_of(halves);
-        match id {
+        let mut bytes = std::mem::take(&mut self.cursor.room[0]);
+        system_call::copy(halves, &mut bytes);
+        let is_wanted = match id {
             wire::SYSTEM_CALL => self.system_call(tsc, low, &bytes),
             wire::CALL_VALUES => self.call_values(tsc, low, &bytes),
             wire::RETURN_VALUES => self.return_values(tsc, low, &bytes),
             wire::SIGNAL => self.signal(tsc, low, &bytes),
             wire::ACTED => self.acted(tsc, low, &bytes),
             _ => self.system_return(tsc, low, &bytes),
-        }
+        };
+        self.cursor.room[0] = bytes;
+        is_wanted
     }
 
     /// A record of a slot. False: what comes from here on is not wanted.

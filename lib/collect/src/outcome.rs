@@ -113,6 +113,9 @@ pub struct Outcome {
     pub events: u64,
     /// Bytes of the records that they came from.
     pub record_bytes: u64,
+    /// Calls of the kernel that were not recorded, since they are on other descriptors than those
+    /// asked for.
+    pub on_others: u64,
     /// Events lost.
     pub lost: u64,
     /// Words that could not be read.
@@ -125,6 +128,9 @@ pub struct Outcome {
     /// What was spent of a budget, if there is one.
     pub spent: Option<Spent>,
 }
+
+/// What the summary calls them.
+const ON_OTHERS: &str = "system calls left out by -e fd=";
 
 impl Outcome {
     /// Reads the agent's counters.
@@ -157,6 +163,7 @@ impl Outcome {
                     .collect(),
             ),
             functions: get(&control.functions),
+            on_others: get(&control.calls_on_others),
             lost: get(&control.lost),
             ..Self::default()
         }
@@ -219,6 +226,9 @@ impl Outcome {
         }
         s.row(Section::Functions, "instrumented", self.functions);
         s.row(Section::Events, "recorded", self.events);
+        if self.on_others > 0 {
+            s.row(Section::Events, ON_OTHERS, self.on_others);
+        }
         s.row(Section::Memory, "bytes of records", self.record_bytes);
         s.row(Section::Loss, "events dropped", self.lost);
         for (name, n) in self.torn_words() {
@@ -328,8 +338,12 @@ impl Outcome {
         let before = self.followed.map_or(String::new(), |n| {
             format!(", {n} before the start left out (shadow mode)")
         });
+        let others = match self.on_others {
+            0 => String::new(),
+            n => format!(", {n} {ON_OTHERS}"),
+        };
         format!(
-            "events: {} recorded, {} lost{torn}{ring}{before}",
+            "events: {} recorded, {} lost{torn}{ring}{before}{others}",
             self.events, self.lost
         )
     }

@@ -196,6 +196,9 @@ impl Shared {
             }
             _ => PRIVILEGED,
         };
+        if program.is_none() && Program::is_nowhere(pid, at) {
+            return false;
+        }
         // What is not there is looked for, as by execvp(3).
         if program.as_ref().is_none_or(Program::exists) {
             let name = program.map_or("?".to_owned(), |p| p.name);

@@ -72,6 +72,9 @@ struct Found {
 /// What debug information says of the function at an address: a prototype's line.
 type Debug<'a> = dyn Fn(Svma) -> Option<String> + 'a;
 
+/// More names of the function at an address than its best one.
+type OtherNames<'a> = dyn Fn(Svma) -> Vec<String> + 'a;
+
 /// A function whose calls bring values.
 struct Row {
     entry: u32,
@@ -119,7 +122,8 @@ impl Values {
         let prototypes = prototypes_of(&bytes, file);
         let debug = |svma: Svma| prototypes.of(svma);
         let debug: (&Debug<'_>, bool) = (&debug, is_described(file));
-        let mut rows = self.rows(cached, view, takes_muted, file, debug);
+        let others = |svma: Svma| other_names(&object, svma);
+        let mut rows = self.rows((cached, &others), view, takes_muted, file, debug);
         let head = place_of_errno(&object, Svma(view.header().base_svma));
         self.without_errno(&mut rows, &head, file);
         if view.specials().any(|special| special.kind.is_system_call()) {
@@ -148,7 +152,7 @@ impl Values {
 
     fn rows(
         &self,
-        cached: &Cached,
+        (cached, others): (&Cached, &OtherNames<'_>),
         view: PlanView<'_>,
         takes_muted: bool,
         file: &Path,
@@ -174,7 +178,8 @@ impl Values {
                 symbol => demangle(symbol),
             };
             let names = (symbol, name.as_str());
-            let (entry, values) = (function.entry, self.shown(names, svma, debug));
+            let others = || others(svma);
+            let (entry, values) = (function.entry, self.shown(names, &others, svma, debug));
             let acts = match function.is_any(FN_MUTED) {
                 true => None,
                 false => self.acts(file, names, svma, debug, &|| hooked.contains(&entry)),
@@ -230,8 +235,15 @@ impl Values {
     }
 
     /// What the calls of a function bring.
-    fn shown(&self, names: (&str, &str), svma: Svma, debug: (&Debug<'_>, bool)) -> Option<Shown> {
-        let wanted = self.wanted(self.asked.as_ref()?, names, svma, debug)?;
+    fn shown(
+        &self,
+        names: (&str, &str),
+        others: &dyn Fn() -> Vec<String>,
+        svma: Svma,
+        debug: (&Debug<'_>, bool),
+    ) -> Option<Shown> {
+        let asked = self.asked.as_ref()?;
+        let wanted = self.wanted(asked, (names, &others()), svma, debug)?;
         Some(Shown {
             prototype: prototype(&wanted.text, &Defined::new()).ok()?,
             condition: wanted.condition,
@@ -268,13 +280,17 @@ impl Values {
     fn wanted(
         &self,
         asked: &Asked,
-        (symbol, name): (&str, &str),
+        ((symbol, name), others): ((&str, &str), &[String]),
         svma: Svma,
         debug: (&Debug<'_>, bool),
     ) -> Option<Wanted> {
         let short = without_parameters(name);
-        let names = [name, symbol, short, generic(symbol).unwrap_or(symbol)];
-        let fits = |spec: &Spec| names.iter().any(|n| glob_matches(&spec.glob, n));
+        let body = generic(symbol);
+        let names = [name, symbol, short, body.unwrap_or(symbol)];
+        let same = body.and_then(known::same_body);
+        let others = || others.iter().map(String::as_str).chain(same);
+        let all = || names.iter().copied().chain(others());
+        let fits = |spec: &Spec| all().any(|n| glob_matches(&spec.glob, n));
         let specs: Vec<_> = (0..).zip(&asked.specs).filter(|(_, s)| fits(s)).collect();
         if specs.is_empty() {
             return None;
@@ -354,6 +370,15 @@ fn base_of(
         true => of_table().or_else(of_debug),
         false => of_debug().or_else(of_table),
     }
+}
+
+/// The names that an image's symbols give the function at an address.
+fn other_names(object: &Object<'_>, svma: Svma) -> Vec<String> {
+    let first = object.symbols.partition_point(|s| s.svma < svma);
+    let here = object.symbols.get(first..).unwrap_or(&[]);
+    let here = here.iter().take_while(|s| s.svma == svma);
+    let bare = |name: &str| name.split('@').next().unwrap_or(name).to_owned();
+    here.map(|symbol| bare(symbol.name)).collect()
 }
 
 /// Debug information of an image: its own, or that of its debug file.
@@ -481,6 +506,7 @@ impl Shown {
                 Failure::Null => WireFailure::Null,
             },
             returns: returns.into(),
+            result_is_integer: prototype.result_is_integer().into(),
             keep: self.keep(extent),
             arms_at: captures.arms_at,
             arms: captures.arms,

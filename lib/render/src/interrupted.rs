@@ -60,8 +60,8 @@ impl Context {
     }
 
     /// What the call that runs has ended with, if it is that which was interrupted. `None`: the
-    /// signal came at another place.
-    pub(crate) fn result_of(&self, call: &Call) -> Option<i64> {
+    /// signal came at another place. `is_limited`: it waits for a socket that has a time for that.
+    pub(crate) fn result_of(&self, call: &Call, is_limited: bool) -> Option<i64> {
         if self.begins_again() {
             return Some(-restarts::begun_again(call.number, &call.args));
         }
@@ -70,7 +70,7 @@ impl Context {
             return None;
         }
         let restart = match -result {
-            EINTR => restarts::interrupted(call.number, &call.args),
+            EINTR if !is_limited => restarts::interrupted(call.number, &call.args),
             _ => None,
         };
         Some(restart.map_or(result, |error| -error))

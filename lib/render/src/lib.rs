@@ -25,6 +25,7 @@ mod sockets;
 mod style;
 mod summary;
 mod system_calls;
+mod time_limits;
 mod tree;
 pub mod units;
 mod waits;

@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use sptrace_trace::{Clock, ExitStatus, Header, Names, call_words};
-use sptrace_types::calls::Selection;
+use sptrace_types::calls::descriptors::DescriptorSet;
+use sptrace_types::calls::{self, Selection};
 use sptrace_types::decode::call::{Line, Made, Options};
 use sptrace_types::decode::events::{end_line, signal_line};
 use sptrace_types::decode::objects::{Object, objects};
@@ -38,6 +39,8 @@ pub struct LinesOptions<'a> {
     pub column: usize,
     /// Only these calls.
     pub wanted: Option<Selection>,
+    /// Only calls on one of these descriptors.
+    pub on_descriptors: Option<DescriptorSet>,
     /// Only calls that did not fail (true), or that did (false).
     pub succeeded: Option<bool>,
     /// Only calls that took so long at least.
@@ -184,7 +187,17 @@ impl<'a, W: Write> Lines<'a, W> {
 
     fn is_wanted(&self, call: &Call) -> bool {
         let wanted = self.options.wanted.as_ref();
-        wanted.is_none_or(|wanted| wanted.contains(call.number)) && self.is_on_path(call)
+        wanted.is_none_or(|wanted| wanted.contains(call.number))
+            && self.is_on_descriptor(call)
+            && self.is_on_path(call)
+    }
+
+    /// The call is on one of the descriptors that are asked for, if any are.
+    fn is_on_descriptor(&self, call: &Call) -> bool {
+        let Some(set) = &self.options.on_descriptors else {
+            return true;
+        };
+        calls::by_number(call.number).is_some_and(|known| set.is_in(known, &call.args))
     }
 
     /// The call is about one of the paths that are asked for, if any are.

@@ -17,6 +17,7 @@ use sptrace_types::syscalls;
 
 use crate::interrupted::{Context, Interrupted};
 use crate::listener::{Call, Listener, Signal};
+use crate::time_limits::TimeLimits;
 
 const EXECVE: u32 = 59;
 const EXIT: u32 = 60;
@@ -38,6 +39,8 @@ pub struct Calls<L> {
     threads: BTreeMap<u32, Vec<u32>>,
     /// The functions that the next call is made in.
     stack: Vec<FunctionId>,
+    /// Sockets that wait for a time.
+    limits: TimeLimits,
     /// Who is told.
     pub listener: L,
 }
@@ -69,6 +72,7 @@ impl<L: Listener> Calls<L> {
             open: HashMap::new(),
             threads: BTreeMap::new(),
             stack: Vec::new(),
+            limits: TimeLimits::default(),
             listener,
         }
     }
@@ -251,7 +255,8 @@ impl<L: Listener> Calls<L> {
                 return;
             }
         }
-        let Some(result) = context.result_of(call) else {
+        let is_limited = self.limits.limits(call);
+        let Some(result) = context.result_of(call, is_limited) else {
             return;
         };
         let mut ended = call.clone();
@@ -267,6 +272,7 @@ impl<L: Listener> Calls<L> {
         if let Some((pid, status)) = waited_for(call) {
             self.process_exited(pid, tsc, status);
         }
+        self.limits.ended(call);
         self.listener.ended(call);
     }
 

@@ -69,6 +69,7 @@ impl Thread {
             with_duration: false,
             column: 0,
             wanted: None,
+            on_descriptors: None,
             succeeded: None,
             min_ticks: 0,
             with_number: false,

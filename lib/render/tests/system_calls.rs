@@ -145,6 +145,7 @@ fn options() -> LinesOptions<'static> {
         with_duration: false,
         column: 40,
         wanted: None,
+        on_descriptors: None,
         succeeded: None,
         min_ticks: 0,
         with_number: false,

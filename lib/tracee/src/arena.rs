@@ -305,6 +305,12 @@ impl Arena {
 
     /// Zeroes a chunk and gives it back to the agents.
     pub fn recycle(&self, i: u32) {
+        self.give_back(i);
+        self.wake_waiting();
+    }
+
+    /// The same; threads that wait for a chunk sleep on until [`Self::wake_waiting`].
+    pub fn give_back(&self, i: u32) {
         assert!(i < self.size.chunks_max);
         // SAFETY: the chunk is ours: it was taken from the full list or its thread is gone.
         unsafe {
@@ -315,7 +321,16 @@ impl Arena {
         self.free_chunk(i);
         let freed = &self.control().chunks_freed;
         freed.fetch_add(1, Ordering::Release);
-        futex_wake(freed, i32::MAX);
+    }
+
+    /// Wakes the threads that wait for a chunk.
+    pub fn wake_waiting(&self) {
+        futex_wake(&self.control().chunks_freed, i32::MAX);
+    }
+
+    /// How many chunks there are.
+    pub fn chunks(&self) -> u32 {
+        self.chunks_used.load(Ordering::Relaxed)
     }
 
     fn free_chunk(&self, i: u32) {

@@ -43,6 +43,16 @@ impl Program {
         Some(Self { name, file })
     }
 
+    /// True if nothing can be read where the process says that the name is: the kernel executes
+    /// nothing then (EFAULT). `at`: as for [`Self::of`].
+    pub fn is_nowhere(pid: u32, at: u64) -> bool {
+        let path = |memory: &_| memory::word(memory, at.checked_add(8)?);
+        let Ok(memory) = memory::open(pid) else {
+            return false;
+        };
+        path(&memory).is_some_and(|path| !matches!(memory.read_at(&mut [0], path), Ok(1)))
+    }
+
     /// There is such a file.
     pub fn exists(&self) -> bool {
         std::fs::metadata(&self.file).is_ok()

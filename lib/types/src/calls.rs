@@ -6,6 +6,7 @@
 //! Must not know: how anything is read or shown.
 
 mod basic;
+pub mod descriptors;
 mod files;
 mod memory;
 mod network;

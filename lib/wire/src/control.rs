@@ -159,6 +159,9 @@ pub struct Control {
     pub reserved: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
+    /// Agents: calls of the kernel on descriptors that were not asked for
+    /// ([`crate::values::CaptureTable::asked_at`]), which are not recorded.
+    pub calls_on_others: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }

@@ -74,7 +74,8 @@ pub const SYSTEM_RETURN: u32 = 14;
 /// A call whose entry has just been recorded has brought values: low half of the payload: the
 /// number of its description; high half: bytes that follow ([`crate::values`]).
 pub const CALL_VALUES: u32 = 15;
-/// The same of a call whose exit is recorded next.
+/// The same of a call whose exit is recorded next: rax, rdx, the lower half of xmm0 and errno, then
+/// pieces; or rax alone.
 pub const RETURN_VALUES: u32 = 16;
 
 /// A signal is delivered to a handler. Low half of the payload: its number; high half: bytes that

@@ -33,6 +33,8 @@ pub const UNKNOWN_NUMBER: u32 = u32::MAX;
 pub const CALL_BYTES: usize = 56;
 /// Bytes before the pieces of a [`crate::record::SYSTEM_RETURN`].
 pub const RETURN_BYTES: usize = 16;
+/// Descriptors that have a bit in [`CaptureTable::asked_at`].
+pub const DESCRIPTORS: u32 = 1024;
 /// Bytes before the pieces of a [`crate::record::SIGNAL`].
 pub const SIGNAL_BYTES: usize = 8;
 /// The results that are errors, as the kernel returns them.
@@ -43,6 +45,11 @@ layout! {
     pub struct CaptureTable {
         /// Numbers from 0 on that it has a [`CallCaptures`] of.
         pub calls: u32,
+        /// Where the set of descriptors is to which recorded calls are bound, a bit for each of the
+        /// first [`DESCRIPTORS`], from the lowest bit on; 0: they are not.
+        pub asked_at: u32,
+        /// 1: the descriptors above belong to the set.
+        pub asked_above: u8,
     }
 }
 
@@ -63,6 +70,8 @@ layout! {
         pub has_payload: u8,
         /// The bits of the first that select.
         pub mask: u64,
+        /// Which arguments are descriptors: bits by their number.
+        pub descriptors: u8,
     }
 }
 
@@ -204,6 +213,31 @@ impl<'a> CaptureView<'a> {
         let at = CaptureTable::BYTES + number as usize * CallCaptures::BYTES;
         let is_there = number < head.calls;
         is_there.then(|| CallCaptures::read(self.bytes.get(at..)?))?
+    }
+
+    /// The table's head.
+    pub fn head(&self) -> Option<CaptureTable> {
+        CaptureTable::read(self.bytes)
+    }
+
+    /// True if a call with these arguments is on a descriptor that is asked for, or all are.
+    pub fn is_asked(&self, call: &CallCaptures, args: &[u64]) -> bool {
+        let Some(head) = self.head().filter(|head| head.asked_at != 0) else {
+            return true;
+        };
+        let is_in_set = |fd: u32| {
+            let byte = self.bytes.get((head.asked_at + fd / 8) as usize);
+            byte.is_some_and(|byte| byte & 1 << (fd % 8) != 0)
+        };
+        let is_asked = |(i, fd): (usize, u32)| {
+            let is_descriptor = i < 8 && call.descriptors & 1 << i != 0;
+            is_descriptor
+                && match fd {
+                    DESCRIPTORS.. => head.asked_above != 0 && fd <= i32::MAX as u32,
+                    fd => is_in_set(fd),
+                }
+        };
+        args.iter().map(|arg| *arg as u32).enumerate().any(is_asked)
     }
 
     /// The arm that these arguments select.

@@ -9,6 +9,7 @@ use anyhow::bail;
 use clap::{ArgAction, Args, ValueEnum};
 use sptrace_render::{DescriptorNames, LinesOptions, ThreadColumn, Time};
 use sptrace_types::calls::Selection;
+use sptrace_types::calls::descriptors::DescriptorSet;
 use sptrace_types::decode::call::{Hex, Options};
 use sptrace_types::names::Style;
 
@@ -33,9 +34,11 @@ pub enum ConstantStyle {
 #[command(next_help_heading = "Lines of system calls (report lines, --live)")]
 pub struct LineArgs {
     /// Show only these system calls: SET or trace=SET, as of strace (names, %file, %process,
-    /// %network, %memory, %desc, %signal, %ipc, !, /regex/)
-    #[arg(short = 'e', long = "trace", value_name = "SET")]
-    wanted: Option<String>,
+    /// %network, %memory, %desc, %signal, %ipc, !, /regex/); status=successful or status=failed as
+    /// -z and -Z; fd=SET: only calls with one of these descriptors as an argument (numbers with
+    /// commas; !: all others), which --live also records alone (repeatable)
+    #[arg(short = 'e', long = "trace", value_name = "EXPR")]
+    chosen: Vec<String>,
     /// Show only calls on PATH, or on a descriptor that leads to it (repeatable)
     #[arg(short = 'P', long = "trace-path", value_name = "PATH")]
     paths: Vec<String>,
@@ -84,7 +87,7 @@ impl LineArgs {
     /// True if none of these options was given.
     pub fn is_default(&self) -> bool {
         let none = Self {
-            wanted: None,
+            chosen: Vec::new(),
             paths: Vec::new(),
             time: 0,
             relative: false,
@@ -106,21 +109,83 @@ impl LineArgs {
     /// # Errors
     /// It is no set of calls.
     pub fn wanted(&self) -> anyhow::Result<Option<Selection>> {
-        let Some(text) = &self.wanted else {
+        let Some(text) = self.set() else {
             return Ok(None);
         };
-        match selection::parse(set_of(text)) {
+        match selection::parse(&text) {
             Ok(selection) => Ok(Some(selection)),
             Err(why) => bail!("-e {text}: {why}"),
         }
     }
 
+    /// The descriptors that calls must be on to be shown; `None`: any.
+    ///
+    /// # Errors
+    /// It is no set of them.
+    pub fn on_descriptors(&self) -> anyhow::Result<Option<DescriptorSet>> {
+        let Some(text) = self.last_of("fd") else {
+            return Ok(None);
+        };
+        match DescriptorSet::parse(text) {
+            Ok(set) => Ok(Some(set)),
+            Err(why) => bail!("-e fd={text}: {why}"),
+        }
+    }
+
+    /// What descriptors lead to is shown or asked for, which is learnt from all calls.
+    fn follows(&self) -> bool {
+        self.descriptors > 0 || !self.paths.is_empty()
+    }
+
     /// The set of calls that must be recorded for what is to be shown.
-    pub fn recorded(&self) -> &str {
-        // What descriptors lead to is learnt from other calls.
-        let follows = self.descriptors > 0 || !self.paths.is_empty();
-        let wanted = self.wanted.as_deref().filter(|_| !follows);
-        wanted.map_or("all", set_of)
+    pub fn recorded(&self) -> String {
+        let wanted = self.set().filter(|_| !self.follows());
+        wanted.unwrap_or_else(|| "all".to_owned())
+    }
+
+    /// The descriptors that calls must be on to be recorded; `None`: any.
+    ///
+    /// # Errors
+    /// It is no set of them.
+    pub fn recorded_descriptors(&self) -> anyhow::Result<Option<DescriptorSet>> {
+        let asked = self.on_descriptors()?;
+        Ok(asked.filter(|_| !self.follows()))
+    }
+
+    /// Whether calls must have succeeded to be shown, or must have failed.
+    fn succeeded(&self) -> anyhow::Result<Option<bool>> {
+        let by_letter = match (self.succeeded, self.failed) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        let by_name = match self.last_of("status") {
+            None | Some("all") => None,
+            Some("successful") => Some(true),
+            Some("failed") => Some(false),
+            Some(other) => bail!("-e status={other}: only successful, failed and all are known"),
+        };
+        if let (Some(letter), Some(name)) = (by_letter, by_name)
+            && letter != name
+        {
+            bail!("-e status= says other than -z or -Z does");
+        }
+        Ok(by_letter.or(by_name))
+    }
+
+    /// The last expression of a kind.
+    fn last_of(&self, kind: &str) -> Option<&str> {
+        let mut last = self.chosen.iter().rev();
+        last.find_map(|text| text.strip_prefix(kind)?.strip_prefix('='))
+    }
+
+    /// The set of calls of all expressions that name one.
+    fn set(&self) -> Option<String> {
+        let is_other =
+            |text: &&String| ["fd=", "status="].iter().any(|kind| text.starts_with(kind));
+        let sets = self.chosen.iter().filter(|text| !is_other(text));
+        let sets: Vec<_> = sets.map(|text| set_of(text)).collect();
+        (!sets.is_empty()).then(|| sets.join(","))
     }
 
     /// How lines shall look, of all calls, and without an end.
@@ -164,11 +229,8 @@ impl LineArgs {
             with_duration: self.spent,
             column,
             wanted: self.wanted()?,
-            succeeded: match (self.succeeded, self.failed) {
-                (true, _) => Some(true),
-                (_, true) => Some(false),
-                _ => None,
-            },
+            on_descriptors: self.on_descriptors()?,
+            succeeded: self.succeeded()?,
             min_ticks: 0,
             with_number: self.number,
             limit: None,

@@ -381,7 +381,7 @@ impl RecordArgs {
             column: self.column,
         };
         let live = Live::open(place, shown)?;
-        let recorded = self.lines.recorded().to_owned();
+        let recorded = self.lines.recorded();
         self.default_to_system_calls(&recorded);
         Ok(Some(live))
     }
@@ -412,8 +412,10 @@ impl RecordArgs {
             string_bytes: self.string_limit,
             verbose: true,
         };
+        let descriptors = self.lines.recorded_descriptors();
         Ok(Some(SystemCalls {
             wanted,
+            descriptors: descriptors.map_err(|e| e.to_string())?,
             extent,
             only,
         }))

@@ -18,7 +18,7 @@ use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{sandbox, state, sys};
 use crate::reach::{handler, thread};
-use crate::record::capture::Captures;
+use crate::record::capture::{Captures, asked_descriptors};
 use crate::record::{chunk, deep, settle};
 use crate::routines::quick;
 use core::sync::atomic::Ordering;
@@ -75,12 +75,14 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     let exit = f.id + SYSTEM_CALL_EXIT;
     if hot.quick.get() == 0 {
         hot.quick.set(quick::fill(rule));
+        let count = &raw const state::control().calls_on_others;
+        hot.asked.set([asked_descriptors(), count as u64]);
     }
     learn_sharing();
     // Also where the call is not recorded.
     prepare(hot, above + RED_ZONE_BYTES, number, args);
     let captures = Captures::of(number).filter(|_| hot.muted.get() == 0);
-    let Some(captures) = captures else {
+    let Some(captures) = captures.filter(|captures| is_asked(captures, &args)) else {
         f.id = exit + SYSTEM_CALL_UNSEEN;
         return;
     };
@@ -139,6 +141,16 @@ fn is_left_out(hot: &Hot, f: &mut Frame, orders: &Orders, way: Way) -> bool {
     true
 }
 
+/// True if the call is on a descriptor that is asked for; else it is counted.
+fn is_asked(captures: &Captures, args: &[u64]) -> bool {
+    let is_asked = captures.is_asked(args);
+    if !is_asked {
+        let count = &state::control().calls_on_others;
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    is_asked
+}
+
 /// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
 fn learn_sharing() {
     let sharing = &state::process().sharing;
@@ -164,8 +176,15 @@ fn rule(number: u32) -> u8 {
     if captures.has_payload() {
         return 0;
     }
+    let bound = match captures.bound() {
+        None => 0,
+        Some(1) => quick::BOUND,
+        // It is looked at, and counted, in the slow path.
+        Some(_) => return 0,
+    };
     let one = |bit, moments| if captures.reads(moments) { 0 } else { bit };
     quick::PLAIN
+        | bound
         | one(quick::ENTERS, &[When::Before])
         | one(quick::LEAVES, &[When::After, When::AfterAll])
         | one(quick::LEAVES_FAILED, &[When::AfterAll])

@@ -88,6 +88,9 @@ pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
 /// it.
 fn measure(number: u32, args: &[u64; 6], result: Option<i64>) -> Option<Pieces> {
     let captures = Captures::of(number)?;
+    if result.is_none() && !captures.is_asked(args) {
+        return None;
+    }
     // SAFETY: nobody else can change what is mapped.
     unsafe { Pieces::measure(&captures, args, result) }
 }

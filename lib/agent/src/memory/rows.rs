@@ -29,6 +29,8 @@ pub const ACTS: u32 = 1 << 20;
 pub const EXITS_BY_ROUTINE: u32 = 1 << 21;
 /// In [`Row::kinds`]: it asks how long the call took.
 pub const EXIT_TIMED: u32 = 1 << 22;
+/// In [`Row::kinds`]: the result is rax alone.
+pub const RESULT_IS_INTEGER: u32 = 1 << 23;
 /// In what the code that decides gives: [`PASSED`], and the return is waited for.
 pub const HELD: u32 = 4;
 /// The same of a call that is recorded.

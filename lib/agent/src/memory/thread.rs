@@ -144,6 +144,9 @@ pub struct Hot {
     pub acted: Word,
     /// The table of calls through pointers that are counted ([`crate::memory::counters`]); 0: none.
     pub pointers: Word,
+    /// Where the bits of the descriptors are to which recorded calls of the kernel are bound; 0: to
+    /// none. And where calls on others are counted. Known when `quick` is.
+    pub asked: Words<2>,
     /// Region of its counts, or [`sptrace_wire::control::NONE`].
     pub region: Half,
     /// What a payload wants to be done to the call at which it has just run: see

@@ -5,8 +5,8 @@
 //! more. Under the propagation lock. Must not know what the code does.
 
 use crate::memory::rows::{
-    self, ACTS, EXIT_TIMED, EXITS_BY_ROUTINE, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RETURNS,
-    RETURNS_BY_ROUTINE, Row, Says,
+    self, ACTS, EXIT_TIMED, EXITS_BY_ROUTINE, FAILS_BY_MINUS_ONE, FAILS_BY_NULL, RESULT_IS_INTEGER,
+    RETURNS, RETURNS_BY_ROUTINE, Row, Says,
 };
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -115,6 +115,7 @@ fn kinds(of: &FunctionValues) -> u32 {
             EXITS_BY_ROUTINE,
         )
         | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
+        | flag(of.result_is_integer != 0, RESULT_IS_INTEGER)
         | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
         | flag(of.failure == Failure::Null, FAILS_BY_NULL)
 }

@@ -37,6 +37,17 @@ impl Captures {
         self.call.has_payload != 0
     }
 
+    /// Which of the call's arguments are descriptors, by bits, if it is recorded on some alone.
+    pub fn bound(&self) -> Option<u8> {
+        let head = self.view.head().filter(|head| head.asked_at != 0);
+        head.map(|_| self.call.descriptors)
+    }
+
+    /// True if a call with these arguments is on a descriptor that is asked for.
+    pub fn is_asked(&self, args: &[u64]) -> bool {
+        self.view.is_asked(&self.call, args)
+    }
+
     /// As a plan says it of a function: `call` with offsets in `view`.
     pub const fn planned(view: CaptureView<'static>, call: CallCaptures) -> Self {
         Self { view, call }
@@ -100,6 +111,15 @@ fn table() -> Option<CaptureView<'static>> {
     // SAFETY: the arena is mapped to its end; nobody writes to a table that was announced.
     let bytes = unsafe { core::slice::from_raw_parts(first, (end - at) as usize) };
     Some(CaptureView::new(bytes))
+}
+
+/// Where the bits of the descriptors are that are asked for; 0: calls are not bound to any.
+pub fn asked_descriptors() -> u64 {
+    let head = table().and_then(|view| view.head());
+    match head.map_or(0, |head| head.asked_at) {
+        0 => 0,
+        at => state::process().arena() + state::control().captures_offset + u64::from(at),
+    }
 }
 
 fn is_due(load: &Load, args: &[u64], result: Option<i64>) -> bool {

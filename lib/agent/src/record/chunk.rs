@@ -8,7 +8,7 @@
 use crate::memory::host::STOPPED_HOST_TICKS;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{Hot, TRASH, TRASH_END};
-use crate::memory::{counters, host, state, sys};
+use crate::memory::{counters, host, sandbox, state, sys};
 use crate::plans::modules;
 use crate::record::{deep, silence};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -352,6 +352,17 @@ fn stream_of(hot: &Hot) -> &'static AtomicU32 {
     unsafe { &(*stream).chunk }
 }
 
+/// Chunks that were mapped at once in this process, or in one that it was forked from: a bit each.
+static MAPPED: [AtomicU64; CHUNKS_MAX / 64] = [const { AtomicU64::new(0) }; CHUNKS_MAX / 64];
+
+/// True the first time that a chunk is used: a fault for each of its pages would cost more than all
+/// of its words.
+fn is_first_use(index: u32) -> bool {
+    let bit = 1 << (index % 64);
+    let bits = MAPPED.get(index as usize / 64);
+    bits.is_some_and(|bits| bits.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+}
+
 /// Takes a free chunk, waiting if the user wants that.
 fn take(hot: &Hot) -> bool {
     let mut waited_since = 0u64;
@@ -395,6 +406,10 @@ fn take(hot: &Hot) -> bool {
     hot.chunk.set(index);
     hot.hi.set(now >> 32);
     let at = state::process().arena() + chunk_offset(index);
+    // A thread that has filled one chunk fills the next.
+    if hot.sequence.get() > 1 && !sandbox::is_sandboxed() && is_first_use(index) {
+        sys::populate(at as usize, CHUNK_BYTES as usize);
+    }
     hot.cur.set(at);
     set_real_end(hot, at + CHUNK_BYTES - END_BYTES);
     stream_of(hot).store(index, Ordering::Release);

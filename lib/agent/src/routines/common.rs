@@ -40,7 +40,7 @@ use crate::routines::{counts, door, marks, orders, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
-use sptrace_wire::values::{CALL_BYTES, ERRORS, RETURN_BYTES};
+use sptrace_wire::values::{CALL_BYTES, DESCRIPTORS, ERRORS, RETURN_BYTES};
 
 /// Behind a record's values.
 const END_MARK_BYTES: usize = size_of_val(&sptrace_wire::values::END);
@@ -142,6 +142,35 @@ global_asm!(
     jne \slow
 70:
     .endm
+    /* rax = target: the entry of a call through a pointer. */
+    .macro RECORD_INDIRECT void, slow
+    RESERVE 12, \slow
+    mov [rcx+8], eax
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    STAMP \void
+    MARK COMMITTED, 32
+    mov rdx, gs:[TOPFRAME]
+    mov rax, [rsp+40]
+    mov [rdx+40], rax
+    mov rax, [rsp+32]
+    lea rcx, [rsp+48]
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    mov rcx, [rsp+40]
+    mov [rdx+40], rcx
+    RESTORE
+    ret 8
+    .endm
+    .macro VOID_INDIRECT
+    MARK RESERVED, 32
+    mov dword ptr [rcx+4], {nothing_narrow}
+    mov dword ptr [rcx], 1
+    .endm
     "#,
     silent::silent!(),
     values::values!(),
@@ -219,31 +248,9 @@ sptrace_indirect:
     CHECK_PUSH 48, sptrace_slow_2
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_2
-    RESERVE 12, sptrace_slow_2
-    mov [rcx+8], eax
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
-    STAMP sptrace_void_2
-    MARK COMMITTED, 32
-    mov rdx, gs:[TOPFRAME]
-    mov rax, [rsp+40]
-    mov [rdx+40], rax
-    mov rax, [rsp+32]
-    lea rcx, [rsp+48]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    mov rcx, [rsp+40]
-    mov [rdx+40], rcx
-    RESTORE
-    ret 8
+    RECORD_INDIRECT sptrace_void_2, sptrace_slow_2
 sptrace_void_2:
-    MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing_narrow}
-    mov dword ptr [rcx], 1
+    VOID_INDIRECT
 sptrace_slow_2:
     MARK CHECKING, 32
     jmp sptrace_indirect_values
@@ -425,7 +432,14 @@ sptrace_system_call:
     CALL_RULE sptrace_slow_12
     test cl, {unwanted}
     jnz sptrace_system_call_unseen
-    test cl, {enters}
+    test cl, {bound}
+    jz 73f
+    cmp edi, {descriptors}
+    jae sptrace_slow_12
+    mov rdx, gs:[{asked}]
+    bt dword ptr [rdx], edi
+    jnc sptrace_system_call_elsewhere
+73: test cl, {enters}
     jz sptrace_slow_12
     CHECK_RECORDS sptrace_slow_12
     CHECK_PUSH 168, sptrace_slow_12
@@ -459,6 +473,11 @@ sptrace_system_call:
     mov [rdx+40], rcx
     RESTORE
     ret
+    /* On a descriptor that is not asked for. */
+sptrace_system_call_elsewhere:
+    MARK CHECKING, 32
+    mov rdx, gs:[{asked}+8]
+    lock inc qword ptr [rdx]
 sptrace_system_call_unseen:
     MARK CHECKING, 32
     add qword ptr [rsp+32], {unseen_way}
@@ -562,6 +581,9 @@ sptrace_common_offsets:
     probes = const state::PROBES,
     not_asked = const !(state::ASKED as i64),
     quick = const HOT + core::mem::offset_of!(Hot, quick),
+    asked = const HOT + core::mem::offset_of!(Hot, asked),
+    bound = const quick::BOUND,
+    descriptors = const DESCRIPTORS,
     lends = const HOT + core::mem::offset_of!(Hot, lends),
     writing = const HOT + core::mem::offset_of!(Hot, writing),
     quick_calls = const quick::CALLS,
@@ -590,6 +612,7 @@ sptrace_common_offsets:
     row_shift = const rows::ROW_SHIFT,
     returns = const rows::RETURNS,
     returns_by_routine = const rows::RETURNS_BY_ROUTINE,
+    result_is_integer = const rows::RESULT_IS_INTEGER,
     fails_by_minus_one = const rows::FAILS_BY_MINUS_ONE,
     fails_by_null = const rows::FAILS_BY_NULL,
     frame_quiet = const FRAME_QUIET as i64,

@@ -18,6 +18,9 @@ pub const LEAVES: u8 = 4;
 pub const LEAVES_FAILED: u8 = 8;
 /// The agent has nothing to do at the call but to record it.
 pub const PLAIN: u8 = 16;
+/// The call is recorded if its first argument is a descriptor that is asked for; no other one is a
+/// descriptor.
+pub const BOUND: u8 = 32;
 
 static RULES: [AtomicU8; CALLS] = [const { AtomicU8::new(0) }; CALLS];
 

@@ -23,7 +23,10 @@ macro_rules! values {
     .set PAIRED_CALL, 18
     /* Of the record of a result: rax, rdx, xmm0, errno, and the end. */
     .set RESULT_BYTES, 36
-    .set RESULT_AND_EXIT_BYTES, 60
+    /* The same of rax alone. */
+    .set INTEGER_BYTES, 12
+    /* Of the head of a record with values, and of the record of an exit. */
+    .set HEAD_AND_EXIT_BYTES, 24
     /* Of a held call: bytes of its frames, and where below the stack pointer its words and its stamp are. */
     .set HELD_BYTES, 120
     .set HELD_FIRST, 88
@@ -176,9 +179,6 @@ macro_rules! values {
     ja 74f
     lea rsp, [rsp+8]
     MARK CHECKING, 32
-    .if \site == 48
-    mov qword ptr gs:[{acted}], 1
-    .endif
     jmp \plain
 76: MARK CHECKING, 40
     mov rax, [rsp]
@@ -299,6 +299,53 @@ macro_rules! values {
     SLOW_WITHOUT_ROW \slow
     .endm
 
+    /* rcx = the row: the result with so many bytes behind its head, and the exit that follows. */
+    .macro RECORD_RESULT bytes, void
+    mov edx, [rcx+24]
+    mov ecx, \bytes+HEAD_AND_EXIT_BYTES
+    xadd gs:[CUR], rcx
+    lea rax, [rcx+\bytes+HEAD_AND_EXIT_BYTES-{end_bytes}]
+    cmp rax, gs:[END]
+    ja sptrace_slower_1
+    MARK RESERVED_CALL, 32
+    mov dword ptr [rcx+12], \bytes
+    mov [rcx+8], edx
+    rdtsc
+    cmp edx, gs:[HI]
+    jne \void
+    mov [rcx], eax
+    mov dword ptr [rcx+4], {return_values}
+    mov [rcx+\bytes+16], eax
+    mov rax, [rsp+24]
+    mov [rcx+16], eax
+    shr rax, 32
+    mov [rcx+20], eax
+    .if \bytes == RESULT_BYTES
+    mov rax, [rsp]
+    mov [rcx+24], eax
+    shr rax, 32
+    mov [rcx+28], eax
+    movq rax, xmm0
+    mov [rcx+32], eax
+    shr rax, 32
+    mov [rcx+36], eax
+    .endif
+    mov eax, [rsp+32]
+    mov [rcx+\bytes+20], eax
+    MARK COMMITTED_CALL, 32
+    mov dword ptr [rcx+\bytes+12], {values_end}
+    MARK WRITTEN_CALL, 32
+    sub qword ptr gs:[TOPFRAME], 48
+    RESTORE
+    ret
+    .endm
+    .macro VOID_RESULT bytes
+    MARK RESERVED_CALL, 32
+    VOID_CALL 0, 8
+    MARK CHECKING, 32
+    jmp sptrace_slower_1
+    .endm
+
     /* A direct call, from the slot of which the id leads to the callee. */
     .macro FIRST_VALUES
     MARK CHECKING, 32
@@ -326,8 +373,19 @@ sptrace_indirect_values:
     CHECK_PUSH 48, sptrace_slower_2
     mov rax, [rsp+40]
     FIND_ROW sptrace_slower_2
-    CALL_WITH_VALUES 48, 12, sptrace_slower_2, sptrace_slower_2
+    CALL_WITH_VALUES 48, 12, sptrace_indirect_plain, sptrace_slower_2
+sptrace_indirect_plain:
+    MARK CHECKING, 32
+    mov rax, [rsp+40]
+    RECORD_INDIRECT sptrace_indirect_void, sptrace_indirect_full
+sptrace_indirect_void:
+    VOID_INDIRECT
+    /* The slow path is told that the callee's code has run. */
+sptrace_indirect_full:
+    MARK CHECKING, 32
+    mov qword ptr gs:[{acted}], 1
 sptrace_slower_2:
+    MARK CHECKING, 32
     SLOW 2
     .endm
 
@@ -371,46 +429,11 @@ sptrace_exit_values:
     jz 76f
     test eax, eax
     jz sptrace_slower_1
-76: push rcx
-    MARK CHECKING, 40
-    mov ecx, RESULT_AND_EXIT_BYTES
-    xadd gs:[CUR], rcx
-    lea rax, [rcx+RESULT_AND_EXIT_BYTES-{end_bytes}]
-    cmp rax, gs:[END]
-    ja 78f
-    MARK RESERVED_CALL, 40
-    mov dword ptr [rcx+12], RESULT_BYTES
-    rdtsc
-    cmp edx, gs:[HI]
-    jne 77f
-    mov [rcx], eax
-    mov dword ptr [rcx+4], {return_values}
-    mov [rcx+52], eax
-    mov rax, [rsp]
-    mov eax, [rax+24]
-    mov [rcx+8], eax
-    mov rax, [rsp+32]
-    mov [rcx+16], eax
-    shr rax, 32
-    mov [rcx+20], eax
-    mov rax, [rsp+8]
-    mov [rcx+24], eax
-    shr rax, 32
-    mov [rcx+28], eax
-    movq rax, xmm0
-    mov [rcx+32], eax
-    shr rax, 32
-    mov [rcx+36], eax
-    mov eax, [rsp+40]
-    mov [rcx+56], eax
-    MARK COMMITTED_CALL, 40
-    mov dword ptr [rcx+48], {values_end}
-    MARK WRITTEN_CALL, 40
-    sub qword ptr gs:[TOPFRAME], 48
-    MARK DONE, 40
-    lea rsp, [rsp+8]
-    RESTORE
-    ret
+76: test edx, {result_is_integer}
+    jz 78f
+    RECORD_RESULT INTEGER_BYTES, 77f
+78: MARK CHECKING, 32
+    RECORD_RESULT RESULT_BYTES, 79f
     /* Or it has no record. */
 74: MARK CHECKING, 32
     movabs rax, {frame_quiet}
@@ -438,15 +461,15 @@ sptrace_exit_values:
     MARK CHECKING, 40
     call qword ptr [rcx+16]
     cmp eax, {passed}
-    jne 78f
+    jne 70f
     sub qword ptr gs:[TOPFRAME], HELD_BYTES
     MARK DONE, 40
     lea rsp, [rsp+8]
     RESTORE
     ret
-77: MARK RESERVED_CALL, 40
-    VOID_CALL 0, 8
-    SLOW_WITHOUT_ROW sptrace_slower_1
+70: SLOW_WITHOUT_ROW sptrace_slower_1
+77: VOID_RESULT INTEGER_BYTES
+79: VOID_RESULT RESULT_BYTES
 sptrace_slower_1:
     SLOW 1
     .endm

@@ -12,7 +12,8 @@ use super::Decoder;
 use super::sink::Sink;
 use super::system_call::{pieces_of, word};
 
-/// rax, rdx, xmm0 and errno.
+/// rax, rdx, xmm0 and errno; of a result that is all in rax, and is no failure, the others may be
+/// missing, which are zero then.
 const RETURN_BYTES: usize = 4 * 8;
 
 impl<S: Sink> Decoder<'_, S> {

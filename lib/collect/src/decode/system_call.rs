@@ -14,10 +14,13 @@ use super::Decoder;
 use super::module::PLACE_ENTRY;
 use super::sink::Sink;
 
-/// The bytes of a record.
-pub(super) fn bytes_of(halves: &[AtomicU32]) -> Vec<u8> {
-    let words = halves.iter().map(|half| half.load(Ordering::Relaxed));
-    words.flat_map(u32::to_le_bytes).collect()
+/// The bytes of a record, in the place of what `to` held.
+pub(super) fn copy(halves: &[AtomicU32], to: &mut Vec<u8>) {
+    to.clear();
+    to.reserve(size_of_val(halves));
+    for half in halves {
+        to.extend_from_slice(&half.load(Ordering::Relaxed).to_le_bytes());
+    }
 }
 
 /// A little-endian number of eight bytes.
@@ -106,8 +109,10 @@ impl<S: Sink> Decoder<'_, S> {
     }
 
     pub(super) fn tell_values(&mut self, tsc: u64, values: &Values<'_>) {
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.cursor.room[1]);
+        bytes.clear();
         values.put(&mut bytes);
         self.sink.values(tsc, &bytes);
+        self.cursor.room[1] = bytes;
     }
 }

@@ -216,6 +216,7 @@ fn calls(cx: &Cx<'_>, out: &mut Vec<u8>) -> Shown {
         with_duration: true,
         column: 40,
         wanted: None,
+        on_descriptors: None,
         succeeded: None,
         min_ticks: 0,
         with_number: true,

@@ -52,6 +52,21 @@ pub fn generic(symbol: &str) -> Option<&str> {
     symbol.get(..first)?.strip_prefix("__")
 }
 
+/// The function of the C library that has the same bodies, and the same arguments.
+pub fn same_body(name: &str) -> Option<&'static str> {
+    const PAIRS: [(&str, &str); 4] = [
+        ("memcpy", "memmove"),
+        ("memcmp", "bcmp"),
+        ("strchr", "index"),
+        ("strrchr", "rindex"),
+    ];
+    PAIRS.iter().find_map(|&(one, other)| match name {
+        _ if name == one => Some(other),
+        _ if name == other => Some(one),
+        _ => None,
+    })
+}
+
 /// The prototype of a function.
 pub fn by_symbol(symbol: &str) -> Option<Prototype> {
     prototype(line(symbol)?, &Defined::new()).ok()
@@ -83,6 +98,13 @@ mod tests {
         assert_eq!(generic("__memmove_avx_unaligned_erms"), Some("memmove"));
         assert_eq!(generic("strlen"), None);
         assert_eq!(generic("my_avx_sum"), None);
+    }
+
+    #[test]
+    fn functions_with_one_body_name_each_other() {
+        assert_eq!(same_body("memcpy"), Some("memmove"));
+        assert_eq!(same_body("memmove"), Some("memcpy"));
+        assert_eq!(same_body("strlen"), None);
     }
 
     #[test]

@@ -255,6 +255,12 @@ impl Prototype {
         }
     }
 
+    /// True if the result, where there is one, is all in rax.
+    pub fn result_is_integer(&self) -> bool {
+        let is_integer = |given: &Given| given.place == ResultIn::Register && !given.is_pair;
+        self.result.as_ref().is_none_or(is_integer)
+    }
+
     /// The result as the kernel would have told it: what says whether memory was written, and how
     /// much.
     pub fn told(&self, rax: u64, errno: u32) -> i64 {

@@ -171,6 +171,8 @@ layout! {
         pub writes_bytes: u16,
         /// 1: the common routine can record the result, unless the call has failed.
         pub returns_by_routine: u8,
+        /// 1: all of the result is in rax.
+        pub result_is_integer: u8,
         /// 1: the part that decides adds to tables ([`crate::control::Control::tables_offset`]),
         /// and runs once at every call, whichever way that takes.
         pub acts: u8,
@@ -236,6 +238,7 @@ impl FunctionValues {
             second: self.second,
             has_payload: 0,
             mask: self.mask,
+            descriptors: 0,
         }
     }
 }
