@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares sptrace's call counts with callgrind's, function by function, on real programs.
 
-usage: tests/oracle.py [--quick] [--only GLOB]... [--at-least PERCENT] [--verbose] [--keep DIR]
+usage: tests/oracle.py [--quick] [--only GLOB]... [--mode OPTIONS]... [--at-least PERCENT] [--verbose] [--keep DIR]
        tests/oracle.py --self-check
 
 Given: valgrind, a built sptrace (--sptrace, $SPTRACE or target/release/sptrace) and the programs of the machine.
@@ -228,9 +228,9 @@ def read_csv(text):
     return calls, names
 
 
-def run_sptrace(sptrace, argv, env, work):
+def run_sptrace(sptrace, argv, env, work, options=()):
     trace = os.path.join(work, "trace.data")
-    done = subprocess.run(["setarch", "-R", sptrace, "run", "--loader", "-o", trace, "--", *argv], env=env, cwd=os.path.join(work, "cwd"),
+    done = subprocess.run(["setarch", "-R", sptrace, "run", "--loader", *options, "-o", trace, "--", *argv], env=env, cwd=os.path.join(work, "cwd"),
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     for line in done.stderr.decode("latin1").split("\n"):
         if line.startswith("sptrace:"): print("    " + line)
@@ -485,6 +485,7 @@ def main():
     parser.add_argument("--only", action="append", metavar="GLOB")
     parser.add_argument("--at-least", type=float, default=99.9, metavar="PERCENT")
     parser.add_argument("--verbose", action="store_true", help="every differing function, not the first 25")
+    parser.add_argument("--mode", action="append", metavar="OPTIONS", help="record with these, as in --mode=--count; each workload once with each")
     parser.add_argument("--self-check", action="store_true")
     parser.add_argument("--callgrind-only", action="store_true", help="compare the two callgrind runs with each other (tries the workloads without sptrace)")
     parser.add_argument("--keep", metavar="DIR", help="work there and leave everything for inspection")
@@ -521,15 +522,17 @@ def run_all(args, work):
             print(f"{name}: {sum(first.calls.values())} calls, {sum(first.tails.values())} tails, {len(first.calls)} callees, {unsteady} calls differ between the runs, "
                   f"{sum(n for (m, _), n in first.calls.items() if m == '???')} without an object, {seconds:.1f} s", flush=True)
             continue
-        try:
-            text = run_sptrace(sptrace, argv, full_env, work)
-            if args.keep:
-                with open(os.path.join(work, name + ".csv"), "w") as f: f.write(text)
-            good = compare(name, first, second, *read_csv(text), args.at_least, args.verbose, lambda functions, layout: native_counts(argv, full_env, work, functions, layout))
-        except (RuntimeError, KeyError, ValueError) as error:
-            print(f"FAIL {name}: {error!r}", flush=True)
-            good = False
-        passed, failed = passed + good, failed + (not good)
+        for options in args.mode or [""]:
+            named = f"{name} {options}".strip()
+            try:
+                text = run_sptrace(sptrace, argv, full_env, work, options.split())
+                if args.keep:
+                    with open(os.path.join(work, named.replace("/", "_") + ".csv"), "w") as f: f.write(text)
+                good = compare(named, first, second, *read_csv(text), args.at_least, args.verbose, lambda functions, layout: native_counts(argv, full_env, work, functions, layout))
+            except (RuntimeError, KeyError, ValueError) as error:
+                print(f"FAIL {named}: {error!r}", flush=True)
+                good = False
+            passed, failed = passed + good, failed + (not good)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed and not args.callgrind_only else 0
 

@@ -116,7 +116,7 @@ class Bench:
         for row in rows: calls, untimed = calls + int(row["calls"]), untimed + int(row["untimed_calls"])
         rows = {(row["section"], row["key"]): int(row["count"]) for row in csv.DictReader(io.StringIO(report("coverage", "--format", "csv")))}
         lost = rows.get(("loss", "events dropped"), 0) / 2
-        return calls, untimed, lost, rows.get(("budget", "spent in steady state"), 0) / 1e6
+        return calls, untimed, lost, rows.get(("budget", "spent in steady state"), rows.get(("budget", "spent in its start"), 0)) / 1e6
 
     def measure(self, name, budgets, once):
         """The line of each budget."""

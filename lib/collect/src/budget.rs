@@ -35,8 +35,11 @@ const SMALL: f64 = 1e-3;
 const SELDOM_PER_S: u64 = 300;
 /// From a look with less CPU time nothing follows, but that who is called seldom may return.
 const TELLING_NS: f64 = 1e6;
-/// What comes before is the start, which a steady state is not measured by.
+/// What comes before is the start, which a steady state is not measured by: so long on the clock,
+/// and so much CPU time of the program, unless it mostly sleeps.
 const START: Duration = Duration::from_secs(1);
+const START_OF_PROGRAM: Duration = Duration::from_millis(500);
+const LONGEST_START: Duration = Duration::from_secs(10);
 
 /// What a call costs the program above its own work, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,8 +82,8 @@ pub struct Used {
     pub own: Duration,
 }
 
-/// What was spent of a budget, in a recording's steady state: without its first second, unless it
-/// was no longer.
+/// What was spent of a budget, in a recording's steady state: without its start, unless it was no
+/// longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// The budget, as a share of the program's own CPU time.
@@ -91,6 +94,8 @@ pub struct Spent {
     pub by_counts: f64,
     /// Of that: what our process has used.
     pub by_host: f64,
+    /// The recording was longer than its start.
+    pub is_steady: bool,
 }
 
 /// Sums over looks, in nanoseconds.
@@ -111,6 +116,7 @@ pub struct Budget {
     /// What else we use, in nanoseconds a nanosecond of the clock.
     beside: f64,
     ran: Duration,
+    worked: Duration,
     at_start: Sums,
     steady: Sums,
     rates: Rates,
@@ -125,6 +131,7 @@ impl Budget {
             host_ns: HOST_NS,
             beside: 0.0,
             ran: Duration::ZERO,
+            worked: Duration::ZERO,
             at_start: Sums::default(),
             steady: Sums::default(),
             rates: Rates {
@@ -153,7 +160,9 @@ impl Budget {
         // Prices are means: what a program does is never nothing.
         let native = (program - in_program.0 - in_program.1).max(program / 20.0);
         self.ran += used.elapsed;
-        let sums = match self.ran > START {
+        self.worked += used.program;
+        let has_started = self.worked > START_OF_PROGRAM || self.ran > LONGEST_START;
+        let sums = match self.ran > START && has_started {
             true => &mut self.steady,
             false => &mut self.at_start,
         };
@@ -222,7 +231,8 @@ impl Budget {
 
     /// What was spent so far.
     pub fn spent(&self) -> Spent {
-        let sums = match self.steady.native > 0.0 {
+        let is_steady = self.steady.native > 0.0;
+        let sums = match is_steady {
             true => &self.steady,
             false => &self.at_start,
         };
@@ -235,6 +245,7 @@ impl Budget {
             share: share(sums.recorded + sums.counted + sums.host),
             by_counts: share(sums.counted),
             by_host: share(sums.host),
+            is_steady,
         }
     }
 }
@@ -344,10 +355,10 @@ mod tests {
     fn the_start_does_not_count_once_there_is_more() {
         let mut budget = Budget::new(0.05, PRICES);
         budget.look(used(1000, 500), &called(&[]));
-        assert!(budget.spent().share > 0.4);
+        assert!(budget.spent().share > 0.4 && !budget.spent().is_steady);
         budget.look(used(1000, 10), &called(&[]));
-        let share = budget.spent().share;
-        assert!((0.009..0.011).contains(&share), "{share}");
+        let spent = budget.spent();
+        assert!((0.009..0.011).contains(&spent.share) && spent.is_steady);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use crate::budget::Spent;
 use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
-use sptrace_trace::{BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary};
+use sptrace_trace::{
+    BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section, Summary,
+};
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
@@ -245,9 +247,13 @@ impl Outcome {
             s.row(Section::Ring, "events dropped by --ring", self.overwritten);
         }
         if let Some(spent) = self.spent {
+            let key = match spent.is_steady {
+                true => BUDGET_SPENT,
+                false => BUDGET_SPENT_AT_START,
+            };
             let shares = [
                 (BUDGET_ASKED, spent.budget),
-                (BUDGET_SPENT, spent.share),
+                (key, spent.share),
                 (BUDGET_COUNTS, spent.by_counts),
                 (BUDGET_HOST, spent.by_host),
             ];
@@ -317,8 +323,12 @@ impl Outcome {
             true if spent.by_counts > spent.budget => ": counted calls alone are over it",
             true => ": over it",
         };
+        let when = match spent.is_steady {
+            true => "in steady state",
+            false => "in its start",
+        };
         Some(format!(
-            "budget: {} of {} spent in steady state ({} by counted calls, {} by sptrace itself){over}",
+            "budget: {} of {} spent {when} ({} by counted calls, {} by sptrace itself){over}",
             percent(spent.share),
             percent(spent.budget),
             percent(spent.by_counts),

@@ -3,7 +3,9 @@
 //! Given a trace's summary; gives the text, or none without a budget. Must not know where it
 //! stands.
 
-use sptrace_trace::{BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary};
+use sptrace_trace::{
+    BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section, Summary,
+};
 
 /// What was to be spent on the recording, and was; `None`: there was no budget.
 pub(crate) fn budget_text(summary: &Summary) -> Option<String> {
@@ -12,7 +14,11 @@ pub(crate) fn budget_text(summary: &Summary) -> Option<String> {
         let millionths = rows.find(|row| row.key == key)?.count;
         Some(millionths as f64 / 1e4)
     };
-    let (asked, spent) = (share(BUDGET_ASKED)?, share(BUDGET_SPENT)?);
+    let asked = share(BUDGET_ASKED)?;
+    let (spent, when) = match (share(BUDGET_SPENT), share(BUDGET_SPENT_AT_START)) {
+        (Some(spent), _) => (spent, "in steady state"),
+        (None, spent) => (spent?, "in its start, and it was no longer"),
+    };
     let (counts, host) = (share(BUDGET_COUNTS)?, share(BUDGET_HOST)?);
     let over = match spent > asked {
         false => "",
@@ -20,7 +26,7 @@ pub(crate) fn budget_text(summary: &Summary) -> Option<String> {
         true => "; over it",
     };
     Some(format!(
-        "{asked:.1} % of the program's CPU time; {spent:.1} % spent in steady state, of which \
+        "{asked:.1} % of the program's CPU time; {spent:.1} % spent {when}, of which \
          {counts:.1} % by counted calls and {host:.1} % by sptrace's process{over}"
     ))
 }
@@ -47,5 +53,15 @@ mod tests {
         assert!(text(80_000, 5_000).ends_with("; over it"));
         assert!(text(80_000, 60_000).ends_with("counted calls alone cost more"));
         assert_eq!(budget_text(&Summary::default()), None);
+        let mut short = Summary::default();
+        short.row(Section::Budget, BUDGET_ASKED, 50_000);
+        short.row(Section::Budget, BUDGET_SPENT_AT_START, 900_000);
+        short.row(Section::Budget, BUDGET_COUNTS, 0);
+        short.row(Section::Budget, BUDGET_HOST, 800_000);
+        let text = budget_text(&short).unwrap_or_default();
+        assert!(
+            text.contains("90.0 % spent in its start, and it was no longer"),
+            "{text}"
+        );
     }
 }

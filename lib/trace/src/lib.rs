@@ -52,6 +52,7 @@ pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};
 pub use stats::{FunctionStats, Stats};
 pub use summary::{
-    BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, Section, Summary, SummaryRow,
+    BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section,
+    Summary, SummaryRow,
 };
 pub use writer::{Classifier, TraceWriter};

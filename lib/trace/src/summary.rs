@@ -56,6 +56,8 @@ pub enum Section {
 pub const BUDGET_ASKED: &str = "asked for";
 /// Key of [`Section::Budget`]: what was spent in steady state.
 pub const BUDGET_SPENT: &str = "spent in steady state";
+/// The same where the recording was no longer than its start.
+pub const BUDGET_SPENT_AT_START: &str = "spent in its start";
 /// Key of [`Section::Budget`]: of that, by calls that were counted.
 pub const BUDGET_COUNTS: &str = "by counted calls";
 /// Key of [`Section::Budget`]: of that, by sptrace's own process.

@@ -326,7 +326,7 @@ impl RecordArgs {
         // What the user has written counts more.
         self.depth = self.depth.or(policy.depth);
         self.ring = self.ring.or(policy.ring_bytes);
-        if self.levels.limit().is_none() {
+        if !self.levels.count && self.levels.limit().is_none() {
             self.levels.hot_limit = policy.hot_limit;
         }
         self.max_size = self.max_size.or(policy.most_bytes);

@@ -93,8 +93,8 @@ fn add_sizes(all: &mut Vocabulary<'_>) {
         (
             "hot_limit(RATE)",
             "count the calls of a function while it is called more than so many times a second, and \
-             record those of all others (as --hot-limit of `run`): not with payloads, values, system \
-             calls, start, between, only and propagate",
+             record those of all others (as --hot-limit): not with payloads, values, system calls, \
+             between, only and propagate, nor a start that is a return or a slow call",
             |policy, n| policy.hot_limit = Some(n),
             1,
             1_000_000_000,
