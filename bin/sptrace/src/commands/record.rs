@@ -239,7 +239,7 @@ impl RecordArgs {
         self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
         let system_calls = self.system_calls()?;
-        let of_calls = [&self.arguments, &self.results];
+        let of_calls: [&[String]; 2] = [&self.arguments, &self.results];
         let values = values::asked(of_calls, &self.prototypes, self.string_limit)?;
         let is_launched = matches!(subject, Subject::Launched { .. });
         let (command, loader, start_on, shadow) = match subject {
