@@ -23,6 +23,8 @@ const SAME_STACK_BYTES: u32 = 64 << 20;
 const LOOKED_AT: usize = 64;
 /// Sites whose functions are kept at hand; a power of two.
 const CALLERS: usize = 1 << 13;
+/// Times in a row are counted in such parts of a tick.
+const FRACTION_BITS: u32 = 32;
 /// Events that are told at once.
 const BATCH: usize = 256;
 
@@ -56,6 +58,8 @@ pub(super) struct Open {
     lazy: Option<(u32, Option<FunctionId>)>,
     /// In which function the sites of some ids lie.
     callers: Vec<(u32, FunctionId)>,
+    /// Records in a row: where each stands, and what it is of. Its memory serves again.
+    looked_up: Vec<(u32, Place)>,
 }
 
 /// What a call says of those before it.
@@ -137,14 +141,20 @@ impl Open {
     /// In which function the site with this id lies, if it is at hand.
     #[inline]
     fn caller(&self, id: u32) -> Option<FunctionId> {
-        let (known, caller) = self.callers.get((id >> 3) as usize % CALLERS)?;
+        let (known, caller) = self.callers.get(slot(id))?;
         (*known == id).then_some(*caller)
     }
 
     fn keep_caller(&mut self, id: u32, caller: FunctionId) {
         self.callers.resize(CALLERS, (0, FunctionId(0)));
-        self.callers[(id >> 3) as usize % CALLERS] = (id, caller);
+        self.callers[slot(id)] = (id, caller);
     }
+}
+
+/// Where the caller of a site is kept.
+#[inline]
+fn slot(id: u32) -> usize {
+    (id.wrapping_mul(0x9E37_79B1) >> 16) as usize % CALLERS
 }
 
 /// Events that wait for being told, all with one high half of the clock.
@@ -175,18 +185,20 @@ impl<S: Sink> Decoder<'_, S> {
     /// True if a call that was recorded in order stands at `at`.
     #[inline]
     pub(super) fn is_in_order(&self, halves: &[AtomicU32], at: usize) -> bool {
-        self.length_in_order(halves, at).is_some()
+        self.look_up_in_order(halves, at).is_some()
     }
 
-    /// Its halves.
+    /// What it is of, and its halves.
     #[inline]
-    fn length_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<usize> {
+    fn look_up_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<(Place, usize)> {
         let (stack, id) = (halves.get(at)?, halves.get(at + 1)?);
         let id = id.load(Ordering::Relaxed);
         let is_written = stack.load(Ordering::Relaxed) != 0 && id >= CONTROL_IDS;
         let place = is_written.then(|| self.areas.quick(id))??;
         let is_narrow = place.kind() & PLACE_INDIRECT != 0;
-        place.is_in_order().then_some(2 + usize::from(is_narrow))
+        place
+            .is_in_order()
+            .then_some((place, 2 + usize::from(is_narrow)))
     }
 
     /// Tells of the calls from `at` on that were recorded in order, up to the next record with a
@@ -197,28 +209,27 @@ impl<S: Sink> Decoder<'_, S> {
         at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
-        let (mut end, mut count) = (at, 0);
-        while let Some(length) = self.length_in_order(halves, end) {
+        let mut end = at;
+        let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
+        looked_up.clear();
+        while let Some((place, length)) = self.look_up_in_order(halves, end) {
+            looked_up.push((end as u32, place));
             end += length;
-            count += 1;
         }
         let from = self.cursor.last_tsc;
         let to = self.next_time(halves, end).max(from);
         self.sink.between(from, to);
-        let spread = |i: u64| {
-            let ticks = u128::from(to - from) * u128::from(i) / u128::from(count + 1);
-            from + ticks as u64
-        };
+        let parts = looked_up.len() as u128 + 1;
+        let part = (u128::from(to - from) << FRACTION_BITS) / parts;
         let mut row = Row {
             high: from >> 32,
             events: Vec::with_capacity(BATCH),
         };
-        let mut at = at;
-        for i in 1..=count {
-            let tsc = spread(i);
+        for (i, (at, place)) in (1..).zip(&looked_up) {
+            let (tsc, at) = (from + ((part * i) >> FRACTION_BITS) as u64, *at as usize);
             self.cursor.last_tsc = tsc;
             let plain = match wide_callee.is_none() && self.cursor.lazy.is_none() {
-                true => self.plain(halves, at),
+                true => self.plain(halves, at, *place),
                 false => None,
             };
             match plain {
@@ -230,8 +241,8 @@ impl<S: Sink> Decoder<'_, S> {
                     }
                 }
             }
-            at += self.length_in_order(halves, at)?;
         }
+        self.cursor.ordered.looked_up = looked_up;
         row.flush(self.sink);
         Some(end)
     }
@@ -240,7 +251,7 @@ impl<S: Sink> Decoder<'_, S> {
     fn next_time(&self, halves: &[AtomicU32], mut at: usize) -> u64 {
         let Cursor { high, last_tsc, .. } = *self.cursor;
         while at < halves.len() {
-            if let Some(length) = self.length_in_order(halves, at) {
+            if let Some((_, length)) = self.look_up_in_order(halves, at) {
                 at += length;
                 continue;
             }
@@ -261,10 +272,9 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// The call that stands at `at`, if all of it can be said at once.
     #[inline]
-    fn plain(&self, halves: &[AtomicU32], at: usize) -> Option<Made> {
+    fn plain(&self, halves: &[AtomicU32], at: usize, place: Place) -> Option<Made> {
         let half = |at: usize| halves.get(at).map(|h| h.load(Ordering::Relaxed));
         let id = half(at + 1)?;
-        let place = self.areas.quick(id)?;
         let caller = Some(self.cursor.ordered.caller(id)?);
         let callee = match place.kind() & PLACE_INDIRECT {
             0 => place.callee()?,

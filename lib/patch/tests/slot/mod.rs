@@ -27,6 +27,9 @@ const ROUTINES: [&str; common::COUNT] = [
     "SYSTEM_RETURN",
     "COUNT_FIRST",
     "COUNT_INDIRECT",
+    "ORDER_FIRST",
+    "ORDER_INDIRECT",
+    "ORDER_FULL",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.
