@@ -246,6 +246,12 @@ impl Outcome {
         if self.overwritten > 0 {
             s.row(Section::Ring, "events dropped by --ring", self.overwritten);
         }
+        self.add_budget(&mut s);
+        s
+    }
+
+    /// What a budget has come to, if there was one.
+    fn add_budget(&self, s: &mut Summary) {
         if let Some(spent) = self.spent {
             let key = match spent.is_steady {
                 true => BUDGET_SPENT,
@@ -261,7 +267,6 @@ impl Outcome {
                 s.row(Section::Budget, what, (share * 1e6).round() as u64);
             }
         }
-        s
     }
 
     /// The coverage line.

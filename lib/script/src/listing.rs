@@ -16,9 +16,9 @@ const THREAD: Thread = Thread {
     tid: 0x1060,
     top_frame: 0x1018,
     errno: 0x11f8,
-    active: 0x1218,
-    texts: 0x1240,
-    counters: 0x1260,
+    active: 0x1228,
+    texts: 0x1250,
+    counters: 0x1270,
 };
 /// A tick of the clock is as long as one of the machine of the figures.
 const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;

@@ -52,11 +52,11 @@ pub mod block {
     /// errno of the thread, while a payload runs at a return that asks for it.
     pub const ERRNO: i32 = 0x11f8;
     /// What is to be done to a call: bits, then a word for each ([`crate::record::ACTED`]).
-    pub const ACTIVE: i32 = 0x1218;
+    pub const ACTIVE: i32 = 0x1228;
     /// Words of the texts that a payload compares.
-    pub const TEXTS: i32 = 0x1240;
+    pub const TEXTS: i32 = 0x1250;
     /// The address of the process's counters, to which payloads add.
-    pub const COUNTERS: i32 = 0x1260;
+    pub const COUNTERS: i32 = 0x1270;
 }
 
 /// Counters of a process that payloads add to.
