@@ -323,7 +323,7 @@ mod tests {
 
     /// What these loads bring, as (address, bytes).
     fn read(loads: &[Load], args: [u64; 6], result: Option<i64>) -> Vec<(u64, Vec<u8>)> {
-        let mut bytes = CaptureTable { calls: 0 }.to_bytes().to_vec();
+        let mut bytes = CaptureTable::default().to_bytes().to_vec();
         let arm = Arm {
             loads_at: bytes.len() as u32,
             loads: loads.len() as u32,

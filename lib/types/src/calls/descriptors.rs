@@ -1,7 +1,7 @@
 //! Which descriptors a user wants: `-e fd=` as strace has it.
 //!
-//! Given a text as `3,5` or `!0,1,2`; gives the set. Also which arguments of a call are
-//! descriptors. Must not know what is done with the calls.
+//! Given a text as `3,5` or `!0,1,2`; gives the set, and which arguments of a call are descriptors.
+//! Must not know what is done with the calls.
 
 use std::collections::BTreeSet;
 
