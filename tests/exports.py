@@ -84,7 +84,10 @@ class Trace:
         """The calls in the order of their ends; a limit makes the order that of time, not that of the file."""
         return self.rows("export", "csv", "--limit", str(1 << 40))
 
-    def rows(self, *arguments): return list(csv.DictReader(io.StringIO(self.report(*arguments).decode(), newline="")))
+    def rows(self, *arguments):
+        """Without the bounds of durations that were not measured, which are in the csv alone."""
+        rows = csv.DictReader(io.StringIO(self.report(*arguments).decode(), newline=""))
+        return [{k: v for k, v in row.items() if k not in ("duration_min_ns", "duration_max_ns")} for row in rows]
 
     def export(self, name, *arguments): return self.report("export", name, "--limit", "0" if name != "dot" else "1000000", *arguments)
 
