@@ -3,7 +3,7 @@
    sides                   system calls, each in a function of its own, between two readings of the time stamp counter, which are
                            printed at the end: FUNCTION CALL BEFORE AFTER.
    sides frames            a frame of work every 10 ms, 60 of them; which of them ended late is printed.
-   sides disturb           takes the processor for 25 ms every 95 ms, by SCHED_FIFO, until it is killed.
+   sides disturb           takes the processor for 25 ms every 93 ms, by SCHED_FIFO, until it is killed.
    sides work              a read of /dev/zero every 5 ms, until it is killed.
    sides hang PATH         opens a FIFO that nobody writes to.
    sides spawn             executes `sides nothing` by vfork(2) and by posix_spawn(3), three times each, and waits for its end.
@@ -75,9 +75,24 @@ static void spin_ns(long long ns) {
     for (long long end = now_ns() + ns; now_ns() < end;) {}
 }
 
+/* How far f_decode counts. */
+static int steps = 100000;
+
 /* Counts, so that it takes longer if the processor is somebody else's meanwhile. */
 ALONE void f_decode(volatile int *sum) {
-    for (int i = 0; i < 150000; i++) *sum += i;
+    for (int i = 0; i < steps; i++) *sum += i;
+}
+
+/* As many steps as take two fifths of a frame on this machine, when nobody else has the processor. */
+static void calibrate(volatile int *sum) {
+    long long least_ns = FRAME_NS;
+    for (int i = 0; i < 20; i++) {
+        long long begun_ns = now_ns();
+        f_decode(sum);
+        long long ns = now_ns() - begun_ns;
+        if (ns < least_ns) least_ns = ns;
+    }
+    steps = (int)(steps * (FRAME_NS * 2LL / 5) / (least_ns > 0 ? least_ns : 1));
 }
 
 ALONE void f_frame(int number, long long due_ns, volatile int *sum) {
@@ -88,6 +103,7 @@ ALONE void f_frame(int number, long long due_ns, volatile int *sum) {
 
 static void frames(void) {
     volatile int sum = 0;
+    calibrate(&sum);
     for (int i = 0; i < FRAMES; i++) {
         long long due_ns = (now_ns() / FRAME_NS + 1) * FRAME_NS;
         until_ns(due_ns);
@@ -99,7 +115,7 @@ static void disturb(void) {
     struct sched_param param = {.sched_priority = 50};
     if (sched_setscheduler(0, SCHED_FIFO, &param)) perror("sched_setscheduler");
     for (;;) {
-        until_ns(now_ns() + 70000000);
+        until_ns(now_ns() + 68000000);
         spin_ns(25000000);
     }
 }
