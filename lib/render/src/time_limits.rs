@@ -110,6 +110,7 @@ mod tests {
             args,
             result: Some(0),
             end_tsc: Some(2),
+            acted: None,
             captured: Captured {
                 chunks: vec![chunk],
             },
