@@ -174,7 +174,8 @@ def lost_events_are_counted(g):
 @case
 def each_late_frame_has_its_cause(g):
     g.recorded("calm")
-    late = {int(n): int(us) for n, us in re.findall(r"^frame (\d+): (\d+) us late$", g.read("frames.out"), re.M)}
+    # The disturber makes a frame late by more than 8 ms; a machine that is busy by less, at times.
+    late = {int(n): int(us) for n, us in re.findall(r"^frame (\d+): (\d+) us late$", g.read("frames.out"), re.M) if int(us) > 8000}
     calm = re.findall(r"^frame", g.read("calm.out"), re.M)
     assert len(late) >= 3, (late, calm)
     calls = in_order(g, "frames")
