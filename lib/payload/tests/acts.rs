@@ -14,6 +14,7 @@ use sptrace_payload::program::{Binary, Expression, Source, Width};
 use sptrace_payload::tables::{Kind, Tables, read};
 use std::arch::asm;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const THREAD: Thread = Thread {
     tables: 0,
@@ -40,9 +41,13 @@ impl Memory for Stack {
 
 /// What gs points at: where the tables are, and whether the thread is muted.
 fn point_gs_at<const N: usize>(block: &[u64; N]) {
+    set_gs(block.as_ptr());
+}
+
+fn set_gs(block: *const u64) {
     const SET_GS: i64 = 0x1001;
     // SAFETY: nothing else uses gs on this thread; the block outlives its use.
-    let set = unsafe { libc::syscall(libc::SYS_arch_prctl, SET_GS, block.as_ptr()) };
+    let set = unsafe { libc::syscall(libc::SYS_arch_prctl, SET_GS, block) };
     assert_eq!(set, 0);
 }
 
@@ -283,12 +288,12 @@ fn compiled_acts_do_what_they_mean() {
         let mut sums = Sums::new();
         for _ in 0..6 {
             let mut counters = [0u64; 3];
-            let mut block = [0u64; 15];
-            [block[0], block[2]] = [set.as_mut_ptr() as u64, 77];
-            block[14] = counters.as_mut_ptr() as u64;
-            let block = std::cell::UnsafeCell::new(block);
-            // SAFETY: nobody else uses it, and it outlives its use.
-            point_gs_at(unsafe { &*block.get() });
+            // The code writes there: what is borrowed may change.
+            let block = [const { AtomicU64::new(0) }; 15];
+            block[0].store(set.as_mut_ptr() as u64, Ordering::Relaxed);
+            block[2].store(77, Ordering::Relaxed);
+            block[14].store(counters.as_mut_ptr() as u64, Ordering::Relaxed);
+            set_gs(block.as_ptr().cast());
             let call = Call {
                 arguments: std::array::from_fn(|_| random.word()),
                 stack_pointer: stack.0.as_ptr() as u64,
@@ -304,9 +309,8 @@ fn compiled_acts_do_what_they_mean() {
             let tables = (&kinds[..], &mut sums);
             let (is_recorded, done) = interpret_active(&acts, &call, &stack, tables);
             let wanted = if is_recorded { UNWANTED } else { PASSED };
-            // SAFETY: the code has come back.
-            let after: [u64; 5] = unsafe { (&(*block.get()))[5..10].try_into().unwrap() };
-            let [bits, words @ ..] = after;
+            let [bits, words @ ..]: [u64; 5] =
+                std::array::from_fn(|at| block[5 + at].load(Ordering::Relaxed));
             for (number, (wanted, word)) in (0..).zip(done.into_iter().zip(words)) {
                 let said = (bits & 1 << number != 0).then_some(word);
                 assert_eq!(said, wanted, "{number}: {acts:?}");

@@ -65,7 +65,7 @@ mod tests {
         };
         assert_eq!(
             remark(&late),
-            "INJECTED: delayed by 50 ms; SIGUSR1 raised; more was wanted and could not be done here"
+            "INJECTED: delayed by 50.000 ms; SIGUSR1 raised; more was wanted and could not be done here"
         );
         assert_eq!(mark(&late), " (INJECTED) (DELAYED)");
     }
