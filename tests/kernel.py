@@ -227,13 +227,13 @@ def what_a_killed_sptrace_leaves_is_cleaned_up(b):
         before = tracefs.state()
         process = subprocess.Popen([b.sptrace, "ktrace", "-q", "-o", b.path("t.data"), "--", "sleep", "100"], env=b.env)
         command = wait_for(lambda: subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split())
-        assert len(tracefs.state()["instances"]) == len(before["instances"]) + 1
+        assert len(tracefs.state()["instances"]) == len(before["instances"]) + 2
         process.kill()
         process.wait()
         assert os.path.exists(f"/proc/{command[0]}"), "the command goes on"
         os.kill(int(command[0]), signal.SIGKILL)
         cleaned = subprocess.run([b.sptrace, "ktrace", "--cleanup"], env=b.env, capture_output=True, text=True)
-        assert cleaned.returncode == 0 and "removed 1 instances" in cleaned.stderr, cleaned.stderr
+        assert cleaned.returncode == 0 and "removed 2 instances" in cleaned.stderr, cleaned.stderr
         assert tracefs.state() == before, (before, tracefs.state())
 
 

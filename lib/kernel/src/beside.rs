@@ -45,6 +45,7 @@ pub struct Beside {
     inside: Inside,
     source: Source,
     instance: Instance,
+    switches: Option<Instance>,
     options: Options,
     write_every: Duration,
     followed: Vec<(u32, u32)>,
@@ -59,13 +60,16 @@ impl Beside {
     pub fn prepare(tracefs: Tracefs, options: Options) -> Result<Self, KernelError> {
         recorder::check_namespace()?;
         let instance = Instance::create(&tracefs)?;
-        let (source, inside) = recorder::switch_on(&tracefs, &instance, &options)?;
-        let pipes = Pipes::open(&recorder::folders(&instance, &inside))?;
+        let switches = recorder::switches(&tracefs, &options);
+        let instances = (&instance, switches.as_ref());
+        let (source, inside) = recorder::switch_on(&tracefs, instances, &options)?;
+        let pipes = Pipes::open(&recorder::folders(instances, &inside))?;
         Ok(Self {
             pipes,
             inside,
             source,
             instance,
+            switches,
             options,
             write_every: WRITE_EVERY,
             followed: Vec::new(),
@@ -80,7 +84,7 @@ impl Beside {
     pub fn follow(&mut self, pids: &[u32]) -> Result<(), KernelError> {
         self.followed = recorder::tasks_of(pids).collect();
         let tids: Vec<u32> = self.followed.iter().map(|(tid, _)| *tid).collect();
-        let recorded = Recorded::new(&self.instance, &self.inside);
+        let recorded = Recorded::new((&self.instance, self.switches.as_ref()), &self.inside);
         recorded.only(&tids)?;
         recorded.switch("1")
     }
@@ -112,7 +116,7 @@ impl Beside {
         for (tid, pid) in &self.followed {
             tasks.expect(*tid, *pid);
         }
-        let recorded = Recorded::new(&self.instance, &self.inside);
+        let recorded = Recorded::new((&self.instance, self.switches.as_ref()), &self.inside);
         let mut written = Instant::now();
         loop {
             let is_end = is_over();

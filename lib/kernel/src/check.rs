@@ -72,7 +72,7 @@ fn blocks(tracefs: &Tracefs) -> Result<String, String> {
 
 fn events(instance: &Instance) -> Answer {
     let what = "events of the kernel";
-    match Source::switch_on(instance.folder()) {
+    match Source::switch_on(instance.folder(), None) {
         Err(e @ KernelError::File { .. }) => answer(
             what,
             Err(format!(

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// How our instances begin; the process's number and start follow.
 const NAME: &str = "sptrace-";
+/// The same of those for switches between tasks.
+const SWITCHES: &str = "switches-of-sptrace-";
 
 /// See the module.
 #[derive(Debug)]
@@ -27,7 +29,20 @@ impl Instance {
     /// # Errors
     /// The kernel refuses, or has no such clock.
     pub fn create(tracefs: &Tracefs) -> Result<Self, KernelError> {
-        let name = format!("{NAME}{}", Owner::me().name('-'));
+        Self::named(tracefs, NAME)
+    }
+
+    /// Another one, for switches between all tasks of the machine: who had a processor while a task
+    /// could not run is seen there alone.
+    ///
+    /// # Errors
+    /// As for the first one.
+    pub fn create_for_switches(tracefs: &Tracefs) -> Result<Self, KernelError> {
+        Self::named(tracefs, SWITCHES)
+    }
+
+    fn named(tracefs: &Tracefs, prefix: &str) -> Result<Self, KernelError> {
+        let name = format!("{prefix}{}", Owner::me().name('-'));
         let path = tracefs.root().join("instances").join(name);
         std::fs::create_dir(&path).map_err(KernelError::of(&path))?;
         let folder = Folder::new(path);
@@ -67,7 +82,10 @@ pub fn remove_left_over(tracefs: &Tracefs) -> (usize, Vec<PathBuf>) {
     let mut kept = Vec::new();
     for entry in entries.into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        let owner = name.to_str().and_then(|name| {
+            let for_switches = name.strip_prefix(SWITCHES);
+            for_switches.or_else(|| name.strip_prefix(NAME))
+        });
         let Some(owner) = owner.and_then(|name| Owner::of(name, '-')) else {
             continue;
         };

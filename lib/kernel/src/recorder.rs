@@ -72,10 +72,11 @@ pub fn record<W: Write>(
         check_namespace()?;
     }
     let instance = Instance::create(tracefs)?;
-    let (source, inside) = switch_on(tracefs, &instance, options)?;
+    let switches = switches(tracefs, options);
+    let (source, inside) = switch_on(tracefs, (&instance, switches.as_ref()), options)?;
     let mut without = own_tasks();
     without.extend(tasks_of(&options.helpers).map(|(tid, _)| tid));
-    let recorded = Recorded::new(&instance, &inside);
+    let recorded = Recorded::new((&instance, switches.as_ref()), &inside);
     match &options.target {
         Target::Command(_) => {}
         Target::Processes(pids) => {
@@ -136,22 +137,43 @@ pub(crate) fn check_namespace() -> Result<(), KernelError> {
 /// Switches on what the options ask for, in an instance that records nothing yet.
 pub(crate) fn switch_on(
     tracefs: &Tracefs,
-    instance: &Instance,
+    (instance, switches): Instances<'_>,
     options: &Options,
 ) -> Result<(Source, Inside), KernelError> {
     let own = instance.folder();
     own.set("buffer_size_kb", &options.buffer_kib.to_string())?;
     own.set("options/event-fork", "1")?;
-    let source = Source::switch_on(own)?;
+    let source = Source::switch_on(own, switches.map(Instance::folder))?;
     source.only(own, &options.system_calls)?;
     let inside = Inside::switch_on(tracefs, instance, options)?;
     Ok((source, inside))
 }
 
-/// The folders that have records.
-pub(crate) fn folders<'a>(instance: &'a Instance, inside: &'a Inside) -> Vec<&'a Folder> {
+/// The instance in which tasks are chosen, and the one for switches between all tasks.
+pub(crate) type Instances<'a> = (&'a Instance, Option<&'a Instance>);
+
+/// The instance for switches, where some tasks alone are recorded. Without it less is known of who
+/// had the processor.
+pub(crate) fn switches(tracefs: &Tracefs, options: &Options) -> Option<Instance> {
+    /// Those of a busy processor in the time between two looks.
+    const KIB: u64 = 1024;
+    if matches!(options.target, Target::Machine) {
+        return None;
+    }
+    let instance = Instance::create_for_switches(tracefs).ok()?;
+    let size = KIB.min(options.buffer_kib).to_string();
+    let is_set = instance.folder().set("buffer_size_kb", &size).is_ok();
+    is_set.then_some(instance)
+}
+
+/// The folders that have records, the one in which tasks are chosen first.
+pub(crate) fn folders<'a>(
+    (instance, switches): Instances<'a>,
+    inside: &'a Inside,
+) -> Vec<&'a Folder> {
     let own = [instance.folder()].into_iter();
-    own.chain(inside.folder()).collect()
+    let own = own.chain(inside.folder());
+    own.chain(switches.map(Instance::folder)).collect()
 }
 
 /// Takes the records that were made before `until`, and writes what is worth it.
@@ -245,10 +267,10 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Those of an instance, and of what sees inside.
-    pub(crate) fn new(instance: &'a Instance, inside: &'a Inside) -> Self {
+    /// Those of our instances, and of what sees inside.
+    pub(crate) fn new(instances: Instances<'a>, inside: &'a Inside) -> Self {
         Self {
-            folders: folders(instance, inside),
+            folders: folders(instances, inside),
             tracer: inside.tracer(),
         }
     }

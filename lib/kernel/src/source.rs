@@ -170,13 +170,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Switches the events on.
+    /// Switches the events on, switches between tasks in a folder of their own if there is one.
     ///
     /// # Errors
     /// There are no system calls among them: nothing could be nested in anything.
-    pub fn switch_on(folder: &Folder) -> Result<Self, KernelError> {
+    pub fn switch_on(own: &Folder, switches: Option<&Folder>) -> Result<Self, KernelError> {
         let mut source = Self::default();
         for (group, name, kind) in EVENTS {
+            let folder = match kind {
+                Kind::Switch => switches.unwrap_or(own),
+                _ => own,
+            };
             let names = match name {
                 "*" => pairs(folder, group),
                 name => vec![name.to_owned()],

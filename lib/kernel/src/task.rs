@@ -57,6 +57,11 @@ impl Task {
         }
     }
 
+    /// When the innermost frame began.
+    pub fn since(&self) -> Option<u64> {
+        self.begun.last().map(|(_, tsc)| *tsc)
+    }
+
     /// What the innermost frame brings.
     pub fn values(&mut self, tsc: u64, values: &[u8]) {
         // Of a frame that began earlier nothing was brought that this could belong to.

@@ -65,7 +65,7 @@ enum Kind {
     Wait,
     Preempted,
     Woken,
-    /// Who had the processor when a thread was woken, or at last before it ran.
+    /// Who had the processor longest while a thread could have run, or at last before it ran.
     Behind,
     /// The thread has ended.
     Over,
@@ -162,7 +162,7 @@ struct Open {
     kind: Kind,
     /// Of a wait: when it was woken, and by whom.
     woken: Option<(u64, FunctionId)>,
-    /// And who had the processor then, or the last one if that is not known.
+    /// And who had the processor longest, where that is another than its name says.
     behind: Option<FunctionId>,
 }
 
@@ -275,7 +275,14 @@ impl<'a> Waits<'a> {
                 split.add(Way::Interrupt, ticks.unwrap_or(0));
             }
             Kind::Interrupt => self.add(stream, Way::Interrupt, by, frame.self_ticks),
-            Kind::Preempted => self.add(stream, Way::Preempted, by, frame.total_ticks),
+            Kind::Preempted => {
+                self.add(
+                    stream,
+                    Way::Preempted,
+                    open.behind.or(by),
+                    frame.total_ticks,
+                );
+            }
             Kind::Wait => {
                 let whole = frame.total_ticks;
                 let Some((woken_tsc, waker)) = open.woken else {
@@ -303,7 +310,7 @@ impl Visitor for Waits<'_> {
             wait.woken = Some((frame.start_tsc, function));
         }
         if let (Kind::Behind, Some(wait)) = (kind, open.last_mut())
-            && wait.kind == Kind::Wait
+            && matches!(wait.kind, Kind::Wait | Kind::Preempted)
         {
             wait.behind.get_or_insert(function);
         }

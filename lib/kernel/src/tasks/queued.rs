@@ -1,8 +1,8 @@
-//! Tasks that were woken and do not run yet: who woke them, and behind whom they are queued.
+//! Tasks that could run and do not: who woke them, and behind whom they are queued.
 //!
-//! The kernel tells of a switch between tasks only where one of the two is recorded. Of those that
-//! had the processor while a task was queued there are therefore known at most two: the one that
-//! ran when it was woken, if that was on the processor on which it runs later, and the last one.
+//! Given which task each processor goes to; says of a task that gets one who had it for the longest
+//! time since the task was woken or preempted. Where switches between other tasks are not told, it
+//! is the one that ran when the task was woken, or the last one.
 //!
 //! Must not know: records, and how frames are written.
 
@@ -10,7 +10,7 @@ use super::Tasks;
 use crate::error::KernelError;
 use crate::source::{Frame, Waker};
 use crate::trace::Trace;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// In place of the state that a task waits in: it was woken, and has not run yet.
 const WOKEN: char = 'w';
@@ -18,13 +18,52 @@ const WOKEN: char = 'w';
 /// Number of the tasks that run where there is nothing to do, one of each processor.
 const IDLE: u32 = 0;
 
-/// What is known of tasks that are queued.
+/// Turns of a processor that are kept. A task that is queued for longer sees the latest ones.
+const TURNS: usize = 1024;
+
+/// What is known of tasks that are queued, and of those that run.
 #[derive(Debug, Default)]
 pub(super) struct Queued {
     /// The processor on which things happen.
     processor: u32,
-    /// By task: on which processor it was woken, and the task that had it then.
-    woken_on: HashMap<u32, (u32, u32)>,
+    /// By processor: since when it has had which task, the latest last.
+    turns: HashMap<u32, VecDeque<(u64, u32)>>,
+    /// When tasks that are queued were woken.
+    woken: HashMap<u32, u64>,
+}
+
+impl Queued {
+    /// The processor has this task since then, at the latest.
+    fn has(&mut self, task: u32, tsc: u64) {
+        let turns = self.turns.entry(self.processor).or_default();
+        if turns.back().is_some_and(|(_, last)| *last == task) {
+            return;
+        }
+        if turns.len() == TURNS {
+            turns.pop_front();
+        }
+        turns.push_back((tsc, task));
+    }
+
+    /// Who had the processor for the longest time between `since` and `until`, but for one task.
+    fn longest(&self, since: u64, until: u64, but: u32) -> Option<u32> {
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut end = until;
+        for (start, task) in self.turns.get(&self.processor)?.iter().rev() {
+            let ticks = end.saturating_sub((*start).max(since));
+            if *task != IDLE && *task != but {
+                *sums.entry(*task).or_default() += ticks;
+            }
+            end = end.min(*start);
+            if end <= since {
+                break;
+            }
+        }
+        let longest = sums.into_iter().max_by_key(|(_, ticks)| *ticks);
+        longest
+            .filter(|(_, ticks)| *ticks > 0)
+            .map(|(task, _)| task)
+    }
 }
 
 impl<T: Trace> Tasks<T> {
@@ -35,6 +74,8 @@ impl<T: Trace> Tasks<T> {
 
     /// A task is woken. One that does not wait, or was woken before, is not.
     pub(super) fn woken(&mut self, tid: u32, tsc: u64, by: Waker) -> Result<(), KernelError> {
+        let (Waker::Task(running) | Waker::Interrupt(running) | Waker::SoftInterrupt(running)) = by;
+        self.queued.has(running, tsc);
         let task = self.tasks.get_mut(&tid);
         let open = task.and_then(|task| task.open.last_mut());
         let Some(Frame::Waiting(state)) = open else {
@@ -44,9 +85,7 @@ impl<T: Trace> Tasks<T> {
         if was_woken {
             return Ok(());
         }
-        let (Waker::Task(running) | Waker::Interrupt(running) | Waker::SoftInterrupt(running)) = by;
-        let place = (self.queued.processor, running);
-        self.queued.woken_on.insert(tid, place);
+        self.queued.woken.insert(tid, tsc);
         let by = match by {
             Waker::Task(tid) => self.names.of(tid),
             Waker::Interrupt(tid) => self.interrupting(tid).unwrap_or("an interrupt".to_owned()),
@@ -55,27 +94,33 @@ impl<T: Trace> Tasks<T> {
         self.instant(tid, tsc, "[scheduler]", format!("woken by {by}"))
     }
 
-    /// A task gets the processor from `last`. If it was queued, this says behind whom: behind the
-    /// one that ran when it was woken, and at last behind another.
+    /// A task gets the processor from `last`. If it could have run before, this says behind whom it
+    /// was queued.
     pub(super) fn runs(&mut self, tid: u32, tsc: u64, last: u32) -> Result<(), KernelError> {
-        let woken_on = self.queued.woken_on.remove(&tid);
-        let open = self.tasks.get(&tid).and_then(|task| task.open.last());
-        if open != Some(&Frame::Waiting(WOKEN)) {
-            return Ok(());
-        }
-        let is_here = |(processor, running): &(u32, u32)| {
-            *processor == self.queued.processor && *running != IDLE && *running != tid
+        let woken = self.queued.woken.remove(&tid);
+        let task = self.tasks.get(&tid);
+        let known = task.and_then(|task| Some((task.open.last()?, task.since()?)));
+        let named = match known {
+            Some((Frame::Waiting(WOKEN), since)) => {
+                match self.queued.longest(woken.unwrap_or(since), tsc, tid) {
+                    Some(who) => Some(format!("queued behind {}", self.names.of(who))),
+                    None if last == IDLE => None,
+                    None => Some(format!("queued, at last behind {}", self.names.of(last))),
+                }
+            }
+            Some((Frame::Preempted(first), since)) => {
+                let longest = self.queued.longest(since, tsc, tid);
+                let who = longest.map(|who| self.names.of(who));
+                let who = who.filter(|who| who != first);
+                who.map(|who| format!("queued behind {who}"))
+            }
+            _ => None,
         };
-        let first = woken_on.filter(is_here).map(|(_, running)| running);
-        if let Some(first) = first {
-            let name = format!("queued behind {}", self.names.of(first));
-            self.instant(tid, tsc, "[scheduler]", name)?;
+        self.queued.has(tid, tsc);
+        match named {
+            Some(name) => self.instant(tid, tsc, "[scheduler]", name),
+            None => Ok(()),
         }
-        if last == IDLE || first == Some(last) {
-            return Ok(());
-        }
-        let name = format!("queued, at last behind {}", self.names.of(last));
-        self.instant(tid, tsc, "[scheduler]", name)
     }
 }
 
@@ -124,7 +169,8 @@ mod tests {
         assert_eq!(told(8, 1, 8), ["queued behind task8"]);
         assert_eq!(
             told(8, 1, 9),
-            ["queued behind task8", "queued, at last behind task9"]
+            ["queued behind task8"],
+            "a switch was not told"
         );
     }
 
@@ -136,5 +182,19 @@ mod tests {
     #[test]
     fn nobody_is_queued_behind_a_processor_that_has_nothing_to_do() {
         assert!(told(IDLE, 1, IDLE).is_empty());
+    }
+
+    #[test]
+    fn who_had_the_processor_longest_is_named() {
+        let mut queued = Queued::default();
+        for (tsc, task) in [(5, 1), (10, 2), (20, 3), (22, 4), (31, 3), (32, IDLE)] {
+            queued.has(task, tsc);
+        }
+        assert_eq!(queued.longest(0, 40, 9), Some(2));
+        assert_eq!(queued.longest(15, 40, 9), Some(4));
+        assert_eq!(queued.longest(15, 40, 4), Some(2));
+        assert_eq!(queued.longest(32, 40, 9), None, "nobody ran");
+        queued.processor = 1;
+        assert_eq!(queued.longest(0, 40, 9), None);
     }
 }

@@ -177,7 +177,9 @@ impl Thread {
         if let (Some(wait), Kind::Woken) = (waits, kind) {
             cause.by = Some(function);
             wait.woken.get_or_insert(function);
-        } else if kind == Kind::Behind && cause.place == Where::Way(Way::Queued) {
+        } else if kind == Kind::Behind
+            && matches!(cause.place, Where::Way(Way::Queued | Way::Preempted))
+        {
             cause.by = Some(function);
         }
         self.passed(tsc, cause);
