@@ -86,8 +86,7 @@ pub fn record<W: Write>(
         Target::Machine => recorded.all_but(&without)?,
     }
     let mut pipes = Pipes::open(&recorded.folders)?;
-    let is_for_all = matches!(options.target, Target::Machine);
-    let mut tasks = Tasks::new(writer, is_for_all, without)?;
+    let mut tasks = Tasks::new(writer, matches!(options.target, Target::Machine), without)?;
     tasks.tell(options.listener.clone());
     tasks.turn_at(options.turns.clone());
     tasks.start();
