@@ -79,8 +79,11 @@ static void tick(void) {
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
+/* The signal is let in while it waits, and at no other moment. */
 static void *waits(void *unused) {
-    while (!threads) pause();
+    sigset_t none;
+    sigemptyset(&none);
+    while (!threads) sigsuspend(&none);
     return unused;
 }
 
@@ -118,6 +121,10 @@ int main(void) {
     handle(SIGHUP, on_nothing, 0);
     raise(SIGHUP);
     handle(SIGIO, on_thread, 0);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGIO);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
     pthread_create(&thread, NULL, waits, NULL);
     while (!threads) {
         pthread_kill(thread, SIGIO);
