@@ -41,6 +41,7 @@ def program_cases(programs):
         "unwind": ([], True),
         "sigprof": (["1"], False),
         "manythreads": ([], True),
+        "claimed": ([], True),
     }
     quick = (
         "O2",

@@ -3,8 +3,8 @@
 //! Numbers and argument order: Linux x86-64 ABI (syscalls(2)). Results below zero are `-errno`.
 
 use core::arch::asm;
-use core::sync::atomic::AtomicU32;
-use sptrace_wire::OWN_CALL;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use sptrace_wire::{OWN_AVMA, OWN_CALL};
 
 /// One system call of the agent's own, which is marked as such where it takes five arguments or
 /// fewer.
@@ -73,17 +73,23 @@ pub const PROT_RX: usize = 5;
 const MAP_SHARED_ANON: usize = 0x21;
 const MAP_PRIVATE_ANON_NORESERVE: usize = 0x4022;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+const PAGE_BYTES: usize = 4096;
 
 /// True if a system call's result is an error.
 pub fn failed(r: isize) -> bool {
     (-4095..0).contains(&r)
 }
 
-/// New private zeroed memory, or null.
-pub fn map_private(bytes: usize) -> *mut u8 {
-    // A fresh mapping at an address that the kernel picks.
-    let flags = MAP_PRIVATE_ANON_NORESERVE;
-    let r = ask(MMAP, [0, bytes, PROT_RW, flags, usize::MAX, 0]);
+/// Where the agent's next mapping shall lie; see [`map`].
+static NEXT_AT: AtomicUsize = AtomicUsize::new(OWN_AVMA as usize);
+
+/// New zeroed memory, or null. It lies where no program puts anything, and never where something
+/// was before: a program may have unmapped a place only to map it again a moment later
+/// (MAP_FIXED), and would take from us what the kernel would have given us there in between.
+fn map(bytes: usize, flags: usize) -> *mut u8 {
+    let at = NEXT_AT.fetch_add(bytes.next_multiple_of(PAGE_BYTES), Ordering::Relaxed);
+    // If something is there, the kernel picks another address.
+    let r = ask(MMAP, [at, bytes, PROT_RW, flags, usize::MAX, 0]);
     if failed(r) {
         core::ptr::null_mut()
     } else {
@@ -91,14 +97,14 @@ pub fn map_private(bytes: usize) -> *mut u8 {
     }
 }
 
+/// New private zeroed memory, or null.
+pub fn map_private(bytes: usize) -> *mut u8 {
+    map(bytes, MAP_PRIVATE_ANON_NORESERVE)
+}
+
 /// New shared zeroed memory, or null.
 pub fn map_shared(bytes: usize) -> *mut u8 {
-    let r = ask(MMAP, [0, bytes, PROT_RW, MAP_SHARED_ANON, usize::MAX, 0]);
-    if failed(r) {
-        core::ptr::null_mut()
-    } else {
-        r as *mut u8
-    }
+    map(bytes, MAP_SHARED_ANON)
 }
 
 /// Reserves exactly `[at, at + bytes)` without access; false if something is there.
@@ -128,9 +134,14 @@ pub unsafe fn duplicate_shared(from: usize, bytes: usize, to: usize) -> bool {
 
 /// The same anywhere; 0 on error.
 pub fn duplicate_shared_anywhere(from: usize, bytes: usize) -> usize {
-    // MREMAP_MAYMOVE: a fresh mapping.
-    let r = ask(MREMAP, [from, 0, bytes, 1, 0, 0]);
-    if failed(r) { 0 } else { r as usize }
+    let place = map_private(bytes) as usize;
+    // SAFETY: it was mapped just now, or nothing was.
+    let is_there = place != 0 && unsafe { duplicate_shared(from, bytes, place) };
+    if !is_there && place != 0 {
+        // SAFETY: nobody knows of it.
+        unsafe { unmap(place, bytes) };
+    }
+    if is_there { place } else { 0 }
 }
 
 /// Moves a mapping over another, which it replaces at once (mremap(2), MREMAP_FIXED).
