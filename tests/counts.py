@@ -221,6 +221,18 @@ def with_a_limit_functions_have_the_counts_of_a_recording(bench):
 
 
 @case
+def a_child_does_not_count_in_cells_that_its_parent_has_made_since_the_fork(bench):
+    for kind in ("O0", "O2"):
+        for options in (["--hot-limit", "2k"], ["--count"], ["--stamps", "none"]):
+            done, trace = bench.record("unborn", options, [bench.program(f"unborn.{kind}"), "400000"])
+            if done[0]: raise Failed(f"{kind} {options}: status {done[0]}: {done[1]}")
+            found = {function: calls for (module, function), calls in bench.counts(trace).items() if module.startswith("unborn")}
+            for line in done[1].split("\n")[:-1]:
+                function, parent, child = line.split()
+                same(f"{kind} {options}: calls of {function}", int(parent) + int(child), found[function])
+
+
+@case
 def a_program_goes_on_when_sptrace_is_killed(bench):
     program = bench.program("tallies.O2")
     alone = bench.run(program)[:2]

@@ -51,6 +51,7 @@ table() {
     echo "heats.static|gcc $O -O2 -static heats/heats.c"
     for level in 0 2; do echo "rounds.O$level|gcc $O -O$level rounds/rounds.c"; done
     echo "rounds.static|gcc $O -O2 -static rounds/rounds.c"
+    for level in 0 2; do echo "unborn.O$level|gcc $O -O$level unborn/unborn.c"; done
     echo "heirloom.O2|gcc $O -O2 heirloom/heirloom.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"

@@ -170,14 +170,36 @@ pub fn new_cell(id: u64, callee: u64) -> Option<u32> {
     Some(cell)
 }
 
+/// True if the cell at `displacement` was made for this id in this process, or before it was forked.
+/// What a slot of a fork child says may be its parent's, which went on writing into it.
+pub fn is_cell_of(displacement: u32, id: u64) -> bool {
+    known_of(displacement).is_some_and(|known| known.get() as u32 == id as u32)
+}
+
+fn known_of(displacement: u32) -> Option<&'static Word> {
+    let cell = (displacement as usize).checked_sub(CELLS_AT)? / size_of::<u64>();
+    state::process().edges_known.get()?.get(cell)
+}
+
+/// In a fork child: the ids of which a cell has no callee yet that the id does not say.
+pub fn unnamed() -> impl Iterator<Item = u32> {
+    let p = state::process();
+    let known = p.edges_known.get().into_iter().flatten();
+    let known = known.take(p.cells_used.get() as usize);
+    let known = known.map(|word| id_and_callee(word.get()));
+    known
+        .filter(|(id, callee)| *id != 0 && *callee == 0)
+        .map(|(id, _)| id)
+}
+
 /// Says what a cell counts that was nobody's so far. Under the propagation lock.
 pub fn name_cell(displacement: u32, id: u64, callee: u64) {
     let cell = (displacement as usize).wrapping_sub(CELLS_AT) / size_of::<u64>();
     let p = state::process();
     let word = edge(id as u32, callee as u32);
-    if let Some(known) = p.edges_known.get().and_then(|known| known.get(cell)) {
-        known.set(word);
-    }
+    known_of(displacement)
+        .into_iter()
+        .for_each(|known| known.set(word));
     if let Some(place) = cells(p.edges.get()).get(cell) {
         place.store(word, Ordering::Release);
     }

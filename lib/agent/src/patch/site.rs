@@ -127,7 +127,8 @@ fn counted(m: &Module, s: &PlanSite) -> bool {
     }
     let slot = m.area_start() + s.slot as u64;
     let id = slot + COUNTED_ID as u64;
-    let cell = slot::cell_of(id).or_else(|| counters::new_cell(id, 0).map(counters::displacement));
+    let own = slot::cell_of(id).filter(|cell| counters::is_cell_of(*cell, id));
+    let cell = own.or_else(|| counters::new_cell(id, 0).map(counters::displacement));
     let Some(cell) = cell else {
         state::count_hole(hole::NO_CELL);
         return false;
@@ -236,13 +237,13 @@ fn kept(m: &Module, s: &PlanSite) -> bool {
         return false;
     };
     let id = m.area_start() + s.slot as u64 + u64::from(entry);
-    if slot::kept(id).is_some_and(|kept| kept.cell != 0) {
+    if slot::kept(id).is_some_and(|kept| counters::is_cell_of(kept.cell, id)) {
         return true;
     }
     if !template(m, s.argument, s.slot) {
         return false;
     }
-    let Some(cell) = counters::new_cell(0, 0).map(counters::displacement) else {
+    let Some(cell) = counters::new_cell(id, 0).map(counters::displacement) else {
         state::count_hole(hole::NO_CELL);
         return false;
     };

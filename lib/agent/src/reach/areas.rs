@@ -7,8 +7,9 @@
 
 use crate::memory::mapped::Fresh;
 use crate::memory::table::Module;
-use crate::memory::{live, state, sys};
+use crate::memory::{counters, live, state, sys};
 use crate::patch::site;
+use crate::plans::slot;
 use crate::routines::image;
 use sptrace_wire::plan::{AREA_MAGIC, AreaHeader, SLOTS_START};
 
@@ -130,7 +131,25 @@ fn become_other(m: &Module, other: &Module) {
 pub fn own() -> bool {
     forget_private();
     let areas = || state::process().known_modules().iter();
-    areas().filter(|m| m.area_start() != 0).all(own_one)
+    let is_own = areas().filter(|m| m.area_start() != 0).all(own_one);
+    counters::unnamed().for_each(forget_callee);
+    is_own
+}
+
+/// A callee that the parent has put since the fork into the slot with this id, which counts: what
+/// is counted there would be nobody's.
+fn forget_callee(id: u32) {
+    let areas = state::process().known_modules().iter();
+    let in_area = |m: &Module| {
+        let offset = id.wrapping_sub(m.area_start() as u32);
+        (u64::from(offset) < m.area_bytes()).then(|| m.area_start() + u64::from(offset))
+    };
+    for (m, id) in areas.filter_map(|m| Some((m, in_area(m)?))) {
+        let kept = slot::kept(id).filter(|kept| counters::is_cell_of(kept.cell, id));
+        if let Some(word) = kept.and_then(|kept| m.area().word(kept.callee_at)) {
+            word.set(0);
+        }
+    }
 }
 
 /// There is one thread, signals are blocked, and this code does not lie in an area.
