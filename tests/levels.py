@@ -93,21 +93,10 @@ def whole(bench, mode, options):
 
 
 def own(bench, mode, options):
-    """What the C library calls is not seen where that is left out: neither what sorts, nor where a thread begins. What that calls
-    is seen once the first thread has come there, too: of the first rounds of the second one none need be."""
-    first = 10
-    def act(program):
-        program.rounds(2 * first)
-        program.rounds(ROUNDS)
-        return program.calls
-    wanted, trace = run(bench, [*MODES[mode], *options], act)
-    found = bench.counts(trace)
-    if found["compared"][0]: raise Failed("compared is recorded")
-    rounds = wanted["one_round"]
-    if not rounds - first <= found["one_round"][0] <= rounds: raise Failed(f"{mode} {options}: rounds: {found['one_round']} of {rounds}")
-    for name in ("direct", "pointed", "tailed", "deep"):
-        each = wanted[name] // rounds
-        if not (rounds - first) * each <= found[name][0] <= wanted[name]: raise Failed(f"{mode} {options}: calls of {name}: {found[name]} of {wanted[name]}")
+    """What the C library calls is not seen where that is left out, but for what a thread does."""
+    wanted, trace = run(bench, [*MODES[mode], *options])
+    del wanted["compared"]
+    if exactly(bench, trace, wanted, f"{mode} {options}")["compared"][0]: raise Failed("compared is recorded")
 
 
 def without(bench, mode, options):

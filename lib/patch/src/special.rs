@@ -132,6 +132,7 @@ pub fn kind(name: &str) -> Option<SpecialKind> {
         "mprotect" | "__mprotect" | "pkey_mprotect" => Some(SpecialKind::Protect),
         "seccomp_load" => Some(SpecialKind::Sandbox),
         "pthread_cancel" | "__pthread_cancel" => Some(SpecialKind::Cancel),
+        "pthread_create" => Some(SpecialKind::Thread),
         "sigaction" | "__sigaction" => Some(SpecialKind::Sigaction),
         _ => None,
     }

@@ -133,6 +133,14 @@ pub(super) fn sigaction(hot: &Hot, entered: &mut Entered) {
     }
 }
 
+/// pthread_create(3): where the thread begins is followed at once, since what calls that may be
+/// left out (`run -l`), unless only what hooks lead to is.
+pub(super) fn thread(hot: &Hot, entered: &mut Entered) {
+    if state::control().roots_only == 0 {
+        propagate::reach(hot, entered.f.rdx);
+    }
+}
+
 fn protect_range(hot: &Hot, f: &Frame, [start, bytes, protection]: [u64; 3]) {
     text_is_written(start, bytes, protection);
     guarded::protect(start, bytes, protection, f.above_at()..hot.stack_top.get());

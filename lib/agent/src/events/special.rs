@@ -28,6 +28,7 @@ fn deeds_of(kind: SpecialKind) -> (Recording, Dormant) {
         Return => (process::give_back_one, dormant::give_back_one),
         Unload => (process::unload, dormant::give_back_one),
         Sigaction => (process::sigaction, dormant::handlers_change),
+        Thread => (process::thread, dormant::nothing),
         Cancel => (process::handlers_change, dormant::handlers_change),
         Protect => (process::protect, dormant::protect),
         Madvise => (process::madvise, dormant::madvise),

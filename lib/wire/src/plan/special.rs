@@ -40,6 +40,8 @@ byte_enum! {
         ExecAt = 15,
         /// fexecve(3).
         ExecFd = 16,
+        /// pthread_create(3): the new thread begins in a function to follow.
+        Thread = 17,
         /// A hook: recording begins here (`run -F`); its return address may be replaced.
         Root = 20,
         /// A hook: the same, but its return address stays.
