@@ -5,18 +5,19 @@
 //! (a frame below `--min-time` takes its line back), at most one an open frame.
 
 mod fold;
+mod held;
 mod line;
 
 pub use fold::FoldedTree;
 pub use line::{Column, Columns};
 
 use crate::acted::remark;
-use crate::call_values::{Begun, Descriptions, Told};
+use crate::call_values::{Descriptions, Told};
 use crate::notes::note_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean};
-use line::{Cells, Who, begin_remarks, end_remarks, push_call, push_remarks};
-use rustc_hash::FxHashMap as HashMap;
+use held::{Held, Lines, OpenLine};
+use line::{Cells, Who, begin_remarks, end_remarks, is_usual, push_call, push_remarks};
 use sptrace_trace::values::{Values, What};
 use sptrace_trace::{
     Clock, Frame, FunctionId, Mark, Names, Note, SourceLine, StreamId, StreamTotals, Visitor,
@@ -48,7 +49,7 @@ pub struct Tree<'a, W> {
     clock: Clock,
     options: TreeOptions,
     columns: Columns,
-    streams: HashMap<StreamId, Lines>,
+    streams: Held,
     descriptions: Descriptions,
     /// In order of time: a thread's events may come after a note that is later.
     notes: VecDeque<Note>,
@@ -62,7 +63,7 @@ pub struct PausedTree<W> {
     clock: Clock,
     options: TreeOptions,
     columns: Columns,
-    streams: HashMap<StreamId, Lines>,
+    streams: Held,
     notes: VecDeque<Note>,
     lines: u64,
     result: io::Result<()>,
@@ -86,29 +87,6 @@ impl<W: Write> PausedTree<W> {
     }
 }
 
-/// What is held of one thread.
-#[derive(Default)]
-struct Lines {
-    who: Who,
-    held: String,
-    open: Vec<OpenLine>,
-}
-
-/// An open frame.
-struct OpenLine {
-    frame: Frame,
-    /// The one below it.
-    caller: Option<FunctionId>,
-    /// Where its opening line begins in `held`; `None` once it was written out.
-    held_at: Option<usize>,
-    /// Its opening line was made, because something happened inside it.
-    is_opened: bool,
-    /// What it brought with it.
-    values: Option<Begun>,
-    /// What a payload has done to it, in words.
-    acted: Option<String>,
-}
-
 impl<'a, W: Write> Tree<'a, W> {
     /// Writes the heading.
     pub fn new(
@@ -124,7 +102,7 @@ impl<'a, W: Write> Tree<'a, W> {
             clock,
             options,
             columns,
-            streams: HashMap::default(),
+            streams: Held::default(),
             descriptions: Descriptions::of(names.dictionary()),
             notes: VecDeque::new(),
             lines: 0,
@@ -209,7 +187,7 @@ impl<'a, W: Write> Tree<'a, W> {
 
     /// Writes out what is held of a stream: it is known to be shown.
     fn release(&mut self, stream: StreamId) {
-        let Some(lines) = self.streams.get_mut(&stream) else {
+        let Some(lines) = self.streams.get_mut(stream) else {
             return;
         };
         let held = std::mem::take(&mut lines.held);
@@ -220,7 +198,7 @@ impl<'a, W: Write> Tree<'a, W> {
         }
         self.write(&held);
         // Its memory serves again.
-        if let Some(lines) = self.streams.get_mut(&stream) {
+        if let Some(lines) = self.streams.get_mut(stream) {
             lines.held = held;
             lines.held.clear();
         }
@@ -228,10 +206,7 @@ impl<'a, W: Write> Tree<'a, W> {
 
     fn lines_of(&mut self, stream: StreamId) -> &mut Lines {
         let names = self.names;
-        self.streams.entry(stream).or_insert_with(|| Lines {
-            who: Who::of(names, stream),
-            ..Lines::default()
-        })
+        self.streams.get_or_make(stream, || Who::of(names, stream))
     }
 
     /// Makes the opening line of the innermost frame, now that something happens inside it.
@@ -239,7 +214,7 @@ impl<'a, W: Write> Tree<'a, W> {
         let (names, style) = (self.names, self.options.style);
         self.lines_of(stream);
         let (columns, descriptions) = (&self.columns, &self.descriptions);
-        let Some(lines) = self.streams.get_mut(&stream) else {
+        let Some(lines) = self.streams.get_mut(stream) else {
             return;
         };
         let Some(open) = lines.open.last_mut().filter(|open| !open.is_opened) else {
@@ -247,21 +222,20 @@ impl<'a, W: Write> Tree<'a, W> {
         };
         open.is_opened = true;
         open.held_at = Some(lines.held.len());
-        let cells = Cells::at(open.frame.start_tsc);
-        columns.begin(&mut lines.held, &lines.who, &cells, open.frame.depth);
-        let name = names.name(open.frame.function);
+        let cells = Cells::at(open.start_tsc);
+        columns.begin(&mut lines.held, &lines.who, &cells, open.depth);
+        let name = names.name(open.function);
         match descriptions.line_of(open.values.as_ref(), name) {
             Some(line) => lines.held.push_str(&line.call),
             None => push_call(&mut lines.held, name),
         }
         lines.held.push_str(" {");
-        push_remarks(&mut lines.held, &begin_remarks(&open.frame), style);
-        push_place(
+        push_remarks(
             &mut lines.held,
-            names,
-            (open.caller, open.frame.function),
+            &begin_remarks(open.entry, open.flags),
             style,
         );
+        push_place(&mut lines.held, names, (open.caller, open.function), style);
         lines.held.push('\n');
         // Nothing will take it back, and what other threads do comes after it.
         if self.options.min_ns == 0 {
@@ -314,6 +288,10 @@ fn push_end(
             // As below, with nothing made in between.
             held.push_str("/* ");
             held.push_str(call);
+            if is_usual(frame) && open.acted.is_none() {
+                held.push_str(" */");
+                return;
+            }
             for said in end_remarks(frame).into_iter().chain(open.acted.as_deref()) {
                 held.push_str(", ");
                 held.push_str(said);
@@ -343,7 +321,11 @@ fn push_end(
         None => push_call(held, name),
     }
     held.push(';');
-    let mut remarks = [begin_remarks(frame), end_remarks(frame)].concat();
+    if is_usual(frame) && open.acted.is_none() {
+        return;
+    }
+    let mut remarks = begin_remarks(frame.entry, frame.flags);
+    remarks.extend(end_remarks(frame));
     remarks.extend(open.acted.as_deref());
     push_remarks(held, &remarks, style);
 }
@@ -369,15 +351,8 @@ impl<W: Write> Visitor for Tree<'_, W> {
         self.show_notes(stream, frame.start_tsc);
         self.open_innermost(stream);
         let open = &mut self.lines_of(stream).open;
-        let caller = open.last().map(|open| open.frame.function);
-        open.push(OpenLine {
-            frame: *frame,
-            caller,
-            held_at: None,
-            is_opened: false,
-            values: None,
-            acted: None,
-        });
+        let caller = open.last().map(|open| open.function);
+        open.push(OpenLine::of(frame, caller));
     }
 
     fn leave(&mut self, stream: StreamId, frame: &Frame) {
@@ -391,7 +366,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
         // What is not known to be long enough is shown only around what is.
         let is_shown = ns.unwrap_or(0) >= self.options.min_ns;
         let (columns, descriptions) = (&self.columns, &self.descriptions);
-        let Some(lines) = self.streams.get_mut(&stream) else {
+        let Some(lines) = self.streams.get_mut(stream) else {
             return;
         };
         let Some(open) = lines.open.pop() else {
@@ -467,7 +442,7 @@ impl<W: Write> Visitor for Tree<'_, W> {
         self.open_innermost(stream);
         let comment = self.options.style.aside(&format!("/* {text} */"));
         self.lines_of(stream);
-        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(&stream)) else {
+        let (columns, Some(lines)) = (&self.columns, self.streams.get_mut(stream)) else {
             return;
         };
         columns.begin(&mut lines.held, &lines.who, &Cells::at(tsc), depth);
@@ -481,6 +456,6 @@ impl<W: Write> Visitor for Tree<'_, W> {
 
     fn end(&mut self, stream: StreamId, _: &StreamTotals) {
         self.release(stream);
-        self.streams.remove(&stream);
+        self.streams.remove(stream);
     }
 }

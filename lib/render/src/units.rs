@@ -50,9 +50,7 @@ pub fn push_number(text: &mut String, mut number: u64, width: usize) {
         number /= 10;
     }
     push_spaces(text, width.saturating_sub(digits.len() - at));
-    digits[at..]
-        .iter()
-        .for_each(|&digit| text.push(char::from(digit)));
+    text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// Appends spaces.

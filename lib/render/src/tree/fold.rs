@@ -330,7 +330,11 @@ impl<'a, W: Write> FoldedTree<'a, W> {
         let due: Vec<Item> = open.items.drain(..surplus).collect();
         thread.written += 1;
         let mut line = self.opening(&who, frame.function, frame.start_tsc, at as u32);
-        push_remarks(&mut line, &begin_remarks(&frame), self.style);
+        push_remarks(
+            &mut line,
+            &begin_remarks(frame.entry, frame.flags),
+            self.style,
+        );
         self.write_line(&line);
         self.write_items(stream, due, at as u32 + 1);
         true
@@ -481,7 +485,7 @@ impl<'a, W: Write> FoldedTree<'a, W> {
         if is_hidden && open.items.is_empty() {
             return;
         }
-        let (begin, end) = (begin_remarks(frame), end_remarks(frame));
+        let (begin, end) = (begin_remarks(frame.entry, frame.flags), end_remarks(frame));
         let shape = shape_of(&open.items, (frame.function, &begin, &end));
         let call = Call {
             function: frame.function,

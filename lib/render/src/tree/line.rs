@@ -4,7 +4,7 @@
 
 use crate::style::Style;
 use crate::units::{clean, push_duration, push_number, push_spaces};
-use sptrace_trace::{Clock, Entry, Frame, Header, Names, Note, StreamId};
+use sptrace_trace::{Clock, Entry, Frame, FrameFlags, Header, Names, Note, StreamId};
 use std::fmt::Write as _;
 
 /// Levels beyond this are not indented further.
@@ -255,13 +255,23 @@ pub fn push_call(line: &mut String, name: &str) {
     }
 }
 
+/// True if there is nothing to remark on a frame, as of most.
+pub fn is_usual(frame: &Frame) -> bool {
+    let disturbed = frame.flags.disturbed;
+    let usual = FrameFlags {
+        disturbed,
+        ..FrameFlags::default()
+    };
+    frame.entry != Entry::Tail && frame.flags == usual
+}
+
 /// What is unusual about a frame's beginning.
-pub fn begin_remarks(frame: &Frame) -> Vec<&'static str> {
+pub fn begin_remarks(entry: Entry, flags: FrameFlags) -> Vec<&'static str> {
     let mut remarks = Vec::new();
-    if frame.entry == Entry::Tail {
+    if entry == Entry::Tail {
         remarks.push("tail");
     }
-    if frame.flags.begin_unseen {
+    if flags.begin_unseen {
         remarks.push("began earlier");
     }
     remarks
