@@ -159,8 +159,12 @@ def former_trace_survives_a_missing_command(b):
 @case
 def former_trace_is_kept_as_old(b):
     first = b.trace()
+    b.run("report", "-i", "good")
     b.trace("/bin/true")
-    return [] if open(b.path("good.old"), "rb").read() == first else ["the former trace is not in good.old"]
+    if open(b.path("good.old"), "rb").read() != first: return ["the former trace is not in good.old"]
+    # What reports have left beside it has gone with it.
+    said = [b.run("report", "-i", name).stderr for name in ("good", "good.old", "good")]
+    return [] if not any(said) else [f"reports have something to say: {said}"]
 
 
 @case

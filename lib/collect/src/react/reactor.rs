@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sptrace_trace::{Snapshot, Summary};
+use sptrace_trace::{Snapshot, Summary, index};
 
 use crate::between::Between;
 use crate::event::switch::Switch;
@@ -224,9 +224,13 @@ pub(super) fn write(dump: &Dump, path: &Path) -> std::io::Result<()> {
     result
 }
 
-/// Keeps a former trace as FILE.old, as perf and uftrace do.
+/// Keeps a former trace as FILE.old, as perf and uftrace do, and what a report has left beside it.
 pub fn keep_old(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
-        let _ = std::fs::rename(path, with_suffix(path, ".old"));
+        let old = with_suffix(path, ".old");
+        let _ = std::fs::rename(path, &old);
+        let (index, old_index) = (index::path_of(path), index::path_of(&old));
+        let _ = std::fs::remove_file(&old_index);
+        let _ = std::fs::rename(index, old_index);
     }
 }
