@@ -42,6 +42,8 @@ def program_cases(programs):
         "sigprof": (["1"], False),
         "manythreads": ([], True),
         "claimed": ([], True),
+        "unborn": (["400000"], False),
+        "sanitized": ([], True),
     }
     quick = (
         "O2",
@@ -79,7 +81,7 @@ def program_cases(programs):
         if base == "worlds":
             runs = [(f"{name}.{m}", [m]) for m in WORLDS]
         for case_name, args in runs:
-            is_quick = variant in quick or base == "nolibc"
+            is_quick = variant in quick or base in ("nolibc", "sanitized")
             cases.append(
                 Case(
                     f"programs/{case_name}",

@@ -52,6 +52,8 @@ table() {
     for level in 0 2; do echo "rounds.O$level|gcc $O -O$level rounds/rounds.c"; done
     echo "rounds.static|gcc $O -O2 -static rounds/rounds.c"
     for level in 0 2; do echo "unborn.O$level|gcc $O -O$level unborn/unborn.c"; done
+    for sanitizer in address thread undefined leak; do echo "sanitized.$sanitizer|gcc $O -O1 -fsanitize=$sanitizer sanitized/sanitized.c"; done
+    if command -v clang >/dev/null; then echo "sanitized.memory|clang $O -O1 -fsanitize=memory sanitized/sanitized.c"; fi
     echo "heirloom.O2|gcc $O -O2 heirloom/heirloom.c"
     echo "starter.O2|gcc $O -O2 starter/starter.c"
     echo "counted.O2|gcc $O -O2 counted/counted.c"

@@ -14,9 +14,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the arena lies in every tracee: far from where the kernel, ld.so, the heap and the
-/// sanitizers put things.
-pub const ARENA_AVMA: u64 = 0x2a00_0000_0000;
+/// Where the arena lies in every tracee: below where the kernel puts programs that may lie anywhere
+/// (from 0x5555_5555_4000 on: ELF_ET_DYN_BASE), and far from the rest. Of the places that nobody
+/// uses it is the one that the sanitizers permit: ThreadSanitizer wants the program's memory there
+/// and ends a program that has a mapping elsewhere, and for AddressSanitizer and MemorySanitizer
+/// it is application memory, too.
+pub const ARENA_AVMA: u64 = 0x5510_0000_0000;
 
 /// The mapped arena. Shared between the host's threads.
 pub struct Arena {

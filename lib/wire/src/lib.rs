@@ -32,9 +32,9 @@ pub const VERSION: u32 = 24;
 /// host can tell them from the program's where it records the kernel's side.
 pub const OWN_CALL: u64 = u64::from_le_bytes(*b"sptrace\xff");
 
-/// Where the agent's own mappings begin, behind the arena; they may fill 1 TiB. Far from where the
-/// kernel, ld.so, the heap and the sanitizers put things.
-pub const OWN_AVMA: u64 = 0x2b00_0000_0000;
+/// Where the agent's own mappings begin, behind the arena; they may fill 192 GiB, to where the
+/// kernel puts programs.
+pub const OWN_AVMA: u64 = 0x5520_0000_0000;
 
 /// First eight bytes of an arena of whatever version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sptrace\x04");

@@ -1,7 +1,7 @@
 //! What a tree holds of each thread: its open frames, and lines that are not known to be shown.
 //!
-//! Given a stream's number; gives what is held of it, of the stream asked for last without a search,
-//! since most events follow one of the same thread. Must not know what a line says.
+//! Given a stream's number; gives what is held of it, of the stream asked for last without a
+//! search, since most events follow one of the same thread. Must not know what a line says.
 
 use super::line::Who;
 use crate::call_values::Begun;
