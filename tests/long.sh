@@ -44,6 +44,8 @@ all() {
     for turn in 1 2 3 4 5; do
         part "all.run.$turn" python3 tests/transparency.py --programs "$programs" --repeat 4
         part "all.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn"
+        part "count.$turn" python3 tests/transparency.py --programs "$programs" --option=--count
+        part "order.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none
         part "values.$turn" python3 tests/values.py --programs "$programs" --wild 10000000
         part "truth.$turn" python3 tests/truth.py --programs "$programs"
         part "servers.$turn" python3 tests/servers.py
