@@ -1,9 +1,10 @@
 //! Text that is written past its protection, by the file of the process's own memory.
 //!
 //! Given bytes and where they go in the text, one after the other; writes them into it by as few
-//! calls as there are stretches, and leaves the mappings as they are. It never becomes writable, and
-//! executable it stays: only the single user of the memory may write so. Where this is refused, the
-//! caller has another way, and is not asked to try again. Must not know what is written, and why.
+//! calls as there are stretches, and leaves the mappings as they are. It never becomes writable,
+//! and executable it stays: only the single user of the memory may write so. Where this is refused,
+//! the caller has another way, and is not asked to try again. Must not know what is written, and
+//! why.
 
 use crate::memory::{live, sys};
 use core::sync::atomic::{AtomicBool, Ordering};
