@@ -3,6 +3,7 @@
 //! Given what a plan says of a place. Gives text that other threads may run at any moment. Must not
 //! know when a function is to be patched.
 
+pub mod forced;
 pub mod levels;
 pub mod mappings;
 pub mod pages;

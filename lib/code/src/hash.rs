@@ -12,7 +12,8 @@ const SEEDS: [u64; 4] = [
 const MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 
 /// Hash of the concatenation of nothing but `bytes`, continuing from `seed`.
-pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut lanes = SEEDS.map(|s| s ^ seed);
     let blocks = bytes.chunks_exact(32);
     let mut last = [0u8; 32];

@@ -37,6 +37,7 @@ pub use cache::{
 };
 pub use debug_file::names;
 pub use error::CodeError;
+pub use hash::hash_bytes;
 pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};
 pub use packed::Sites;

@@ -24,7 +24,7 @@ mod lineage;
 mod peek;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +37,7 @@ use sptrace_wire::control::*;
 use crate::decode::book::AddressBook;
 use crate::decode::module::Module;
 use crate::decode::process::{Area, Areas, Loaded};
+use crate::decode::tables::Tables;
 use crate::decode::{Cursor, Decoder};
 use crate::event::calls::Calls;
 use crate::event::{Armed, Occurrence};
@@ -80,6 +81,8 @@ pub struct Collector<W: Write> {
     former: HashMap<(String, u64), usize>,
     ancestors: Ancestors,
     streams: Vec<Option<StreamState>>,
+    /// Chunks that were handed over, oldest first, and not read yet.
+    full: VecDeque<u32>,
     /// By process: when it has ended or replaced its program.
     ends: HashMap<u32, Vec<u64>>,
     /// Who is who.
@@ -106,6 +109,7 @@ impl<W: Write> Collector<W> {
             former: HashMap::new(),
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
+            full: VecDeque::new(),
             ends: HashMap::new(),
             numbers: Arc::default(),
             unfollowed: Arc::default(),
@@ -161,7 +165,7 @@ impl<W: Write> Collector<W> {
         file: (String, u64),
         path: &str,
         cached: Arc<sptrace_code::Cached>,
-        plan: &[u8],
+        tables: Tables,
         plan_offset: u64,
     ) -> Option<usize> {
         let former = self.former.remove(&file);
@@ -169,7 +173,7 @@ impl<W: Write> Collector<W> {
         let module = match former {
             Some(former) => {
                 let id = former.id;
-                Module::new(path.to_owned(), cached, plan, plan_offset, id)?.in_place_of(former)
+                Module::new(path.to_owned(), cached, tables, plan_offset, id).in_place_of(former)
             }
             None => {
                 let module = TraceModule {
@@ -181,7 +185,7 @@ impl<W: Write> Collector<W> {
                     svma: Svma(0)..Svma(0),
                 };
                 let id = self.recorder.writer.module(&module).ok()?;
-                Module::new(path.to_owned(), cached, plan, plan_offset, id)?
+                Module::new(path.to_owned(), cached, tables, plan_offset, id)
             }
         };
         self.book.modules.push(module);
@@ -299,19 +303,31 @@ impl<W: Write> Collector<W> {
 
     /// Drains all full chunks; gives how many there were.
     pub fn drain(&mut self, arena: &Arena) -> usize {
-        let full = arena.take_full();
+        self.drain_until(arena, &|| false)
+    }
+
+    /// The same until somebody else wants something of the collector (`is_awaited`), but one chunk
+    /// at least. The rest comes at the next call, before anything newer.
+    pub fn drain_until(&mut self, arena: &Arena, is_awaited: &dyn Fn() -> bool) -> usize {
+        self.full.extend(arena.take_full());
         let at_once = (arena.chunks() / WAKE_SHARE).max(1) as usize;
         self.adopt_streams(arena);
-        for lot in full.chunks(at_once) {
-            for index in lot {
-                self.chunk(arena, *index);
-                arena.give_back(*index);
-                self.may_look_at_levels(arena);
+        let mut drained = 0;
+        while let Some(index) = self.full.pop_front() {
+            self.chunk(arena, index);
+            arena.give_back(index);
+            self.may_look_at_levels(arena);
+            drained += 1;
+            let shall_stop = is_awaited();
+            if drained % at_once == 0 || self.full.is_empty() || shall_stop {
+                arena.wake_waiting();
             }
-            arena.wake_waiting();
+            if shall_stop {
+                break;
+            }
         }
         self.may_look_at_levels(arena);
-        full.len()
+        drained
     }
 
     /// Writes the blocks that are not full, too.

@@ -26,12 +26,14 @@ pub mod hole;
 pub mod module;
 pub mod names;
 mod ordered;
+mod places;
 pub mod pointers;
 pub mod process;
 mod record;
 mod run;
 pub mod sink;
 mod system_call;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod whole;

@@ -37,7 +37,7 @@ pub fn spawn(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, JoinHandle<()>), T
     match spawn_one("answer", shared, answer_loop) {
         Ok(answerer) => Ok((drainer, answerer)),
         Err(e) => {
-            shared.ended.store(true, Ordering::Release);
+            shared.end();
             let _ = drainer.join();
             Err(e)
         }
@@ -72,12 +72,16 @@ pub fn drain_loop(shared: &Shared) {
         (None, None) => 50,
         _ => TELL_EVERY.as_millis() as u64,
     };
-    while !shared.ended.load(Ordering::Acquire) {
+    loop {
+        // Read first: who ends us rings after having said so.
         let bell = control.doorbell.load(Ordering::Acquire);
+        if shared.ended.load(Ordering::Acquire) {
+            break;
+        }
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         shared.progress.look();
         let mut c = shared.lock();
-        let drained = c.drain(&shared.arena);
+        let drained = c.drain_until(&shared.arena, &|| shared.is_awaited());
         if last_start.elapsed() > LOOK_FOR_START_EVERY {
             c.look_ahead_for_start(&shared.arena);
             last_start = Instant::now();
@@ -120,8 +124,11 @@ pub fn answer_loop(shared: &Shared) {
         limits::own_descriptors(&[shared.wake]);
     }
     let control = shared.arena.control();
-    while !shared.ended.load(Ordering::Acquire) {
+    loop {
         let bell = control.doorbell.load(Ordering::Acquire);
+        if shared.ended.load(Ordering::Acquire) {
+            break;
+        }
         if !answer::serve(shared) {
             futex_wait(&control.doorbell, bell, 50);
         }

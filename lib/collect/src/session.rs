@@ -204,6 +204,7 @@ impl Session {
             numbers: Arc::clone(&collector.numbers),
             unfollowed: Arc::clone(&collector.unfollowed),
             collector: Mutex::new(collector),
+            turn: Mutex::default(),
             commands: Mutex::new(send),
             wake: wake_descriptor()?,
             ended: AtomicBool::new(false),
@@ -288,7 +289,7 @@ impl Session {
         let status = live(&mut self);
         self.kernel.end();
         let status = status?;
-        self.shared.ended.store(true, Ordering::Release);
+        self.shared.end();
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();

@@ -5,24 +5,25 @@
 //! other threads want of the session, which alone uses ptrace. Locks are never poisoned for good.
 
 use std::collections::BTreeSet;
-use std::hash::Hasher;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
+use sptrace_code::hash_bytes;
 use sptrace_patch::columns::from_columns;
 use sptrace_patch::values::with_values;
 use sptrace_trace::{EarlyEnd, Note, Section, Summary, Turn};
-use sptrace_tracee::arena::Arena;
+use sptrace_tracee::arena::{Arena, futex_wake};
 use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
 
 use crate::clock;
 use crate::collector::Collector;
+use crate::decode::tables::Tables;
 use crate::disk::DiskWatch;
 use crate::modules::filters::Filters;
 use crate::modules::load::{self, Preparing};
@@ -43,6 +44,8 @@ pub struct Shared {
     /// What the user asked for.
     pub options: Options,
     pub(crate) collector: Mutex<Collector<Output>>,
+    /// Held by who waits for the collector, so that who gives it back does not get it again before.
+    pub(crate) turn: Mutex<()>,
     /// Who is who.
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) commands: Mutex<Sender<Command>>,
@@ -84,9 +87,15 @@ impl Shared {
     /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
     /// trace.
     pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
-        self.collector
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        let turn = self.turn.lock();
+        let collector = self.collector.lock();
+        drop(turn);
+        collector.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Does anybody wait for the collector?
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.turn.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// The module of a mapping, analysed and given to the agents if it is new.
@@ -113,14 +122,16 @@ impl Shared {
             plan = with_values(&plan, &values.section(first)).unwrap_or(plan);
         }
         self.sign(&mut plan);
-        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
+        let (tables, plan_offset) = Tables::of_beside(&plan, || self.arena.add_plan(&plan));
+        let plan_offset = plan_offset.ok_or("no room for its plan")?;
+        let tables = tables.ok_or("no plan could be made")?;
         log::debug!(
             "process {pid} asks for {}: a plan of {} bytes",
             m.path,
             plan.len()
         );
         self.lock()
-            .add_module(m.file.clone(), &m.path, cached, &plan, plan_offset)
+            .add_module(m.file.clone(), &m.path, cached, tables, plan_offset)
             .ok_or("no plan could be made")
     }
 
@@ -152,10 +163,8 @@ impl Shared {
 
     /// Says in a plan what tells its patch area from those of other plans and other agents.
     fn sign(&self, plan: &mut [u8]) {
-        let mut hasher = std::hash::DefaultHasher::new();
-        hasher.write_u64(self.agent_hash);
-        hasher.write(plan);
-        let hash = (hasher.finish() as u32).to_le_bytes();
+        let hash = hash_bytes(self.agent_hash, plan);
+        let hash = ((hash ^ hash >> 32) as u32).to_le_bytes();
         let at = PlanHeader::HASH_OFFSET;
         if let Some(field) = plan.get_mut(at..at + hash.len()) {
             field.copy_from_slice(&hash);
@@ -286,6 +295,14 @@ impl Shared {
             summary.row(Section::RecordedFor, "ticks", windows.ticks(end_tsc));
         }
         summary
+    }
+
+    /// The recording has ended: the threads that drain and answer end, too.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        let bell = &self.arena.control().doorbell;
+        bell.fetch_add(1, Ordering::Release);
+        futex_wake(bell, i32::MAX);
     }
 
     /// There is something for the session to look at.

@@ -383,8 +383,17 @@ impl Arena {
         if at + size > self.size.bytes {
             return None;
         }
+        self.populate(at, size);
         self.write(at, bytes);
         Some(at)
+    }
+
+    /// Has pages ready that are about to be written, all at once (MADV_POPULATE_WRITE, Linux 5.14).
+    /// Where that is refused, each comes when it is touched.
+    fn populate(&self, at: u64, bytes: u64) {
+        let first = self.base.wrapping_add(at as usize);
+        // SAFETY: our own mapping; nothing that is in it changes.
+        unsafe { libc::madvise(first.cast(), bytes as usize, libc::MADV_POPULATE_WRITE) };
     }
 
     /// Tells the agents what to read of system calls (`sptrace_wire::values`), before there are

@@ -74,7 +74,7 @@ const NONE: [Option<u64>; 6] = [ANY; 6];
 
 /// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and
 /// the way back. Not userfaultfd(2), which a gate needs: processes under a filter get none.
-static NEEDS: [Need; 35] = [
+static NEEDS: [Need; 37] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
     mmap(0, 0x10_4022, NO_FD),
@@ -107,6 +107,8 @@ static NEEDS: [Need; 35] = [
     ),
     need("close", libc::SYS_close, NONE),
     wish("open", libc::SYS_open, NONE),
+    wish("fstatfs", libc::SYS_fstatfs, NONE),
+    wish("pwrite64", libc::SYS_pwrite64, NONE),
     wish(
         "socketpair",
         libc::SYS_socketpair,

@@ -626,7 +626,7 @@ pub(crate) fn header(command: Vec<String>) -> Header {
         .find_map(|l| l.strip_prefix("model name"))
         .unwrap_or("");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let tsc_hz = clock::calibrate(10);
+    let tsc_hz = clock::calibrate(clock::CALIBRATION_MILLIS);
     Header {
         command,
         cwd: std::env::current_dir()

@@ -10,9 +10,6 @@ use sptrace_collect::clock;
 use sptrace_collect::modules::decide::{Decide, Decided};
 use sptrace_script::{Decision, FunctionFacts, Script};
 
-/// So long the clock is looked at where a payload asks how long a call took.
-const CALIBRATION_MILLIS: u64 = 10;
-
 /// What runs at calls inside of the program. None: nothing.
 pub fn payloads(script: &Script) -> Option<Payloads> {
     let policy = &script.policy;
@@ -31,7 +28,7 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
     }
     let payloads = Payloads::new(all.collect(), tables);
     Some(match payloads.ask_time() {
-        true => payloads.timed_by(clock::calibrate(CALIBRATION_MILLIS)),
+        true => payloads.timed_by(clock::calibrate(clock::CALIBRATION_MILLIS)),
         false => payloads,
     })
 }

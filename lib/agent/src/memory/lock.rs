@@ -27,7 +27,9 @@ pub fn lock(tid: u32) -> bool {
         if owner == tid {
             return false;
         }
+        page.waiting.fetch_add(1, Ordering::SeqCst);
         sys::futex_wait(word, owner, LOCK_SLICE_MS);
+        page.waiting.fetch_sub(1, Ordering::SeqCst);
         if word.load(Ordering::Relaxed) == owner && !sys::is_alive(owner) {
             break;
         }
@@ -39,7 +41,10 @@ pub fn lock(tid: u32) -> bool {
 /// Gives it back.
 pub fn unlock() {
     if let Some(page) = state::process().fork_page.get() {
-        page.lock.store(0, Ordering::Release);
-        sys::futex_wake(&page.lock, 1);
+        // Who waits has said so before the kernel looks whether the lock is busy still.
+        page.lock.swap(0, Ordering::SeqCst);
+        if page.waiting.load(Ordering::SeqCst) != 0 {
+            sys::futex_wake(&page.lock, 1);
+        }
     }
 }

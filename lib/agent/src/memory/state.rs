@@ -120,6 +120,8 @@ pub struct ForkPage {
     pub mark: Flag,
     /// Propagation lock: tid of the owner or 0.
     pub lock: AtomicU32,
+    /// How many wait for it; more, if some of them were killed.
+    pub waiting: AtomicU32,
 }
 
 // SAFETY: numbers.

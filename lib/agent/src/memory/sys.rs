@@ -51,7 +51,9 @@ const SIGACTION: usize = 13;
 const SIGPROCMASK: usize = 14;
 const MREMAP: usize = 25;
 const MADVISE: usize = 28;
+const OPEN: usize = 2;
 const CLOSE: usize = 3;
+const PWRITE: usize = 18;
 const IOCTL: usize = 16;
 const USERFAULTFD: usize = 323;
 const GETPPID: usize = 110;
@@ -61,6 +63,7 @@ const TKILL: usize = 200;
 const FUTEX: usize = 202;
 const SIGALTSTACK: usize = 131;
 const PRCTL: usize = 157;
+const FSTATFS: usize = 138;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const ESRCH: isize = 3;
@@ -208,6 +211,45 @@ pub unsafe fn watch_faults(at: usize, bytes: usize) -> Option<usize> {
 /// close(2), of a descriptor of the caller's own.
 pub fn close(fd: usize) {
     ask(CLOSE, [fd, 0, 0, 0, 0, 0]);
+}
+
+/// A descriptor of the process's own memory (proc_pid_mem(5)), closed by an exec. `None`: there is
+/// none, or what has its name is something else.
+pub fn open_own_memory() -> Option<usize> {
+    /// O_RDWR, O_CLOEXEC.
+    const FLAGS: usize = 0o2 | 0o2_000_000;
+    /// PROC_SUPER_MAGIC (linux/magic.h).
+    const PROC: u64 = 0x9fa0;
+    let fd = ask(
+        OPEN,
+        [c"/proc/self/mem".as_ptr() as usize, FLAGS, 0, 0, 0, 0],
+    );
+    if failed(fd) {
+        return None;
+    }
+    let fd = fd as usize;
+    // The kernel's struct statfs has 120 bytes, and begins with the kind of file system.
+    let mut found = [0u64; 15];
+    // SAFETY: points to that many.
+    let r = unsafe { call(FSTATFS, [fd, found.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let [kind, ..] = found;
+    if r != 0 || kind != PROC {
+        close(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+/// Writes to the process's own memory, whose descriptor is given, whatever protects it there; gives
+/// how many bytes were written.
+///
+/// # Safety
+/// The caller owns what is written, as if the memory were writable.
+pub unsafe fn write_own(fd: usize, at: u64, bytes: &[u8]) -> usize {
+    let (from, at) = (bytes.as_ptr() as usize, at as usize);
+    // SAFETY: the caller's.
+    let r = unsafe { call(PWRITE, [fd, from, bytes.len(), at, 0, 0]) };
+    if failed(r) { 0 } else { r as usize }
 }
 
 /// MADV_WIPEONFORK: the child of a fork sees zeroes. False where refused.

@@ -1,9 +1,10 @@
 //! Keeps the number of the text's mappings small, of which a process may have vm.max_map_count.
 //!
-//! Given a module that is about to be patched for the first time; makes its whole text writable
-//! once. The kernel charges pages that were writable to the process (VM_ACCOUNT) and joins
-//! neighbouring mappings only if all of them are charged, or none. So what [`crate::patch::text`]
-//! writes in place later leaves one mapping instead of one for each page.
+//! Given a module that is about to be patched for the first time, where its text cannot be written
+//! past its protection ([`crate::patch::forced`]); makes its whole text writable once. The kernel
+//! charges pages that were writable to the process (VM_ACCOUNT) and joins neighbouring mappings
+//! only if all of them are charged, or none. So what [`crate::patch::text`] writes in place later
+//! leaves one mapping instead of one for each page.
 //!
 //! This is done only where this thread is the only user of the memory. Threads that are merely
 //! stopped count as users: if sptrace were killed they would run on, in text that is not executable
@@ -20,7 +21,8 @@ use sptrace_wire::control::*;
 /// Segments of code of one module that are made ready.
 const SEGMENTS: usize = 4;
 
-/// Before the first patch of a module, and then nothing. The lock is held, signals are blocked.
+/// Before the first such patch of a module, and then nothing. The lock is held, and signals are
+/// blocked.
 pub fn prepare(m: &Module) {
     if !m.joined.get() && !stopped::is_standing() {
         m.joined.set(true);

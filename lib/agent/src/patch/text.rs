@@ -1,15 +1,17 @@
 //! Writing live code: the jumps in the program's text, and the wiring of slots.
 //!
-//! A batch holds the sites of one function. Where this thread is the only user of the memory, the
-//! pages become writable (and not executable) for a moment with signals blocked, and any write is
-//! safe. With other threads a copy of the pages is written and put in their place by one mremap(2):
-//! every thread sees the old page or the new one, whole, wherever in it the site lies (cache lines
-//! do not matter), and no page is ever writable and executable at once. The price is a mapping of
-//! its own without the file's name.
+//! A batch holds the sites of one function. Where this thread is the only user of the memory, any
+//! write is safe, with signals blocked: it goes through the file of the process's own memory, which
+//! changes no mapping. Where that is refused, the pages become writable (and not executable) for a
+//! moment. With other threads a copy of the pages is written and put in their place by one
+//! mremap(2): every thread sees the old page or the new one, whole, wherever in it the site lies
+//! (cache lines do not matter), and no page is ever writable and executable at once. The price is a
+//! mapping of its own without the file's name.
 
 use crate::memory::table::Module;
 use crate::memory::word::Words;
 use crate::memory::{state, sys};
+use crate::patch::forced::Forced;
 use crate::patch::pages::{Copied, PAGE};
 use crate::patch::{mappings, pages};
 use crate::plans::modules;
@@ -135,6 +137,11 @@ impl<'a> Batch<'a> {
         let alone = sys::alone();
         if let Some(module) = self.module {
             modules::share(module);
+        }
+        if alone && force(left) {
+            return;
+        }
+        if let Some(module) = self.module {
             mappings::prepare(module);
         }
         while let Some((n, start, end)) = together(left) {
@@ -176,6 +183,15 @@ fn together(writes: &[Words<2>]) -> Option<(usize, u64, u64)> {
 
 fn unpacked(writes: &[Words<2>]) -> impl Iterator<Item = Write> {
     writes.iter().map(|write| Write::unpacked(write.get()))
+}
+
+/// Writes past the protection of the pages: this thread is the only one. False: some of it may be
+/// written.
+fn force(writes: &[Words<2>]) -> bool {
+    Forced::begin().is_some_and(|mut text| {
+        unpacked(writes).for_each(|write| write.by(|at, bytes| text.write(at, bytes)));
+        text.end()
+    })
 }
 
 /// Writes through the pages themselves, not executable meanwhile: this thread is the only one.

@@ -47,7 +47,8 @@ impl Callers {
         }
         let hooks = plan.specials().filter(|s| s.kind == SpecialKind::Root);
         slots.extend(hooks.map(|hook| (hook.slot, NOBODY)));
-        slots.sort_unstable();
+        // They come in long runs that are sorted.
+        slots.sort();
         Self {
             base_svma: header.base_svma,
             slots: slots.into(),

@@ -117,7 +117,7 @@ impl Session {
             self.kernel.end();
             self.detach_all();
         }
-        self.shared.ended.store(true, Ordering::Release);
+        self.shared.end();
         let _ = drainer.join();
         let _ = answerer.join();
         self.collect_rest();

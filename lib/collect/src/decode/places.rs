@@ -1,0 +1,150 @@
+//! What each place in a patch area means.
+//!
+//! Given what a plan says of sites; tells for the id of a record which event it is, and of which
+//! function, once that is known. Must not know whose area it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_trace::FunctionId;
+use sptrace_wire::control::ARENA_BYTES;
+use sptrace_wire::plan::PlanSite;
+
+/// What an id stands for. In four bytes, because the table of places is the largest thing that is
+/// read for each event, and what of it is in the caches decides what the event costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Place(u32);
+
+/// A kind takes the bits below; a site or a function the rest.
+const KIND_BITS: u32 = 6;
+/// Of these: the number is that of a function, not of a site.
+const NAMED: u32 = 32;
+/// Every site has a number: a plan lies in the arena.
+const _: () = assert!(ARENA_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
+
+impl Place {
+    pub(super) fn of_site(kind: u8, site: u32) -> Self {
+        Self(site << KIND_BITS | u32::from(kind))
+    }
+
+    /// The number of its site, or of its callee.
+    pub(super) fn number(self) -> u32 {
+        self.0 >> KIND_BITS
+    }
+
+    /// With its direct callee; unchanged if that has too large a number.
+    pub(super) fn named(self, callee: FunctionId) -> Self {
+        if callee.0 >= 1 << (32 - KIND_BITS) {
+            return self;
+        }
+        Self(callee.0 << KIND_BITS | NAMED | u32::from(self.kind()))
+    }
+
+    /// The same with the callee of an indirect one; None if that has too large a number.
+    #[inline]
+    pub fn resolved(self, callee: FunctionId) -> Option<Self> {
+        let kind = u32::from(self.kind() & !PLACE_INDIRECT);
+        let place = Self(callee.0 << KIND_BITS | NAMED | kind);
+        (callee.0 < 1 << (32 - KIND_BITS)).then_some(place)
+    }
+
+    /// A call of, or a tail jump to, a known function, or an exit.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        const fn named(kind: u8) -> u64 {
+            1 << (NAMED | kind as u32)
+        }
+        // One decision: which of these it is nobody could foretell.
+        const PLAIN: u64 = named(PLACE_ENTRY) | named(PLACE_ENTRY | PLACE_TAIL) | 1 << PLACE_EXIT;
+        PLAIN >> (self.0 % (1 << KIND_BITS)) & 1 != 0
+    }
+
+    /// A tail jump.
+    #[inline]
+    pub fn is_tail(self) -> bool {
+        self.0 & u32::from(PLACE_TAIL) != 0
+    }
+
+    /// A call or jump that is recorded in order.
+    #[inline]
+    pub fn is_in_order(self) -> bool {
+        self.kind() & PLACE_IN_ORDER == PLACE_IN_ORDER
+    }
+
+    /// The end of a call.
+    pub fn exit() -> Self {
+        Self(u32::from(PLACE_EXIT))
+    }
+
+    /// The beginning of a call or of what one goes on with, of a known function.
+    #[inline]
+    pub fn entry(callee: FunctionId, is_tail: bool) -> Option<Self> {
+        let kind = if is_tail {
+            PLACE_ENTRY | PLACE_TAIL
+        } else {
+            PLACE_ENTRY
+        };
+        Self::of_site(kind, 0).resolved(callee)
+    }
+
+    /// `PLACE_*` bits.
+    #[inline]
+    pub fn kind(self) -> u8 {
+        (self.0 & (NAMED - 1)) as u8
+    }
+
+    /// The trace's number of the direct callee, once it is resolved.
+    #[inline]
+    pub fn callee(self) -> Option<FunctionId> {
+        (self.0 & NAMED != 0).then_some(FunctionId(self.0 >> KIND_BITS))
+    }
+}
+
+/// The places of a patch area, by 8 bytes of it. Shared by all processes that have one.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Arc<[AtomicU32]>);
+
+impl Places {
+    /// What lies at `offset` of the patch area.
+    #[inline]
+    pub fn at(&self, offset: u32) -> Option<Place> {
+        let place = self.0.get((offset >> 3) as usize)?;
+        let place = place.load(Ordering::Relaxed);
+        (place != 0).then_some(Place(place))
+    }
+
+    /// A table with just these: offset, bits `PLACE_*`, and the callee, if it is known.
+    #[cfg(test)]
+    pub(super) fn of(places: &[(u32, u8, Option<FunctionId>)]) -> Self {
+        let table = Self((0..512).map(|_| AtomicU32::new(0)).collect());
+        for (offset, kind, callee) in places {
+            let place = Place::of_site(*kind, 0);
+            table.set(*offset, callee.map_or(place, |callee| place.named(callee)));
+        }
+        table
+    }
+
+    /// None yet, in so many bytes.
+    pub(super) fn none(area_bytes: u32) -> Self {
+        Self((0..area_bytes / 8).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    pub(super) fn set(&self, offset: u32, place: Place) {
+        if let Some(p) = self.0.get((offset >> 3) as usize) {
+            p.store(place.0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// [`Place::kind`]: an entry.
+pub const PLACE_ENTRY: u8 = 1;
+/// [`Place::kind`]: an exit.
+pub const PLACE_EXIT: u8 = 2;
+/// [`Place::kind`]: a tail jump.
+pub const PLACE_TAIL: u8 = 4;
+/// [`Place::kind`], with the bits of an entry: it is recorded in order.
+pub const PLACE_IN_ORDER: u8 = PLACE_ENTRY | PLACE_EXIT;
+/// [`Place::kind`]: the low half of the callee follows.
+pub const PLACE_INDIRECT: u8 = 8;
+/// [`Place::kind`]: its exit will not be seen.
+pub const PLACE_OPEN: u8 = 16;

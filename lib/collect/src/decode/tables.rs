@@ -1,0 +1,105 @@
+//! What a plan says of a module, in the tables that the collector looks things up in.
+//!
+//! Given a plan; gives its header, what each place of a patch area means, and who calls from there.
+//! The process that asks for the module waits meanwhile: of a large plan the parts are made at the
+//! same time. Must not know what is looked up, and when.
+
+use super::callers::Callers;
+use super::places::{
+    PLACE_ENTRY, PLACE_EXIT, PLACE_IN_ORDER, PLACE_INDIRECT, PLACE_OPEN, PLACE_TAIL, Place, Places,
+};
+use sptrace_wire::plan::*;
+
+/// A thread of its own is worth its price from so many bytes of a plan on.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// What is read of a plan.
+pub struct Tables {
+    /// How it begins.
+    pub header: PlanHeader,
+    /// What the ids in a patch area stand for.
+    pub places: Places,
+    /// The direct callees of sites, by their numbers.
+    pub callees: Vec<u64>,
+    /// Where functions begin, from the base, sorted.
+    pub entries: Box<[u32]>,
+    /// Who calls.
+    pub callers: Callers,
+}
+
+impl Tables {
+    /// Those of a plan, and what `beside` gives, which is done meanwhile. None: it is not a plan.
+    pub fn of_beside<T>(plan: &[u8], beside: impl FnOnce() -> T) -> (Option<Self>, T) {
+        let Some(view) = PlanView::new(plan) else {
+            return (None, beside());
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("callers".to_owned());
+            let callers = (plan.len() >= LARGE_BYTES)
+                .then(|| thread.spawn_scoped(scope, || Callers::of(view)).ok())
+                .flatten();
+            let given = beside();
+            let (places, callees) = read_places(view);
+            let entries = view.functions().map(|f| f.entry).collect();
+            let callers = callers.and_then(|thread| thread.join().ok());
+            let tables = Self {
+                header: *view.header(),
+                places,
+                callees,
+                entries,
+                callers: callers.unwrap_or_else(|| Callers::of(view)),
+            };
+            (Some(tables), given)
+        })
+    }
+}
+
+fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {
+    let h = plan.header();
+    let places = Places::none(h.area_bytes);
+    let mut callees = vec![0; h.sites as usize];
+    for (i, site) in (0..).zip(plan.sites()) {
+        let Some((entry, exit)) = plan.ids(&site) else {
+            continue;
+        };
+        let mut kind = PLACE_ENTRY;
+        for (flag, bit) in [
+            (SITE_TAIL, PLACE_TAIL),
+            (SITE_INDIRECT, PLACE_INDIRECT),
+            (SITE_ENTRY_ONLY, PLACE_OPEN),
+        ] {
+            if site.is_any(flag) {
+                kind |= bit;
+            }
+        }
+        if let Some(c) = callees.get_mut(i as usize) {
+            *c = plan.callee(&site).unwrap_or(0);
+        }
+        if site.is_any(SITE_IN_ORDER) {
+            kind |= PLACE_IN_ORDER;
+        }
+        let set = |offset: u16, kind: u8| {
+            if offset != 0 {
+                let at = site.slot.wrapping_add(u32::from(offset));
+                places.set(at, Place::of_site(kind, i));
+            }
+        };
+        set(entry, kind);
+        set(exit, PLACE_EXIT);
+    }
+    add_hooks(plan, &places, &mut callees);
+    (places, callees)
+}
+
+/// Hooks count as sites after the others.
+fn add_hooks(plan: PlanView<'_>, places: &Places, callees: &mut Vec<u64>) {
+    let base_svma = plan.header().base_svma;
+    for hook in plan.specials().filter(|s| s.kind == SpecialKind::Root) {
+        let site = callees.len() as u32;
+        callees.push(base_svma + u64::from(hook.entry));
+        for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
+            let offset = hook.slot.wrapping_add(offset as u32);
+            places.set(offset, Place::of_site(kind, site));
+        }
+    }
+}
