@@ -8,6 +8,9 @@
 pub mod acts;
 pub mod programs;
 
+use std::collections::BTreeSet;
+
+use iced_x86::{Decoder, DecoderOptions};
 use sptrace_payload::program::{Binary, Width};
 
 /// What is chosen: numbers from somewhere.
@@ -86,9 +89,20 @@ impl CodePages {
         Self(at.cast())
     }
 
-    /// Where the code is then.
+    /// Where the code is then. Each jump in it leads to an instruction.
     pub fn put(&self, code: &[u8]) -> u64 {
         assert!(code.len() <= Self::BYTES);
+        let all: Vec<_> = Decoder::new(64, code, DecoderOptions::NONE)
+            .into_iter()
+            .collect();
+        let starts: BTreeSet<u64> = all.iter().map(|one| one.ip()).collect();
+        for one in all {
+            let target = one.near_branch_target();
+            assert!(
+                !one.is_invalid() && (target == 0 || starts.contains(&target)),
+                "{one}"
+            );
+        }
         // SAFETY: there is room for it.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.0, code.len()) };
         self.0 as u64
