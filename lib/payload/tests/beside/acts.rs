@@ -158,7 +158,8 @@ impl Random<'_> {
                 _ => Source::Result,
             };
         }
-        match self.below(9) {
+        match self.below(10) {
+            9 => Source::Depth,
             0 => Source::Vector(self.below(4) as u8),
             1 => Source::Stack(self.below(8) as u8),
             2 => Source::StackPointer,
@@ -241,7 +242,8 @@ impl Random<'_> {
     /// The condition on which values of a call are kept, as options make them.
     fn wanted(&mut self) -> Option<Expression> {
         (self.below(4) == 0).then(|| {
-            let number = Expression::Source(self.source()).narrow(width(self.0));
+            let argument = Expression::argument(self.below(6) as u8);
+            let number = argument.narrow(width(self.0));
             number.with(operation(self.0), self.word())
         })
     }
@@ -269,6 +271,7 @@ impl Random<'_> {
             vectors: std::array::from_fn(|_| self.word()),
             result: self.word(),
             thread: TID,
+            depth: self.below(300) as u32,
             ..Call::default()
         }
     }
@@ -406,7 +409,11 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         put(THREAD.tid, TID.into());
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         for (number, (argument, length)) in (0..).zip(acts.texts()) {
-            let word = compared.word(Source::Text(argument, length).into(), &call);
+            let source = match (argument, length) {
+                text::DEPTH => Source::Depth,
+                _ => Source::Text(argument, length),
+            };
+            let word = compared.word(source.into(), &call);
             met.texts += usize::from(word == text::whole(b"/etc"));
             put(THREAD.texts + 8 * number, word);
         }

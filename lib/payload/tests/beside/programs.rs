@@ -309,6 +309,7 @@ impl Random<'_> {
         Call {
             errno: 0,
             elapsed_ns: 0,
+            depth: 0,
             arguments,
             result,
             // Of a call whose return address lies below.
