@@ -1,8 +1,8 @@
 #!/bin/sh
 # The long run before a release: everything five times, what may race fifty times, under a second load; then half an hour of
-# random combinations.
+# random combinations; then each fuzz target for ten minutes (needs the nightly toolchain and cargo-fuzz).
 #
-# usage: tests/long.sh [DIR [race|all|scripts|stress]...]        SPTRACE names the binary (else target/release/sptrace)
+# usage: tests/long.sh [DIR [race|all|scripts|stress|fuzz]...]        SPTRACE names the binary (else target/release/sptrace)
 #
 # Given: a built sptrace. Gives: one log for each part in DIR (default: a new folder), and a line for each with its last line;
 # status 1 if any part failed. Takes some hours on two processors. CI runs a bounded part of each (.ci/run).
@@ -10,7 +10,7 @@ set -u
 cd "$(dirname "$0")/.."
 logs=${1:-$(mktemp -d /var/tmp/sptrace-long-XXXXXX)}
 [ $# -eq 0 ] || shift
-parts=${*:-race all scripts stress}
+parts=${*:-race all scripts stress fuzz}
 mkdir -p "$logs"
 programs=$logs/programs
 [ -d "$programs" ] || tests/programs/build.sh "$programs" >"$logs/build.log" 2>&1 || exit 1
@@ -65,5 +65,10 @@ scripts() {
     part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --option=--eval --option="$everywhere"
 }
 stress() { part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"; }
+fuzz() {
+    for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz || echo none); do
+        part "fuzz.$target" cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" -- -max_total_time=600 -timeout=60
+    done
+}
 for name in $parts; do "$name"; done
 exit $status

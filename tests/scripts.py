@@ -403,6 +403,62 @@ def ready_scripts_look_at_returns_inside_of_the_program(b):
     same((failures[2:], [line.split() for line in calls[2:]]), (["      2      1"], [["0", "3"], ["1", "1"]]))
 
 
+DEPTHS = r"""
+#include <setjmp.h>
+#include <stdio.h>
+#define F __attribute__((noinline, noclone))
+volatile long sink;
+static jmp_buf out;
+/* Each is told how many calls below main are recorded around it. */
+F void probe(long depth) { sink += depth; }
+F void quiet(long depth) { probe(depth); sink++; }
+F void jumps(long depth) { sink++; probe(depth); }
+F void jumps_out(long depth) { probe(depth + 1); if (depth >= 0) longjmp(out, 1); sink++; }
+F void down(long depth, long most) {
+    probe(depth + 1);
+    quiet(depth + 1);
+    jumps(depth + 1);
+    if (depth < most) down(depth + 1, most);
+    probe(depth + 1);
+    sink++;
+}
+void (*volatile pointer)(long) = probe;
+int main(void) {
+    for (long most = 0; most < 40; most++) { down(0, most); pointer(0); }
+    for (volatile int i = 0; i < 10; i++) { if (setjmp(out) == 0) jumps_out(0); probe(0); }
+    printf("%ld\n", sink);
+    return 0;
+}
+"""
+
+
+@case
+def the_depth_of_a_call_is_what_the_program_says(b):
+    """Recursion, tail jumps, a pointer, calls without a record between, and after calls that were jumped out of."""
+    with open(b.path("depths.c"), "w") as out: out.write(DEPTHS)
+    subprocess.run(["gcc", "-O2", "-g", "-o", b.path("depths"), b.path("depths.c")], check=True)
+    plain = subprocess.run([b.path("depths")], capture_output=True, text=True, check=True)
+    script = """let seen = count("seen", ["depth", "said"]); let told = count("told", ["depth"]); let q = count("quiet", []);
+at("probe").on_enter(|c| { seen.add([c.depth, c.arg1]); c.record(); }); at("quiet").on_enter(|c| q.add([]));
+at("probe").later(|e| told.add(e.depth));"""
+    with open(b.path("depths.rhai"), "w") as out: out.write(script)
+    status, out, err = b.run(["-q", "-S", "depths.rhai"], [b.path("depths")])
+    same((status, out), (0, plain.stdout))
+    seen, told, quiet = tables(b, "depths.rhai")
+    rows = {(int(r["depth"]), int(r["said"])): int(r["count"]) for r in seen}
+    [around_main] = {depth - said for depth, said in rows}
+    wanted, nested = {0: 50, 1: 10}, {0: 50, 1: 10}
+    for most in range(40):
+        for depth in range(1, most + 2):
+            wanted[depth] = wanted.get(depth, 0) + 4
+            # A trace shows what was jumped to inside of what has jumped.
+            nested[depth] = nested.get(depth, 0) + 3
+            nested[depth + 1] = nested.get(depth + 1, 0) + 1
+    same({said: count for (_, said), count in rows.items()}, wanted)
+    same({int(r["depth"]): int(r["count"]) for r in told}, {depth + around_main: count for depth, count in nested.items()})
+    same([r["count"] for r in quiet], ["820"])
+
+
 COUNTED = r"""
 #include <execinfo.h>
 #include <pthread.h>

@@ -13,6 +13,7 @@ use crate::contract::in_place::MOST_KEPT;
 use crate::interpret::{Call, Memory, word_of};
 use crate::program::{Expression, Source};
 use crate::tables::{BUCKETS, Kind, MOST_KEYS, Row};
+use crate::text;
 
 /// What a payload does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +121,7 @@ pub enum ActsError {
     #[error("more than {MOST_KEPT} arguments are used when the call returns")]
     Kept,
     /// More texts.
-    #[error("more than {MOST_TEXTS} texts are compared")]
+    #[error("more than {MOST_TEXTS} texts are compared, c.depth counted as one")]
     Texts,
     /// More counters.
     #[error("calls are counted in more than {MOST_COUNTERS} payloads")]
@@ -173,7 +174,8 @@ impl Acts {
         any(&self.steps, is_it)
     }
 
-    /// The texts that are compared, each once, as [`Source::Text`] has them.
+    /// What the slow path finds out, each once: texts that are compared, as [`Source::Text`] has
+    /// them, and [`text::DEPTH`].
     pub fn texts(&self) -> Vec<(u8, u16)> {
         let mut all = Vec::new();
         for expression in self.expressions() {
@@ -329,9 +331,14 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
 
 fn collect_texts(expression: &Expression, all: &mut Vec<(u8, u16)>) {
     match expression {
-        Expression::Source(Source::Text(argument, length)) => {
-            if !all.contains(&(*argument, *length)) {
-                all.push((*argument, *length));
+        Expression::Source(source) => {
+            let found = match source {
+                Source::Text(argument, length) => (*argument, *length),
+                Source::Depth => text::DEPTH,
+                _ => return,
+            };
+            if !all.contains(&found) {
+                all.push(found);
             }
         }
         Expression::Load(inner, _) | Expression::Narrow(inner, _) => collect_texts(inner, all),
@@ -339,7 +346,7 @@ fn collect_texts(expression: &Expression, all: &mut Vec<(u8, u16)>) {
             collect_texts(a, all);
             collect_texts(b, all);
         }
-        Expression::Constant(_) | Expression::Local(_) | Expression::Source(_) => {}
+        Expression::Constant(_) | Expression::Local(_) => {}
     }
 }
 

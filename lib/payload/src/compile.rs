@@ -501,6 +501,7 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::Named(_)
         | Source::NamedText(..)
         | Source::Text(..)
+        | Source::Depth
         | Source::Errno
         | Source::Elapsed => return None,
     })

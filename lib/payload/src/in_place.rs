@@ -14,6 +14,7 @@ use crate::check::check;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
+use crate::text;
 
 /// The code of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -329,18 +330,23 @@ impl Code {
                 Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
-            (None, Source::Text(argument, length)) => {
-                let (all, first) = &self.texts;
-                match all.iter().position(|text| *text == (argument, length)) {
-                    Some(at) => self.a.mov(rax, qword_ptr(first + 8 * at as i32).gs())?,
-                    None => return Ok(false),
-                }
-            }
+            (None, Source::Text(argument, length)) => return self.text((argument, length)),
+            (None, Source::Depth) => return self.text(text::DEPTH),
             (None, Source::Errno) => match self.exit {
                 Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
                 None => return Ok(false),
             },
             _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What the slow path has found out.
+    fn text(&mut self, wanted: (u8, u16)) -> Made {
+        let (all, first) = &self.texts;
+        match all.iter().position(|text| *text == wanted) {
+            Some(at) => self.a.mov(rax, qword_ptr(first + 8 * at as i32).gs())?,
+            None => return Ok(false),
         }
         Ok(true)
     }

@@ -24,6 +24,8 @@ pub struct Call {
     pub errno: u32,
     /// How long the call took, at its return.
     pub elapsed_ns: u64,
+    /// Recorded calls that are open around it.
+    pub depth: u32,
 }
 
 /// Memory that need not be there.
@@ -284,6 +286,7 @@ impl Run<'_> {
             Source::Errno => u64::from(call.errno),
             Source::Elapsed => call.elapsed_ns,
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
+            Source::Depth => u64::from(call.depth),
             Source::Named(_) | Source::NamedText(..) => 0,
         }
     }

@@ -48,6 +48,8 @@ pub enum Source {
     Text(u8, u16),
     /// The same of an argument by the number of its name.
     NamedText(u8, u16),
+    /// How many recorded calls of the thread are open around this one; at a call alone.
+    Depth,
 }
 
 /// How many bytes are loaded, and how they become a word.

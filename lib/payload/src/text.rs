@@ -6,6 +6,9 @@
 
 /// In place of a length: the whole text, with the zero at its end.
 pub const WHOLE: u16 = 0x1fff;
+/// Among the texts of a call, in place of an argument and a length: how many recorded calls are
+/// open around it.
+pub const DEPTH: (u8, u16) = (6, 1);
 /// Bytes of a text that are looked at, at most.
 pub const MOST_BYTES: usize = 4096;
 

@@ -615,8 +615,9 @@ impl Reader<'_, '_> {
         match name {
             "tid" => return Ok((Source::Thread.into(), Type::Number)),
             "nth" => return self.variable(active::NTH, at),
+            "depth" => return self.depth(at),
             "elapsed" | "result" | "errno" => return self.of_return(name, at),
-            "stack" | "self_time" | "caller" | "depth" | "name" | "module" | "thread" => {
+            "stack" | "self_time" | "caller" | "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }
@@ -632,6 +633,18 @@ impl Reader<'_, '_> {
             return self.refuse(at, "too many names of arguments", "use fewer");
         }
         Ok((Source::Named(number as u8).into(), Type::Number))
+    }
+
+    /// How many calls are open around this one.
+    fn depth(&self, at: Position) -> Read<Value> {
+        match self.moment {
+            Moment::Call => Ok((Source::Depth.into(), Type::Number)),
+            Moment::Return => self.refuse(
+                at,
+                "c.depth is known when a call begins",
+                "write it in on_enter, or later(|e| ...), where e has it",
+            ),
+        }
     }
 
     /// What is known of a call that returns.

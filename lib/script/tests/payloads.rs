@@ -148,7 +148,8 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "not known when a call begins",
             "on_exit",
         ),
-        ("t.add(c.depth)", 9, "not compiled yet", "later("),
+        ("t.add(c.caller)", 9, "not compiled yet", "later("),
+        ("t.add(c.stack)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
         (
             "t.add(c.arg1 + (c.arg2 == 1))",

@@ -9,9 +9,9 @@
 use crate::memory::frame::Frame;
 use crate::memory::thread::Hot;
 use crate::memory::{host, sandbox, state, sys};
-use crate::record::chunk;
+use crate::record::{chunk, settle};
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::{FunctionValues, TEXT_BYTES, TEXTS, WHOLE_TEXT};
+use sptrace_wire::plan::{DEPTH, FunctionValues, TEXT_BYTES, TEXTS, WHOLE_TEXT};
 use sptrace_wire::record::{
     ACTED, ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
 };
@@ -43,12 +43,13 @@ pub enum Place {
 }
 
 impl Orders {
-    /// Before the code runs: nothing is said yet, and the words of texts are those of this call.
-    pub fn prepare(hot: &Hot, arguments: &[u64; 6], of: &FunctionValues) {
+    /// Before the code runs: nothing is said yet, and the words of texts are those of this call,
+    /// before which the stack pointer was `rsp`.
+    pub fn prepare(hot: &Hot, (arguments, rsp): (&[u64; 6], u64), of: &FunctionValues) {
         hot.active.set([0; 5]);
-        let word = |i: usize| {
-            let (argument, length) = of.text(i)?;
-            Some(text_word(*arguments.get(usize::from(argument))?, length))
+        let word = |i: usize| match of.text(i)? {
+            DEPTH => Some(u64::from(settle::depth_around(hot, rsp))),
+            (argument, length) => Some(text_word(*arguments.get(usize::from(argument))?, length)),
         };
         let texts: [u64; TEXTS] = core::array::from_fn(|i| word(i).unwrap_or(0));
         hot.texts.set(texts);

@@ -50,7 +50,7 @@ pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Ac
                 match &at.slowly {
                     None => run_at(code, words),
                     Some(of) => {
-                        Orders::prepare(hot, &arguments, of);
+                        Orders::prepare(hot, (&arguments, rsp), of);
                         let given = run_at(code, words);
                         orders = Orders::take(hot);
                         given
@@ -81,7 +81,7 @@ pub fn act_of_system(
     };
     let given = match (code, &slowly) {
         (1.., Some(of)) => {
-            Orders::prepare(hot, arguments, of);
+            Orders::prepare(hot, (arguments, rsp), of);
             run_at(code, (arguments, vectors, rsp))
         }
         _ => UNDECIDED,

@@ -205,6 +205,19 @@ pub(crate) fn is_quiet(hot: &Hot, rsp: u64) -> bool {
     frame.rsp() == rsp - 1 && shadow::is_quiet(frame.id())
 }
 
+/// Recorded calls that are open around one from the stack pointer `rsp`, whose frame is not there
+/// yet. What stands at its place has ended, or jumps there.
+pub(crate) fn depth_around(hot: &Hot, rsp: u64) -> u32 {
+    settle(hot, rsp - 1, false);
+    let (mut frame, mut depth) = (hot.top(), 0);
+    while frame > hot.bottom() {
+        let is_call = !shadow::is_barrier(frame) && frame.id() & FRAME_VALUES == 0;
+        depth += u32::from(is_call && frame.rsp() != rsp);
+        frame = frame.below();
+    }
+    depth
+}
+
 /// A frame without a patched call site begins: a special function's caller was not patched.
 pub fn enter_unseen(hot: &Hot, rsp: u64, function: u64) {
     if counters::is_counting() || counters::is_in_order() {

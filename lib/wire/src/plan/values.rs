@@ -39,6 +39,9 @@ pub const SYSTEM_ENTRIES: u32 = 0xf000_0000;
 pub const TEXTS: usize = 4;
 /// In a text of [`FunctionValues::texts`]: there is none.
 pub const NO_TEXT: u16 = 0;
+/// In place of a text of [`FunctionValues::texts`]: how many recorded calls are open around the
+/// call.
+pub const DEPTH: (u8, u16) = (6, 1);
 /// In place of a text's length: all of it, with the zero at its end.
 pub const WHOLE_TEXT: u16 = 0x1fff;
 /// Bytes of a text that are looked at, at most.
@@ -191,7 +194,7 @@ layout! {
         /// what is to be done to the call ([`crate::control::block::ACTIVE`]).
         pub acts_slowly: u8,
         /// The texts, 16 bits each: above bit 13 the argument in a register, below it how many
-        /// bytes, or [`WHOLE_TEXT`].
+        /// bytes, or [`WHOLE_TEXT`]; or [`DEPTH`].
         pub texts: u64,
     }
 }

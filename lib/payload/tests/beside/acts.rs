@@ -1,0 +1,501 @@
+//! Acts compiled for the beginning and for the return of a call, beside their interpretation, and
+//! the tables that both leave.
+//!
+//! Called as a common routine would call it, with a block of a few words that gs points at.
+
+use std::arch::asm;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sptrace_payload::acts::{Act, Acts, MOST_LOCALS, Step, Sums, interpret, interpret_active};
+use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
+use sptrace_payload::contract::in_place::*;
+use sptrace_payload::interpret::{Call, Memory};
+use sptrace_payload::program::{Binary, Expression, Program, Source};
+use sptrace_payload::tables::{Kind, Tables, read};
+use sptrace_payload::text;
+
+use super::{Choices, CodePages, operation, width};
+
+/// Where the words of the block are.
+pub const THREAD: Thread = Thread {
+    tables: 0,
+    muted: 8,
+    tid: 16,
+    top_frame: 24,
+    errno: 32,
+    active: 40,
+    texts: 80,
+    counters: 112,
+};
+/// Words of the block.
+const BLOCK_WORDS: usize = 15;
+/// The thread's number.
+const TID: u32 = 77;
+
+/// A stack of which all can be read, and texts.
+struct Stack {
+    words: Vec<u64>,
+    texts: [&'static [u8]; 4],
+}
+
+impl Stack {
+    fn of(words: Vec<u64>) -> Self {
+        let texts = [&b"/etc/passwd\0"[..], b"/etc\0", b"\0", b"/e"];
+        Self { words, texts }
+    }
+}
+
+impl Memory for Stack {
+    fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        for text in self.texts {
+            let at = address.wrapping_sub(text.as_ptr() as u64) as usize;
+            if let Some(rest) = text.get(at..) {
+                let length = rest.len().min(to.len());
+                to[..length].copy_from_slice(&rest[..length]);
+                return length;
+            }
+        }
+        let offset = address.wrapping_sub(self.words.as_ptr() as u64) as usize / 8;
+        let word = self.words.get(offset).copied().unwrap_or(0);
+        to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+        to.len()
+    }
+}
+
+/// What gs points at: where the tables are, and whether the thread is muted.
+pub fn point_gs_at<const N: usize>(block: &[u64; N]) {
+    set_gs(block.as_ptr());
+}
+
+fn set_gs(block: *const u64) {
+    const SET_GS: i64 = 0x1001;
+    // SAFETY: nothing else uses gs on this thread; the block outlives its use.
+    let set = unsafe { libc::syscall(libc::SYS_arch_prctl, SET_GS, block) };
+    assert_eq!(set, 0);
+}
+
+/// Runs code; gives what it gives.
+pub fn run(pages: &CodePages, code: &[u8], call: &Call) -> u32 {
+    run_and_keep(pages, code, call).0
+}
+
+/// The same, and what stands where words are kept for the return.
+pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 2]) {
+    let page = pages.put(code);
+    let (mut given, mut kept) = (page, [0u64; 2]);
+    let mut registers = [0u64; 4];
+    // SAFETY: the code is that of checked acts, called by its contract.
+    unsafe {
+        asm!(
+            "push r13",
+            "push 0",
+            "push [r12 + 24]",
+            "push [r12 + 16]",
+            "push 0",
+            "mov rdi, [r12]",
+            "mov rsi, [r12 + 8]",
+            "mov r8, [r12 + 32]",
+            "mov r9, [r12 + 40]",
+            "movq xmm0, [r15]",
+            "movq xmm1, [r15 + 8]",
+            "movq xmm2, [r15 + 16]",
+            "movq xmm3, [r15 + 24]",
+            "mov rdx, r14",
+            "call rax",
+            "mov rcx, [rsp - 88]",
+            "mov rdx, [rsp - 96]",
+            "add rsp, 40",
+            inout("rax") given,
+            in("r12") call.arguments.as_ptr(),
+            in("r14") call.stack_pointer,
+            in("r13") call.result,
+            in("r15") call.vectors.as_ptr(),
+            lateout("rcx") kept[0],
+            lateout("rdx") kept[1],
+            lateout("rdi") registers[0],
+            lateout("rsi") registers[1],
+            lateout("r8") registers[2],
+            lateout("r9") registers[3],
+            clobber_abi("C"),
+        );
+    }
+    let [rdi, rsi, _, _, r8, r9] = call.arguments;
+    assert_eq!(registers, [rdi, rsi, r8, r9], "the call's registers stay");
+    (given as u32, kept)
+}
+
+/// When acts run that are made.
+#[derive(Clone, Copy, PartialEq)]
+enum Moment {
+    Call,
+    Return,
+}
+
+/// Acts and calls at random.
+struct Random<'a>(&'a mut dyn Choices, Moment);
+
+impl Random<'_> {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0.below(end)
+    }
+
+    fn word(&mut self) -> u64 {
+        match self.below(4) {
+            0 => self.0.next(),
+            1 => (self.0.next() as i32) as u64,
+            _ => self.below(6),
+        }
+    }
+
+    fn source(&mut self) -> Source {
+        if self.1 == Moment::Return {
+            return match self.below(5) {
+                0 => Source::Kept(self.below(2) as u8),
+                1 => Source::SecondResult,
+                2 => Source::Errno,
+                3 => Source::Thread,
+                _ => Source::Result,
+            };
+        }
+        match self.below(10) {
+            9 => Source::Depth,
+            0 => Source::Vector(self.below(4) as u8),
+            1 => Source::Stack(self.below(8) as u8),
+            2 => Source::StackPointer,
+            3 => Source::Thread,
+            _ => Source::Argument(self.below(6) as u8),
+        }
+    }
+
+    /// An argument is a certain text, or begins so.
+    fn text(&mut self) -> Expression {
+        let argument = self.below(2) as u8;
+        let all: [&[u8]; 3] = [b"/etc", b"/etc/passwd", b"/e"];
+        let text = all[self.below(3) as usize];
+        let (length, word) = match self.below(2) {
+            0 => (text::WHOLE, text::whole(text)),
+            _ => (text.len() as u16, text::beginning(text)),
+        };
+        Expression::Source(Source::Text(argument, length)).with(Binary::Equal, word)
+    }
+
+    fn expression(&mut self, depth: u32) -> Expression {
+        let inner = |r: &mut Self| Box::new(r.expression(depth + 1));
+        match self.below(if depth > 3 { 4 } else { 8 }) {
+            0 => self.word().into(),
+            1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
+            2 | 3 => self.source().into(),
+            4 => Expression::Narrow(inner(self), width(self.0)),
+            5 => Expression::Both(inner(self), inner(self)),
+            6 => Expression::Either(inner(self), inner(self)),
+            _ => Expression::Binary(operation(self.0), inner(self), inner(self)),
+        }
+    }
+
+    fn steps(&mut self, tables: &Tables, depth: u32) -> Vec<Step> {
+        (0..self.below(4))
+            .map(|_| self.step(tables, depth))
+            .collect()
+    }
+
+    fn step(&mut self, tables: &Tables, depth: u32) -> Step {
+        match self.below(if depth < 3 { 6 } else { 4 }) {
+            0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
+            1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
+            1 if self.1 == Moment::Call && self.below(3) == 0 => {
+                let act = Act::ALL[self.below(4) as usize];
+                Step::Act(act, self.expression(1))
+            }
+            1 if self.below(3) == 0 => {
+                let local = self.below(u64::from(MOST_LOCALS)) as u8;
+                Step::Next(local, self.below(3) as u8)
+            }
+            5 => Step::If(
+                match self.1 == Moment::Call && self.below(6) == 0 {
+                    true => self.text(),
+                    false => self.expression(0),
+                },
+                self.steps(tables, depth + 1),
+                self.steps(tables, depth + 1),
+            ),
+            _ => self.addition(tables),
+        }
+    }
+
+    fn addition(&mut self, tables: &Tables) -> Step {
+        let table = self.below(tables.all.len() as u64) as u8;
+        let keys = tables.all[usize::from(table)].keys;
+        Step::Add {
+            table,
+            // Few keys, so that rows are met again.
+            keys: (0..keys)
+                .map(|_| self.expression(1).with(Binary::And, 3))
+                .collect(),
+            value: match self.below(2) {
+                0 => 1.into(),
+                _ => self.expression(1),
+            },
+        }
+    }
+
+    /// The condition on which values of a call are kept, as options make them.
+    fn wanted(&mut self) -> Option<Expression> {
+        (self.below(4) == 0).then(|| {
+            let argument = Expression::argument(self.below(6) as u8);
+            let number = argument.narrow(width(self.0));
+            number.with(operation(self.0), self.word())
+        })
+    }
+
+    /// What the return needs of the call.
+    fn kept(&mut self) -> Option<Vec<Source>> {
+        (self.below(4) == 0).then(|| {
+            let words = self.below(MOST_KEPT as u64 + 1);
+            let mut one = || match self.below(3) {
+                0 => Source::Stack(self.below(8) as u8),
+                _ => Source::Argument(self.below(6) as u8),
+            };
+            (0..words).map(|_| one()).collect()
+        })
+    }
+
+    fn call(&mut self, stack: &Stack) -> Call {
+        let mut arguments = std::array::from_fn(|_| self.word());
+        if self.below(2) == 0 {
+            arguments[0] = stack.texts[self.below(4) as usize].as_ptr() as u64;
+        }
+        Call {
+            arguments,
+            stack_pointer: stack.words.as_ptr() as u64,
+            vectors: std::array::from_fn(|_| self.word()),
+            result: self.word(),
+            thread: TID,
+            depth: self.below(300) as u32,
+            ..Call::default()
+        }
+    }
+}
+
+/// A table of each kind, with keys and without.
+fn tables() -> Tables {
+    Tables::of([
+        (Kind::Count, 0),
+        (Kind::Count, 1),
+        (Kind::Count, 4),
+        (Kind::Sum, 2),
+        (Kind::Least, 1),
+        (Kind::Greatest, 0),
+        (Kind::Histogram, 0),
+        (Kind::Histogram, 3),
+    ])
+}
+
+/// What a set holds, by table and keys.
+fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
+    let mut sums = BTreeMap::new();
+    let mut all_left_out = 0;
+    for (number, table) in (0..).zip(&tables.all) {
+        let (rows, left_out) = read(table, &|at| set[at as usize / 8]);
+        all_left_out += left_out;
+        for row in rows {
+            assert!(sums.insert((number, row.keys.clone()), row).is_none());
+        }
+    }
+    (sums, all_left_out)
+}
+
+/// What was met in a comparison.
+#[derive(Default)]
+pub struct Met {
+    /// Rows of tables.
+    pub added: usize,
+    /// Calls that are recorded.
+    pub recorded: usize,
+    /// Calls that are not.
+    pub passed: usize,
+    /// Calls whose return is waited for.
+    pub held: usize,
+    /// What was done to calls.
+    pub acted: usize,
+    /// Texts that were the one that was asked for.
+    pub texts: usize,
+}
+
+/// What acts of the beginning of a call are compared with.
+struct Compared<'a> {
+    acts: &'a Acts,
+    entry: Entry<'a>,
+    stack: &'a Stack,
+    kinds: &'a [Kind],
+    sums: &'a mut Sums,
+}
+
+impl Compared<'_> {
+    /// What has to be given, and what is done to the call.
+    fn means(&mut self, call: &Call, is_muted: bool) -> (u32, [Option<u64>; 4]) {
+        let has_values = self.entry.wanted.is_some();
+        let (is_recorded, done) = match is_muted {
+            true => (self.acts.records, [None; 4]),
+            false => interpret_active(self.acts, call, self.stack, (self.kinds, self.sums)),
+        };
+        let given = match self.entry {
+            Entry { kept: Some(_), .. } if !is_muted => match is_recorded || has_values {
+                true => HELD_RECORDED,
+                false => HELD,
+            },
+            Entry {
+                kept: None,
+                wanted: Some(wanted),
+            } => match self.word(wanted.clone(), call) {
+                0 => UNWANTED,
+                _ => WANTED,
+            },
+            _ if is_recorded || has_values => UNWANTED,
+            _ => PASSED,
+        };
+        (given, done)
+    }
+
+    fn word(&self, of: Expression, call: &Call) -> u64 {
+        let program = Program {
+            words: vec![of],
+            ..Program::default()
+        };
+        let bytes = sptrace_payload::interpret(&program, call, self.stack).bytes;
+        u64::from_le_bytes(bytes.try_into().expect("one word"))
+    }
+}
+
+/// Compares random acts of the beginning of a call at some calls; says what was met. `None`: they
+/// cannot be compiled.
+pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut Met) -> Option<()> {
+    let mut random = Random(choices, Moment::Call);
+    let tables = tables();
+    let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
+    let stack = Stack::of((0..64).map(|_| random.word()).collect());
+    let acts = Acts {
+        steps: random.steps(&tables, 0),
+        records: random.below(8) == 0,
+    };
+    if acts.texts().len() > sptrace_payload::acts::MOST_TEXTS {
+        return None;
+    }
+    let (wanted, kept) = (random.wanted(), random.kept());
+    let entry = Entry {
+        wanted: wanted.as_ref(),
+        kept: kept.as_deref(),
+    };
+    let made = acts_code(&acts, &tables, THREAD, entry);
+    let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let mut sums = Sums::new();
+    for _ in 0..6 {
+        let mut counters = [0u64; 3];
+        let call = random.call(&stack);
+        let is_muted = random.below(16) == 0;
+        let mut compared = Compared {
+            acts: &acts,
+            entry,
+            stack: &stack,
+            kinds: &kinds,
+            sums: &mut sums,
+        };
+        // The code writes there: what is borrowed may change.
+        let block = [const { AtomicU64::new(0) }; BLOCK_WORDS];
+        let put = |at: i32, word: u64| block[at as usize / 8].store(word, Ordering::Relaxed);
+        put(THREAD.tables, set.as_mut_ptr() as u64);
+        put(THREAD.muted, is_muted.into());
+        put(THREAD.tid, TID.into());
+        put(THREAD.counters, counters.as_mut_ptr() as u64);
+        for (number, (argument, length)) in (0..).zip(acts.texts()) {
+            let source = match (argument, length) {
+                text::DEPTH => Source::Depth,
+                _ => Source::Text(argument, length),
+            };
+            let word = compared.word(source.into(), &call);
+            met.texts += usize::from(word == text::whole(b"/etc"));
+            put(THREAD.texts + 8 * number, word);
+        }
+        set_gs(block.as_ptr().cast());
+        let (given, words) = run_and_keep(pages, &code, &call);
+        if given == UNDECIDED {
+            // Arguments that lie in another page.
+            continue;
+        }
+        let (means, done) = compared.means(&call, is_muted);
+        assert_eq!(given, means, "{acts:?}\n{entry:?}\n{call:x?}");
+        if given == HELD || given == HELD_RECORDED {
+            let kept = kept.iter().flatten();
+            let kept = kept.map(|source| compared.word((*source).into(), &call));
+            let kept: Vec<u64> = kept.collect();
+            assert_eq!(words[..kept.len()], kept[..], "{acts:?}\n{entry:?}");
+            met.held += 1;
+        }
+        let [bits, words @ ..]: [u64; 5] =
+            std::array::from_fn(|at| block[5 + at].load(Ordering::Relaxed));
+        for (number, (wanted, word)) in (0..).zip(done.into_iter().zip(words)) {
+            let said = (bits & 1 << number != 0).then_some(word);
+            assert_eq!(said, wanted, "{number}: {acts:?}");
+            met.acted += usize::from(wanted.is_some());
+        }
+        met.recorded += usize::from(given == UNWANTED);
+        met.passed += usize::from(given == PASSED);
+    }
+    met.added += same_sums(&set, &tables, sums, &acts);
+    Some(())
+}
+
+/// The same of acts of a return.
+pub fn compare_at_returns(
+    choices: &mut dyn Choices,
+    pages: &CodePages,
+    met: &mut Met,
+) -> Option<()> {
+    let mut random = Random(choices, Moment::Return);
+    let tables = tables();
+    let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
+    let nothing = Stack::of(Vec::new());
+    let acts = Acts {
+        steps: random.steps(&tables, 0),
+        records: false,
+    };
+    let made = exit_code(&acts, &tables, THREAD, 1 << 32);
+    let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let mut sums = Sums::new();
+    for _ in 0..4 {
+        let kept = [random.word(), random.word()];
+        let errno = random.below(200);
+        let frames = frames(kept, 0);
+        let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+        let mut counters = [0u64; 3];
+        let mut block = [0u64; BLOCK_WORDS];
+        block[..5].copy_from_slice(&[set.as_mut_ptr() as u64, 0, TID.into(), top, errno]);
+        block[14] = counters.as_mut_ptr() as u64;
+        point_gs_at(&block);
+        let mut call = random.call(&nothing);
+        call.errno = errno as u32;
+        call.kept[..2].copy_from_slice(&kept);
+        assert_eq!(run(pages, &code, &call), PASSED, "{acts:?}");
+        // At a return rdx is the second word of the result.
+        interpret(&acts, &call, &nothing, &kinds, &mut sums);
+    }
+    met.added += same_sums(&set, &tables, sums, &acts);
+    Some(())
+}
+
+/// Both have added the same; gives how many rows.
+fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize {
+    // A count of nothing is no row.
+    sums.retain(|_, row| row.count != 0);
+    let (got, left_out) = sums_of(set, tables);
+    assert_eq!((&got, left_out), (&sums, 0), "{acts:?}");
+    sums.len()
+}
+
+/// The innermost frames of a held call: two words, the time stamp, and its row's function.
+pub fn frames(kept: [u64; 2], stamp: u64) -> Vec<u64> {
+    let frames = [kept[0], kept[1], stamp, 0x40_0000];
+    frames.into_iter().flat_map(|word| [0, 0, word]).collect()
+}
