@@ -89,12 +89,13 @@ pub struct RecordArgs {
     /// else is patched before the first of them is entered (repeatable; raw or demangled name)
     #[arg(help_heading = WHAT, short = 'F', long = "filter", value_name = "GLOB")]
     within: Vec<String>,
-    /// Leave out functions matching GLOB: they are not patched, nor what only they call
-    /// (repeatable)
+    /// Leave out functions matching GLOB: they are not patched, nor what only they call; calls
+    /// of them through pointers are seen all the same (repeatable)
     #[arg(help_heading = WHAT, short = 'N', long = "notrace", value_name = "GLOB")]
     without: Vec<String>,
     /// Patch only modules whose file name matches (repeatable; `*` stands for anything): from the
-    /// program's main on; other functions that only code of other modules calls are not seen
+    /// program's main on; other functions that only code of other modules calls are not seen,
+    /// but for those in which threads begin
     #[arg(help_heading = WHAT, short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
     /// Patch nothing that is first reached below this depth
