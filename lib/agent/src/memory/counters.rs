@@ -170,8 +170,8 @@ pub fn new_cell(id: u64, callee: u64) -> Option<u32> {
     Some(cell)
 }
 
-/// True if the cell at `displacement` was made for this id in this process, or before it was forked.
-/// What a slot of a fork child says may be its parent's, which went on writing into it.
+/// True if the cell at `displacement` was made for this id in this process, or before it was
+/// forked. What a slot of a fork child says may be its parent's, which went on writing into it.
 pub fn is_cell_of(displacement: u32, id: u64) -> bool {
     known_of(displacement).is_some_and(|known| known.get() as u32 == id as u32)
 }
