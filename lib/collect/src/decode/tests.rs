@@ -470,7 +470,7 @@ fn a_call_that_is_left_out_when_it_has_ended_is_not_told() {
     const READ: u32 = 0;
     let call = || with_values(10, SYSTEM_CALL, READ, &[0; 7], true);
     let ended = || with_values(20, SYSTEM_RETURN, RETURNED, &[READ.into(), 0], true);
-    let mut chunk = vec![call(), vec![1, LEFT_OUT], call(), ended()].concat();
+    let mut chunk = [call(), vec![1, LEFT_OUT], call(), ended()].concat();
     // Nothing is left out by what follows a return.
     chunk.extend([1, LEFT_OUT]);
     let mut thread = Thread::new();
