@@ -172,6 +172,52 @@ def calls_on_one_descriptor(bench):
         if not left_out or abs(int(left_out[1]) + len(wanted) - total) > 1: raise Failed(f"{total} calls, {len(wanted)} recorded: {done.stderr}")
 
 
+FAILING = ["/bin/ls", "-la", "/nonexistent", "/etc"]
+
+
+@case
+def calls_by_their_result(bench):
+    """-z and -Z: the lines of strace, and what is not shown is not recorded but where a call or signal came between."""
+    if not shutil.which("strace"): raise Skip("no strace")
+    theirs, ours, trace = (f"{bench.folder}/{name}" for name in ("theirs", "ours", "trace"))
+    quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    same = lambda line: re.sub(r" +", " ", re.sub(r"0x[0-9a-f]+", "ADDRESS", line))
+    # What differs from run to run.
+    read = lambda path: [same(l) for l in open(path) if not l.startswith(("set_tid", "getrandom"))]
+    total = {}
+    for chosen in ("-z", "-Z"):
+        subprocess.run(["strace", chosen, "-o", theirs, *FAILING], **quiet)
+        by = {"-z": "status=successful", "-Z": "status=failed"}[chosen]
+        for options in ([chosen], ["-e", by]):
+            done = subprocess.run([bench.sptrace, "run", "-o", trace, f"--live={ours}", *options, "--", *FAILING], **quiet)
+            if done.returncode != 2: raise Failed(done.stderr)
+            if read(ours) != [l.replace("exited with 0", "exited with 2") for l in read(theirs)]: raise Failed("".join(["strace:\n", *read(theirs), f"--live {options}:\n", *read(ours)]))
+            left_out = re.search(r"(\d+) system calls left out by their result", done.stderr)
+            if not left_out: raise Failed(done.stderr)
+            recorded = subprocess.run([bench.sptrace, "report", "lines", "-i", trace], stdout=subprocess.PIPE, text=True).stdout.splitlines()
+            # That of another program, and the last one, which does not end.
+            recorded = [l for l in recorded if not l.startswith(("execve", "exit_group"))]
+            shown = [l for l in open(ours) if not l.startswith("execve")]
+            total[chosen] = len(shown)
+            # A call at which the agent asks the host, or whose chunk was full, is recorded all the same.
+            if len(recorded) - len(shown) > 5: raise Failed(f"{len(recorded)} lines in the trace, {len(shown)} shown")
+            total[chosen, "out"] = int(left_out[1])
+    if abs(total["-z", "out"] - total["-Z"]) > 5 or abs(total["-Z", "out"] - total["-z"]) > 5: raise Failed(str(total))
+
+
+@case
+def calls_by_their_length(bench):
+    """--min-time: calls that take long are shown, also with a signal in between; others are not recorded."""
+    trace = f"{bench.folder}/trace"
+    said = subprocess.run([bench.sptrace, "run", "-o", trace, "--live", "--min-time", "50ms", "--", *PROGRAM], stderr=subprocess.PIPE, text=True)
+    if said.returncode != 7: raise Failed(said.stderr)
+    unwanted = r"openat|mmap|read\("
+    if re.search(unwanted, said.stderr) or not re.search(r"\d\d+ system calls left out by", said.stderr): raise Failed(said.stderr)
+    recorded = subprocess.run([bench.sptrace, "report", "lines", "-i", trace], stdout=subprocess.PIPE, text=True).stdout
+    naps, waits = recorded.count(" clock_nanosleep("), len(re.findall(r"wait4\(-1, \[", recorded)) + recorded.count("wait4 resumed>[")
+    if naps != 5 or waits < 5 or len(re.findall(unwanted, recorded)) > 20: raise Failed(recorded)
+
+
 # Says whether it can be traced by its parent, and who traces it; then it lets itself call read, write and exit only.
 WARY = """
 #include <stdio.h>

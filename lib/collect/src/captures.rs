@@ -10,7 +10,8 @@ use sptrace_types::decode::capture::{Extent, From, Length, Load as Description, 
 use sptrace_types::decode::types::{Call, Len, Phase};
 use sptrace_types::syscalls;
 use sptrace_wire::values::{
-    Arm, Begin, CallCaptures, CaptureTable, Count, DESCRIPTORS, Load, Until, When,
+    Arm, Begin, CallCaptures, CaptureTable, Count, DESCRIPTORS, Load, UNWANTED_FAILED,
+    UNWANTED_SHORT, UNWANTED_SUCCESSFUL, Until, When,
 };
 
 /// Which system calls are recorded, and how.
@@ -20,14 +21,35 @@ pub struct SystemCalls {
     pub wanted: Selection,
     /// On which descriptors they must be to be recorded; `None`: on any or none.
     pub descriptors: Option<DescriptorSet>,
+    /// Whether they must have succeeded, or must have failed; `None`: either.
+    pub succeeded: Option<bool>,
+    /// How long they must have taken.
+    pub least_ns: u64,
     /// How much of strings and structures.
     pub extent: Extent,
     /// No functions are recorded beside them.
     pub only: bool,
 }
 
-/// The table; `has_payload` says of a number whether something runs at such calls.
-pub fn table(asked: &SystemCalls, has_payload: &dyn Fn(u32) -> bool) -> Vec<u8> {
+impl SystemCalls {
+    /// True if calls may be left out when they have ended.
+    pub fn leave_out(&self) -> bool {
+        self.unwanted() != 0
+    }
+
+    fn unwanted(&self) -> u8 {
+        let by_result = match self.succeeded {
+            None => 0,
+            Some(true) => UNWANTED_FAILED,
+            Some(false) => UNWANTED_SUCCESSFUL,
+        };
+        by_result | if self.least_ns > 0 { UNWANTED_SHORT } else { 0 }
+    }
+}
+
+/// The table, for a clock of so many ticks a second; `has_payload` says of a number whether
+/// something runs at such calls.
+pub fn table(asked: &SystemCalls, tsc_hz: u64, has_payload: &dyn Fn(u32) -> bool) -> Vec<u8> {
     let most = syscalls::all().iter().map(|call| call.number).max();
     let numbers = most.map_or(0, |most| most + 1);
     let mut calls = Vec::new();
@@ -57,8 +79,15 @@ pub fn table(asked: &SystemCalls, has_payload: &dyn Fn(u32) -> bool) -> Vec<u8> 
             Some(set) => set.contains(i32::MAX).into(),
             None => 0,
         },
+        unwanted: asked.unwanted(),
+        least_ticks: ticks(asked.least_ns, tsc_hz),
     };
     [&head.to_bytes()[..], &calls, &rest.bytes].concat()
+}
+
+fn ticks(ns: u64, tsc_hz: u64) -> u64 {
+    let ticks = u128::from(ns) * u128::from(tsc_hz) / 1_000_000_000;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 /// A bit for each of the first descriptors, and none for others that are named.
@@ -198,9 +227,12 @@ mod tests {
             &SystemCalls {
                 wanted,
                 descriptors: None,
+                succeeded: None,
+                least_ns: 0,
                 extent,
                 only,
             },
+            1,
             &|_| false,
         )
     }
@@ -250,14 +282,19 @@ mod tests {
         let asked = SystemCalls {
             wanted: Selection::parse("all", &|_, _| Ok(false)).unwrap(),
             descriptors: Some(DescriptorSet::parse("3,9").unwrap()),
+            succeeded: Some(true),
+            least_ns: 1500,
             extent: Extent {
                 string_bytes: 32,
                 verbose: false,
             },
             only: true,
         };
-        let bytes = table(&asked, &|_| false);
+        let bytes = table(&asked, 2_000_000_000, &|_| false);
         let view = CaptureView::new(&bytes);
+        let head = view.head().unwrap();
+        let unwanted = UNWANTED_FAILED | UNWANTED_SHORT;
+        assert_eq!((head.unwanted, head.least_ticks), (unwanted, 3000));
         for call in syscalls::all() {
             let row = view.call(call.number).unwrap();
             for args in [[3; 6], [4; 6], [9, 0, 0, 0, 0, 0], [2000; 6], [u64::MAX; 6]] {

@@ -91,6 +91,8 @@ pub struct Collector<W: Write> {
     pub(crate) unfollowed: Arc<Unfollowed>,
     /// What the command's first thread has done before there was an agent: see [`first_call`].
     pub(crate) first_call: Option<Vec<u8>>,
+    /// Calls of the kernel may be left out when they have ended.
+    leaves_out_calls: bool,
     /// Bytes of records, holes included.
     pub record_bytes: u64,
     /// Words that could not be read.
@@ -114,6 +116,7 @@ impl<W: Write> Collector<W> {
             numbers: Arc::default(),
             unfollowed: Arc::default(),
             first_call: None,
+            leaves_out_calls: false,
             record_bytes: 0,
             torn: Torn::default(),
         }

@@ -186,6 +186,10 @@ impl<S: Sink> Decoder<'_, S> {
                 Record::Control { stamp, id, payload } => self.control(stamp, id, payload),
                 Record::Call(call) => self.call(&call, &mut wide_callee),
                 Record::Values {
+                    id: wire::SYSTEM_CALL,
+                    ..
+                } if record::is_left_out(halves, at) => true,
+                Record::Values {
                     stamp,
                     id,
                     low,

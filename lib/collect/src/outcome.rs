@@ -118,6 +118,8 @@ pub struct Outcome {
     /// Calls of the kernel that were not recorded, since they are on other descriptors than those
     /// asked for.
     pub on_others: u64,
+    /// Calls of the kernel that were left out for what became of them.
+    pub not_chosen: u64,
     /// Events lost.
     pub lost: u64,
     /// Words that could not be read.
@@ -133,6 +135,7 @@ pub struct Outcome {
 
 /// What the summary calls them.
 const ON_OTHERS: &str = "system calls left out by -e fd=";
+const NOT_CHOSEN: &str = "system calls left out by their result or --min-time";
 
 impl Outcome {
     /// Reads the agent's counters.
@@ -166,12 +169,19 @@ impl Outcome {
             ),
             functions: get(&control.functions),
             on_others: get(&control.calls_on_others),
+            not_chosen: get(&control.calls_not_chosen),
             lost: get(&control.lost),
             ..Self::default()
         }
     }
 
     /// What could not be read, by reason.
+    /// Calls of the kernel that were left out, each with the reason.
+    fn left_out_calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [(ON_OTHERS, self.on_others), (NOT_CHOSEN, self.not_chosen)];
+        all.into_iter().filter(|(_, n)| *n > 0)
+    }
+
     fn torn_words(&self) -> [(&'static str, u64); 3] {
         [
             ("torn words", self.torn.nonsense),
@@ -228,8 +238,8 @@ impl Outcome {
         }
         s.row(Section::Functions, "instrumented", self.functions);
         s.row(Section::Events, "recorded", self.events);
-        if self.on_others > 0 {
-            s.row(Section::Events, ON_OTHERS, self.on_others);
+        for (name, n) in self.left_out_calls() {
+            s.row(Section::Events, name, n);
         }
         s.row(Section::Memory, "bytes of records", self.record_bytes);
         s.row(Section::Loss, "events dropped", self.lost);
@@ -353,10 +363,8 @@ impl Outcome {
         let before = self.followed.map_or(String::new(), |n| {
             format!(", {n} before the start left out (shadow mode)")
         });
-        let others = match self.on_others {
-            0 => String::new(),
-            n => format!(", {n} {ON_OTHERS}"),
-        };
+        let others = self.left_out_calls();
+        let others: String = others.map(|(name, n)| format!(", {n} {name}")).collect();
         format!(
             "events: {} recorded, {} lost{torn}{ring}{before}{others}",
             self.events, self.lost

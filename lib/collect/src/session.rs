@@ -22,7 +22,7 @@ use sptrace_tracee::proc::{self, files};
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
-use crate::captures;
+use crate::captures::{self, SystemCalls};
 use crate::clock;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
@@ -109,6 +109,8 @@ fn collector_of(
 ) -> Result<Collector<Output>, TraceeError> {
     let mut collector = Collector::new(writer_of(opened, header)?);
     collector.tap(options.tap.clone());
+    let calls = options.system_calls.as_ref();
+    collector.leaves_out_calls(calls.is_some_and(SystemCalls::leave_out));
     collector.limit(options.limit, header.tsc_hz);
     if options.in_order {
         let tsc = crate::clock::tsc();
@@ -133,7 +135,7 @@ fn hash_of(agent: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> {
+fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, TraceeError> {
     let arena = Arena::new(ArenaOptions {
         chunks: options.chunks,
         drop_when_full: options.drop_when_full,
@@ -148,7 +150,7 @@ fn arena_of(options: &Options, reactor: &Reactor) -> Result<Arena, TraceeError> 
     if let Some(asked) = &options.system_calls {
         let payloads = options.payloads.as_ref().map_or(&[][..], |all| &all.all);
         let has_payload = |number: u32| payloads.iter().any(|one| one.runs_at(number));
-        arena.set_captures(&captures::table(asked, &has_payload));
+        arena.set_captures(&captures::table(asked, tsc_hz, &has_payload));
     }
     if let Some(payloads) = &options.payloads {
         arena.set_tables(payloads.tables.set_bytes);
@@ -185,7 +187,7 @@ impl Session {
     ) -> Result<Self, TraceeError> {
         // Before there is a file: what is sent to us from here on reaches the command.
         let signals = block_signals(&events.reactor.signals());
-        let arena = arena_of(&options, &events.reactor)?;
+        let arena = arena_of(&options, &events.reactor, header.tsc_hz)?;
         events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
         let ring = events.reactor.ring().map_err(system("keeping a ring"))?;

@@ -339,9 +339,13 @@ impl<'a, W: Write> Lines<'a, W> {
 
     fn is_chosen(&self, call: &Call) -> bool {
         let ticks = call.end_tsc.map(|end| end.saturating_sub(call.start_tsc));
-        let has_failed = call.result.is_some_and(|r| (-4095..0).contains(&r));
+        // What has no result has neither succeeded nor failed, as of strace.
+        let is_as_asked = |asked: bool| {
+            call.result
+                .is_some_and(|r| asked != (-4095..0).contains(&r))
+        };
         let least = self.options.min_ticks;
-        self.options.succeeded != Some(has_failed)
+        self.options.succeeded.is_none_or(is_as_asked)
             && (least == 0 || ticks.is_some_and(|ticks| ticks >= least))
     }
 

@@ -162,6 +162,10 @@ pub struct Control {
     /// Agents: calls of the kernel on descriptors that were not asked for
     /// ([`crate::values::CaptureTable::asked_at`]), which are not recorded.
     pub calls_on_others: AtomicU64,
+    /// Agents: calls of the kernel whose result or length was not asked for
+    /// ([`crate::values::CaptureTable::unwanted`]), whose record is followed by
+    /// [`crate::record::LEFT_OUT`].
+    pub calls_not_chosen: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }

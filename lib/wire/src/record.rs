@@ -14,9 +14,9 @@
 //!   routine pushed. The plan tells which call site, and whether that place is its entry or its
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
-//! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`]
-//!   and [`NOTHING_NARROW`], and those from [`SYSTEM_CALL`] to [`ACTED`], whose payload
-//!   says how many bytes follow it ([`crate::values`]).
+//! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`],
+//!   [`NOTHING_NARROW`] and [`LEFT_OUT`], and those from [`SYSTEM_CALL`] to [`ACTED`], whose
+//!   payload says how many bytes follow it ([`crate::values`]).
 //!
 //! * A call that is recorded *in order* ([`crate::plan::SITE_IN_ORDER`]) has in place of the stamp
 //!   where the stack pointer stood, its low half: 16 bytes below that at the call, so that of two
@@ -98,6 +98,10 @@ pub const ACTED_SIGNAL: u32 = 8;
 pub const ACTED_NOT: u32 = 16;
 /// In [`ACTED`]: the call is the kernel's.
 pub const ACTED_SYSTEM: u32 = 32;
+
+/// The [`SYSTEM_CALL`] right before it is not wanted, as its result or its length says, and there
+/// will be no [`SYSTEM_RETURN`] of it. It has no payload, and the stamp is no time.
+pub const LEFT_OUT: u32 = 19;
 
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.

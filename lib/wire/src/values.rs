@@ -18,6 +18,7 @@
 //!            piece *, END u32
 //! piece    = Piece, bytes, filling to a multiple of 4
 //! ```
+//! A SYSTEM_CALL is left out if LEFT_OUT follows it, which is so only if nothing else came between.
 //! END is written last: a record without it was being written when its thread was killed.
 //! All offsets count from the table's first byte. Both sides check every one of them.
 
@@ -35,6 +36,12 @@ pub const CALL_BYTES: usize = 56;
 pub const RETURN_BYTES: usize = 16;
 /// Descriptors that have a bit in [`CaptureTable::asked_at`].
 pub const DESCRIPTORS: u32 = 1024;
+/// In [`CaptureTable::unwanted`]: calls that have failed.
+pub const UNWANTED_FAILED: u8 = 1;
+/// In [`CaptureTable::unwanted`]: calls that have not failed.
+pub const UNWANTED_SUCCESSFUL: u8 = 2;
+/// In [`CaptureTable::unwanted`]: calls that took less than [`CaptureTable::least_ticks`].
+pub const UNWANTED_SHORT: u8 = 4;
 /// Bytes before the pieces of a [`crate::record::SIGNAL`].
 pub const SIGNAL_BYTES: usize = 8;
 /// The results that are errors, as the kernel returns them.
@@ -50,6 +57,10 @@ layout! {
         pub asked_at: u32,
         /// 1: the descriptors above belong to the set.
         pub asked_above: u8,
+        /// Calls that are left out when they have ended: bits, [`UNWANTED_FAILED`] and so on.
+        pub unwanted: u8,
+        /// Ticks of the time stamp counter that a call must take to be wanted, if that is asked.
+        pub least_ticks: u64,
     }
 }
 

@@ -36,7 +36,7 @@ pub struct LineArgs {
     /// Show only these system calls: SET or trace=SET, as of strace (names, %file, %process,
     /// %network, %memory, %desc, %signal, %ipc, !, /regex/); status=successful or status=failed as
     /// -z and -Z; fd=SET: only calls with one of these descriptors as an argument (numbers with
-    /// commas; !: all others), which --live also records alone (repeatable)
+    /// commas; !: all others). --live records no others, unless -y or -P needs them (repeatable)
     #[arg(short = 'e', long = "trace", value_name = "EXPR")]
     chosen: Vec<String>,
     /// Show only calls on PATH, or on a descriptor that leads to it (repeatable)
@@ -150,6 +150,20 @@ impl LineArgs {
     pub fn recorded_descriptors(&self) -> anyhow::Result<Option<DescriptorSet>> {
         let asked = self.on_descriptors()?;
         Ok(asked.filter(|_| !self.follows()))
+    }
+
+    /// Whether calls must have succeeded to be recorded, or must have failed.
+    ///
+    /// # Errors
+    /// The options contradict each other.
+    pub fn recorded_results(&self) -> anyhow::Result<Option<bool>> {
+        let asked = self.succeeded()?;
+        Ok(asked.filter(|_| !self.follows()))
+    }
+
+    /// How long calls must take to be recorded, if those are shown that take `least_ns`.
+    pub fn recorded_length(&self, least_ns: u64) -> u64 {
+        if self.follows() { 0 } else { least_ns }
     }
 
     /// Whether calls must have succeeded to be shown, or must have failed.

@@ -136,6 +136,8 @@ pub struct Shown {
     pub string_limit: usize,
     /// Where results stand.
     pub column: usize,
+    /// How long calls must have taken.
+    pub min_ns: u64,
 }
 
 impl Shown {
@@ -226,7 +228,8 @@ impl Live {
         let shown = self.shown.clone();
         // Options hold what belongs to one thread.
         let body = move || {
-            if let Ok(options) = shown.options() {
+            if let Ok(mut options) = shown.options() {
+                options.min_ticks = Clock::of(&header).ticks(shown.min_ns);
                 Writer::new(queue, place, out, &header, options).run();
             }
         };

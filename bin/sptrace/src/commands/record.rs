@@ -26,6 +26,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
 use sptrace_types::decode::capture::Extent;
 
+use crate::commands::duration::parse_time_ns;
 use crate::commands::levels::LevelArgs;
 use crate::commands::lines::{LineArgs, RESULT_COLUMN};
 use crate::commands::live::{Live, Place, Shown};
@@ -174,6 +175,10 @@ pub struct RecordArgs {
     /// Write the lines of each process to a file of its own, FILE.PID
     #[arg(help_heading = LINES, long, requires = "live")]
     per_process: bool,
+    /// Show only calls that took TIME or longer (as 5us, 1.5ms, 2s; a bare number is nanoseconds):
+    /// others are not recorded
+    #[arg(help_heading = LINES, long, value_name = "TIME", value_parser = parse_time_ns, default_value = "0", hide_default_value = true)]
+    min_time: u64,
     /// Show results in this column
     #[arg(help_heading = LINES, short = 'a', long = "columns", value_name = "COLUMN", default_value_t = RESULT_COLUMN)]
     column: usize,
@@ -370,7 +375,8 @@ impl RecordArgs {
     /// Opens what the lines of `--live` go to, and has the system calls recorded that they need.
     fn live(&mut self) -> Result<Option<Live>, String> {
         let Some(text) = self.live.clone() else {
-            return match self.lines.is_default() && self.column == RESULT_COLUMN {
+            let is_plain = self.column == RESULT_COLUMN && self.min_time == 0;
+            return match self.lines.is_default() && is_plain {
                 true => Ok(None),
                 false => Err("options of lines need --live (or `sptrace report lines`)".to_owned()),
             };
@@ -380,6 +386,7 @@ impl RecordArgs {
             lines: self.lines.clone(),
             string_limit: self.string_limit as usize,
             column: self.column,
+            min_ns: self.min_time,
         };
         let live = Live::open(place, shown)?;
         let recorded = self.lines.recorded();
@@ -414,9 +421,12 @@ impl RecordArgs {
             verbose: true,
         };
         let descriptors = self.lines.recorded_descriptors();
+        let succeeded = self.lines.recorded_results();
         Ok(Some(SystemCalls {
             wanted,
             descriptors: descriptors.map_err(|e| e.to_string())?,
+            succeeded: succeeded.map_err(|e| e.to_string())?,
+            least_ns: self.lines.recorded_length(self.min_time),
             extent,
             only,
         }))

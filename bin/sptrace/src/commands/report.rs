@@ -17,6 +17,7 @@ mod tree;
 mod waits;
 mod wanted;
 
+use crate::commands::duration::parse_time_ns;
 use crate::exit_code::{FAILURE, WRONG_USAGE};
 use crate::talk::say;
 use anyhow::bail;
@@ -44,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tree::TreeArgs;
 use waits::WaitArgs;
-use wanted::{choose, parse_time_ns, selection};
+use wanted::{choose, selection};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -18,7 +18,7 @@ use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{sandbox, state, sys};
 use crate::reach::{handler, thread};
-use crate::record::capture::{Captures, asked_descriptors};
+use crate::record::capture::{Captures, asked_descriptors, unwanted_results};
 use crate::record::{chunk, deep, settle};
 use crate::routines::quick;
 use core::sync::atomic::Ordering;
@@ -77,6 +77,7 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
         hot.quick.set(quick::fill(rule));
         let count = &raw const state::control().calls_on_others;
         hot.asked.set([asked_descriptors(), count as u64]);
+        hot.unwanted.set(unwanted_results());
     }
     learn_sharing();
     // Also where the call is not recorded.
@@ -245,6 +246,7 @@ fn record(
         hot.alone.set(number);
     }
     if way == Way::Nested {
+        chunk::may_be_left_out(hot);
         shadow::push(hot, rsp, id | FRAME_OPEN | FRAME_SYSTEM, number.into());
     }
     way

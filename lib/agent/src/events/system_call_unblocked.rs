@@ -46,9 +46,10 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
     let [a, b, c, d, e, g] = args;
     let head = [0, a, b, c, d, e, g];
     let record = (record::SYSTEM_CALL, number);
-    if write(hot, door, record, &head, &pieces).is_none() {
+    let Some(begun) = write(hot, door, record, &head, &pieces) else {
         return false;
-    }
+    };
+    hot.begun.set(begun);
     let new = ShadowFrame {
         rsp,
         id: f.id | FRAME_OPEN | FRAME_SYSTEM,
@@ -107,8 +108,15 @@ fn is_plain(hot: &Hot) -> bool {
         && hot.end.get() != 0
 }
 
-/// Writes a record, all of it or none. `id` and `low`: see [`record`]. `None`: it was not written.
-fn write(hot: &Hot, door: u64, (id, low): (u32, u32), head: &[u64], pieces: &Pieces) -> Option<()> {
+/// Writes a record, all of it or none. `id` and `low`: see [`record`]. Gives where it ends, and the
+/// low half of its stamp. `None`: it was not written.
+fn write(
+    hot: &Hot,
+    door: u64,
+    (id, low): (u32, u32),
+    head: &[u64],
+    pieces: &Pieces,
+) -> Option<[u64; 2]> {
     let head_bytes = size_of_val(head);
     let bytes = (head_bytes + pieces.bytes + size_of_val(&values::END)) as u64;
     // Checked against the chunk's end, as in the hot path.
@@ -134,5 +142,6 @@ fn write(hot: &Hot, door: u64, (id, low): (u32, u32), head: &[u64], pieces: &Pie
     compiler_fence(Ordering::SeqCst);
     to.fill_half(mark, values::END);
     compiler_fence(Ordering::SeqCst);
-    Some(())
+    let end = to.address(mark + size_of_val(&values::END) as u64);
+    Some([end, u64::from(stamp)])
 }

@@ -17,7 +17,7 @@ pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
 /// Where a muted thread writes, in the rest of the hot page: these words are never read.
-pub const TRASH: usize = 0x280;
+pub const TRASH: usize = 0x2a0;
 /// Where that ends.
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
@@ -156,6 +156,12 @@ pub struct Hot {
     pub texts: Words<4>,
     /// Where the process's counters are.
     pub counters: Word,
+    /// Which calls of the kernel are left out when they have ended, and the ticks that others must
+    /// take, as [`sptrace_wire::values::CaptureTable`] says it. Known when `quick` is.
+    pub unwanted: Words<2>,
+    /// Where the record ends of the call of the kernel that has begun last, and the low half of its
+    /// stamp. 0: it may not be left out.
+    pub begun: Words<2>,
 }
 
 // The assembler's numbers for these: see `common`.

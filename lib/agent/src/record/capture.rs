@@ -122,6 +122,12 @@ pub fn asked_descriptors() -> u64 {
     }
 }
 
+/// Which calls are left out when they have ended: see [`Hot::unwanted`].
+pub fn unwanted_results() -> [u64; 2] {
+    let head = table().and_then(|view| view.head());
+    head.map_or([0; 2], |head| [head.unwanted.into(), head.least_ticks])
+}
+
 fn is_due(load: &Load, args: &[u64], result: Option<i64>) -> bool {
     let is_time = match (load.when, result) {
         (When::Before, result) => result.is_none(),

@@ -38,9 +38,16 @@ use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
 use crate::routines::{counts, door, marks, orders, quick, silent, values};
 use core::arch::global_asm;
+use core::mem::offset_of;
+use sptrace_wire::control::Control;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 use sptrace_wire::values::{CALL_BYTES, DESCRIPTORS, ERRORS, RETURN_BYTES};
+use sptrace_wire::values::{UNWANTED_FAILED, UNWANTED_SHORT, UNWANTED_SUCCESSFUL};
+
+/// From the counter of calls on others to that of calls left out when they have ended.
+const NOT_CHOSEN: usize =
+    offset_of!(Control, calls_not_chosen) - offset_of!(Control, calls_on_others);
 
 /// Behind a record's values.
 const END_MARK_BYTES: usize = size_of_val(&sptrace_wire::values::END);
@@ -424,6 +431,49 @@ sptrace_hook_exit:
     mov [rcx], rax
     .endm
 
+    /* ecx = results that are not wanted. If the record of the call is the last one, it gets another
+       behind it that says so: what has been written stays as it is, for who reads it meanwhile. */
+    .macro LEAVE_OUT
+sptrace_system_return_chosen:
+    MARK CHECKING, 32
+    mov eax, {unwanted_successful}
+    cmp qword ptr [rsp+24], {first_error}
+    jb 75f
+    mov eax, {unwanted_failed}
+75: test ecx, eax
+    jnz 76f
+    test ecx, {unwanted_short}
+    jz sptrace_system_return_wanted
+    rdtsc
+    cmp edx, gs:[HI]
+    jne 77f
+    sub eax, gs:[{begun}+8]
+    jb 77f
+    cmp rax, gs:[{unwanted_results}+8]
+    jae 77f
+76: CHECK_RECORDS 77f
+    mov rax, gs:[{begun}]
+    cmp rax, gs:[END]
+    jae 77f
+    mov rcx, rax
+    lea rdx, [rax+8]
+    cmpxchg gs:[CUR], rdx
+    jne 77f
+    MARK RESERVED, 32
+    mov rax, {left_out}
+    mov [rcx], rax
+    MARK COMMITTED, 32
+    sub qword ptr gs:[TOPFRAME], 24
+    MARK DONE, 32
+    mov rcx, gs:[{asked}+8]
+    lock inc qword ptr [rcx+{not_chosen}]
+    RESTORE
+    ret
+77: MARK CHECKING, 32
+    mov rdx, gs:[TOPFRAME]
+    jmp sptrace_system_return_wanted
+    .endm
+
     .p2align 6
 sptrace_system_call:
     SAVE
@@ -457,6 +507,10 @@ sptrace_system_call:
     mov [rcx+64], r9
     mov dword ptr [rcx+72], {values_end}
     MARK COMMITTED, 32
+    mov edx, [rcx]
+    mov gs:[{begun}+8], rdx
+    add rcx, {call_bytes} + 16
+    mov gs:[{begun}], rcx
     mov rdx, gs:[TOPFRAME]
     mov [rdx+40], rax
     lea rcx, [rsp+168]
@@ -500,6 +554,10 @@ sptrace_system_return:
     shr rax, 61
     cmp eax, 5
     jne sptrace_slow_13
+    mov rcx, gs:[{unwanted_results}]
+    test ecx, ecx
+    jnz sptrace_system_return_chosen
+sptrace_system_return_wanted:
     mov eax, [rdx+16]
     CALL_RULE sptrace_slow_13
     test cl, {leaves}
@@ -526,6 +584,7 @@ sptrace_void_13:
     VOID_VALUES {system_return}, {return_bytes}
 sptrace_slow_13:
     SLOW 13
+    LEAVE_OUT
 
     COUNT_ROUTINES
     ORDER_ROUTINES
@@ -583,6 +642,13 @@ sptrace_common_offsets:
     quick = const HOT + core::mem::offset_of!(Hot, quick),
     asked = const HOT + core::mem::offset_of!(Hot, asked),
     bound = const quick::BOUND,
+    begun = const HOT + core::mem::offset_of!(Hot, begun),
+    unwanted_results = const HOT + core::mem::offset_of!(Hot, unwanted),
+    unwanted_failed = const UNWANTED_FAILED,
+    unwanted_successful = const UNWANTED_SUCCESSFUL,
+    unwanted_short = const UNWANTED_SHORT,
+    left_out = const (sptrace_wire::record::LEFT_OUT as u64) << 32 | 1,
+    not_chosen = const NOT_CHOSEN,
     descriptors = const DESCRIPTORS,
     lends = const HOT + core::mem::offset_of!(Hot, lends),
     writing = const HOT + core::mem::offset_of!(Hot, writing),

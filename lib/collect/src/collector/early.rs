@@ -18,6 +18,12 @@ impl<W: Write> Collector<W> {
         self.recorder.tapped = tap.map(Waiting::new);
     }
 
+    /// Calls of the kernel may be left out when they have ended. To be said before anything is
+    /// recorded.
+    pub fn leaves_out_calls(&mut self, leaves_out: bool) {
+        self.leaves_out_calls = leaves_out;
+    }
+
     /// Tells of what all threads have recorded up to now.
     pub fn tell(&mut self, arena: &Arena) {
         if self.recorder.tapped.is_none() {
@@ -56,7 +62,8 @@ impl<W: Write> Collector<W> {
                 continue;
             };
             let (halves, start_tsc) = (arena.halves(index), arena.chunk(index).start_tsc);
-            let written = whole(halves, state.taken, &self.areas_of(&state));
+            let areas = self.areas_of(&state);
+            let written = whole(halves, state.taken, &areas, self.leaves_out_calls);
             if written > state.taken {
                 self.decode(&halves[..written], start_tsc, &mut state);
                 state.taken = written;

@@ -63,7 +63,7 @@ impl Record {
         let payload = || u64::from(half(at + 2)) | u64::from(half(at + 3)) << 32;
         match id {
             0 => (Self::Unfinished, 2),
-            record::NOTHING => (Self::Nothing, 2),
+            record::NOTHING | record::LEFT_OUT => (Self::Nothing, 2),
             record::NOTHING_NARROW => (Self::Nothing, 3),
             record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
             record::SYSTEM_CALL..=record::ACTED => {
@@ -106,6 +106,12 @@ impl Record {
             },
         }
     }
+}
+
+/// True if the call of the kernel whose record ends at `at` is left out, as what follows says.
+pub(super) fn is_left_out(halves: &[AtomicU32], at: usize) -> bool {
+    let id = halves.get(at + 1);
+    id.is_some_and(|id| id.load(Ordering::Relaxed) == record::LEFT_OUT)
 }
 
 /// Halves of the records with this id; None: there is no such id.

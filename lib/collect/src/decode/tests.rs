@@ -466,6 +466,21 @@ fn a_system_call_is_a_frame_with_what_it_took_and_gave() {
 }
 
 #[test]
+fn a_call_that_is_left_out_when_it_has_ended_is_not_told() {
+    const READ: u32 = 0;
+    let call = || with_values(10, SYSTEM_CALL, READ, &[0; 7], true);
+    let ended = || with_values(20, SYSTEM_RETURN, RETURNED, &[READ.into(), 0], true);
+    let mut chunk = [call(), vec![1, LEFT_OUT], call(), ended()].concat();
+    // Nothing is left out by what follows a return.
+    chunk.extend([1, LEFT_OUT]);
+    let mut thread = Thread::new();
+    let told = thread.chunk(&chunk);
+    let entered = told.iter().filter(|told| matches!(told, Enter(..)));
+    assert_eq!((entered.count(), told.len()), (1, 4));
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
 fn a_signal_stands_alone_inside_of_the_call_that_it_interrupts() {
     use sptrace_trace::values::{Piece, Values, What};
     const PAUSE: u32 = 34;

@@ -15,8 +15,10 @@ const EXECVE: u32 = 59;
 const EXECVEAT: u32 = 322;
 
 /// Where the records end that are written, from `from` on, where a record begins. What a record's
-/// last word is may be unknown, so one of those counts as written once something follows it.
-pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas) -> usize {
+/// last word is may be unknown, so one of those counts as written once something follows it; and so
+/// does the record of a call of the kernel where such calls may be left out when they have ended
+/// (`leaves_out`).
+pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool) -> usize {
     let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
     let (mut at, mut end) = (from, from);
     while half(at) != 0 || half(at + 1) != 0 {
@@ -34,7 +36,9 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas) -> usize {
                 let may_be_taken_back = id == SYSTEM_CALL
                     && low & CALL_ALONE != 0
                     && matches!(low & !CALL_ALONE, EXECVE | EXECVEAT);
-                !may_be_taken_back || is_followed
+                let may_be_left_out = leaves_out && id == SYSTEM_CALL && low & CALL_ALONE == 0;
+                // The id says what follows.
+                (!may_be_taken_back || is_followed) && (!may_be_left_out || half(next + 1) != 0)
             }
             // The word with the id is its only one.
             Record::Call(_) if length == 2 => true,
@@ -54,15 +58,19 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sptrace_wire::record::{ANCHOR, SYSTEM_RETURN};
+    use sptrace_wire::record::{ANCHOR, LEFT_OUT, SYSTEM_RETURN};
     use sptrace_wire::values::END;
 
     const STAMP: u32 = 7;
 
     fn whole_of(halves: &[u32]) -> usize {
+        whole_if(halves, false)
+    }
+
+    fn whole_if(halves: &[u32], leaves_out: bool) -> usize {
         let mut all: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
         all.extend((0..64).map(|_| AtomicU32::new(0)));
-        whole(&all, 0, &Areas::default())
+        whole(&all, 0, &Areas::default(), leaves_out)
     }
 
     fn call(number: u32, end: u32) -> Vec<u32> {
@@ -90,5 +98,19 @@ mod tests {
         let exec = call(EXECVE | CALL_ALONE, END);
         assert_eq!(whole_of(&exec), 0);
         assert_eq!(whole_of(&[exec, call(1, END)].concat()), 14);
+    }
+
+    #[test]
+    fn a_call_that_may_be_left_out_waits_for_the_id_of_what_follows() {
+        let one = call(0, END);
+        assert_eq!(whole_if(&one, true), 0);
+        assert_eq!(whole_if(&[one.clone(), vec![1]].concat(), true), 0);
+        assert_eq!(
+            whole_if(&[one.clone(), vec![1, LEFT_OUT]].concat(), true),
+            7
+        );
+        assert_eq!(whole_if(&[one.clone(), call(1, END)].concat(), true), 7);
+        // What never comes back is told at once.
+        assert_eq!(whole_if(&call(231 | CALL_ALONE, END), true), 7);
     }
 }

@@ -5,8 +5,8 @@
 //! passed over, said and made anew.
 
 use super::progress::Progress;
-use super::wanted::parse_time_ns;
 use super::{Reader, ReportArgs, Session, explain};
+use crate::commands::duration::parse_time_ns;
 use crate::talk::say;
 use clap::ValueEnum;
 use sptrace_trace::index::{self, NoIndex};

@@ -2,8 +2,9 @@
 //!
 //! Chooses what is shown, by a pass before if need be; showing is `sptrace-render`'s work.
 
-use super::wanted::{choose, parse_time_ns};
+use super::wanted::choose;
 use super::{Reader, ReportArgs, Session, View, explain, output};
+use crate::commands::duration::parse_time_ns;
 use crate::talk::say;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;

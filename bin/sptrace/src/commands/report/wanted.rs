@@ -4,6 +4,7 @@
 //! matches nothing and what would. Must not know what is shown of it.
 
 use super::ReportArgs;
+use crate::commands::duration::parse_time_ns;
 use anyhow::{Context, anyhow, bail};
 use sptrace_trace::{Clock, Names, Selection, glob_matches};
 
@@ -126,45 +127,9 @@ pub fn parse_range(text: &str) -> anyhow::Result<Range> {
     })
 }
 
-/// Reads `5us`, `1.5ms`, `2s`, `3m`, `250ns`, `250`.
-///
-/// # Errors
-/// What is wrong.
-pub fn parse_time_ns(text: &str) -> anyhow::Result<u64> {
-    let number_length = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_length);
-    let unit_ns = match unit.trim() {
-        "" | "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        _ => bail!("unknown unit '{unit}' (ns, us, ms, s, m)"),
-    };
-    let number: f64 = number.parse().context("not a number")?;
-    Ok((number * unit_ns).round() as u64)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Range, parse_range, parse_time_ns};
-
-    #[test]
-    fn times_are_read() {
-        for (text, ns) in [
-            ("5us", 5_000),
-            ("1.5ms", 1_500_000),
-            ("2s", 2_000_000_000),
-            ("7", 7),
-        ] {
-            assert_eq!(parse_time_ns(text).unwrap(), ns);
-        }
-        for text in ["", "us", "5 parsecs", "1.2.3s", "-1s"] {
-            assert!(parse_time_ns(text).is_err(), "{text}");
-        }
-    }
+    use super::{Range, parse_range};
 
     #[test]
     fn ranges_are_read() {
