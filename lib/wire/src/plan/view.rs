@@ -230,9 +230,11 @@ impl<'a> PlanView<'a> {
             return None;
         }
         let t = self.template_of(site)?;
-        let spring = (site.start + 2).wrapping_add_signed(i32::from(t.head.springboard));
+        let from = site.start.checked_add(2)?;
+        let spring = from.checked_add_signed(i32::from(t.head.springboard))?;
         let back = t.room.map_or(0, |room| u32::from(room.0.back));
-        Some((spring.wrapping_sub(back), spring + JUMP_BYTES as u32))
+        let end = spring.checked_add(JUMP_BYTES as u32)?;
+        Some((spring.checked_sub(back)?, end))
     }
 }
 
