@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use sptrace_addr::Svma;
-use sptrace_image::{Object, SymbolKind};
+use sptrace_image::{Object, ObjectKind, SymbolKind};
 
 use crate::bits::{CodeBits, CodeMap};
 use crate::follow::{Context, Edge, Found, IndirectJump, PendingTable, follow};
@@ -241,6 +241,7 @@ impl Discovery {
         let stored = object.code_pointers.iter().map(|p| p.target.0);
         let formed = self.code_constants.iter().copied();
         let mut starts: Vec<u64> = stored
+            .chain(words_of_data(object))
             .chain(formed)
             .filter(|svma| self.is_start_by_address(object, *svma))
             .collect();
@@ -403,6 +404,21 @@ impl Discovery {
                 decoder.decode().len() as u64 > back
             })
     }
+}
+
+/// Words of an image at a fixed place that may be addresses of functions: no relocation says so
+/// there (busybox's table of applets). Tables of jumps lie in memory that is never written.
+fn words_of_data<'a>(object: &'a Object<'a>) -> impl Iterator<Item = u64> + 'a {
+    let is_fixed = object.kind == ObjectKind::Fixed;
+    let segments = object.space.segments().iter();
+    let written = segments.filter(move |s| is_fixed && s.writable && !s.executable);
+    let words = written.flat_map(|s| {
+        let unaligned_bytes = s.svma.0.wrapping_neg() as usize % 8;
+        let aligned = s.bytes.get(unaligned_bytes..).unwrap_or(&[]);
+        aligned.chunks_exact(8)
+    });
+    let words = words.filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
+    words.filter(|word| object.code_range_at(Svma(*word)).is_some())
 }
 
 /// Landing pads and the targets of relocations: control comes there without an instruction saying.

@@ -4,7 +4,7 @@
 //! Every range is clipped to the file, sorted and disjoint. Knows nothing of what the bytes mean.
 
 use goblin::elf::ProgramHeader;
-use goblin::elf::program_header::{PF_X, PT_LOAD};
+use goblin::elf::program_header::{PF_W, PF_X, PT_LOAD};
 use sptrace_addr::Svma;
 
 use crate::sections::Section;
@@ -20,6 +20,8 @@ pub struct Segment<'data> {
     pub bytes: &'data [u8],
     /// Mapped executable.
     pub executable: bool,
+    /// Mapped writable, also if only until relocations are done.
+    pub writable: bool,
 }
 
 /// A range of executable bytes.
@@ -144,5 +146,6 @@ fn segment<'data>(file: &'data [u8], header: &ProgramHeader) -> Option<Segment<'
         size_bytes: header.p_memsz,
         bytes: &file[start..start + size],
         executable: header.p_flags & PF_X != 0,
+        writable: header.p_flags & PF_W != 0,
     })
 }
