@@ -82,12 +82,16 @@ macro_rules! arm {
     };
 }
 
+/// The kernel keeps so many bytes of a task's name (TASK_COMM_LEN without its end).
+const TASK_NAME_BYTES: u32 = 15;
+
 /// By operation: numbers of linux/prctl.h.
 #[rustfmt::skip]
 static PRCTL: Variants = Variants { selector: 0, mask: 0xffff_ffff, second: None, arms: &[
     arm!([1], [SIG]), arm!([5, 9, 11, 19, 25, 37], [out!(&Type::Boxed(&INT))]), arm!([2], [out!(&Type::Boxed(&SIG))]),
     arm!([3, 7, 13, 21, 27, 30, 31, 32], []),
-    arm!([4, 8, 28, 29, 36], [ULONG]), arm!([15], [STR]), arm!([16], [out!(&Type::Str)]),
+    arm!([4], [Type::Named(&table::DUMPABLE, 8)]),
+    arm!([8, 28, 29, 36], [ULONG]), arm!([15], [into!(&Type::Limited(Len::Const(TASK_NAME_BYTES)))]), arm!([16], [out!(&Type::Str)]),
     arm!([23, 24], [Type::Named(&table::CAPABILITY, 8)]), arm!([38], [HEX, HEX, HEX, HEX]),
     arm!([39], [HEX, HEX, HEX, HEX]),
     arm!([50], [Type::Shown(Special::SveLength)]), arm!([63], [Type::Shown(Special::SmeLength)]), arm!([51, 64], []),

@@ -117,10 +117,35 @@ impl Printer<'_> {
         let length = self.out.len();
         if address == 0 {
             self.out.push_str("NULL");
-        } else if self.phase == Phase::Exit && self.failed() || !self.pointee(ty, address) {
+        } else if match self.phase == Phase::Exit && self.failed() {
+            true => !self.as_it_was(ty, address),
+            false => !self.pointee(ty, address),
+        } {
             self.out.truncate(length);
             scalar::address(address, &mut self.out);
         }
+    }
+
+    /// Of what a failed call did not fill, the parts that were kept from before; false: none were.
+    fn as_it_was(&mut self, ty: &Type, address: u64) -> bool {
+        let Type::Kept(Type::Struct(description)) = ty else {
+            return false;
+        };
+        let bytes = usize::from(description.size);
+        let before = self.made.memory.read(Phase::Entry, address, bytes).to_vec();
+        if before.len() < bytes {
+            return false;
+        }
+        let mut separator = "{";
+        for field in description.fields {
+            let Type::Was(inner) = field.ty else { continue };
+            let part = before.get(usize::from(field.offset)..).unwrap_or(&[]);
+            let _ = write!(self.out, "{separator}{}=", field.name);
+            self.inside(inner, part);
+            separator = ", ";
+        }
+        self.out.push('}');
+        true
     }
 
     /// Writes what is at an address; false if it cannot be read.
@@ -132,8 +157,9 @@ impl Printer<'_> {
                 self.bytes(address, bytes)
             }
             Type::Limited(len) => {
+                // What is not kept of a name that is too long nobody has said.
                 let bytes = self.length(*len);
-                self.limited(address, bytes)
+                self.limited(address, bytes, matches!(len, Len::Const(_)))
             }
             // Of a known length: all of it or nothing.
             Type::Array(element, len) if !matches!(len, Len::Const(_)) => {

@@ -116,7 +116,7 @@ impl Printer<'_> {
     }
 
     /// Writes a string that ends with 0, or after so many bytes.
-    pub(super) fn limited(&mut self, address: u64, bytes: u64) -> bool {
+    pub(super) fn limited(&mut self, address: u64, bytes: u64, is_all: bool) -> bool {
         let limit = self.options.string_limit as u64;
         let wanted = usize::try_from(bytes.min(limit)).unwrap_or(0);
         let read = self.made.memory.read(self.phase, address, wanted);
@@ -125,7 +125,7 @@ impl Printer<'_> {
             return false;
         }
         let text = read.get(..end.unwrap_or(wanted)).unwrap_or(read);
-        let is_cut = end.is_none() && bytes > limit;
+        let is_cut = end.is_none() && (bytes > limit || is_all);
         text::quote(text, is_cut, self.options.hex, &mut self.out);
         true
     }

@@ -1440,6 +1440,14 @@ pub static PRCTL: Names = Names::choice("PR_???", &[
     (0x59616d61, "PR_SET_PTRACER"),
 ]);
 
+/// `SUID_DUMP_???`.
+#[rustfmt::skip]
+pub static DUMPABLE: Names = Names::choice("SUID_DUMP_???", &[
+    (0x0, "SUID_DUMP_DISABLE"),
+    (0x1, "SUID_DUMP_USER"),
+    (0x2, "SUID_DUMP_ROOT"),
+]);
+
 /// `PR_PAC_???`.
 #[rustfmt::skip]
 pub static PAC_KEYS: Names = Names::flags("PR_PAC_???", &[
