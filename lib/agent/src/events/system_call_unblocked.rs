@@ -23,6 +23,9 @@ use sptrace_wire::values;
 
 /// Before a record's values.
 const HEAD_BYTES: u64 = 16;
+/// Of struct stat and struct statx (asm/stat.h, linux/stat.h).
+const STAT_BYTES: u64 = 144;
+const STATX_BYTES: u64 = 256;
 
 /// An instruction that calls the kernel is about to be executed. `door`: where the door keeps rbp.
 /// False: it is not plain.
@@ -37,7 +40,7 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
         && hot.ssp.get() < hot.ssp_end.get();
     let args = arguments(f);
     let pieces = match is_plain {
-        true => measure(number, &args, None),
+        true => measure(number, &args, None, filled_before(hot)),
         false => None,
     };
     let Some(pieces) = pieces else {
@@ -73,27 +76,62 @@ pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
         return false;
     }
     let (number, result, args) = (top.callee as u32, f.rax as i64, arguments(f));
-    let Some(pieces) = measure(number, &args, Some(result)) else {
+    // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
+    let filled = match hot.cur.get() == hot.begun.get()[0] && quick::mapping_is_recorded() {
+        true => filled(number, &args, result),
+        false => [0; 2],
+    };
+    let Some(pieces) = measure(number, &args, Some(result), filled) else {
         return false;
     };
     let record = (record::SYSTEM_RETURN, record::RETURNED);
     let head = [number.into(), result as u64];
-    if write(hot, door, record, &head, &pieces).is_none() {
+    let Some([end, _]) = write(hot, door, record, &head, &pieces) else {
         return false;
-    }
+    };
+    hot.filled
+        .set([filled[0], filled[1], end, hot.sequence.get().into()]);
     hot.ssp.add_in_one((FRAME_BYTES as u64).wrapping_neg());
     true
 }
 
+/// Where the memory begins and ends that the kernel has just written for a call with this result
+/// (man pages of section 2): it is there. Numbers of arch/x86/entry/syscalls/syscall_64.tbl.
+fn filled(number: u32, args: &[u64; 6], result: i64) -> [u64; 2] {
+    let (start, bytes) = match (number, result) {
+        // read, pread64, getdents64, readlink; readlinkat; getrandom, getcwd
+        (0 | 17 | 217 | 89, 1..) => (args[1], result as u64),
+        (267, 1..) => (args[2], result as u64),
+        (318 | 79, 1..) => (args[0], result as u64),
+        // stat, fstat, lstat; newfstatat; statx
+        (4 | 5 | 6, 0) => (args[1], STAT_BYTES),
+        (262, 0) => (args[2], STAT_BYTES),
+        (332, 0) => (args[4], STATX_BYTES),
+        _ => (0, 0),
+    };
+    [start, start.saturating_add(bytes)]
+}
+
+/// What was filled at the last record, if that is still the last one: a program that copies writes
+/// what it has just read.
+fn filled_before(hot: &Hot) -> [u64; 2] {
+    let [start, end, cur, sequence] = hot.filled.get();
+    let is_last = cur == hot.cur.get() && sequence == u64::from(hot.sequence.get());
+    match is_last && quick::mapping_is_recorded() {
+        true => [start, end],
+        false => [0; 2],
+    }
+}
+
 /// The memory that shows a call, where `is_plain` has said so. `None`: this is not the way to read
 /// it.
-fn measure(number: u32, args: &[u64; 6], result: Option<i64>) -> Option<Pieces> {
+fn measure(number: u32, args: &[u64; 6], result: Option<i64>, filled: [u64; 2]) -> Option<Pieces> {
     let captures = Captures::of(number)?;
     if result.is_none() && !captures.is_asked(args) {
         return None;
     }
     // SAFETY: nobody else can change what is mapped.
-    unsafe { Pieces::measure(&captures, args, result) }
+    unsafe { Pieces::measure(&captures, args, (result, filled)) }
 }
 
 /// Nothing but this call is to be told, and memory stays as it is.

@@ -17,7 +17,7 @@ pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
 /// Where a muted thread writes, in the rest of the hot page: these words are never read.
-pub const TRASH: usize = 0x2a0;
+pub const TRASH: usize = 0x340;
 /// Where that ends.
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
@@ -162,6 +162,9 @@ pub struct Hot {
     /// Where the record ends of the call of the kernel that has begun last, and the low half of its
     /// stamp. 0: it may not be left out.
     pub begun: Words<2>,
+    /// Memory that the kernel has filled at the last record, from and to, and where that ended: its
+    /// place, and the number of its chunk.
+    pub filled: Words<4>,
 }
 
 // The assembler's numbers for these: see `common`.

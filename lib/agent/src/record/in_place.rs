@@ -25,11 +25,16 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// What is due. `None`: this is not the way to read it.
+    /// What is due. `filled`: where memory begins and ends that is certainly there. `None`: this is
+    /// not the way to read it.
     ///
     /// # Safety
-    /// Nobody else can change what is mapped.
-    pub unsafe fn measure(captures: &Captures, args: &[u64], result: Option<i64>) -> Option<Self> {
+    /// Nobody else can change what is mapped, and `filled` is there.
+    pub unsafe fn measure(
+        captures: &Captures,
+        args: &[u64],
+        (result, filled): (Option<i64>, [u64; 2]),
+    ) -> Option<Self> {
         let mut found = Self {
             heads: [Piece::default(); MOST],
             count: 0,
@@ -44,8 +49,14 @@ impl Pieces {
                 continue;
             }
             let wanted = wanted_by_arguments(&load, args, result)? as usize;
-            // SAFETY: the caller's.
-            let bytes = unsafe { readable(&load, address, wanted)? };
+            let end = address.checked_add(wanted as u64)?;
+            let is_filled = address >= filled[0] && end <= filled[1];
+            let is_there = matches!(load.until, Until::Count) && is_filled;
+            let bytes = match is_there {
+                true => wanted,
+                // SAFETY: the caller's.
+                false => unsafe { readable(&load, address, wanted)? },
+            };
             *found.heads.get_mut(found.count)? = Piece {
                 address,
                 bytes: bytes as u32,

@@ -30,6 +30,17 @@ pub fn is_recorded(number: u32) -> bool {
     rule.is_some_and(|rule| rule.load(Ordering::Relaxed) & (UNWANTED | PLAIN) == PLAIN)
 }
 
+/// Calls that change what is mapped: mmap, mprotect, munmap, brk, mremap, shmat, shmdt,
+/// remap_file_pages, pkey_mprotect (arch/x86/entry/syscalls/syscall_64.tbl).
+const MAPPING: [usize; 9] = [9, 10, 11, 12, 25, 30, 31, 216, 329];
+
+/// True if no call that changes what is mapped goes without a record.
+pub fn mapping_is_recorded() -> bool {
+    let rules = MAPPING.iter().filter_map(|number| RULES.get(*number));
+    let mut rules = rules.map(|rule| rule.load(Ordering::Relaxed));
+    rules.all(|rule| rule & (UNWANTED | BOUND) == 0)
+}
+
 /// Fills the table by `rule`, which may be called for any number, and gives its address.
 pub fn fill(rule: impl Fn(u32) -> u8) -> u64 {
     for (number, byte) in (0..).zip(&RULES) {
