@@ -104,7 +104,7 @@ fn filled(number: u32, args: &[u64; 6], result: i64) -> [u64; 2] {
         (267, 1..) => (args[2], result as u64),
         (318 | 79, 1..) => (args[0], result as u64),
         // stat, fstat, lstat; newfstatat; statx
-        (4 | 5 | 6, 0) => (args[1], STAT_BYTES),
+        (4..=6, 0) => (args[1], STAT_BYTES),
         (262, 0) => (args[2], STAT_BYTES),
         (332, 0) => (args[4], STATX_BYTES),
         _ => (0, 0),
