@@ -575,6 +575,14 @@ def payloads_count_exactly(b):
     functions = {row[-1]: int(row[0].replace(",", "")) for row in map(str.split, b.report("functions").splitlines()[1:])}
     assert not {"work", "deep", "in_handler"} & functions.keys(), functions
     same((functions["leaves"], functions["inner"]), (150, 900))
+    # Beside records each call is counted once and recorded once.
+    both = """let work = count("work", ["kind"]); let spread = histogram("spread", [], "n"); let never = count("never", []);
+at("work").on_enter(|c| { work.add(c.kind); spread.add(c.size); if c.kind < 0 { never.add([]); } c.record(); });"""
+    same(b.run(["-q", "--eval", both], [b.path("counted")])[:2], (0, plain.stdout))
+    work, spread = [table for table in tables(b, "--eval", both) if table]
+    same({int(row["kind"]): int(row["count"]) for row in work}, by_kind)
+    same(sum(int(row["count"]) for row in spread), 24_100)
+    assert re.search(r"(?m)^ *24,100 .* work$", b.report("functions")), b.report("functions")
 
 
 @case

@@ -224,12 +224,12 @@ sptrace_slow_0:
     .p2align 6
 sptrace_exit:
     SAVE
-    CHECK_THREAD sptrace_slow_1
+    CHECK_THREAD sptrace_slower_1
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+40]
     cmp rcx, [rdx]
-    jne sptrace_slow_1
-    RESERVE 8, sptrace_slow_1
+    jne sptrace_exit_values
+    RESERVE 8, sptrace_slower_1
     STAMP sptrace_void_1
     mov eax, [rsp+32]
     mov [rcx+4], eax
@@ -241,9 +241,8 @@ sptrace_void_1:
     MARK RESERVED, 32
     mov dword ptr [rcx], 1
     mov dword ptr [rcx+4], {nothing}
-sptrace_slow_1:
     MARK CHECKING, 32
-    jmp sptrace_exit_values
+    jmp sptrace_slower_1
 
     SILENT_INDIRECT
     .p2align 6
@@ -251,16 +250,15 @@ sptrace_indirect:
     MARK SAVING, 0
     nop dword ptr [rax]
     SAVE
-    CHECK_THREAD sptrace_slow_2
-    CHECK_PUSH 48, sptrace_slow_2
+    CHECK_THREAD sptrace_slower_2
+    CHECK_PUSH 48, sptrace_slower_2
     mov rax, [rsp+40]
-    LOOK_UP sptrace_slow_2
-    RECORD_INDIRECT sptrace_void_2, sptrace_slow_2
+    LOOK_UP sptrace_indirect_values
+    RECORD_INDIRECT sptrace_void_2, sptrace_slower_2
 sptrace_void_2:
     VOID_INDIRECT
-sptrace_slow_2:
     MARK CHECKING, 32
-    jmp sptrace_indirect_values
+    jmp sptrace_slower_2
 
     .p2align 6
 sptrace_tail:

@@ -58,11 +58,9 @@ macro_rules! values {
     MARK CHECKING, 32
     jmp \slow
     .endm
-    /* The frame of a call without a record, at rdx + 24; it stands above that place as well, as all do that
-       have no exit of their own (shadow::push). */
-    .macro WRITE_QUIET_FRAME site
-    lea rcx, [rsp+\site-1]
-    movabs rax, {frame_quiet}
+    /* The frame of a call without a record, of rcx and rax, at rdx + 24; it stands above that place
+       as well, as all do that have no exit of their own (shadow::push). */
+    .macro WRITE_QUIET_FRAME
     mov [rdx+24], rcx
     mov [rdx+32], rax
     mov [rdx+48], rcx
@@ -72,10 +70,12 @@ macro_rules! values {
     .macro PASS site
     MARK CHECKING, 32
     mov rdx, gs:[TOPFRAME]
-    WRITE_QUIET_FRAME \site
+    lea rcx, [rsp+\site-1]
+    movabs rax, {frame_quiet}
+    WRITE_QUIET_FRAME
     add qword ptr gs:[TOPFRAME], 24
     MARK DONE, 32
-    WRITE_QUIET_FRAME \site
+    WRITE_QUIET_FRAME
     RESTORE
     .if \site == 48
     ret 8
@@ -366,12 +366,10 @@ sptrace_slow_5:
     SLOW 5
     .endm
 
+    /* INDIRECT has looked at the thread and at the frames; rax = the target. */
     .macro INDIRECT_VALUES
 sptrace_indirect_values:
     MARK CHECKING, 32
-    CHECK_THREAD sptrace_slower_2
-    CHECK_PUSH 48, sptrace_slower_2
-    mov rax, [rsp+40]
     FIND_ROW sptrace_slower_2
     CALL_WITH_VALUES 48, 12, sptrace_indirect_plain, sptrace_slower_2
 sptrace_indirect_plain:
@@ -389,19 +387,18 @@ sptrace_slower_2:
     SLOW 2
     .endm
 
-    /* The call's frame lies below that of its values, and nothing is kept for its return. */
+    /* EXIT has looked at the thread; rdx = the top frame, and rcx = the stack pointer at the call
+       site. The call's frame lies below that of its values, and nothing is kept for its return. */
     .macro EXIT_VALUES
 sptrace_exit_values:
     MARK CHECKING, 32
-    CHECK_THREAD sptrace_slower_1
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+39]
+    dec rcx
     cmp rcx, [rdx]
     jne sptrace_slower_1
     movabs rax, {frame_values}
     cmp rax, [rdx+8]
     jne 74f
-    lea rcx, [rsp+40]
+    inc rcx
     cmp rcx, [rdx-24]
     jne sptrace_slower_1
     bt qword ptr [rdx-16], 63
