@@ -118,7 +118,9 @@ pub enum ActsError {
     #[error("a table with other keys")]
     Table,
     /// Too many words of the call.
-    #[error("more than {MOST_KEPT} arguments are used when the call returns")]
+    #[error(
+        "more than {MOST_KEPT} arguments are used when the call returns, c.caller counted as one"
+    )]
     Kept,
     /// More texts.
     #[error("more than {MOST_TEXTS} texts are compared, c.depth counted as one")]
@@ -241,7 +243,7 @@ impl Acts {
         let all = replace(&mut self.steps, &mut |source| {
             let is_of_call = matches!(
                 source,
-                Source::Argument(_) | Source::Stack(_) | Source::StackPointer
+                Source::Argument(_) | Source::Stack(_) | Source::StackPointer | Source::Caller
             );
             if !is_of_call {
                 return Some(source.into());

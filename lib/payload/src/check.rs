@@ -143,6 +143,7 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Named(n) | Source::NamedText(n, _) => within("argument with a name", n, 0),
         Source::Text(n, _) => within("text", n, 0),
         Source::Depth => within("depth", 0, 0),
+        Source::Caller => within("caller", 0, 0),
         Source::Thread => within("number of the thread", 0, 0),
         Source::Errno => within("errno", 0, 0),
         Source::Elapsed => within("elapsed time", 0, 0),

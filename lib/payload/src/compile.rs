@@ -502,6 +502,7 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::NamedText(..)
         | Source::Text(..)
         | Source::Depth
+        | Source::Caller
         | Source::Errno
         | Source::Elapsed => return None,
     })

@@ -332,6 +332,10 @@ impl Code {
             },
             (None, Source::Text(argument, length)) => return self.text((argument, length)),
             (None, Source::Depth) => return self.text(text::DEPTH),
+            (None, Source::Caller) => match self.exit {
+                None => self.a.mov(eax, dword_ptr(rsp + SAVED_CALLER))?,
+                Some(_) => return Ok(false),
+            },
             (None, Source::Errno) => match self.exit {
                 Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
                 None => return Ok(false),

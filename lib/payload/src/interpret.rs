@@ -26,6 +26,8 @@ pub struct Call {
     pub elapsed_ns: u64,
     /// Recorded calls that are open around it.
     pub depth: u32,
+    /// The number of the place that makes it.
+    pub caller: u32,
 }
 
 /// Memory that need not be there.
@@ -287,6 +289,7 @@ impl Run<'_> {
             Source::Elapsed => call.elapsed_ns,
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
             Source::Depth => u64::from(call.depth),
+            Source::Caller => u64::from(call.caller),
             Source::Named(_) | Source::NamedText(..) => 0,
         }
     }

@@ -84,10 +84,15 @@ pub fn run(pages: &CodePages, code: &[u8], call: &Call) -> u32 {
 pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 2]) {
     let page = pages.put(code);
     let (mut given, mut kept) = (page, [0u64; 2]);
+    // What is above the lower half of the caller's number is of no account.
+    let caller = u64::from(call.caller) | 0x7f00_0000_0000;
+    let [first, second, third, fourth, ..] = call.vectors;
+    let beside = [first, second, third, fourth, caller];
     let mut registers = [0u64; 4];
     // SAFETY: the code is that of checked acts, called by its contract.
     unsafe {
         asm!(
+            "push [r15 + 32]",
             "push r13",
             "push 0",
             "push [r12 + 24]",
@@ -105,12 +110,12 @@ pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 
             "call rax",
             "mov rcx, [rsp - 88]",
             "mov rdx, [rsp - 96]",
-            "add rsp, 40",
+            "add rsp, 48",
             inout("rax") given,
             in("r12") call.arguments.as_ptr(),
             in("r14") call.stack_pointer,
             in("r13") call.result,
-            in("r15") call.vectors.as_ptr(),
+            in("r15") beside.as_ptr(),
             lateout("rcx") kept[0],
             lateout("rdx") kept[1],
             lateout("rdi") registers[0],
@@ -158,7 +163,8 @@ impl Random<'_> {
                 _ => Source::Result,
             };
         }
-        match self.below(10) {
+        match self.below(11) {
+            10 => Source::Caller,
             9 => Source::Depth,
             0 => Source::Vector(self.below(4) as u8),
             1 => Source::Stack(self.below(8) as u8),
@@ -272,6 +278,7 @@ impl Random<'_> {
             result: self.word(),
             thread: TID,
             depth: self.below(300) as u32,
+            caller: self.word() as u32,
             ..Call::default()
         }
     }
