@@ -106,6 +106,50 @@ def callers_by_the_slow_path(b):
     same(summed(back, "who", "count"), {(name,): count for name, count in PROBED.items()})
 
 
+STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
+at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
+at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });
+at("child_side").on_enter(|c| s.add(last.get()));
+"""
+
+
+@case
+def variables_of_a_thread(b):
+    """What one function sets another finds, and a thread, a fork child and another program begin with nothing."""
+    built(b, "callers", CALLERS)
+    t, s = recorded(b, "callers", STATES)
+    counts = summed(t, "inside", "last", "count")
+    # Twice is entered a hundred times and adds two each time; probe is called by others three times after that.
+    same(counts["1", "0"] + counts["1", "1"], 200)
+    same((counts["1", "0"], counts["0", "0"] - 150 - 7 - 3 - 7, counts["0", "1"]), (2 * 63, 3 * 63, 3 * 37))
+    same(summed(s, "of"), {(): 0})
+    # The call that a payload records is the only one.
+    _, tree, _ = b.sptrace_says("report", "functions", "-i", "t.data", "--format", "csv")
+    [probe] = [row for row in csv.DictReader(io.StringIO(tree)) if row["function"] == "probe"]
+    same(probe["calls"], "1")
+
+
+@case
+def variables_without_a_sheet(b):
+    built(b, "callers", CALLERS)
+    script = 'let n = thread_var("n"); at("once").on_enter(|c| { n.add(1); if n.get() == 10 { c.record(); } });'
+    with open(b.path("n.rhai"), "w") as out: out.write(script)
+    same(b.run(["-q", "-S", "n.rhai"], [b.path("callers")])[:2], (0, "0\n"))
+    _, tree, _ = b.sptrace_says("report", "functions", "-i", "t.data", "--format", "csv")
+    [once] = [row for row in csv.DictReader(io.StringIO(tree)) if row["function"] == "once"]
+    same(once["calls"], "1")
+
+
+@case
+def wrong_variables_start_nothing(b):
+    for does, why in {"x.take()": "does nothing else", "t.add(x)": "not compiled", "t.add(x.peek())": "gives no value"}.items():
+        script = f'let t = count("t", ["k"]); let x = thread_var("x"); at("probe").on_enter(|c| {{ {does}; }});'
+        status, _, err = b.run(["--eval", script], ["touch", b.path("started")])
+        assert status != 0 and why in err and not b.has("started"), err
+    script = "".join(f'let x{n} = thread_var("x{n}");' for n in range(8))
+    assert "more than 7 variables of a thread" in b.run(["--eval", script], ["true"])[2]
+
+
 @case
 def callers_are_keys_alone(b):
     wrong = {

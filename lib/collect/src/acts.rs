@@ -86,9 +86,15 @@ impl Payloads {
             forms.push((kind, keys.len() as u8));
             columns.push(keys);
         }
+        let tables = Tables::of(forms);
+        let has_variables = all.iter().any(|one| one.acts.uses_variables());
+        let tables = match has_variables {
+            true => tables.with_variables(),
+            false => tables,
+        };
         Self {
             all,
-            tables: Tables::of(forms),
+            tables,
             titles,
             columns,
             tick_ns: 1 << 32,

@@ -503,6 +503,7 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::Text(..)
         | Source::Depth
         | Source::Caller
+        | Source::Variable(_)
         | Source::Errno
         | Source::Elapsed => return None,
     })

@@ -53,6 +53,8 @@ pub enum Source {
     /// The number of the place that makes the call; at a call alone. Which function that place lies
     /// in is known to who has made it.
     Caller,
+    /// A variable of the thread, by number, below [`crate::tables::MOST_VARIABLES`].
+    Variable(u8),
 }
 
 /// How many bytes are loaded, and how they become a word.

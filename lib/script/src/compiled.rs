@@ -21,6 +21,7 @@ use crate::sheets::Printable;
 mod active;
 mod operators;
 mod sheets;
+mod variables;
 
 use operators::{binary, factor_of, width_of};
 
@@ -341,6 +342,10 @@ impl Reader<'_, '_> {
                     if name.1 == self.call && active::is_active(&method.name) {
                         return self.active(method, parts.rhs.position(), steps);
                     }
+                    if let Some(number) = self.thread_variable(&name.1) {
+                        steps.push(self.change_variable(number, method, at)?);
+                        return Ok(());
+                    }
                     if let Some(captured) = self.captured.get(&name.1).cloned()
                         && let Some(sheet) = captured.read_lock::<Printable>()
                     {
@@ -524,6 +529,9 @@ impl Reader<'_, '_> {
                     [Expr::IntegerConstant(n, _)] => self.argument(*n, *at),
                     _ => self.refuse(*at, "which argument is not known here", "write c.arg(1)"),
                 }
+            }
+            (Expr::Variable(name, ..), Expr::MethodCall(method, at)) => {
+                self.variable_of_thread(&name.1, method, *at)
             }
             (Expr::IntegerConstant(n, _), Expr::Property(unit, at)) => match factor_of(&unit.2) {
                 Some(factor) => Ok((constant(n.saturating_mul(factor)), Type::Number)),

@@ -128,6 +128,7 @@ impl Payload {
             || self.counts()
             || self.acts.is_slow()
             || self.acts.uses(Source::Caller)
+            || self.acts.uses_variables()
     }
 
     /// Does it count its calls by a counter of the process?

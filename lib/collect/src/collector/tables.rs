@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
-use sptrace_payload::tables::{Row, Table, read};
+use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
 use sptrace_trace::{KeyColumn, Note, TableRow, TableSums};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::STREAMS;
@@ -82,6 +82,8 @@ impl<W: Write> Collector<W> {
 
     /// The thread of a stream is gone: takes what it has added by places.
     pub(super) fn take_tables(&mut self, arena: &Arena, i: usize) {
+        // The next thread of the stream begins with variables that are zero.
+        arena.clear_table_words(i as u32, VARIABLES_AT, 8 * u32::from(MOST_VARIABLES));
         if !self.added.0.iter().any(Sums::names_places) {
             return;
         }

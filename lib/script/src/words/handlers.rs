@@ -171,6 +171,7 @@ fn add_places(all: &mut Vocabulary<'_>) {
         },
     );
     add_payloads(all);
+    super::variables::add(all);
 }
 
 /// What a payload is, for the manual.
