@@ -1,21 +1,19 @@
 //! Payloads of a script: which functions have one, and what their tables hold in the end.
 //!
 //! Given what a script asks for, and the names and prototypes of a module's functions; gives the
-//! acts of a function with the places of its arguments, and, once nothing is recorded any more,
-//! what all threads have added up. Must not know scripts, nor how code is made of acts.
+//! acts of a function with the places of its arguments. Must not know scripts, nor how code is made
+//! of acts, nor who reads the tables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use sptrace_payload::acts::{Acts, FAILURE, Moment, RESULT};
 use sptrace_payload::program::{Expression, Source, Width};
-use sptrace_payload::tables::{Kind, Row, Table, Tables, read};
-use sptrace_trace::{Note, TableRow, TableSums, glob_matches};
-use sptrace_tracee::arena::Arena;
+use sptrace_payload::tables::{Kind, Tables};
+use sptrace_trace::{KeyColumn, glob_matches};
 use sptrace_types::calls::{Selection, parameter};
 use sptrace_types::decode::types::Type;
 use sptrace_types::functions::prototype::{Failure, Prototype, Source as Place};
-use sptrace_wire::control::STREAMS;
 
 /// What runs at the calls of some functions.
 #[derive(Clone, Debug)]
@@ -52,6 +50,8 @@ pub struct Payloads {
     pub tables: Tables,
     /// What these are called.
     pub titles: Vec<String>,
+    /// What the words of their keys are.
+    pub columns: Vec<Vec<KeyColumn>>,
     /// Nanoseconds of a tick of the clock, times 2^32, for those that ask how long a call took.
     pub tick_ns: u64,
 }
@@ -75,17 +75,28 @@ pub struct Exit {
 }
 
 impl Payloads {
-    /// These, which add to tables of which the title, the kind, and the number of keys is given.
-    pub fn new(all: Vec<Payload>, tables: impl IntoIterator<Item = (String, Kind, u8)>) -> Self {
-        let (mut titles, mut forms) = (Vec::new(), Vec::new());
+    /// These, which add to tables of which the title, the kind, and what their keys are is given.
+    pub fn new(
+        all: Vec<Payload>,
+        tables: impl IntoIterator<Item = (String, Kind, Vec<KeyColumn>)>,
+    ) -> Self {
+        let (mut titles, mut forms, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for (title, kind, keys) in tables {
             titles.push(title);
-            forms.push((kind, keys));
+            forms.push((kind, keys.len() as u8));
+            columns.push(keys);
         }
+        let tables = Tables::of(forms);
+        let has_variables = all.iter().any(|one| one.acts.uses_variables());
+        let tables = match has_variables {
+            true => tables.with_variables(),
+            false => tables,
+        };
         Self {
             all,
-            tables: Tables::of(forms),
+            tables,
             titles,
+            columns,
             tick_ns: 1 << 32,
         }
     }
@@ -246,53 +257,6 @@ impl Chosen {
             remarks.push(format!("payload: {more} more functions of that kind"));
         }
         remarks
-    }
-
-    /// What all threads have added up. None: there are no tables.
-    pub fn note(&self, arena: &Arena, tsc: u64) -> Option<Note> {
-        let Payloads { tables, titles, .. } = &self.payloads;
-        if tables.all.is_empty() {
-            return None;
-        }
-        let sums = tables.all.iter().zip(titles);
-        let tables = sums.map(|(table, title)| sums_of(arena, table, title));
-        Some(Note::Tables {
-            pid: 0,
-            tsc,
-            tables: tables.collect(),
-        })
-    }
-}
-
-fn sums_of(arena: &Arena, table: &Table, title: &str) -> TableSums {
-    let mut rows: BTreeMap<Vec<u64>, Row> = BTreeMap::new();
-    let mut all_left_out = 0u64;
-    let sets = arena.control().tables_sets.min(STREAMS as u32);
-    let used = arena
-        .control()
-        .streams_used
-        .load(std::sync::atomic::Ordering::Acquire);
-    for set in 0..sets.min(used) {
-        let (of_set, left_out) = read(table, &|at| arena.table_word(set, at));
-        all_left_out = all_left_out.wrapping_add(left_out);
-        for row in of_set {
-            match rows.get_mut(&row.keys) {
-                Some(known) => known.merge(&row, table.kind),
-                None => {
-                    rows.insert(row.keys.clone(), row);
-                }
-            }
-        }
-    }
-    let rows = rows.into_values().map(|row| TableRow {
-        keys: row.keys,
-        count: row.count,
-        values: row.values,
-    });
-    TableSums {
-        title: title.to_owned(),
-        left_out: all_left_out,
-        rows: rows.collect(),
     }
 }
 

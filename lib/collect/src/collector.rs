@@ -22,6 +22,7 @@ pub mod first_call;
 mod levels;
 mod lineage;
 mod peek;
+mod tables;
 mod window;
 
 use std::collections::{HashMap, VecDeque};
@@ -74,6 +75,8 @@ pub struct Collector<W: Write> {
     watch: Option<levels::Watch>,
     /// What is counted from here on is not in the trace.
     has_counted_all: bool,
+    /// What payloads have added up.
+    added: tables::Added,
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
@@ -106,6 +109,7 @@ impl<W: Write> Collector<W> {
             recorder: Recorder::new(writer),
             watch: None,
             has_counted_all: false,
+            added: tables::Added::default(),
             book: AddressBook::default(),
             by_file: HashMap::new(),
             former: HashMap::new(),
@@ -393,6 +397,7 @@ impl<W: Write> Collector<W> {
             self.torn.unfinished += u64::from(cut_off);
             arena.recycle(index);
         }
+        self.take_tables(arena, i);
         if let Some(mut state) = self.streams[i].take() {
             self.ancestors.ended(i, &state);
             self.take_counts(arena, i, &mut state);

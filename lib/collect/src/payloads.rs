@@ -13,8 +13,8 @@ use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::tables::Tables;
 use sptrace_wire::control::block;
 use sptrace_wire::plan::{
-    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_STACK, SOURCE_VECTOR, SYSTEM_ENTRIES,
-    TEXTS, ValuesHead,
+    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_CALLER, SOURCE_STACK, SOURCE_VECTOR,
+    SYSTEM_ENTRIES, TEXTS, ValuesHead,
 };
 
 use crate::acts::{Exit, Runs};
@@ -194,6 +194,7 @@ fn number_of(source: Source) -> u8 {
     match source {
         Source::Argument(n) => n,
         Source::Stack(n) => SOURCE_STACK.saturating_add(n),
+        Source::Caller => SOURCE_CALLER,
         _ => NO_SOURCE,
     }
 }

@@ -23,7 +23,6 @@ use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::captures::{self, SystemCalls};
-use crate::clock;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::kept::KeptCommand;
@@ -112,6 +111,9 @@ fn collector_of(
     let calls = options.system_calls.as_ref();
     collector.leaves_out_calls(calls.is_some_and(SystemCalls::leave_out));
     collector.limit(options.limit, header.tsc_hz);
+    if let Some(payloads) = &options.payloads {
+        collector.add_up(payloads);
+    }
     if options.in_order {
         let tsc = crate::clock::tsc();
         collector.note(&Note::InOrder { tsc });
@@ -353,11 +355,7 @@ impl Session {
     pub(crate) fn finish(self, status: ExitStatus) -> Result<Finished, TraceeError> {
         let shared = &self.shared;
         shared.lock().tell_rest();
-        if let Some(chosen) = &shared.values.chosen
-            && let Some(note) = chosen.note(&shared.arena, clock::tsc())
-        {
-            shared.lock().note(&note);
-        }
+        shared.lock().note_tables(&shared.arena);
         let control = shared.arena.control();
         let injected = shared.injected.load(Ordering::Relaxed);
         match injected.saturating_sub(control.begun.load(Ordering::Relaxed)) {

@@ -187,6 +187,7 @@ impl Compiler<'_> {
                 }
                 // Refused before, where the script is read.
                 Step::Next(..) | Step::Act(..) => {}
+                Step::Keep(..) | Step::Increase(..) => {}
             }
         }
         Ok(())
@@ -273,6 +274,7 @@ fn set_in(steps: &[Step]) -> Vec<u8> {
         Step::Set(local, _) => vec![*local],
         Step::If(_, then, or) => [set_in(then), set_in(or)].concat(),
         Step::Add { .. } | Step::Record | Step::Next(..) | Step::Act(..) => Vec::new(),
+        Step::Keep(..) | Step::Increase(..) => Vec::new(),
     });
     each.collect::<Vec<_>>().concat()
 }

@@ -334,6 +334,7 @@ impl Counts {
             TableSums {
                 title: title.clone(),
                 left_out: left_out.get(i).copied().unwrap_or(0),
+                columns: Vec::new(),
                 rows: rows.collect(),
             }
         };

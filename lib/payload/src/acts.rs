@@ -5,6 +5,7 @@
 //! means, one step after the other. [`mod@crate::acts_code`] makes native code of it. There is no
 //! way back in it, so it ends. Must not know where tables lie.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use thiserror::Error;
@@ -12,7 +13,7 @@ use thiserror::Error;
 use crate::contract::in_place::MOST_KEPT;
 use crate::interpret::{Call, Memory, word_of};
 use crate::program::{Expression, Source};
-use crate::tables::{BUCKETS, Kind, MOST_KEYS, Row};
+use crate::tables::{BUCKETS, Kind, MOST_KEYS, MOST_VARIABLES, Row};
 use crate::text;
 
 /// What a payload does.
@@ -52,6 +53,10 @@ pub enum Step {
     },
     /// The call is recorded.
     Record,
+    /// A variable of the thread gets a value.
+    Keep(u8, Expression),
+    /// The value is added to a variable of the thread.
+    Increase(u8, Expression),
     /// A counter goes up by one, and a local gets what it is then.
     Next(u8, u8),
     /// Something is done to the call, which is recorded then.
@@ -118,7 +123,9 @@ pub enum ActsError {
     #[error("a table with other keys")]
     Table,
     /// Too many words of the call.
-    #[error("more than {MOST_KEPT} arguments are used when the call returns")]
+    #[error(
+        "more than {MOST_KEPT} arguments are used when the call returns, c.caller counted as one"
+    )]
     Kept,
     /// More texts.
     #[error("more than {MOST_TEXTS} texts are compared, c.depth counted as one")]
@@ -126,6 +133,9 @@ pub enum ActsError {
     /// More counters.
     #[error("calls are counted in more than {MOST_COUNTERS} payloads")]
     Counters,
+    /// More variables of a thread.
+    #[error("more than {MOST_VARIABLES} variables of a thread")]
+    Variables,
     /// Acts of a return that want a record, or change the call.
     #[error("a call that has returned cannot be recorded any more")]
     Late,
@@ -139,6 +149,7 @@ impl Acts {
                 Step::Record | Step::Act(..) => true,
                 Step::If(_, then, or) => any(then) || any(or),
                 Step::Set(..) | Step::Add { .. } | Step::Next(..) => false,
+                Step::Keep(..) | Step::Increase(..) => false,
             })
         }
         !self.records && any(&self.steps)
@@ -157,6 +168,12 @@ impl Acts {
     /// True if something is added to a table.
     pub fn adds(&self) -> bool {
         self.any_step(&|step| matches!(step, Step::Add { .. }))
+    }
+
+    /// True if a variable of the thread is set or asked for.
+    pub fn uses_variables(&self) -> bool {
+        let is_asked = (0..MOST_VARIABLES).any(|n| self.uses(Source::Variable(n)));
+        is_asked || self.any_step(&|step| matches!(step, Step::Keep(..) | Step::Increase(..)))
     }
 
     /// True if the slow path alone can run them.
@@ -192,6 +209,7 @@ impl Acts {
                 Step::If(_, then, or) => set(then).max(set(or)),
                 Step::Next(local, _) => local + 1,
                 Step::Add { .. } | Step::Record | Step::Act(..) => 0,
+                Step::Keep(..) | Step::Increase(..) => 0,
             });
             each.max().unwrap_or(0)
         }
@@ -241,7 +259,7 @@ impl Acts {
         let all = replace(&mut self.steps, &mut |source| {
             let is_of_call = matches!(
                 source,
-                Source::Argument(_) | Source::Stack(_) | Source::StackPointer
+                Source::Argument(_) | Source::Stack(_) | Source::StackPointer | Source::Caller
             );
             if !is_of_call {
                 return Some(source.into());
@@ -285,6 +303,7 @@ impl Acts {
             for step in steps {
                 match step {
                     Step::Set(_, value) | Step::Act(_, value) => all.push(value),
+                    Step::Keep(_, value) | Step::Increase(_, value) => all.push(value),
                     Step::If(condition, then, or) => {
                         all.push(condition);
                         collect(then, all);
@@ -312,6 +331,7 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
     for step in steps {
         match step {
             Step::Set(_, value) | Step::Act(_, value) => replace_in(value, of)?,
+            Step::Keep(_, value) | Step::Increase(_, value) => replace_in(value, of)?,
             Step::If(condition, then, or) => {
                 replace_in(condition, of)?;
                 replace(then, of)?;
@@ -415,7 +435,13 @@ fn check_steps(
                     return Err(ActsError::Table);
                 }
             }
+            Step::Keep(variable, _) | Step::Increase(variable, _)
+                if *variable >= MOST_VARIABLES =>
+            {
+                return Err(ActsError::Variables);
+            }
             Step::Set(..) | Step::Record | Step::Next(..) | Step::Act(..) => {}
+            Step::Keep(..) | Step::Increase(..) => {}
         }
     }
     Ok(())
@@ -448,6 +474,7 @@ pub fn interpret_active(
         is_recorded: acts.records,
         done: [None; 4],
         counters: [0; MOST_COUNTERS as usize],
+        variables: &call.variables,
         kinds,
         sums,
     };
@@ -464,6 +491,7 @@ struct Run<'a> {
     is_recorded: bool,
     done: [Option<u64>; 4],
     counters: [u64; MOST_COUNTERS as usize],
+    variables: &'a [Cell<u64>],
     kinds: &'a [Kind],
     sums: &'a mut Sums,
 }
@@ -488,6 +516,14 @@ impl Run<'_> {
                     self.add(*table, keys, value);
                 }
                 Step::Record => self.is_recorded = true,
+                Step::Keep(variable, value) => {
+                    let word = (self.word)(value, &self.locals);
+                    self.keep(*variable, |_| word);
+                }
+                Step::Increase(variable, value) => {
+                    let word = (self.word)(value, &self.locals);
+                    self.keep(*variable, |known| known.wrapping_add(word));
+                }
                 Step::Next(local, counter) => {
                     let counter = self.counters.get_mut(usize::from(*counter));
                     let local = self.locals.get_mut(usize::from(*local));
@@ -504,6 +540,12 @@ impl Run<'_> {
                     }
                 }
             }
+        }
+    }
+
+    fn keep(&self, variable: u8, of: impl Fn(u64) -> u64) {
+        if let Some(variable) = self.variables.get(usize::from(variable)) {
+            variable.set(of(variable.get()));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::contract::in_place::*;
 use crate::in_place::{Code, ExitWords, LOCAL_AT, on_stack};
 use crate::program::{Expression, Source};
 use crate::tables::{
-    BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables,
+    BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
 };
 
 /// Where the thread's words are, by displacement from gs.
@@ -153,6 +153,7 @@ impl<'a> Writer<'a> {
         let mut code = Code::new()?;
         code.has_locals = true;
         code.thread_at = Some(thread.tid);
+        code.tables_at = Some(thread.tables);
         code.texts = (acts.texts(), thread.texts);
         Ok(Self {
             code,
@@ -173,7 +174,7 @@ impl<'a> Writer<'a> {
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
-        if acts.adds() {
+        if acts.adds() || acts.uses_variables() {
             self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             self.code.a.je(undecided)?;
         }
@@ -341,6 +342,8 @@ impl<'a> Writer<'a> {
                     true
                 }
                 Step::Act(act, value) => self.act(*act, value)?,
+                Step::Keep(variable, value) => self.variable(*variable, value, false)?,
+                Step::Increase(variable, value) => self.variable(*variable, value, true)?,
             };
             if !is_made {
                 return Ok(false);
@@ -359,6 +362,19 @@ impl<'a> Writer<'a> {
             .xadd(qword_ptr(rcx + 8 * i32::from(counter)), rax)?;
         a.inc(rax)?;
         a.mov(at, rax)
+    }
+
+    /// One instruction changes it: a handler's payload comes before or after.
+    fn variable(&mut self, number: u8, value: &Expression, is_added: bool) -> Made {
+        let is_made = self.code.word(value)?;
+        let a = &mut self.code.a;
+        a.mov(rcx, qword_ptr(self.thread.tables).gs())?;
+        let at = qword_ptr(rcx + (VARIABLES_AT as i32 + 8 * i32::from(number)));
+        match is_added {
+            true => a.add(at, rax)?,
+            false => a.mov(at, rax)?,
+        }
+        Ok(is_made)
     }
 
     /// Says what is to be done; the slow path does it.

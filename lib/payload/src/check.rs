@@ -6,6 +6,7 @@ use thiserror::Error;
 use crate::captured::HEADER_BYTES;
 use crate::contract::*;
 use crate::program::{Expression, Program, Source, Statement};
+use crate::tables::MOST_VARIABLES;
 
 /// What a program may keep at most.
 pub const MOST_BYTES: usize = 16 << 10;
@@ -143,6 +144,8 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Named(n) | Source::NamedText(n, _) => within("argument with a name", n, 0),
         Source::Text(n, _) => within("text", n, 0),
         Source::Depth => within("depth", 0, 0),
+        Source::Caller => within("caller", 0, 0),
+        Source::Variable(n) => within("variable", n, MOST_VARIABLES),
         Source::Thread => within("number of the thread", 0, 0),
         Source::Errno => within("errno", 0, 0),
         Source::Elapsed => within("elapsed time", 0, 0),

@@ -502,6 +502,8 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::NamedText(..)
         | Source::Text(..)
         | Source::Depth
+        | Source::Caller
+        | Source::Variable(_)
         | Source::Errno
         | Source::Elapsed => return None,
     })

@@ -14,6 +14,7 @@ use crate::check::check;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
+use crate::tables::VARIABLES_AT;
 use crate::text;
 
 /// The code of a program.
@@ -120,6 +121,9 @@ pub(crate) struct Code {
     pub(crate) has_locals: bool,
     /// Where the thread's number is, from gs on; else a program that names it is refused.
     pub(crate) thread_at: Option<i32>,
+    /// Where the address of its set of tables is, from gs on; else a program that names a variable
+    /// of the thread is refused.
+    pub(crate) tables_at: Option<i32>,
     /// Texts that the slow path has made words of, and where the first word is, from gs on.
     pub(crate) texts: (Vec<(u8, u16)>, i32),
     /// The code runs at a return; else a program that names its words is refused.
@@ -148,6 +152,7 @@ impl Code {
             temporaries: 0,
             has_locals: false,
             thread_at: None,
+            tables_at: None,
             texts: (Vec::new(), 0),
             exit: None,
         })
@@ -332,6 +337,18 @@ impl Code {
             },
             (None, Source::Text(argument, length)) => return self.text((argument, length)),
             (None, Source::Depth) => return self.text(text::DEPTH),
+            (None, Source::Variable(n)) => match self.tables_at {
+                Some(tables) => {
+                    self.a.mov(rax, qword_ptr(tables).gs())?;
+                    let at = VARIABLES_AT as i32 + 8 * i32::from(n);
+                    self.a.mov(rax, qword_ptr(rax + at))?;
+                }
+                None => return Ok(false),
+            },
+            (None, Source::Caller) => match self.exit {
+                None => self.a.mov(eax, dword_ptr(rsp + SAVED_CALLER))?,
+                Some(_) => return Ok(false),
+            },
             (None, Source::Errno) => match self.exit {
                 Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
                 None => return Ok(false),

@@ -1,8 +1,11 @@
 //! What a program means, step by step: slow, and plain to see. Compiled code must do the same.
 
+use std::cell::Cell;
+
 use crate::captured::{CUT, FAULT, Kind, MOST_ASKED, tagged};
 use crate::contract::{KEPT_COUNT, LOCALS};
 use crate::program::{Binary, Expression, Program, Source, Statement, Width};
+use crate::tables::MOST_VARIABLES;
 use crate::text::{self, MOST_BYTES, WHOLE};
 
 /// The registers of a call.
@@ -26,6 +29,10 @@ pub struct Call {
     pub elapsed_ns: u64,
     /// Recorded calls that are open around it.
     pub depth: u32,
+    /// The number of the place that makes it.
+    pub caller: u32,
+    /// Variables of the thread, which acts change.
+    pub variables: [Cell<u64>; MOST_VARIABLES as usize],
 }
 
 /// Memory that need not be there.
@@ -287,6 +294,11 @@ impl Run<'_> {
             Source::Elapsed => call.elapsed_ns,
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
             Source::Depth => u64::from(call.depth),
+            Source::Caller => u64::from(call.caller),
+            Source::Variable(n) => {
+                let variable = call.variables.get(usize::from(n));
+                variable.map_or(0, Cell::get)
+            }
             Source::Named(_) | Source::NamedText(..) => 0,
         }
     }

@@ -50,6 +50,11 @@ pub enum Source {
     NamedText(u8, u16),
     /// How many recorded calls of the thread are open around this one; at a call alone.
     Depth,
+    /// The number of the place that makes the call; at a call alone. Which function that place lies
+    /// in is known to who has made it.
+    Caller,
+    /// A variable of the thread, by number, below [`crate::tables::MOST_VARIABLES`].
+    Variable(u8),
 }
 
 /// How many bytes are loaded, and how they become a word.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! set      one a thread: the tables of all payloads, one behind the other
-//! table    u64 left out, then filling up to 64 bytes; rows
+//! table    u64 left out, then filling up to 64 bytes, of the first: variables (u64 each); rows
 //! row      u64 state, keys (u64 each), u64 count, then by kind: sum; least; greatest; buckets
 //! ```
 //!
@@ -33,6 +33,11 @@ pub const BUCKETS: usize = 65;
 pub const MOST_KEYS: usize = 4;
 /// Bytes before the first row.
 pub const HEAD_BYTES: u32 = 64;
+/// Variables of a thread: numbers that payloads set and ask for.
+pub const MOST_VARIABLES: u8 = 7;
+/// Where they are in a set: in the filling of the first table.
+pub const VARIABLES_AT: u32 = 8;
+const _: () = assert!(VARIABLES_AT + 8 * MOST_VARIABLES as u32 <= HEAD_BYTES);
 /// How many rows are looked at for a key.
 pub const PROBES: u32 = 8;
 /// [`Row`]'s state: it has a key.
@@ -117,6 +122,14 @@ impl Tables {
             tables.all.push(table);
         }
         tables
+    }
+
+    /// With room for variables, if there is no table.
+    pub fn with_variables(self) -> Self {
+        Self {
+            set_bytes: self.set_bytes.max(HEAD_BYTES),
+            ..self
+        }
     }
 }
 

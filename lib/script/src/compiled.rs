@@ -16,10 +16,12 @@ use sptrace_types::calls::Selection;
 
 use crate::error::ScriptError;
 use crate::policy::{Payload, PayloadTable};
-use crate::sheets::{Body, Mode, Printable};
+use crate::sheets::Printable;
 
 mod active;
 mod operators;
+mod sheets;
+mod variables;
 
 use operators::{binary, factor_of, width_of};
 
@@ -66,6 +68,8 @@ pub struct Asked {
 enum Type {
     Number,
     Truth,
+    /// The place that makes the call: a key.
+    Caller,
 }
 
 type Value = (Expression, Type);
@@ -338,6 +342,10 @@ impl Reader<'_, '_> {
                     if name.1 == self.call && active::is_active(&method.name) {
                         return self.active(method, parts.rhs.position(), steps);
                     }
+                    if let Some(number) = self.thread_variable(&name.1) {
+                        steps.push(self.change_variable(number, method, at)?);
+                        return Ok(());
+                    }
                     if let Some(captured) = self.captured.get(&name.1).cloned()
                         && let Some(sheet) = captured.read_lock::<Printable>()
                     {
@@ -368,107 +376,25 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn add(&mut self, sheet: &Printable, method: &FnCallExpr, at: Position) -> Read<Step> {
-        if method.name != "add" {
-            let reason = format!("a payload cannot {}() a sheet", method.name);
-            return self.refuse(at, &reason, "call it outside of the closure");
-        }
-        let (table, keys, is_count) = self.table_of(sheet, at)?;
-        let arguments = &method.args;
-        let (given, value) = match (arguments.len(), is_count, keys) {
-            (1, true, _) | (2, ..) => (arguments.first(), arguments.get(1)),
-            (1, false, 0) => (None, arguments.first()),
-            _ => {
-                let hint = match (is_count, keys) {
-                    (true, _) => "write SHEET.add(key), or SHEET.add([key, key])",
-                    (false, 0) => "write SHEET.add(value)",
-                    (false, _) => "write SHEET.add(key, value)",
-                };
-                return self.refuse(at, "the sheet needs something else here", hint);
-            }
-        };
-        let mut all = Vec::new();
-        match given {
-            Some(Expr::Array(several, _)) => {
-                for one in several {
-                    all.push(self.number(one)?);
-                }
-            }
-            Some(Expr::DynamicConstant(list, _)) if list.is_array() => {
-                let list = list.clone().cast::<rhai::Array>();
-                all.extend(list.iter().filter_map(|n| n.as_int().ok()).map(constant));
-            }
-            Some(one) => all.push(self.number(one)?),
-            None => {}
-        }
-        if all.len() != keys {
-            let reason = format!("{} keys for {keys} columns", all.len());
-            return self.refuse(at, &reason, "give a list with one for each column");
-        }
-        let value = match value {
-            Some(value) => self.number(value)?,
-            None => constant(1),
-        };
-        Ok(Step::Add {
-            table,
-            keys: all,
-            value,
-        })
-    }
-
-    /// The table of a sheet, how many keys it has, and whether it counts.
-    fn table_of(&mut self, sheet: &Printable, at: Position) -> Read<(u8, usize, bool)> {
-        let is_it = |one: &Printable| std::sync::Arc::ptr_eq(&one.0, &sheet.0);
-        let number = self
-            .around
-            .sheets
-            .iter()
-            .position(is_it)
-            .unwrap_or(usize::MAX);
-        let locked = sheet.lock();
-        let form = match &locked.body {
-            Body::Groups(groups) => groups.form(),
-            Body::Slowest(_) | Body::Table(_) => None,
-        };
-        let Some((kind, mode, keys)) = form else {
-            let reason = "payloads add to sheets of count, sum, min, max and histogram alone";
-            return self.refuse(at, reason, "use one of these, or write later(|e| ...)");
-        };
-        let title = locked.title.clone();
-        drop(locked);
-        if keys > sptrace_payload::tables::MOST_KEYS {
-            let most = sptrace_payload::tables::MOST_KEYS;
-            return self.refuse(at, &format!("more than {most} keys"), "use fewer");
-        }
-        let tables = &mut self.around.tables;
-        let known = tables.iter().position(|table| table.sheet == number);
-        let table = match known {
-            Some(known) => known,
-            None if tables.len() >= MOST_TABLES => {
-                let reason = format!("payloads add to more than {MOST_TABLES} sheets");
-                return self.refuse(at, &reason, "use one with a key more");
-            }
-            None => {
-                tables.push(PayloadTable {
-                    sheet: number,
-                    title,
-                    kind,
-                    keys: keys as u8,
-                });
-                tables.len() - 1
-            }
-        };
-        Ok((table as u8, keys, mode == Mode::Count))
-    }
-
     fn number(&mut self, expression: &Expr) -> Read<Expression> {
-        let (value, _) = self.value(expression)?;
-        Ok(value)
+        match self.value(expression)? {
+            (_, Type::Caller) => self.refuse_caller(expression.position()),
+            (value, _) => Ok(value),
+        }
+    }
+
+    fn refuse_caller<T>(&self, at: Position) -> Read<T> {
+        self.refuse(
+            at,
+            "c.caller is a key, and nothing is known of it but which one it is",
+            "write SHEET.add(c.caller), or later(|e| ...), where e.caller is a text",
+        )
     }
 
     fn truth(&mut self, expression: &Expr) -> Read<Expression> {
         match self.value(expression)? {
             (value, Type::Truth) => Ok(value),
+            (_, Type::Caller) => self.refuse_caller(expression.position()),
             (_, Type::Number) => self.refuse(
                 expression.position(),
                 "a condition is wanted here, and this is a number",
@@ -565,6 +491,11 @@ impl Reader<'_, '_> {
                     return self.unknown(name, at);
                 };
                 let (a, b) = (self.value(first)?, self.value(second)?);
+                for (given, of) in [(a.1, first), (b.1, second)] {
+                    if given == Type::Caller {
+                        return self.refuse_caller(of.position());
+                    }
+                }
                 if a.1 != b.1 || a.1 == Type::Truth && !matches!(name, "==" | "!=") {
                     return self.refuse(
                         at,
@@ -599,6 +530,9 @@ impl Reader<'_, '_> {
                     _ => self.refuse(*at, "which argument is not known here", "write c.arg(1)"),
                 }
             }
+            (Expr::Variable(name, ..), Expr::MethodCall(method, at)) => {
+                self.variable_of_thread(&name.1, method, *at)
+            }
             (Expr::IntegerConstant(n, _), Expr::Property(unit, at)) => match factor_of(&unit.2) {
                 Some(factor) => Ok((constant(n.saturating_mul(factor)), Type::Number)),
                 None => self.refuse(*at, "this is no unit", "write us, ms, s, kb, mb"),
@@ -616,8 +550,9 @@ impl Reader<'_, '_> {
             "tid" => return Ok((Source::Thread.into(), Type::Number)),
             "nth" => return self.variable(active::NTH, at),
             "depth" => return self.depth(at),
+            "caller" => return Ok((Source::Caller.into(), Type::Caller)),
             "elapsed" | "result" | "errno" => return self.of_return(name, at),
-            "stack" | "self_time" | "caller" | "name" | "module" | "thread" => {
+            "stack" | "self_time" | "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }

@@ -76,6 +76,8 @@ pub struct Draft {
     pub texts: HashMap<Vec<usize>, rhai::ImmutableString>,
     /// What is kept by key.
     pub stores: Vec<Stored>,
+    /// Names of variables of a thread.
+    pub variables: Vec<String>,
 }
 
 /// Texts of stacks that are kept, at most.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use rhai::FnPtr;
 use sptrace_payload::acts::{Acts, Moment, Step};
+use sptrace_payload::program::Source;
 use sptrace_payload::tables::Kind;
+use sptrace_trace::KeyColumn;
 use sptrace_types::calls::Selection;
 
 /// What a script asks for.
@@ -122,7 +124,11 @@ pub struct Payload {
 impl Payload {
     /// Can it run inside of a program alone, and by no probe of the kernel?
     pub fn needs_program(&self) -> bool {
-        self.calls.is_some() || self.counts() || self.acts.is_slow()
+        self.calls.is_some()
+            || self.counts()
+            || self.acts.is_slow()
+            || self.acts.uses(Source::Caller)
+            || self.acts.uses_variables()
     }
 
     /// Does it count its calls by a counter of the process?
@@ -142,6 +148,8 @@ pub struct PayloadTable {
     pub kind: Kind,
     /// How many keys it has.
     pub keys: u8,
+    /// What they are.
+    pub columns: Vec<KeyColumn>,
 }
 
 /// What becomes of a function.

@@ -16,8 +16,8 @@ use sptrace_render::call_values::{Begun, Descriptions, Told};
 use sptrace_render::{Call, Listener, Signal, SystemCalls};
 use sptrace_trace::values::{self, Acted, Values};
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, Note, SYSTEM_CALLS, StreamId,
-    StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
+    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, KeyColumn, Note, SYSTEM_CALLS,
+    StreamId, StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -27,7 +27,7 @@ use crate::draft::Wanted;
 use crate::error::ScriptError;
 use crate::event::{Book, Event, Facts, ProcessEvent, What};
 use crate::load::Script;
-use crate::sheets::{Body, Form};
+use crate::sheets::{Body, CellKey, Form};
 use crate::words::sheets::print;
 
 /// Times that intervals may pass.
@@ -478,6 +478,27 @@ fn injected(acted: &Acted) -> ImmutableString {
 }
 
 impl Run<'_> {
+    /// The cells of a key of payloads.
+    fn cells_of(&self, sums: &TableSums, keys: &[u64]) -> Box<[CellKey]> {
+        let columns = sums.columns.iter().copied();
+        let columns = columns.chain(std::iter::repeat(KeyColumn::Number));
+        let cells = keys.iter().zip(columns).map(|(key, column)| match column {
+            KeyColumn::Number => CellKey::Int(*key as i64),
+            KeyColumn::Function => CellKey::Text(self.caller_name(*key)),
+        });
+        cells.collect()
+    }
+
+    /// The name of a function of which one more than its number is given.
+    fn caller_name(&self, key: u64) -> ImmutableString {
+        let id = u32::try_from(key).ok().and_then(|id| id.checked_sub(1));
+        let (name, _) = self.names_of(id.map(FunctionId));
+        match name.is_empty() {
+            true => "?".into(),
+            false => name,
+        }
+    }
+
     /// Puts what payloads have added up into the sheets of the same name.
     fn absorb(&mut self, tables: &[TableSums]) {
         let sheets = self.script.shared.lock().sheets.clone();
@@ -491,7 +512,7 @@ impl Run<'_> {
             if let Body::Groups(groups) = &mut sheet.lock().body {
                 groups.leave_out(sums.left_out);
                 for row in &sums.rows {
-                    groups.absorb(&row.keys, row.count, &row.values);
+                    groups.absorb(self.cells_of(sums, &row.keys), row.count, &row.values);
                 }
             }
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rhai::{Array, Dynamic, EvalAltResult, ImmutableString};
 
 use crate::error::refuse;
-pub use groups::{Groups, Mode};
+pub use groups::{CellKey, Groups, Mode};
 pub use print::Form;
 pub use slowest::{Slowest, Table};
 pub use store::Stored;

@@ -11,6 +11,7 @@ pub mod propagation;
 pub mod sheets;
 pub mod stores;
 pub mod units;
+pub mod variables;
 
 use rhai::{Engine, RhaiNativeFunc, Variant};
 

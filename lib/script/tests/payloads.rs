@@ -148,7 +148,7 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "not known when a call begins",
             "on_exit",
         ),
-        ("t.add(c.caller)", 9, "not compiled yet", "later("),
+        ("t.add(c.caller + 1)", 8, "c.caller is a key", "e.caller"),
         ("t.add(c.stack)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
         (

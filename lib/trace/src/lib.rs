@@ -41,7 +41,7 @@ pub use model::{
     StreamId, StreamInfo,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
-pub use note::{Counted, EarlyEnd, Level, Note, TableRow, TableSums, Turn, Window};
+pub use note::{Counted, EarlyEnd, KeyColumn, Level, Note, TableRow, TableSums, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
     CallId, CallTree, EVENTS_APART, Estimate, Filter, Focus, Frame, FrameFlags, Mark, MinTime,

@@ -101,8 +101,30 @@ pub struct TableSums {
     pub title: String,
     /// Additions that had no room.
     pub left_out: u64,
+    /// What each of the words of a key is; those behind the last are numbers.
+    pub columns: Vec<KeyColumn>,
     /// One for each key.
     pub rows: Vec<TableRow>,
+}
+
+/// What a word of a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KeyColumn {
+    /// A number, with sign.
+    #[default]
+    Number,
+    /// One more than the number of a function; 0: one that is not known.
+    Function,
+}
+
+impl KeyColumn {
+    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        match from.u8()? {
+            0 => Ok(Self::Number),
+            1 => Ok(Self::Function),
+            _ => Err(Malformed("unknown kind of a key")),
+        }
+    }
 }
 
 /// What was added for a key.
@@ -403,6 +425,8 @@ impl TableSums {
     fn write(&self, out: &mut Vec<u8>) {
         put_string(out, &self.title);
         put_v(out, self.left_out);
+        put_v(out, self.columns.len() as u64);
+        out.extend(self.columns.iter().map(|column| *column as u8));
         put_v(out, self.rows.len() as u64);
         for row in &self.rows {
             put_words(out, &row.keys);
@@ -413,7 +437,10 @@ impl TableSums {
 
     fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let (title, left_out) = (from.string()?, from.v()?);
-        let mut rows = Vec::new();
+        let (mut columns, mut rows) = (Vec::new(), Vec::new());
+        for _ in 0..from.v()? {
+            columns.push(KeyColumn::read(from)?);
+        }
         for _ in 0..from.v()? {
             rows.push(TableRow {
                 keys: words(from)?,
@@ -424,6 +451,7 @@ impl TableSums {
         Ok(Self {
             title,
             left_out,
+            columns,
             rows,
         })
     }
@@ -599,6 +627,7 @@ mod tests {
                 TableSums {
                     title: "sizes".to_owned(),
                     left_out: 9,
+                    columns: vec![KeyColumn::Number, KeyColumn::Function],
                     rows: vec![row(1), row(2)],
                 },
                 TableSums::default(),

@@ -444,6 +444,21 @@ impl Arena {
         unsafe { &*self.base.add(at as usize).cast::<AtomicU64>() }.load(Ordering::Relaxed)
     }
 
+    /// Makes words of a thread's set of tables zero, of a thread that is gone.
+    pub fn clear_table_words(&self, set: u32, first: u32, bytes: u32) {
+        let c = self.control();
+        let (of_set, sets) = (c.tables_set_bytes, c.tables_sets);
+        let start = c.tables_offset + u64::from(set) * u64::from(of_set);
+        let is_inside = set < sets && start + u64::from(of_set) <= self.size.bytes;
+        for at in (first..first.saturating_add(bytes).min(of_set)).step_by(8) {
+            if is_inside && at.is_multiple_of(8) && at + 8 <= of_set {
+                let word = self.base.wrapping_add((start + u64::from(at)) as usize);
+                // SAFETY: within the arena, aligned; nobody but this thread writes it now.
+                unsafe { &*word.cast::<AtomicU64>() }.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Puts a command there, where there was one before if that is over.
     pub fn add_command(&self, bytes: &[u8]) -> Option<u64> {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);

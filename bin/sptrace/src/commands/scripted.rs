@@ -22,7 +22,7 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
         calls: payload.calls.clone(),
     });
     let tables = policy.tables.iter();
-    let tables = tables.map(|table| (table.title.clone(), table.kind, table.keys));
+    let tables = tables.map(|table| (table.title.clone(), table.kind, table.columns.clone()));
     if policy.payloads.is_empty() {
         return None;
     }

@@ -46,7 +46,7 @@ pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Ac
             (_, 0) => UNDECIDED,
             (_, code) => {
                 let arguments = active::arguments(f);
-                let words = (&arguments, vectors, rsp);
+                let words = (&arguments, vectors, rsp, f.id);
                 match &at.slowly {
                     None => run_at(code, words),
                     Some(of) => {
@@ -82,7 +82,7 @@ pub fn act_of_system(
     let given = match (code, &slowly) {
         (1.., Some(of)) => {
             Orders::prepare(hot, (arguments, rsp), of);
-            run_at(code, (arguments, vectors, rsp))
+            run_at(code, (arguments, vectors, rsp, id))
         }
         _ => UNDECIDED,
     };
@@ -103,7 +103,10 @@ pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) ->
     }
 }
 
-fn run_at(code: u64, (arguments, vectors, rsp): (&[u64; 6], &Vectors, u64)) -> u32 {
+/// Arguments, vector registers, the stack pointer before the call, and the place that makes it.
+type Words<'a> = (&'a [u64; 6], &'a Vectors, u64, u64);
+
+fn run_at(code: u64, (arguments, vectors, rsp, caller): Words<'_>) -> u32 {
     let mut stack = Stack([0; STACK_WORDS + 8]);
     // What cannot be read is 0, as it is for values.
     if let Some(words) = stack.0.get_mut(1..=STACK_WORDS) {
@@ -115,6 +118,7 @@ fn run_at(code: u64, (arguments, vectors, rsp): (&[u64; 6], &Vectors, u64)) -> u
         rsp: stack.0.as_ptr() as u64 + 8,
         result: 0,
         vectors: core::array::from_fn(vector),
+        caller,
     };
     // SAFETY: the row's code is the host's, whose plan says that it adds to tables; the slow path
     // runs with signals blocked and the thread's block in gs.

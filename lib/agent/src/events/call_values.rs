@@ -166,6 +166,7 @@ pub fn kept_for_exit(f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u6
     };
     [values.kept_first, values.kept_second].map(|source| match source {
         NO_SOURCE => 0,
+        SOURCE_CALLER => f.id & 0xffff_ffff,
         source => word(f, vectors, source, rsp),
     })
 }

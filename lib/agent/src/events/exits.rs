@@ -130,6 +130,7 @@ fn run_at(code: u64, f: &Frame, vectors: &Vectors) -> u32 {
         rsp: 0,
         result: f.rax,
         vectors: core::array::from_fn(vector),
+        caller: 0,
     };
     // SAFETY: the code is the host's, whose plan says that it adds to tables at a return, and the
     // call's frames are the innermost ones; the slow path runs with signals blocked and the

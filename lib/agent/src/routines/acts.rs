@@ -16,6 +16,8 @@ pub struct Registers {
     pub result: u64,
     /// Lower halves of xmm0 to xmm7.
     pub vectors: [u64; 8],
+    /// The number of the place that makes the call.
+    pub caller: u64,
 }
 
 global_asm!(
@@ -27,6 +29,7 @@ global_asm!(
 sptrace_run_acts:
     mov rax, rdi
     mov r10, rsi
+    push [r10+128]
     push [r10+56]
     push 0
     push [r10+24]
@@ -41,7 +44,7 @@ sptrace_run_acts:
     movq xmm\n, [r10 + 64 + 8 * \n]
     .endr
     call rax
-    add rsp, 40
+    add rsp, 48
     ret
 "#
 );

@@ -4,6 +4,7 @@
 //! Called as a common routine would call it, with a block of a few words that gs points at.
 
 use std::arch::asm;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +13,7 @@ use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Binary, Expression, Program, Source};
-use sptrace_payload::tables::{Kind, Tables, read};
+use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
 use sptrace_payload::text;
 
 use super::{Choices, CodePages, operation, width};
@@ -84,10 +85,15 @@ pub fn run(pages: &CodePages, code: &[u8], call: &Call) -> u32 {
 pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 2]) {
     let page = pages.put(code);
     let (mut given, mut kept) = (page, [0u64; 2]);
+    // What is above the lower half of the caller's number is of no account.
+    let caller = u64::from(call.caller) | 0x7f00_0000_0000;
+    let [first, second, third, fourth, ..] = call.vectors;
+    let beside = [first, second, third, fourth, caller];
     let mut registers = [0u64; 4];
     // SAFETY: the code is that of checked acts, called by its contract.
     unsafe {
         asm!(
+            "push [r15 + 32]",
             "push r13",
             "push 0",
             "push [r12 + 24]",
@@ -105,12 +111,12 @@ pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 
             "call rax",
             "mov rcx, [rsp - 88]",
             "mov rdx, [rsp - 96]",
-            "add rsp, 40",
+            "add rsp, 48",
             inout("rax") given,
             in("r12") call.arguments.as_ptr(),
             in("r14") call.stack_pointer,
             in("r13") call.result,
-            in("r15") call.vectors.as_ptr(),
+            in("r15") beside.as_ptr(),
             lateout("rcx") kept[0],
             lateout("rdx") kept[1],
             lateout("rdi") registers[0],
@@ -150,7 +156,8 @@ impl Random<'_> {
 
     fn source(&mut self) -> Source {
         if self.1 == Moment::Return {
-            return match self.below(5) {
+            return match self.below(6) {
+                5 => self.variable(),
                 0 => Source::Kept(self.below(2) as u8),
                 1 => Source::SecondResult,
                 2 => Source::Errno,
@@ -158,7 +165,9 @@ impl Random<'_> {
                 _ => Source::Result,
             };
         }
-        match self.below(10) {
+        match self.below(12) {
+            11 => self.variable(),
+            10 => Source::Caller,
             9 => Source::Depth,
             0 => Source::Vector(self.below(4) as u8),
             1 => Source::Stack(self.below(8) as u8),
@@ -166,6 +175,10 @@ impl Random<'_> {
             3 => Source::Thread,
             _ => Source::Argument(self.below(6) as u8),
         }
+    }
+
+    fn variable(&mut self) -> Source {
+        Source::Variable(self.below(u64::from(MOST_VARIABLES)) as u8)
     }
 
     /// An argument is a certain text, or begins so.
@@ -210,6 +223,13 @@ impl Random<'_> {
             1 if self.below(3) == 0 => {
                 let local = self.below(u64::from(MOST_LOCALS)) as u8;
                 Step::Next(local, self.below(3) as u8)
+            }
+            2 if self.below(3) == 0 => {
+                let (variable, value) = (self.below(3) as u8, self.expression(1));
+                match self.below(2) {
+                    0 => Step::Keep(variable, value),
+                    _ => Step::Increase(variable, value),
+                }
             }
             5 => Step::If(
                 match self.1 == Moment::Call && self.below(6) == 0 {
@@ -272,6 +292,7 @@ impl Random<'_> {
             result: self.word(),
             thread: TID,
             depth: self.below(300) as u32,
+            caller: self.word() as u32,
             ..Call::default()
         }
     }
@@ -390,9 +411,11 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
+    let mut variables = Variables::default();
     for _ in 0..6 {
         let mut counters = [0u64; 3];
-        let call = random.call(&stack);
+        let mut call = random.call(&stack);
+        call.variables = variables.clone();
         let is_muted = random.below(16) == 0;
         let mut compared = Compared {
             acts: &acts,
@@ -425,6 +448,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         }
         let (means, done) = compared.means(&call, is_muted);
         assert_eq!(given, means, "{acts:?}\n{entry:?}\n{call:x?}");
+        variables = same_variables(&set, &call, &acts);
         if given == HELD || given == HELD_RECORDED {
             let kept = kept.iter().flatten();
             let kept = kept.map(|source| compared.word((*source).into(), &call));
@@ -464,6 +488,7 @@ pub fn compare_at_returns(
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
+    let mut variables = Variables::default();
     for _ in 0..4 {
         let kept = [random.word(), random.word()];
         let errno = random.below(200);
@@ -476,13 +501,30 @@ pub fn compare_at_returns(
         point_gs_at(&block);
         let mut call = random.call(&nothing);
         call.errno = errno as u32;
+        call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
         assert_eq!(run(pages, &code, &call), PASSED, "{acts:?}");
         // At a return rdx is the second word of the result.
         interpret(&acts, &call, &nothing, &kinds, &mut sums);
+        variables = same_variables(&set, &call, &acts);
     }
     met.added += same_sums(&set, &tables, sums, &acts);
     Some(())
+}
+
+/// Variables of a thread.
+type Variables = [Cell<u64>; MOST_VARIABLES as usize];
+
+/// Both have left the same in variables.
+fn same_variables(set: &[u64], call: &Call, acts: &Acts) -> Variables {
+    let first = VARIABLES_AT as usize / 8;
+    let left = &set[first..first + usize::from(MOST_VARIABLES)];
+    assert_eq!(
+        call.variables.each_ref().map(Cell::get)[..],
+        *left,
+        "{acts:?}"
+    );
+    call.variables.clone()
 }
 
 /// Both have added the same; gives how many rows.

@@ -310,6 +310,8 @@ impl Random<'_> {
             errno: 0,
             elapsed_ns: 0,
             depth: 0,
+            caller: 0,
+            variables: Default::default(),
             arguments,
             result,
             // Of a call whose return address lies below.

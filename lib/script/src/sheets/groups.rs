@@ -107,8 +107,7 @@ impl Groups {
     }
 
     /// Adds what payloads have added up: a row of their table, of this kind of sheet.
-    pub fn absorb(&mut self, keys: &[u64], count: u64, values: &[u64]) {
-        let keys: Box<[CellKey]> = keys.iter().map(|k| CellKey::Int(*k as i64)).collect();
+    pub fn absorb(&mut self, keys: Box<[CellKey]>, count: u64, values: &[u64]) {
         if keys.len() != self.keys.len() {
             return;
         }

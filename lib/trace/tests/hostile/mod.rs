@@ -8,9 +8,9 @@ use sptrace_addr::{Avma, Svma};
 use sptrace_trace::format::{SECTION_HEADER_BYTES, header_check};
 use sptrace_trace::values::{Piece, Values, What};
 use sptrace_trace::{
-    Counted, EarlyEnd, ExitStatus, Function, FunctionId, Header, Level, Module, ModuleId, Note,
-    SYSTEM_CALLS, Section, StreamEncoder, StreamInfo, Summary, TableRow, TableSums, TraceWriter,
-    Turn, Window,
+    Counted, EarlyEnd, ExitStatus, Function, FunctionId, Header, KeyColumn, Level, Module,
+    ModuleId, Note, SYSTEM_CALLS, Section, StreamEncoder, StreamInfo, Summary, TableRow, TableSums,
+    TraceWriter, Turn, Window,
 };
 
 /// Numbers that are the same in each run.
@@ -201,6 +201,7 @@ fn notes(module: ModuleId) -> Vec<Note> {
     let tables = vec![TableSums {
         title: "sizes".to_owned(),
         left_out: 1,
+        columns: vec![KeyColumn::Function],
         rows: vec![TableRow {
             keys: vec![1],
             count: 2,

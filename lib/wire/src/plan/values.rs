@@ -46,6 +46,8 @@ pub const DEPTH: (u8, u16) = (6, 1);
 pub const WHOLE_TEXT: u16 = 0x1fff;
 /// Bytes of a text that are looked at, at most.
 pub const TEXT_BYTES: usize = 4096;
+/// A source: the lower half of the id of the place that makes the call; of what is kept alone.
+pub const SOURCE_CALLER: u8 = 0xfe;
 /// In place of a source: there is none.
 pub const NO_SOURCE: u8 = 0xff;
 

@@ -1,0 +1,155 @@
+//! What payloads have added up, of all threads.
+//!
+//! Part of the [`Collector`]. Given the tables that payloads add to; gives a note with their sums
+//! when nothing is recorded any more. A place that calls is a number that has a meaning in one
+//! image of one process: such a table is read when the thread's stream ends, while its process is
+//! known, and made empty for the next thread of the stream. Rows of one function are one row.
+//! Must not know what is added up.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
+use sptrace_trace::{KeyColumn, Note, TableRow, TableSums};
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::control::STREAMS;
+
+use super::feed::Feed;
+use super::{Collector, StreamState};
+use crate::acts::Payloads;
+use crate::decode::book::CalledFrom;
+
+/// The tables, and what was in them.
+#[derive(Debug, Default)]
+pub(super) struct Added(Vec<Sums>);
+
+#[derive(Clone, Debug)]
+struct Sums {
+    title: String,
+    table: Table,
+    columns: Vec<KeyColumn>,
+    rows: BTreeMap<Vec<u64>, Row>,
+    left_out: u64,
+}
+
+impl Sums {
+    fn names_places(&self) -> bool {
+        self.columns.contains(&KeyColumn::Function)
+    }
+
+    fn add(&mut self, rows: Vec<Row>, left_out: u64) {
+        self.left_out = self.left_out.wrapping_add(left_out);
+        for row in rows {
+            match self.rows.get_mut(&row.keys) {
+                Some(known) => known.merge(&row, self.table.kind),
+                None => {
+                    self.rows.insert(row.keys.clone(), row);
+                }
+            }
+        }
+    }
+
+    fn told(self) -> TableSums {
+        let rows = self.rows.into_values().map(|row| TableRow {
+            keys: row.keys,
+            count: row.count,
+            values: row.values,
+        });
+        TableSums {
+            title: self.title,
+            left_out: self.left_out,
+            columns: self.columns,
+            rows: rows.collect(),
+        }
+    }
+}
+
+impl<W: Write> Collector<W> {
+    /// Payloads add to tables: what these have in the end is told.
+    pub(crate) fn add_up(&mut self, payloads: &Payloads) {
+        let titles = payloads.titles.iter().zip(&payloads.columns);
+        let all = payloads.tables.all.iter().zip(titles);
+        let all = all.map(|(table, (title, columns))| Sums {
+            title: title.clone(),
+            table: *table,
+            columns: columns.clone(),
+            rows: BTreeMap::new(),
+            left_out: 0,
+        });
+        self.added = Added(all.collect());
+    }
+
+    /// The thread of a stream is gone: takes what it has added by places.
+    pub(super) fn take_tables(&mut self, arena: &Arena, i: usize) {
+        // The next thread of the stream begins with variables that are zero.
+        arena.clear_table_words(i as u32, VARIABLES_AT, 8 * u32::from(MOST_VARIABLES));
+        if !self.added.0.iter().any(Sums::names_places) {
+            return;
+        }
+        // Its process may have written nothing else.
+        let epoch = arena.stream(i).epoch.load(Ordering::Relaxed);
+        self.begin_stream(arena, i, epoch);
+        self.add_tables(arena, i, &Sums::names_places);
+        for sums in self.added.0.iter().filter(|sums| sums.names_places()) {
+            arena.clear_table_words(i as u32, sums.table.at, sums.table.bytes());
+        }
+    }
+
+    /// Tells what all threads have added.
+    pub(crate) fn note_tables(&mut self, arena: &Arena) {
+        if self.added.0.is_empty() {
+            return;
+        }
+        self.adopt_streams(arena);
+        let control = arena.control();
+        let used = control.streams_used.load(Ordering::Acquire);
+        let sets = control.tables_sets.min(STREAMS as u32).min(used);
+        for set in 0..sets {
+            self.add_tables(arena, set as usize, &|_| true);
+        }
+        let all = std::mem::take(&mut self.added.0).into_iter();
+        let note = Note::Tables {
+            pid: 0,
+            tsc: crate::clock::tsc(),
+            tables: all.map(Sums::told).collect(),
+        };
+        self.note(&note);
+    }
+
+    /// Adds what a stream's set has in the tables that are wanted.
+    fn add_tables(&mut self, arena: &Arena, i: usize, is_wanted: &dyn Fn(&Sums) -> bool) {
+        let mut added = std::mem::take(&mut self.added);
+        let mut state = self.streams[i].take();
+        for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
+            let (mut rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
+            for row in &mut rows {
+                let keys = row.keys.iter_mut().zip(&sums.columns);
+                for (key, _) in keys.filter(|(_, column)| **column == KeyColumn::Function) {
+                    *key = self.site_function(state.as_mut(), *key);
+                }
+            }
+            sums.add(rows, left_out);
+        }
+        self.streams[i] = state;
+        self.added = added;
+    }
+
+    /// One more than the number of the function that the place lies in; 0: it is not known.
+    fn site_function(&mut self, state: Option<&mut StreamState>, id: u64) -> u64 {
+        let Some(state) = state else {
+            return 0;
+        };
+        let areas = self.areas_of(state);
+        let mut feed = Feed {
+            recorder: &mut self.recorder,
+            lane: &mut state.lane,
+        };
+        let caller = areas.find(id as u32).and_then(|(area, offset)| {
+            let module = area.module;
+            self.book
+                .site_caller(CalledFrom { module, offset }, &mut feed)
+        });
+        caller.map_or(0, |function| u64::from(function.0) + 1)
+    }
+}
