@@ -57,6 +57,26 @@ def crash_of_a_child(b):
 
 
 @case
+def events_that_are_put_together(b):
+    """One after the other: USR2 counts after USR1 only. All of them: in any order. Both again from the beginning."""
+    for event, sent in (("signal:USR1 then signal:USR2", "2211 2"), ("signal:USR1 & signal:USR2#2", "22 1")):
+        process = b.start([*recorder(event), "--times", "2"], ["python3", "-S", "-c", "print('ready', flush=True); input()"])
+        assert process.stdout.readline() == b"ready\n"
+        early, last = sent.split()
+        for turn, name in enumerate(("t.data", "t.data.2")):
+            for number in early:
+                process.send_signal({"1": signal.SIGUSR1, "2": signal.SIGUSR2}[number])
+                time.sleep(0.05)
+            assert b.dumps() == ["t.data", "t.data.2"][:turn], (event, turn, b.dumps())
+            process.send_signal({"1": signal.SIGUSR1, "2": signal.SIGUSR2}[last])
+            assert wait_for(lambda: b.has(name)), (event, name)
+        process.stdin.write(b"\n")
+        status, _, err = finish(process)
+        assert status == 0 and f"dump 2 written to t.data.2 at {event}" in err and "2 dumps written" in err, err
+        for name in b.dumps(): os.remove(os.path.join(b.folder, name))
+
+
+@case
 def signal_twice(b):
     script = "import sys, json\nprint('ready', flush=True)\nfor line in sys.stdin:\n  for n in range(200): json.dumps([n, line])\n  print(len(line), flush=True)\n"
     process = b.start([*recorder("signal:USR1"), "--times", "2"], ["python3", "-S", "-c", script])

@@ -43,6 +43,16 @@ pub struct Event {
     pub text: String,
 }
 
+impl Event {
+    /// Those that it consists of: itself, if it is one alone.
+    pub fn parts(&self) -> &[Event] {
+        match &self.what {
+            What::Several(parts, _) => parts,
+            _ => std::slice::from_ref(self),
+        }
+    }
+}
+
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
@@ -67,6 +77,17 @@ pub enum What {
     Exit,
     /// Who looks at the recording asks that it goes on (true), or pauses ([`switch`]).
     Asked(bool),
+    /// All of these have happened.
+    Several(Vec<Event>, Order),
+}
+
+/// In which order several events count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// In any.
+    Any,
+    /// One that comes before those that are written before it does not count.
+    AsWritten,
 }
 
 /// What an event shall do.
@@ -123,18 +144,38 @@ struct ArmedEvent {
     seen: AtomicU64,
     /// How often it reacts yet.
     left: AtomicU64,
+    /// Of several: a bit for each that has happened.
+    come: AtomicU64,
+    /// It is one of several.
+    part: Option<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Index of the event that consists of it and others.
+    of: usize,
+    /// Its place among them.
+    number: usize,
+}
+
+impl ArmedEvent {
+    fn new(event: Event, reaction: Reaction, times: u64) -> Self {
+        Self {
+            event,
+            reaction,
+            seen: AtomicU64::new(0),
+            left: AtomicU64::new(times),
+            come: AtomicU64::new(0),
+            part: None,
+        }
+    }
 }
 
 impl Armed {
     /// Each of `dump_on` dumps `times` times; those of `start_on` begin the recording so often, and
     /// those of `stop_on` end it, which is once if there are none to begin it.
     pub fn new(start_on: &[Event], dump_on: &[Event], stop_on: &[Event], times: u64) -> Self {
-        let arm = |event: &Event, reaction, times| ArmedEvent {
-            event: event.clone(),
-            reaction,
-            seen: AtomicU64::new(0),
-            left: AtomicU64::new(times),
-        };
+        let arm = |event: &Event, reaction, times| ArmedEvent::new(event.clone(), reaction, times);
         let windows = if start_on.is_empty() { 1 } else { times };
         let starts = start_on.iter().map(|e| arm(e, Reaction::Start, windows));
         let dumps = dump_on.iter().map(|e| arm(e, Reaction::Dump, times));
@@ -156,12 +197,8 @@ impl Armed {
                 _ => continue,
             };
             let text = event.text.clone();
-            self.events.push(ArmedEvent {
-                event: Event { what, every, text },
-                reaction,
-                seen: AtomicU64::new(0),
-                left: AtomicU64::new(left),
-            });
+            let event = Event { what, every, text };
+            self.events.push(ArmedEvent::new(event, reaction, left));
         }
         self
     }
@@ -174,12 +211,8 @@ impl Armed {
                 .into_iter()
                 .chain([(&rule.stop, Reaction::Close(number))])
             {
-                self.events.push(ArmedEvent {
-                    event: event.clone(),
-                    reaction,
-                    seen: AtomicU64::new(0),
-                    left: AtomicU64::new(u64::MAX),
-                });
+                let event = event.clone();
+                self.events.push(ArmedEvent::new(event, reaction, u64::MAX));
             }
         }
         self
@@ -188,16 +221,28 @@ impl Armed {
     /// Also what somebody asks who looks at the recording.
     pub fn with_switch(mut self) -> Self {
         for (goes_on, reaction) in [(false, Reaction::Stop), (true, Reaction::Start)] {
-            self.events.push(ArmedEvent {
-                event: Event {
-                    what: What::Asked(goes_on),
-                    every: 1,
-                    text: ASKED.to_owned(),
-                },
-                reaction,
-                seen: AtomicU64::new(0),
-                left: AtomicU64::new(u64::MAX),
-            });
+            let event = Event {
+                what: What::Asked(goes_on),
+                every: 1,
+                text: ASKED.to_owned(),
+            };
+            self.events.push(ArmedEvent::new(event, reaction, u64::MAX));
+        }
+        self
+    }
+
+    /// Also the parts of those that consist of several.
+    pub fn with_parts(mut self) -> Self {
+        for of in 0..self.events.len() {
+            let (event, reaction) = (&self.events[of].event, self.events[of].reaction);
+            let What::Several(parts, _) = event.what.clone() else {
+                continue;
+            };
+            let parts = parts.into_iter().enumerate();
+            self.events.extend(parts.map(|(number, event)| ArmedEvent {
+                part: Some(Part { of, number }),
+                ..ArmedEvent::new(event, reaction, u64::MAX)
+            }));
         }
         self
     }
@@ -227,13 +272,19 @@ impl Armed {
 
     /// How the user wrote an event.
     pub fn text(&self, event: usize) -> &str {
-        self.events.get(event).map_or("", |e| &e.event.text)
+        let armed = self.events.get(event);
+        let whole = armed.and_then(|e| e.part).map(|part| part.of);
+        let armed = whole.map_or(armed, |of| self.events.get(of));
+        armed.map_or("", |e| &e.event.text)
     }
 
     /// The occurrences of the events for this are counted from here.
     pub fn count_anew(&self, reaction: Reaction) {
         let events = self.events.iter().filter(|e| e.reaction == reaction);
-        events.for_each(|e| e.seen.store(0, Ordering::Release));
+        events.for_each(|e| {
+            e.seen.store(0, Ordering::Release);
+            e.come.store(0, Ordering::Release);
+        });
     }
 
     /// Would the event react at the `nth` occurrence from now?
@@ -257,6 +308,9 @@ impl Armed {
         if over != 0 {
             return Verdict::Missing(armed.event.every - over);
         }
+        if let Some(part) = armed.part {
+            return self.part_has_come(part);
+        }
         let take = |left: u64| left.checked_sub(1);
         let taken = armed
             .left
@@ -264,6 +318,31 @@ impl Armed {
         match taken {
             Ok(_) => Verdict::React(armed.reaction),
             Err(_) => Verdict::UsedUp,
+        }
+    }
+}
+
+impl Armed {
+    /// One of several has happened.
+    fn part_has_come(&self, part: Part) -> Verdict {
+        let Some(whole) = self.events.get(part.of) else {
+            return Verdict::UsedUp;
+        };
+        let What::Several(parts, order) = &whole.event.what else {
+            return Verdict::UsedUp;
+        };
+        let before = whole.come.load(Ordering::Acquire);
+        let is_next = before.count_ones() as usize == part.number;
+        let come = match *order == Order::Any || is_next {
+            true => before | 1 << part.number,
+            false => before,
+        };
+        let missing = parts.len() as u64 - u64::from(come.count_ones());
+        let come = if missing == 0 { 0 } else { come };
+        whole.come.store(come, Ordering::Release);
+        match missing {
+            0 => self.count(part.of),
+            more => Verdict::Missing(more),
         }
     }
 }
@@ -315,6 +394,38 @@ mod tests {
         assert_eq!(armed.count(3), UsedUp);
         assert_eq!(armed.all(&What::Crash), [2]);
         assert_eq!(armed.text(0), "ctl:a#3");
+    }
+
+    #[test]
+    fn several_events_count_when_all_have_happened() {
+        use Verdict::{Missing, React, UsedUp};
+        let dumps = [event("ctl:a & ctl:b#2"), event("ctl:c then ctl:d")];
+        let armed = Armed::new(&[], &dumps, &[], 1).with_parts();
+        let parts: Vec<_> = ["a", "b", "c", "d"]
+            .map(|word| armed.all(&What::Control(word.to_owned()))[0])
+            .to_vec();
+        let dump = React(Reaction::Dump);
+        assert_eq!(
+            [armed.count(parts[1]), armed.count(parts[1])],
+            [Missing(1); 2]
+        );
+        assert_eq!(
+            [armed.count(parts[0]), armed.count(parts[0])],
+            [dump, Missing(1)]
+        );
+        assert_eq!(armed.text(parts[0]), "ctl:a & ctl:b#2");
+        assert_eq!(
+            [armed.count(parts[3]), armed.count(parts[2])],
+            [Missing(2), Missing(1)]
+        );
+        assert_eq!(
+            [armed.count(parts[2]), armed.count(parts[3])],
+            [Missing(1), dump]
+        );
+        assert_eq!(
+            [armed.count(parts[2]), armed.count(parts[3])],
+            [Missing(1), UsedUp]
+        );
     }
 
     #[test]

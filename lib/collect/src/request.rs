@@ -184,7 +184,8 @@ impl Request {
         let rules = events.between.iter();
         let of_rules = rules.flat_map(|rule| rule.start.iter().chain([&rule.stop]));
         let mut all = events.dump_on.iter().chain(&events.stop_on).chain(of_rules);
-        all.any(|event| matches!(event.what, What::Key(_)))
+        let is_key = |event: &Event| matches!(event.what, What::Key(_));
+        all.any(|event| event.parts().iter().any(is_key))
     }
 
     /// Nothing ends a recording, or is done in it, so it cannot be done several times.

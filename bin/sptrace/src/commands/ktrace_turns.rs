@@ -140,6 +140,7 @@ fn what_of(event: &Event, deed: Deed, has_command: bool) -> Result<What, &'stati
         Asked::Key(_) | Asked::Control(_) | Asked::Asked(_) => {
             return Err("ktrace hears no keys and no words; use signal:USR1");
         }
+        Asked::Several(..) => return Err("ktrace waits for one event at a time; write one"),
         Asked::Exit | Asked::Crash if !has_command => {
             return Err("ktrace sees the end of a command only, and here is none");
         }

@@ -4,7 +4,8 @@ use sptrace_keys::KeyError;
 
 /// The forms of an event, for the user.
 pub const FORMS: &str = "time:DURATION, signal:NAME, key:KEY, ctl:WORD, call:GLOB, return:GLOB, \
-                         slow:GLOB>DURATION, crash, exit; each maybe with #N";
+                         slow:GLOB>DURATION, crash, exit; each maybe with #N; 'EVENT & EVENT' when \
+                         all have happened, 'EVENT then EVENT' one after the other";
 
 /// Why an event cannot be waited for.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,18 @@ pub enum EventError {
     /// There must be no such part.
     #[error("{0} takes nothing after it but #N")]
     Superfluous(&'static str),
+    /// Two ways of putting events together.
+    #[error("'{0}' has '&' and 'then': events are put together by one of them, not both")]
+    Mixed(String),
+    /// Calls among several are seen where they are recorded only.
+    #[error(
+        "'{0}' cannot begin a recording: calls among several events are seen only while they are recorded; let one \
+         event begin it, or moments, signals, keys and words"
+    )]
+    NotYetSeen(String),
+    /// What has several parts cannot do this.
+    #[error("'{0}' cannot {1}: write one event")]
+    OneOnly(String, &'static str),
     /// `#0` or too many.
     #[error("#N counts occurrences from 1")]
     Number,

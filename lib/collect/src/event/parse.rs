@@ -3,7 +3,7 @@
 //! Given one argument; gives an [`Event`] or an error that says what the forms are.
 
 use super::error::EventError;
-use super::{Event, What};
+use super::{Event, Order, What};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ const SIGNALS: [(&str, i32); 12] = [
     ("WINCH", libc::SIGWINCH),
 ];
 
+/// Of an event that consists of several.
+const MOST_PARTS: usize = 16;
+
 const UNITS_NS: [(&str, f64); 6] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -37,6 +40,9 @@ impl FromStr for Event {
     type Err = EventError;
 
     fn from_str(text: &str) -> Result<Self, EventError> {
+        if let Some(several) = several(text)? {
+            return Ok(several);
+        }
         let (body, every) = every(text)?;
         let (form, argument) = match body.split_once(':') {
             Some((form, argument)) => (form, Some(argument)),
@@ -67,6 +73,28 @@ impl FromStr for Event {
         let text = text.to_owned();
         Ok(Self { what, every, text })
     }
+}
+
+/// `EVENT & EVENT`: when all have happened; `EVENT then EVENT`: one after the other.
+fn several(text: &str) -> Result<Option<Event>, EventError> {
+    let separators = [(" & ", Order::Any), (" then ", Order::AsWritten)];
+    let mut used = separators.into_iter().filter(|(s, _)| text.contains(s));
+    let Some((separator, order)) = used.next() else {
+        return Ok(None);
+    };
+    if used.next().is_some() {
+        return Err(EventError::Mixed(text.to_owned()));
+    }
+    let parts = text.split(separator).map(|part| part.trim().parse());
+    let parts = parts.collect::<Result<Vec<Event>, _>>()?;
+    if parts.len() > MOST_PARTS {
+        return Err(EventError::TooMany);
+    }
+    Ok(Some(Event {
+        what: What::Several(parts, order),
+        every: 1,
+        text: text.to_owned(),
+    }))
 }
 
 /// Takes `#N` off. Demangled names have such a thing in braces only, never at the end.
@@ -212,6 +240,9 @@ mod tests {
             ("slow:f", "slow:write>10ms"),
             ("slow:>10ms", "slow:write>10ms"),
             ("slow:f>10", "no duration"),
+            ("ctl:a & time:5", "no duration"),
+            ("ctl:a & ctl:b then ctl:c", "not both"),
+            ("ctl:a then ", "the forms are"),
             ("crash:now", "nothing after it"),
             ("exit:0", "nothing after it"),
             ("crash#0", "from 1"),

@@ -37,7 +37,12 @@ impl Rule {
                 "open a rule of --between",
             ));
         }
-        let (glob, stop) = (glob.to_owned(), stop.parse()?);
+        let (glob, stop): (_, Event) = (glob.to_owned(), stop.parse()?);
+        let several = |e: &&Event| matches!(e.what, What::Several(..));
+        let found = start.iter().chain([&stop]).find(several);
+        if let Some(text) = found.map(|event| event.text.clone()) {
+            return Err(EventError::OneOnly(text, "turn a rule of --between"));
+        }
         Ok(Self { glob, start, stop })
     }
 }

@@ -185,12 +185,18 @@ fn watcher_of(index: usize, event: &Event, armed: &Armed, asked: &OnEvents) -> W
 fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
     let is_end = |e: &&Event| matches!(e.what, What::Crash | What::Exit);
     let (starts, dumps, stops) = (&asked.start_on, &asked.dump_on, &asked.stop_on);
-    if let Some(event) = starts.iter().find(is_end) {
+    if let Some(event) = starts.iter().flat_map(Event::parts).find(is_end) {
         return Err(EventError::TooLate(event.text.clone(), "begin a recording"));
+    }
+    let is_call = |e: &Event| matches!(e.what, What::Call(_) | What::Return(_) | What::Slow(..));
+    let is_several = |e: &&Event| matches!(e.what, What::Several(..));
+    let mut several = starts.iter().filter(is_several);
+    if let Some(event) = several.find(|e| e.parts().iter().any(is_call)) {
+        return Err(EventError::NotYetSeen(event.text.clone()));
     }
     if asked.shadow {
         let armed = Armed::new(starts, dumps, stops, asked.times);
-        return Ok((armed.with_rules(&asked.between), false));
+        return Ok((armed.with_rules(&asked.between).with_parts(), false));
     }
     // What is counted at a gate is not counted here.
     let at_gates = starts.iter().map(at_gate).collect::<Vec<_>>();
@@ -207,7 +213,7 @@ fn armed_for(asked: &OnEvents) -> Result<(Armed, bool), EventError> {
     if asked.switch.is_some() {
         armed = armed.with_switch();
     }
-    Ok((armed, followed.is_some()))
+    Ok((armed.with_parts(), followed.is_some()))
 }
 
 /// By which the other threads wake the one that waits for events.

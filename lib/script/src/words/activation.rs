@@ -189,6 +189,10 @@ fn add_composition(all: &mut Vocabulary<'_>, check: Check) {
         "event.every(N)",
         "only its every Nth time counts",
         move |event: &mut Event, n: i64| match (n, event.0.contains('#')) {
+            _ if [" & ", " then "].iter().any(|s| event.0.contains(s)) => refuse(
+                "events that are put together are not counted",
+                "count each of them",
+            ),
             (1.., false) => checked(format!("{}#{n}", event.0), check),
             (1.., true) => refuse("it is counted already", "multiply the two numbers"),
             _ => refuse("an event is counted from 1", "as called(\"f\").every(10)"),
@@ -202,20 +206,19 @@ fn add_composition(all: &mut Vocabulary<'_>, check: Check) {
             Ok(texts.into_iter().map(|t| Dynamic::from(Event(t))).collect())
         },
     );
-    let not_yet = |what: &'static str| {
-        refuse::<Dynamic>(
-            &format!("{what} is not possible: this version waits for one event at a time"),
-            "use start(a) and stop(b), between(GLOB, a, b), or any([a, b])",
-        )
-    };
     all.function(
         "all([event, ...])",
-        "refused by this version: it cannot wait until several have happened",
-        move |_: Array| not_yet("all([...])"),
+        "when all of them have happened, in any order; again when all have happened again",
+        move |list: Array| -> Result<Event, Failure> {
+            let texts = texts(Dynamic::from(list), check)?;
+            checked(texts.join(" & "), check)
+        },
     );
     all.function(
         "event.after(event)",
-        "refused by this version, as `all`",
-        move |_: &mut Event, _: Event| not_yet("a.after(b)"),
+        "only if it happens when the other has: called(\"serve\").after(signal(\"USR1\"))",
+        move |event: &mut Event, first: Event| {
+            checked(format!("{} then {}", first.0, event.0), check)
+        },
     );
 }
