@@ -1,8 +1,8 @@
-/* Buffers that vanish between a call of the kernel that has filled them and the next one that is given them.
- *
- * A tracer that takes what was filled just now for memory that is there must see each way in which it goes:
- * munmap, mprotect, mremap, and a handler that runs as the call returns. Each write must fail with EFAULT. Prints the
- * number of writes that did; status 0. */
+// Buffers that vanish between a call of the kernel that has filled them and the next one that is given them.
+//
+// A tracer that takes what was filled just now for memory that is there must see each way in which it goes:
+// munmap, mprotect, mremap, and a handler that runs as the call returns. Each write must fail with EFAULT. Prints the
+// number of writes that did; status 0.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
