@@ -67,9 +67,9 @@ Events:
   crash                 the command or a process that it started is killed by a signal
   exit                  the command ends
 Each may end in #N: every Nth time. 'EVENT & EVENT' is when all of them have happened, 'EVENT then
-EVENT' when they have in this order (of --start-on: without calls). What concerns calls is noticed when the thread's buffer of
-64 KiB is full (of --start-on: within 50 ms); a process other than the command that lives for less
-than some 50 ms may crash unnoticed.
+EVENT' when they have in this order (of --start-on: without calls).
+What concerns calls is noticed when the thread's buffer of 64 KiB is full (of --start-on: within
+50 ms); a process other than the command that lives for less than some 50 ms may crash unnoticed.
 ";
 
 /// The groups of options in the help.
