@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sptrace_trace::FunctionId;
 use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 
-use super::book::{LOW_HALF, Recent, Target};
 use super::module::{PLACE_INDIRECT, PLACE_TAIL, Place};
 use super::record::{Call, Record};
 use super::sink::{Plain, Sink};
@@ -35,6 +34,15 @@ struct Frame {
     place: u32,
     /// What runs in it.
     function: FunctionId,
+}
+
+impl Frame {
+    /// It is on the stack that this place is on.
+    #[inline]
+    fn is_near(&self, place: u32) -> bool {
+        let above = self.place.wrapping_sub(place) as i32;
+        above.unsigned_abs() < SAME_STACK_BYTES
+    }
 }
 
 /// A call, or a jump that goes on with one.
@@ -89,53 +97,71 @@ impl Open {
     /// The stack pointer alone does not tell a call inside of another from one that the same caller
     /// makes with arguments on the stack, after the other has returned: if the innermost function
     /// is not the caller, but one below it is, that is where the call is made.
+    #[inline]
     fn add(&mut self, made: Made) -> Ended {
         let Made { place, callee, .. } = made;
-        let is_near = |open: &Frame| {
-            let above = open.place.wrapping_sub(place);
-            above.min(above.wrapping_neg()) < SAME_STACK_BYTES
+        let left = match self.frames.last() {
+            Some(top) if !top.is_near(place) => self.leave_stack(place),
+            _ => 0,
         };
-        let mut left = 0;
-        if self.frames.last().is_some_and(|top| !is_near(top))
-            && let Some(below) = self.frames.iter().rposition(is_near)
-        {
-            left = self.frames.len() - below - 1;
-            self.frames.truncate(below + 1);
-        }
         let all = self.frames.len();
-        while let Some(top) = self.frames.last_mut().filter(|top| is_near(top)) {
-            // Above the call's own place is what holds it.
-            let above = top.place.wrapping_sub(place) as i32;
-            if above == 0 && made.is_tail {
+        // Above the call's own place is what holds it: what is there or below has ended.
+        let mut open = all;
+        while let Some(top) = self.frames[..open].last_mut()
+            && place.wrapping_sub(top.place) < SAME_STACK_BYTES
+        {
+            if top.place == place && made.is_tail {
                 top.function = callee;
+                self.frames.truncate(open);
                 return Ended {
-                    returned: all - self.frames.len(),
+                    returned: all - open,
                     left,
                     goes_on: true,
                 };
             }
-            if above > 0 {
-                break;
-            }
-            self.frames.pop();
+            open -= 1;
         }
-        let is_caller = |open: &Frame| Some(open.function) == made.caller;
-        if !made.is_tail && self.frames.last().is_some_and(|top| !is_caller(top)) {
-            let looked_at = self.frames.iter().rev().take(LOOKED_AT);
-            let mut looked_at = looked_at.take_while(|open| is_near(open));
-            let returned = looked_at.position(is_caller).unwrap_or(0);
-            self.frames.truncate(self.frames.len() - returned);
+        self.frames.truncate(open);
+        if !made.is_tail
+            && let Some(top) = self.frames.last()
+            && Some(top.function) != made.caller
+        {
+            open -= self.above_caller(place, made.caller);
+            self.frames.truncate(open);
         }
-        let returned = all - self.frames.len();
         self.frames.push(Frame {
             place,
             function: callee,
         });
         Ended {
-            returned,
+            returned: all - open,
             left,
             goes_on: false,
         }
+    }
+
+    /// If there are calls on this stack, the innermost of them is the innermost of all from here
+    /// on. So many were left.
+    #[cold]
+    #[inline(never)]
+    fn leave_stack(&mut self, place: u32) -> usize {
+        let is_near = |open: &Frame| open.is_near(place);
+        let all = self.frames.len();
+        if let Some(below) = self.frames.iter().rposition(is_near) {
+            self.frames.truncate(below + 1);
+        }
+        all - self.frames.len()
+    }
+
+    /// So many calls on this stack are open inside of the caller's, as far as it is one of them.
+    fn above_caller(&self, place: u32, caller: Option<FunctionId>) -> usize {
+        let Some(caller) = caller else {
+            return 0;
+        };
+        let looked_at = self.frames.iter().rev().take(LOOKED_AT);
+        let mut looked_at = looked_at.take_while(|open| open.is_near(place));
+        let returned = looked_at.position(|open| open.function == caller);
+        returned.unwrap_or(0)
     }
 
     /// In which function the site with this id lies, if it is at hand.
@@ -160,24 +186,55 @@ fn slot(id: u32) -> usize {
 /// Events that wait for being told, all with one high half of the clock.
 struct Row {
     high: u64,
-    events: Vec<Plain>,
+    length: usize,
+    events: [Plain; BATCH],
 }
 
 impl Row {
-    fn flush(&mut self, sink: &mut impl Sink) {
-        if !self.events.is_empty() {
-            sink.row(self.high, &self.events);
-            self.events.clear();
+    fn new(tsc: u64) -> Self {
+        Self {
+            high: tsc >> 32,
+            length: 0,
+            events: [Plain::default(); BATCH],
         }
     }
 
-    fn add(&mut self, tsc: u64, place: Place, sink: &mut impl Sink) {
-        if tsc >> 32 != self.high || self.events.len() >= BATCH {
+    #[inline(never)]
+    fn flush(&mut self, sink: &mut impl Sink) {
+        if self.length > 0 {
+            sink.row(self.high, &self.events[..self.length]);
+            self.length = 0;
+        }
+    }
+
+    /// So many calls have ended at this time, and then one begins.
+    #[inline(always)]
+    fn add(&mut self, tsc: u64, returned: usize, entry: Place, sink: &mut impl Sink) {
+        if tsc >> 32 != self.high || self.length + returned >= BATCH {
             self.flush(sink);
             self.high = tsc >> 32;
         }
         let stamp = tsc as u32;
-        self.events.push(Plain { stamp, place });
+        let mut returned = returned;
+        while returned >= BATCH {
+            let place = Place::exit();
+            self.events.fill(Plain { stamp, place });
+            self.length = BATCH;
+            self.flush(sink);
+            returned -= BATCH;
+        }
+        let Some(room) = self.events[self.length..].get_mut(..returned + 1) else {
+            return;
+        };
+        let place = Place::exit();
+        room[..returned]
+            .iter_mut()
+            .for_each(|event| *event = Plain { stamp, place });
+        room[returned] = Plain {
+            stamp,
+            place: entry,
+        };
+        self.length += returned + 1;
     }
 }
 
@@ -212,39 +269,50 @@ impl<S: Sink> Decoder<'_, S> {
         let mut end = at;
         let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
         looked_up.clear();
-        while let Some((place, length)) = self.look_up_in_order(halves, end) {
-            looked_up.push((end as u32, place));
-            end += length;
+        while let Some((place, _)) = self.look_up_in_order(halves, end) {
+            // A decision, not a sum: where the next one is can be foretold before it is known.
+            if place.kind() & PLACE_INDIRECT == 0 {
+                looked_up.push((end as u32, place));
+                end += 2;
+            } else {
+                let callee = self.recent_callee(self.cursor.pid, halves.get(end + 2));
+                let resolved = callee.and_then(|callee| place.resolved(callee));
+                looked_up.push((end as u32, resolved.unwrap_or(place)));
+                end += 3;
+            }
         }
         let from = self.cursor.last_tsc;
         let to = self.next_time(halves, end).max(from);
         self.sink.between(from, to);
         let parts = looked_up.len() as u128 + 1;
         let part = (u128::from(to - from) << FRACTION_BITS) / parts;
-        let mut row = Row {
-            high: from >> 32,
-            events: Vec::with_capacity(BATCH),
-        };
-        for (i, (at, place)) in (1..).zip(&looked_up) {
-            let (tsc, at) = (from + ((part * i) >> FRACTION_BITS) as u64, *at as usize);
-            self.cursor.last_tsc = tsc;
-            let plain = match wide_callee.is_none() && self.cursor.lazy.is_none() {
-                true => self.plain(halves, at, *place),
-                false => None,
-            };
-            match plain {
-                Some(made) if self.sink.takes_rows() => self.add_to(&mut row, tsc, made),
-                _ => {
-                    row.flush(self.sink);
-                    if !self.one_in_order(halves, at, tsc, wide_callee) {
-                        return None;
-                    }
-                }
+        let mut passed = 0;
+        let mut row = Row::new(from);
+        let mut takes_rows = self.takes_plain(wide_callee);
+        for (at, place) in &looked_up {
+            passed += part;
+            let (tsc, at) = (from + (passed >> FRACTION_BITS) as u64, *at as usize);
+            if takes_rows && let Some(made) = self.plain(halves, at, *place) {
+                self.add_to(&mut row, tsc, made);
+                continue;
             }
+            self.cursor.last_tsc = tsc;
+            row.flush(self.sink);
+            if !self.one_in_order(halves, at, tsc, wide_callee) {
+                return None;
+            }
+            takes_rows = self.takes_plain(wide_callee);
         }
+        let all = (part * (parts - 1)) >> FRACTION_BITS;
+        self.cursor.last_tsc = from + all as u64;
         self.cursor.ordered.looked_up = looked_up;
         row.flush(self.sink);
         Some(end)
+    }
+
+    /// Calls may be told in a row, as far as all of each can be said at once.
+    fn takes_plain(&self, wide_callee: &Option<u64>) -> bool {
+        wide_callee.is_none() && self.cursor.lazy.is_none() && self.sink.takes_rows()
     }
 
     /// The time of the next record from `at` on that has one, else the latest that there can be.
@@ -273,25 +341,19 @@ impl<S: Sink> Decoder<'_, S> {
     /// The call that stands at `at`, if all of it can be said at once.
     #[inline]
     fn plain(&self, halves: &[AtomicU32], at: usize, place: Place) -> Option<Made> {
-        let half = |at: usize| halves.get(at).map(|h| h.load(Ordering::Relaxed));
-        let id = half(at + 1)?;
-        let caller = Some(self.cursor.ordered.caller(id)?);
-        let callee = match place.kind() & PLACE_INDIRECT {
-            0 => place.callee()?,
-            _ => {
-                let target = LOW_HALF | u64::from(half(at + 2)?);
-                let recent = &self.book.recent[Recent::slot(target)];
-                let is_it = recent.target == target && recent.pid == self.cursor.pid;
-                match recent.callee {
-                    Target::Function(callee) if is_it => callee,
-                    _ => return None,
-                }
-            }
+        let [stack, id, rest @ ..] = halves.get(at..)? else {
+            return None;
+        };
+        let caller = self.cursor.ordered.caller(id.load(Ordering::Relaxed))?;
+        let callee = match place.callee() {
+            Some(callee) => callee,
+            None if place.kind() & PLACE_INDIRECT == 0 => return None,
+            None => self.recent_callee(self.cursor.pid, rest.first())?,
         };
         Some(Made {
-            place: half(at)?,
+            place: stack.load(Ordering::Relaxed),
             callee,
-            caller,
+            caller: Some(caller),
             is_tail: place.is_tail(),
         })
     }
@@ -304,10 +366,7 @@ impl<S: Sink> Decoder<'_, S> {
             row.flush(self.sink);
             return self.tell(tsc, made.callee, &ended);
         };
-        for _ in 0..ended.returned {
-            row.add(tsc, Place::exit(), self.sink);
-        }
-        row.add(tsc, entry, self.sink);
+        row.add(tsc, ended.returned, entry, self.sink);
     }
 
     /// A call that needs a closer look. False: what comes from here on is not wanted.

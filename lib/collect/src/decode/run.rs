@@ -91,7 +91,7 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// The callee whose low half was recorded, if it was called not long ago.
     #[inline]
-    fn recent_callee(&self, pid: u32, low: Option<&AtomicU32>) -> Option<FunctionId> {
+    pub(super) fn recent_callee(&self, pid: u32, low: Option<&AtomicU32>) -> Option<FunctionId> {
         let target = LOW_HALF | u64::from(low?.load(Ordering::Relaxed));
         let recent = &self.book.recent[Recent::slot(target)];
         match recent.callee {
