@@ -319,6 +319,8 @@ class Bench:
             "a count": f'let t = count("t", []); {at}(|c| t.add([]));',
             "a count by a key": f'let t = count("t", ["a"]); {at}(|c| t.add(c.arg1 & 63));',
             "a count by two keys": f'let t = count("t", ["a", "b"]); {at}(|c| t.add([c.arg1 & 63, c.arg2 & 1]));',
+            "a count by caller": f'let t = count("t", ["who"]); {at}(|c| t.add(c.caller));',
+            "a variable of the thread": f'let x = thread_var("x"); {at}(|c| x.add(c.arg1));',
             "a histogram": f'let t = histogram("t", [], "a"); {at}(|c| t.add(c.arg1));',
             "a condition that is false": f'let t = count("t", []); {at}(|c| if c.arg1 < 0 {{ t.add([]); }});',
             "a false condition beside a record": f'let t = count("t", []); {at}(|c| {{ if c.arg1 < 0 {{ t.add([]); }} c.record(); }});',
