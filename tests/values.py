@@ -181,7 +181,7 @@ def pointers_of_every_kind(run):
     """The same with every type that is followed and with calls of the kernel; how many calls is --wild."""
     kernel = "openat,write,newfstatat,sendmsg,writev,execve,readlinkat,bind"
     # What lasts long is not kept: that nothing crashes or hangs is what is tested.
-    options = ["-A", "f_*", f"--syscalls={kernel}", *(["--ring", "64M"] if run.wild > 1000000 else [])]
+    options = ["-A", "f_*", f"--syscalls={kernel}", *(["--ring", "4M"] if run.wild > 1000000 else [])]
     printed, rows = run.record(options, [run.program("values.everywhere"), str(run.wild)])
     calls, ends = map(int, printed.split())
     assert calls == run.wild, printed
