@@ -106,6 +106,93 @@ def callers_by_the_slow_path(b):
     same(summed(back, "who", "count"), {(name,): count for name, count in PROBED.items()})
 
 
+STACKS = """let calls = count("calls", ["stack"]); let sizes = histogram("sizes", ["n", "stack"], "n"); let one = sum("one", ["stack"], ["sum"]);
+at("probe").on_enter(|c| { calls.add(c.stack(3)); one.add(c.stack(1), c.arg1); if c.arg1 >= 0 { sizes.add([c.arg1 & 1, c.stack(2)], c.arg1); } });
+"""
+STACKS_BACK = """let back = count("back", ["stack"]); at("probe").on_exit(|c| back.add(c.stack(3)));
+at("probe").on_exit(|c| if c.result >= 0 { back.add(c.stack(3)); });"""
+AS_EVENTS = """let calls = count("calls", ["stack"]); at("probe").later(|e| calls.add(e.callers(3)));"""
+
+
+def stacks_of(b, rows):
+    """From main or the beginning of a thread on: what calls these is known by its place alone, or not at all."""
+    counts = {}
+    for (stack,), count in summed(rows, "stack", "count").items():
+        names = stack.split(" > ")
+        first = [at for at, name in enumerate(names) if name in ("main", "start_thread")]
+        stack = " > ".join(names[first[0]:] if first else names)
+        counts[stack] = counts.get(stack, 0) + count
+    return counts
+
+
+@case
+def stacks_by_name(b):
+    """As the host sees them: sites, a pointer, a jump, threads, a fork child, another program in its place."""
+    built(b, "callers", CALLERS)
+    [events] = recorded(b, "callers", AS_EVENTS)
+    wanted = stacks_of(b, events)
+    assert wanted["main > child_side"] == 14 and wanted["main > twice"] == 200, wanted
+    for script, options in (STACKS, []), (STACKS + STACKS_BACK, []), (STACKS + STACKS_BACK, ["-A", "probe@arg1/i32,retval/i32"]):
+        calls, sizes, one, *back = recorded(b, "callers", script, *options)
+        same(stacks_of(b, calls), wanted)
+        same(summed(one, "stack", "sum")["child_side",], 2 * sum(range(7)))
+        same(summed(sizes, "stack", "count")["main > once",], wanted["main > once"])
+        for rows in back: same(stacks_of(b, rows), {stack: 2 * count for stack, count in wanted.items()})
+
+
+INTERRUPTED = r"""
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink, left;
+jmp_buf out;
+F int probe(int n) { sink += n; return n; }
+F void handler(int s) { probe(s); left++; }
+F void innermost(int n) { if (n & 1) longjmp(out, 1); raise(SIGUSR1); probe(n); sink++; }
+F void deep(int n, int m) { if (n) deep(n - 1, m); else innermost(m); sink++; }
+int main(void) {
+    static char stack[1 << 16];
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    sigaltstack(&alternate, 0);
+    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    sigaction(SIGUSR1, &act, 0);
+    for (volatile int i = 0; i < 200; i++) { if (!setjmp(out)) deep(20, i); probe(i); }
+    printf("%d\n", left);
+    return 0;
+}
+"""
+
+
+@case
+def stacks_of_handlers_and_after_jumps(b):
+    """On another stack, deeper than a key has places for, and where frames have gone without a return."""
+    built(b, "interrupted", INTERRUPTED)
+    script = 'let t = count("t", ["stack"]); at("probe").on_enter(|c| t.add(c.stack(N)));'
+    for places in 2, 16:
+        [rows] = recorded(b, "interrupted", script.replace("N", str(places)))
+        stacks = {stack: count for (stack,), count in summed(rows, "stack", "count").items()}
+        same(sum(stacks.values()), 400)
+        same([count for stack, count in stacks.items() if stack.endswith("main")], [200])
+        if places == 2: same(stacks["deep > innermost"], 100)
+        else: same(stacks[" > ".join(15 * ["deep"] + ["innermost"])], 100)
+        same(sum(count for stack, count in stacks.items() if stack.endswith("handler")), 100)
+
+
+@case
+def calls_without_a_record_are_in_no_stack(b):
+    """They have frames of another kind, which are passed over; so long ones end."""
+    built(b, "interrupted", INTERRUPTED)
+    script = 'let t = count("t", ["stack"]); let n = sum("n", [], ["calls"]); at("deep").on_enter(|c| n.add(1)); at("probe").on_enter(|c| t.add(c.stack(4)));'
+    t, n = recorded(b, "interrupted", script)
+    stacks = summed(t, "stack", "count")
+    # The call of main is recorded, what it calls is not, and what deep calls is again.
+    ends = [count for (stack,), count in stacks.items() if stack.endswith("> deep > innermost") and stack.count("deep") == 1]
+    same((ends, [stack for stack, in stacks if "main > deep" in stack.replace("call_main", "")]), ([100], []))
+    same(n[0]["calls"], str(200 * 21))
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });
@@ -156,7 +243,13 @@ def callers_are_keys_alone(b):
         "t.add(c.caller + 1)": "c.caller is a key",
         "if c.caller == 1 { t.add(1); }": "c.caller is a key",
         "s.add(1, c.caller)": "c.caller is a key",
-        "t.add(c.caller); t.add(1)": "another payload adds a number",
+        "t.add(c.stack(17))": "1 to 16 callers are wanted",
+        "t.add(c.stack)": "how many callers",
+        "let k = c.stack(2); t.add(k)": "a stack is a key",
+        "s.add(1, c.stack(2))": "a stack is a key",
+        "if c.stack(2) == c.stack(2) { t.add(1); }": "a stack is a key",
+        "t.add(c.stack(2)); t.add(c.caller)": "another payload adds something else",
+        "t.add(c.caller); t.add(1)": "another payload adds something else",
     }
     for does, why in wrong.items():
         script = f'let t = count("t", ["k"]); let s = sum("s", ["k"], ["n"]); at("probe").on_enter(|c| {{ {does}; }});'

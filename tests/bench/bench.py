@@ -320,6 +320,7 @@ class Bench:
             "a count by a key": f'let t = count("t", ["a"]); {at}(|c| t.add(c.arg1 & 63));',
             "a count by two keys": f'let t = count("t", ["a", "b"]); {at}(|c| t.add([c.arg1 & 63, c.arg2 & 1]));',
             "a count by caller": f'let t = count("t", ["who"]); {at}(|c| t.add(c.caller));',
+            "a count by 8 callers": f'let t = count("t", ["stack"]); {at}(|c| t.add(c.stack(8)));',
             "a variable of the thread": f'let x = thread_var("x"); {at}(|c| x.add(c.arg1));',
             "a histogram": f'let t = histogram("t", [], "a"); {at}(|c| t.add(c.arg1));',
             "a condition that is false": f'let t = count("t", []); {at}(|c| if c.arg1 < 0 {{ t.add([]); }});',
@@ -331,22 +332,23 @@ class Bench:
         }
         samples = {}
         for _ in range(self.rounds):
-            for mode in ("two", "two-pointer"):
+            for mode in ("two", "two-pointer", "two-deep"):
                 loop = [self.path("loop"), mode, str(n)]
                 traced = lambda script: [self.sptrace, "run", "-q", "-o", self.trace, *(["--eval", script] if script else []), "--", *loop]
                 for name, command in {"bare": loop, **{name: traced(script) for name, script in asked.items()}}.items():
+                    if mode == "two-deep" and name not in ("bare", "a record", "a count by caller", "a count by 8 callers"): continue
                     try: out, _ = self.run(command)
                     except RuntimeError as error: self.failures.append(f"scripts {mode} {name}: {error}"); continue
                     samples.setdefault((mode, name), []).append(float(re.search(r"(?m)^(\d+) -?\d+$", out).group(1)) / n)
         median = {key: statistics.median(values) for key, values in samples.items()}
         self.result["scripts"] = {" ".join(key): value for key, value in median.items()}
-        for mode in ("two", "two-pointer"):
+        for mode in ("two", "two-pointer", "two-deep"):
             bare = median.get((mode, "bare"))
             if bare is None: continue
             def above(floor, beside): return ", ".join(f"{name.removesuffix(' beside a record')} {median[mode, name] - floor:.1f}" for name in asked if name.endswith("beside a record") == beside and (mode, name) in median)
             print(f"\nA call of two integers ({mode}), {bare:.1f} ns bare; ns above: " + above(bare, False), flush=True)
             record = median.get((mode, "a record"))
-            if record is not None: print(f"Beside a record ({mode}), {record:.1f} ns; ns above: " + above(record, True), flush=True)
+            if record is not None and mode != "two-deep": print(f"Beside a record ({mode}), {record:.1f} ns; ns above: " + above(record, True), flush=True)
 
     # ------------------------------------------------------------ analysis
 

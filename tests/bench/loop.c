@@ -1,7 +1,7 @@
 // The smallest calls, many times: `loop MODE N [FILE]` makes N calls and prints (to FILE) the CPU nanoseconds (user + system) they took.
 //
 // Modes: direct, pointer, plt (an empty function: one `ret`), twenty (a function of 20 bytes, because some tools refuse
-// shorter ones), twenty-pointer, two (of two integers, whose sum it returns), two-pointer. Built twice: plain, and with -DFLOOR, where every call stands between two hand-made
+// shorter ones), twenty-pointer, two (of two integers, whose sum it returns), two-pointer, two-deep (the same below eight calls). Built twice: plain, and with -DFLOOR, where every call stands between two hand-made
 // hooks that do the least a full trace must do: rdtsc and one 8-byte record (u32 id, u32 low TSC) into a 64 KiB ring
 // that is used over and over. The floor has no reader, no limit check and no thread check: no tracer can be below it.
 #define _GNU_SOURCE
@@ -21,6 +21,14 @@ __attribute__((naked, noinline, noipa)) long f_twenty(long x)
 }
 
 __attribute__((noinline, noipa)) long f_two(long a, long b) { return a + b; }
+
+__attribute__((noinline, noipa)) long f_deep(int depth, long n)
+{
+    long x = 1;
+    if (depth) { x = f_deep(depth - 1, n); __asm__ volatile("" : "+r"(x)); return x; }
+    for (long i = 0; i < n; i++) x = f_two(i, x);
+    return x;
+}
 
 #ifdef FLOOR
 static char ring[65536] __attribute__((aligned(4096)));
@@ -64,6 +72,7 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "twenty-pointer") == 0) for (long i = 0; i < n; i++) CALL(x = pointer20(x));
     else if (strcmp(mode, "two") == 0) for (long i = 0; i < n; i++) CALL(x = f_two(i, x));
     else if (strcmp(mode, "two-pointer") == 0) for (long i = 0; i < n; i++) CALL(x = pointer_two(i, x));
+    else if (strcmp(mode, "two-deep") == 0) x = f_deep(7, n);
     else return 2;
     printf("%lld %ld\n", cpu_ns() - start, x);
     return 0;

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use sptrace_payload::acts::{Acts, FAILURE, Moment, RESULT};
 use sptrace_payload::program::{Expression, Source, Width};
-use sptrace_payload::tables::{Kind, Tables};
+use sptrace_payload::tables::{Kind, MOST_KEYS, Tables};
 use sptrace_trace::{KeyColumn, glob_matches};
 use sptrace_types::calls::{Selection, parameter};
 use sptrace_types::decode::types::Type;
@@ -75,18 +75,23 @@ pub struct Exit {
 }
 
 impl Payloads {
-    /// These, which add to tables of which the title, the kind, and what their keys are is given.
+    /// These, which add to tables of which the title, the kind, and what their keys are is given,
+    /// with the words that a row has to tell what each stands for.
     pub fn new(
         all: Vec<Payload>,
-        tables: impl IntoIterator<Item = (String, Kind, Vec<KeyColumn>)>,
+        tables: impl IntoIterator<Item = (String, Kind, Vec<(KeyColumn, u8)>)>,
     ) -> Self {
         let (mut titles, mut forms, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for (title, kind, keys) in tables {
             titles.push(title);
-            forms.push((kind, keys.len() as u8));
-            columns.push(keys);
+            let mut told = [0; MOST_KEYS];
+            for (place, (_, words)) in told.iter_mut().zip(&keys) {
+                *place = *words;
+            }
+            forms.push((kind, keys.len() as u8, told));
+            columns.push(keys.into_iter().map(|(column, _)| column).collect());
         }
-        let tables = Tables::of(forms);
+        let tables = Tables::telling(forms);
         let has_variables = all.iter().any(|one| one.acts.uses_variables());
         let tables = match has_variables {
             true => tables.with_variables(),

@@ -8,6 +8,7 @@
 
 use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
+use sptrace_payload::contract::in_place::NO_CALL;
 use sptrace_payload::in_place::{InPlace, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::tables::Tables;
@@ -16,6 +17,7 @@ use sptrace_wire::plan::{
     Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_CALLER, SOURCE_STACK, SOURCE_VECTOR,
     SYSTEM_ENTRIES, TEXTS, ValuesHead,
 };
+use sptrace_wire::record::{FRAME_SYSTEM, FRAME_VALUES};
 
 use crate::acts::{Exit, Runs};
 
@@ -56,6 +58,10 @@ const THREAD: Thread = Thread {
     texts: block::TEXTS,
     counters: block::COUNTERS,
 };
+
+// The code passes such frames over where it walks them.
+const _: () = assert!((NO_CALL as u64) << 56 & FRAME_VALUES != 0);
+const _: () = assert!((NO_CALL as u64) << 56 & FRAME_SYSTEM != 0);
 
 /// Puts the code of functions behind each other, from the area's offset `first` on.
 pub struct Layout {

@@ -335,6 +335,7 @@ impl Counts {
                 title: title.clone(),
                 left_out: left_out.get(i).copied().unwrap_or(0),
                 columns: Vec::new(),
+                told: Vec::new(),
                 rows: rows.collect(),
             }
         };

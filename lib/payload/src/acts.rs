@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::callers;
 use crate::contract::in_place::MOST_KEPT;
 use crate::interpret::{Call, Memory, word_of};
 use crate::program::{Expression, Source};
@@ -124,7 +125,8 @@ pub enum ActsError {
     Table,
     /// Too many words of the call.
     #[error(
-        "more than {MOST_KEPT} arguments are used when the call returns, c.caller counted as one"
+        "more than {MOST_KEPT} arguments are used when the call returns, c.caller and c.stack \
+         counted as one"
     )]
     Kept,
     /// More texts.
@@ -257,22 +259,31 @@ impl Acts {
     pub fn keep(&mut self) -> Result<Vec<Source>, ActsError> {
         let mut kept = Vec::new();
         let all = replace(&mut self.steps, &mut |source| {
-            let is_of_call = matches!(
-                source,
-                Source::Argument(_) | Source::Stack(_) | Source::StackPointer | Source::Caller
-            );
-            if !is_of_call {
-                return Some(source.into());
-            }
+            let wanted = source;
+            let source = match source {
+                Source::Argument(_) | Source::Stack(_) | Source::StackPointer => source,
+                Source::Caller | Source::Callers(_) => Source::Caller,
+                _ => return Some(source.into()),
+            };
             let known = kept.iter().position(|known| *known == source);
             let at = known.unwrap_or_else(|| {
                 kept.push(source);
                 kept.len() - 1
             });
-            (at < MOST_KEPT).then_some(Source::Kept(at as u8).into())
+            let kept = match wanted {
+                Source::Callers(count) => Source::KeptCallers(count, at as u8),
+                _ => Source::Kept(at as u8),
+            };
+            (at < MOST_KEPT).then_some(kept.into())
         });
         all.ok_or(ActsError::Kept)?;
         Ok(kept)
+    }
+
+    /// True if an expression names a place that calls, or a stack of them.
+    pub fn names_places(&self) -> bool {
+        let is_stack = |count| self.uses(Source::Callers(count));
+        self.uses(Source::Caller) || (1..=callers::MOST_PLACES).any(is_stack)
     }
 
     /// True if an expression names this.
@@ -470,6 +481,7 @@ pub fn interpret_active(
 ) -> (bool, [Option<u64>; 4]) {
     let mut run = Run {
         word: Box::new(|e, locals| word_of(e, call, memory, locals)),
+        told: Box::new(|key| told(key, call)),
         locals: [0; MOST_LOCALS as usize],
         is_recorded: acts.records,
         done: [None; 4],
@@ -484,9 +496,12 @@ pub fn interpret_active(
 
 /// What an expression gives, with locals.
 type Word<'a> = dyn Fn(&Expression, &[u64]) -> u64 + 'a;
+/// What a row tells of a key.
+type Tells<'a> = dyn Fn(&Expression) -> Vec<u64> + 'a;
 
 struct Run<'a> {
     word: Box<Word<'a>>,
+    told: Box<Tells<'a>>,
     locals: [u64; MOST_LOCALS as usize],
     is_recorded: bool,
     done: [Option<u64>; 4],
@@ -511,9 +526,10 @@ impl Run<'_> {
                     _ => self.all(then),
                 },
                 Step::Add { table, keys, value } => {
+                    let told = keys.iter().flat_map(|key| (self.told)(key)).collect();
                     let keys = keys.iter().map(|k| (self.word)(k, &self.locals)).collect();
                     let value = (self.word)(value, &self.locals);
-                    self.add(*table, keys, value);
+                    self.add(*table, (keys, told), value);
                 }
                 Step::Record => self.is_recorded = true,
                 Step::Keep(variable, value) => {
@@ -549,12 +565,13 @@ impl Run<'_> {
         }
     }
 
-    fn add(&mut self, table: u8, keys: Vec<u64>, value: u64) {
+    fn add(&mut self, table: u8, (keys, told): (Vec<u64>, Vec<u64>), value: u64) {
         let Some(kind) = self.kinds.get(usize::from(table)).copied() else {
             return;
         };
         let one = Row {
             keys: keys.clone(),
+            told,
             count: if kind == Kind::Count { value } else { 1 },
             values: match kind {
                 Kind::Count => Vec::new(),
@@ -577,6 +594,15 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// What a row tells of a key.
+fn told(key: &Expression, call: &Call) -> Vec<u64> {
+    let Expression::Source(source) = key else {
+        return Vec::new();
+    };
+    let (places, words) = (call.stack(*source), source.told_words());
+    places.map_or_else(Vec::new, |places| callers::told(&places, words))
 }
 
 /// The bucket of a value: 0 up to zero, n from 2^(n-1) on.

@@ -10,13 +10,15 @@ use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, IcedError};
 
 use crate::acts::{Act, Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
+use crate::below::*;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::in_place::{Code, ExitWords, LOCAL_AT, on_stack};
 use crate::program::{Expression, Source};
 use crate::tables::{
-    BEING_TAKEN, HEAD_BYTES, Kind, MOST_KEYS, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
+    BEING_TAKEN, HEAD_BYTES, Kind, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
 };
+use crate::told_code::Told;
 
 /// Where the thread's words are, by displacement from gs.
 #[derive(Clone, Copy, Debug)]
@@ -47,18 +49,6 @@ pub struct Entry<'a> {
     /// What the return needs of the call. None: nobody waits for that.
     pub kept: Option<&'a [Source]>,
 }
-
-/// Words below the stack pointer, behind the locals: keys, what is added, probes, rdx.
-const KEYS_AT: i32 = LOCAL_AT - 8 * MOST_LOCALS as i32;
-const VALUE_AT: i32 = KEYS_AT - 8 * MOST_KEYS as i32;
-const PROBES_AT: i32 = VALUE_AT - 4;
-const RECORDED_AT: i32 = VALUE_AT - 8;
-const RDX_AT: i32 = VALUE_AT - 16;
-const _: () = assert!(RDX_AT >= -128);
-/// In the place of the last local: how long the call took.
-const ELAPSED_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 1);
-// Keys are not needed any more where words are kept for the return.
-const _: () = assert!(KEPT_AT == KEYS_AT && MOST_KEPT <= MOST_KEYS);
 
 /// The code of acts at the beginning of a call. `None`: memory would have to be read, or an
 /// expression needs more room than there is.
@@ -128,6 +118,8 @@ type Made = Result<bool, IcedError>;
 /// What seldom happens when a row is looked for.
 struct Cold {
     table: Table,
+    /// What a new row is told of its keys, and where in the row that is.
+    told: Vec<(Told, u32)>,
     /// The row is another's: the next one.
     next: CodeLabel,
     /// It is free, or being taken.
@@ -155,6 +147,7 @@ impl<'a> Writer<'a> {
         code.thread_at = Some(thread.tid);
         code.tables_at = Some(thread.tables);
         code.texts = (acts.texts(), thread.texts);
+        code.top_frame_at = Some(thread.top_frame);
         Ok(Self {
             code,
             tables,
@@ -428,7 +421,7 @@ impl<'a> Writer<'a> {
         let mut done = self.code.a.create_label();
         match keys.len() {
             0 => self.code.a.mov(rcx, qword_ptr(self.thread.tables).gs())?,
-            keys => self.find_row(table, keys, done)?,
+            _ => self.find_row(table, keys, done)?,
         }
         // rcx = the row, less the place of the table's first one in the set.
         let values = (table.at + HEAD_BYTES + table.count_at()) as i32;
@@ -438,10 +431,19 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    fn find_row(&mut self, table: Table, keys: usize, done: CodeLabel) -> Result<(), IcedError> {
+    fn find_row(
+        &mut self,
+        table: Table,
+        keys: &[Expression],
+        done: CodeLabel,
+    ) -> Result<(), IcedError> {
+        let told = keys.iter().enumerate();
+        let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
+        let (told, keys) = (told.collect(), keys.len());
         let a = &mut self.code.a;
         let mut cold = Cold {
             table,
+            told,
             next: a.create_label(),
             other: a.create_label(),
             again: a.create_label(),
@@ -545,6 +547,10 @@ impl<'a> Writer<'a> {
             a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
             a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
         }
+        for (told, at) in cold.told {
+            self.code.tell(told, row + at as i32)?;
+        }
+        let a = &mut self.code.a;
         a.mov(qword_ptr(rcx + row), TAKEN as i32)?;
         a.jmp(cold.found)?;
         a.set_label(&mut cold.next)?;
@@ -554,6 +560,17 @@ impl<'a> Writer<'a> {
         a.mov(rcx, qword_ptr(self.thread.tables).gs())?;
         a.inc(qword_ptr(rcx + cold.table.at as i32))?;
         a.jmp(cold.done)
+    }
+}
+
+/// What a row is told of a key.
+fn told_of(key: &Expression) -> Option<Told> {
+    match key {
+        Expression::Source(Source::Callers(count)) => Some(Told::Places(*count, None)),
+        Expression::Source(Source::KeptCallers(count, kept)) => {
+            Some(Told::Places(*count, Some(*kept)))
+        }
+        _ => None,
     }
 }
 

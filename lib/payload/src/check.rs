@@ -145,6 +145,7 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Text(n, _) => within("text", n, 0),
         Source::Depth => within("depth", 0, 0),
         Source::Caller => within("caller", 0, 0),
+        Source::Callers(n) | Source::KeptCallers(n, _) => within("stack", n, 0),
         Source::Variable(n) => within("variable", n, MOST_VARIABLES),
         Source::Thread => within("number of the thread", 0, 0),
         Source::Errno => within("errno", 0, 0),

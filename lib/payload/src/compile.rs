@@ -503,6 +503,8 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::Text(..)
         | Source::Depth
         | Source::Caller
+        | Source::Callers(_)
+        | Source::KeptCallers(..)
         | Source::Variable(_)
         | Source::Errno
         | Source::Elapsed => return None,

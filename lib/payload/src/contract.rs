@@ -85,6 +85,8 @@ pub mod in_place {
     pub const SAVED_RCX: i32 = 24;
     /// Where the number of the place is that makes the call, in the lower half of a word.
     pub const SAVED_CALLER: i32 = 48;
+    /// In the highest byte of a frame's id: it stands for no call that is open and recorded.
+    pub const NO_CALL: i32 = 0x70;
     /// Where the words go, from the start of the record.
     pub const WORDS_AT: i32 = 16;
     /// The call is not wanted.

@@ -126,6 +126,9 @@ pub(crate) struct Code {
     pub(crate) tables_at: Option<i32>,
     /// Texts that the slow path has made words of, and where the first word is, from gs on.
     pub(crate) texts: (Vec<(u8, u16)>, i32),
+    /// Where the address of its innermost frame is, from gs on; else a program that names places
+    /// around the call is refused.
+    pub(crate) top_frame_at: Option<i32>,
     /// The code runs at a return; else a program that names its words is refused.
     pub(crate) exit: Option<ExitWords>,
 }
@@ -154,6 +157,7 @@ impl Code {
             thread_at: None,
             tables_at: None,
             texts: (Vec::new(), 0),
+            top_frame_at: None,
             exit: None,
         })
     }
@@ -349,6 +353,8 @@ impl Code {
                 None => self.a.mov(eax, dword_ptr(rsp + SAVED_CALLER))?,
                 Some(_) => return Ok(false),
             },
+            (None, Source::Callers(count)) => return self.places(count, None),
+            (None, Source::KeptCallers(count, kept)) => return self.places(count, Some(kept)),
             (None, Source::Errno) => match self.exit {
                 Some(exit) => self.a.mov(eax, dword_ptr(exit.errno_at).gs())?,
                 None => return Ok(false),

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::callers;
 use crate::captured::{CUT, FAULT, Kind, MOST_ASKED, tagged};
 use crate::contract::{KEPT_COUNT, LOCALS};
 use crate::program::{Binary, Expression, Program, Source, Statement, Width};
@@ -31,8 +32,23 @@ pub struct Call {
     pub depth: u32,
     /// The number of the place that makes it.
     pub caller: u32,
+    /// The places of the recorded calls around it, from the innermost on.
+    pub around: Vec<u32>,
     /// Variables of the thread, which acts change.
     pub variables: [Cell<u64>; MOST_VARIABLES as usize],
+}
+
+impl Call {
+    /// The places that lead to it, if the source is a stack of them.
+    pub fn stack(&self, source: Source) -> Option<Vec<u32>> {
+        let (own, count) = match source {
+            Source::Callers(count) => (self.caller, count),
+            Source::KeptCallers(count, kept) => (*self.kept.get(usize::from(kept))? as u32, count),
+            _ => return None,
+        };
+        let all = std::iter::once(&own).chain(&self.around);
+        Some(all.take(usize::from(count)).copied().collect())
+    }
 }
 
 /// Memory that need not be there.
@@ -295,6 +311,9 @@ impl Run<'_> {
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
             Source::Depth => u64::from(call.depth),
             Source::Caller => u64::from(call.caller),
+            Source::Callers(_) | Source::KeptCallers(..) => {
+                call.stack(source).map_or(0, |places| callers::key(&places))
+            }
             Source::Variable(n) => {
                 let variable = call.variables.get(usize::from(n));
                 variable.map_or(0, Cell::get)

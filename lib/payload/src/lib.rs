@@ -15,6 +15,7 @@
 //! | [`mod@interpret`] | the meaning of a program |
 //! | [`acts`] | what a payload adds to tables, and whether the call is recorded |
 //! | [`tables`] | where tables lie, and what stands in them |
+//! | [`callers`] | stacks as words, and as lists of places |
 //! | [`text`] | texts as words that can be compared |
 //! | [`mod@acts_code`] | native code that adds to them |
 //! | [`captured`] | reading what a program has kept |
@@ -26,6 +27,8 @@
 
 pub mod acts;
 pub mod acts_code;
+mod below;
+pub mod callers;
 pub mod captured;
 pub mod check;
 pub mod compile;
@@ -35,6 +38,7 @@ pub mod interpret;
 pub mod program;
 pub mod tables;
 pub mod text;
+mod told_code;
 
 pub use acts_code::acts_code;
 pub use compile::compile;

@@ -5,6 +5,8 @@
 //! decides whether the call is wanted, then keeps its `words`, one after another without anything
 //! between them, then runs its `parts`, each of which is told by a [`crate::captured`] header.
 
+use crate::callers::words_of;
+
 /// What runs at a call, or at its return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -53,8 +55,22 @@ pub enum Source {
     /// The number of the place that makes the call; at a call alone. Which function that place lies
     /// in is known to who has made it.
     Caller,
+    /// The word of so many places that lead to the call, its own first ([`crate::callers`]): a key.
+    Callers(u8),
+    /// The same at a return, for which the call's own place is kept as the word of this number.
+    KeptCallers(u8, u8),
     /// A variable of the thread, by number, below [`crate::tables::MOST_VARIABLES`].
     Variable(u8),
+}
+
+impl Source {
+    /// Words that a row of a table has beside such a key, to tell what it stands for.
+    pub const fn told_words(self) -> u8 {
+        match self {
+            Self::Callers(count) | Self::KeptCallers(count, _) => words_of(count),
+            _ => 0,
+        }
+    }
 }
 
 /// How many bytes are loaded, and how they become a word.

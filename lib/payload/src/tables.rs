@@ -4,7 +4,8 @@
 //! ```text
 //! set      one a thread: the tables of all payloads, one behind the other
 //! table    u64 left out, then filling up to 64 bytes, of the first: variables (u64 each); rows
-//! row      u64 state, keys (u64 each), u64 count, then by kind: sum; least; greatest; buckets
+//! row      u64 state, keys (u64 each), what these stand for (u64 each), u64 count, then by kind:
+//!          sum; least; greatest; buckets
 //! ```
 //!
 //! A set belongs to one thread at a time, so nothing in it is locked. A signal handler may add to
@@ -59,6 +60,8 @@ pub struct Table {
     pub kind: Kind,
     /// How many keys its rows have.
     pub keys: u8,
+    /// Words of a row that tell what each of the keys stands for, if it is more than a number.
+    pub told: [u8; MOST_KEYS],
     /// Where it begins in a set.
     pub at: u32,
 }
@@ -83,7 +86,17 @@ impl Table {
 
     /// Offset of the count in a row.
     pub const fn count_at(&self) -> u32 {
-        8 + 8 * self.keys as u32
+        self.told_at(MOST_KEYS)
+    }
+
+    /// Offset in a row of what tells about a key.
+    pub const fn told_at(&self, key: usize) -> u32 {
+        let (mut at, mut before) = (8 + 8 * self.keys as u32, 0);
+        while before < key && before < MOST_KEYS {
+            at += 8 * self.told[before] as u32;
+            before += 1;
+        }
+        at
     }
 
     /// Bytes of a row.
@@ -114,10 +127,21 @@ pub struct Tables {
 impl Tables {
     /// Puts tables behind each other.
     pub fn of(forms: impl IntoIterator<Item = (Kind, u8)>) -> Self {
+        let plain = forms.into_iter();
+        Self::telling(plain.map(|(kind, keys)| (kind, keys, [0; MOST_KEYS])))
+    }
+
+    /// The same, with words of each key's own in every row.
+    pub fn telling(forms: impl IntoIterator<Item = (Kind, u8, [u8; MOST_KEYS])>) -> Self {
         let mut tables = Self::default();
-        for (kind, keys) in forms {
+        for (kind, keys, told) in forms {
             let at = tables.set_bytes;
-            let table = Table { kind, keys, at };
+            let table = Table {
+                kind,
+                keys,
+                told,
+                at,
+            };
             tables.set_bytes = (at + table.bytes()).next_multiple_of(64);
             tables.all.push(table);
         }
@@ -138,6 +162,8 @@ impl Tables {
 pub struct Row {
     /// Its keys.
     pub keys: Vec<u64>,
+    /// What tells about them, one behind the other.
+    pub told: Vec<u64>,
     /// How often something was added.
     pub count: u64,
     /// The sum, the least, the greatest, or the buckets.
@@ -174,8 +200,10 @@ pub fn read(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
         }
         let keys = (0..u32::from(table.keys)).map(|k| word(at + 8 + 8 * k));
         let values = (table.count_at() + 8..table.row_bytes()).step_by(8);
+        let told = (table.told_at(0)..table.count_at()).step_by(8);
         rows.push(Row {
             keys: keys.collect(),
+            told: told.map(|t| word(at + t)).collect(),
             count,
             values: values.map(|v| word(at + v)).collect(),
         });
@@ -203,6 +231,7 @@ mod tests {
     #[test]
     fn rows_of_the_same_key_are_one() {
         let row = |count, value: i64| Row {
+            told: Vec::new(),
             keys: vec![1],
             count,
             values: vec![value as u64],

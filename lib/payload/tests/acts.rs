@@ -4,8 +4,9 @@
 mod beside;
 
 use beside::acts::{
-    Met, THREAD, compare_at_calls, compare_at_returns, frames, point_gs_at, run, run_and_keep,
+    Met, THREAD, compare_at_calls, compare_at_returns, point_gs_at, run, run_and_keep,
 };
+use beside::frames::held;
 use beside::{CodePages, Seeded};
 use sptrace_payload::acts::{Acts, Step};
 use sptrace_payload::acts_code::{Entry, acts_code, exit_code};
@@ -83,7 +84,7 @@ fn the_time_of_a_call_is_measured() {
     let now = || unsafe { std::arch::x86_64::_rdtsc() };
     const TICKS: u64 = 3_000_000_000_000;
     let before = now();
-    let frames = frames([0, 0], before - TICKS);
+    let frames = held(0x200, [0, 0], before - TICKS);
     let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
     let block = [set.as_mut_ptr() as u64, 0, 77, top, 0];
     point_gs_at(&block);

@@ -19,6 +19,7 @@ use crate::policy::{Payload, PayloadTable};
 use crate::sheets::Printable;
 
 mod active;
+mod keys;
 mod operators;
 mod sheets;
 mod variables;
@@ -70,6 +71,8 @@ enum Type {
     Truth,
     /// The place that makes the call: a key.
     Caller,
+    /// A stack of such places: a key.
+    Stack,
 }
 
 type Value = (Expression, Type);
@@ -242,6 +245,9 @@ impl Reader<'_, '_> {
             }
             Stmt::Var(parts, ..) => {
                 let (value, ty) = self.value(&parts.1)?;
+                if ty == Type::Stack {
+                    return self.refuse_stack(at);
+                }
                 let local = self.new_local(parts.0.name.clone(), ty, at)?;
                 steps.push(Step::Set(local, value));
                 Ok(())
@@ -379,22 +385,16 @@ impl Reader<'_, '_> {
     fn number(&mut self, expression: &Expr) -> Read<Expression> {
         match self.value(expression)? {
             (_, Type::Caller) => self.refuse_caller(expression.position()),
+            (_, Type::Stack) => self.refuse_stack(expression.position()),
             (value, _) => Ok(value),
         }
-    }
-
-    fn refuse_caller<T>(&self, at: Position) -> Read<T> {
-        self.refuse(
-            at,
-            "c.caller is a key, and nothing is known of it but which one it is",
-            "write SHEET.add(c.caller), or later(|e| ...), where e.caller is a text",
-        )
     }
 
     fn truth(&mut self, expression: &Expr) -> Read<Expression> {
         match self.value(expression)? {
             (value, Type::Truth) => Ok(value),
             (_, Type::Caller) => self.refuse_caller(expression.position()),
+            (_, Type::Stack) => self.refuse_stack(expression.position()),
             (_, Type::Number) => self.refuse(
                 expression.position(),
                 "a condition is wanted here, and this is a number",
@@ -492,8 +492,10 @@ impl Reader<'_, '_> {
                 };
                 let (a, b) = (self.value(first)?, self.value(second)?);
                 for (given, of) in [(a.1, first), (b.1, second)] {
-                    if given == Type::Caller {
-                        return self.refuse_caller(of.position());
+                    match given {
+                        Type::Caller => return self.refuse_caller(of.position()),
+                        Type::Stack => return self.refuse_stack(of.position()),
+                        Type::Number | Type::Truth => {}
                     }
                 }
                 if a.1 != b.1 || a.1 == Type::Truth && !matches!(name, "==" | "!=") {
@@ -524,6 +526,9 @@ impl Reader<'_, '_> {
         match (&parts.lhs, &parts.rhs) {
             (_, Expr::Property(property, at)) if is_call => self.property(&property.2, *at),
             (_, Expr::Dot(inner, ..)) if is_call => self.begins_with(inner, at),
+            (_, Expr::MethodCall(method, at)) if is_call && method.name == "stack" => {
+                self.stack(method, *at)
+            }
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
                 match &method.args[..] {
                     [Expr::IntegerConstant(n, _)] => self.argument(*n, *at),
@@ -552,7 +557,10 @@ impl Reader<'_, '_> {
             "depth" => return self.depth(at),
             "caller" => return Ok((Source::Caller.into(), Type::Caller)),
             "elapsed" | "result" | "errno" => return self.of_return(name, at),
-            "stack" | "self_time" | "name" | "module" | "thread" => {
+            "stack" => {
+                return self.refuse(at, "how many callers is wanted here", "write c.stack(8)");
+            }
+            "self_time" | "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }

@@ -38,8 +38,8 @@ const INSTRUCTION_NS: f64 = 0.05;
 
 /// All payloads of a script.
 pub fn listing(policy: &Policy) -> Vec<String> {
-    let forms = policy.tables.iter().map(|table| (table.kind, table.keys));
-    let tables = Tables::of(forms);
+    let forms = policy.tables.iter();
+    let tables = Tables::telling(forms.map(|table| (table.kind, table.keys, table.told)));
     let mut lines = Vec::new();
     for (number, table) in tables.all.iter().enumerate() {
         let title = policy.tables.get(number).map_or("", |table| &table.title);

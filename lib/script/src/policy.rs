@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use rhai::FnPtr;
 use sptrace_payload::acts::{Acts, Moment, Step};
-use sptrace_payload::program::Source;
-use sptrace_payload::tables::Kind;
+use sptrace_payload::tables::{Kind, MOST_KEYS};
 use sptrace_trace::KeyColumn;
 use sptrace_types::calls::Selection;
 
@@ -127,7 +126,7 @@ impl Payload {
         self.calls.is_some()
             || self.counts()
             || self.acts.is_slow()
-            || self.acts.uses(Source::Caller)
+            || self.acts.names_places()
             || self.acts.uses_variables()
     }
 
@@ -150,6 +149,8 @@ pub struct PayloadTable {
     pub keys: u8,
     /// What they are.
     pub columns: Vec<KeyColumn>,
+    /// Words that a row has to tell what each of them stands for.
+    pub told: [u8; MOST_KEYS],
 }
 
 /// What becomes of a function.

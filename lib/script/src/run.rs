@@ -16,8 +16,8 @@ use sptrace_render::call_values::{Begun, Descriptions, Told};
 use sptrace_render::{Call, Listener, Signal, SystemCalls};
 use sptrace_trace::values::{self, Acted, Values};
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, KeyColumn, Note, SYSTEM_CALLS,
-    StreamId, StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
+    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, KeyColumn, KeyTold, Note,
+    SYSTEM_CALLS, StreamId, StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -485,8 +485,22 @@ impl Run<'_> {
         let cells = keys.iter().zip(columns).map(|(key, column)| match column {
             KeyColumn::Number => CellKey::Int(*key as i64),
             KeyColumn::Function => CellKey::Text(self.caller_name(*key)),
+            KeyColumn::Stack | KeyColumn::Text => CellKey::Text(self.told(sums, *key)),
         });
         cells.collect()
+    }
+
+    /// What a word of a key stands for; callers as `e.callers(N)` shows them.
+    fn told(&self, sums: &TableSums, key: u64) -> ImmutableString {
+        let place = usize::try_from(key).ok().and_then(|key| key.checked_sub(1));
+        match place.and_then(|place| sums.told.get(place)) {
+            Some(KeyTold::Stack(functions)) => {
+                let names = functions.iter().rev().map(|key| self.caller_name(*key));
+                names.collect::<Vec<_>>().join(" > ").into()
+            }
+            Some(KeyTold::Text(text)) => text.into(),
+            None => "?".into(),
+        }
     }
 
     /// The name of a function of which one more than its number is given.

@@ -149,7 +149,9 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "on_exit",
         ),
         ("t.add(c.caller + 1)", 8, "c.caller is a key", "e.caller"),
-        ("t.add(c.stack)", 9, "not compiled yet", "later("),
+        ("t.add(c.stack)", 9, "how many callers", "c.stack(8)"),
+        ("t.add(c.stack(0))", 9, "1 to 16 callers", "c.stack(8)"),
+        ("t.add(c.self_time)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
         (
             "t.add(c.arg1 + (c.arg2 == 1))",

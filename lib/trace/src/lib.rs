@@ -27,6 +27,7 @@ mod sources;
 pub mod stats;
 mod step;
 mod summary;
+mod sums;
 pub mod values;
 mod writer;
 
@@ -41,7 +42,7 @@ pub use model::{
     StreamId, StreamInfo,
 };
 pub use names::{Names, demangle, glob_matches, without_parameters};
-pub use note::{Counted, EarlyEnd, KeyColumn, Level, Note, TableRow, TableSums, Turn, Window};
+pub use note::{Counted, EarlyEnd, Level, Note, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{
     CallId, CallTree, EVENTS_APART, Estimate, Filter, Focus, Frame, FrameFlags, Mark, MinTime,
@@ -55,4 +56,5 @@ pub use summary::{
     BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section,
     Summary, SummaryRow,
 };
+pub use sums::{KeyColumn, KeyTold, TableRow, TableSums};
 pub use writer::{Classifier, TraceWriter};

@@ -6,6 +6,7 @@
 use crate::error::Malformed;
 use crate::format::{Cursor, put_string, put_v};
 use crate::model::{ExitStatus, FunctionId, ModuleId};
+use crate::sums::TableSums;
 use sptrace_addr::Avma;
 
 /// Something that happened beside the calls.
@@ -92,51 +93,6 @@ impl Level {
             _ => Err(Malformed("unknown level of a function")),
         }
     }
-}
-
-/// A table of payloads.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TableSums {
-    /// Of the sheet that they add to.
-    pub title: String,
-    /// Additions that had no room.
-    pub left_out: u64,
-    /// What each of the words of a key is; those behind the last are numbers.
-    pub columns: Vec<KeyColumn>,
-    /// One for each key.
-    pub rows: Vec<TableRow>,
-}
-
-/// What a word of a key is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum KeyColumn {
-    /// A number, with sign.
-    #[default]
-    Number,
-    /// One more than the number of a function; 0: one that is not known.
-    Function,
-}
-
-impl KeyColumn {
-    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
-        match from.u8()? {
-            0 => Ok(Self::Number),
-            1 => Ok(Self::Function),
-            _ => Err(Malformed("unknown kind of a key")),
-        }
-    }
-}
-
-/// What was added for a key.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TableRow {
-    /// The key, of so many words as the sheet has columns.
-    pub keys: Vec<u64>,
-    /// How often something was added.
-    pub count: u64,
-    /// By the kind of the sheet: the sum, the least, the greatest, or how many lie in each power of
-    /// two.
-    pub values: Vec<u64>,
 }
 
 /// Calls of one function by another, of which only the number is known.
@@ -408,55 +364,6 @@ impl Note {
     }
 }
 
-fn put_words(out: &mut Vec<u8>, words: &[u64]) {
-    put_v(out, words.len() as u64);
-    words.iter().for_each(|word| put_v(out, *word));
-}
-
-fn words(from: &mut Cursor<'_>) -> Result<Vec<u64>, Malformed> {
-    let mut words = Vec::new();
-    for _ in 0..from.v()? {
-        words.push(from.v()?);
-    }
-    Ok(words)
-}
-
-impl TableSums {
-    fn write(&self, out: &mut Vec<u8>) {
-        put_string(out, &self.title);
-        put_v(out, self.left_out);
-        put_v(out, self.columns.len() as u64);
-        out.extend(self.columns.iter().map(|column| *column as u8));
-        put_v(out, self.rows.len() as u64);
-        for row in &self.rows {
-            put_words(out, &row.keys);
-            put_v(out, row.count);
-            put_words(out, &row.values);
-        }
-    }
-
-    fn read(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
-        let (title, left_out) = (from.string()?, from.v()?);
-        let (mut columns, mut rows) = (Vec::new(), Vec::new());
-        for _ in 0..from.v()? {
-            columns.push(KeyColumn::read(from)?);
-        }
-        for _ in 0..from.v()? {
-            rows.push(TableRow {
-                keys: words(from)?,
-                count: from.v()?,
-                values: words(from)?,
-            });
-        }
-        Ok(Self {
-            title,
-            left_out,
-            columns,
-            rows,
-        })
-    }
-}
-
 impl Turn {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -570,6 +477,7 @@ fn parts(status: ExitStatus) -> (u8, i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sums::{KeyColumn, KeyTold, TableRow};
 
     #[test]
     fn every_turn_comes_back_as_it_was_written() {
@@ -627,7 +535,11 @@ mod tests {
                 TableSums {
                     title: "sizes".to_owned(),
                     left_out: 9,
-                    columns: vec![KeyColumn::Number, KeyColumn::Function],
+                    columns: vec![KeyColumn::Stack, KeyColumn::Function],
+                    told: vec![
+                        KeyTold::Stack(vec![1, 0, u64::MAX]),
+                        KeyTold::Text("/etc".to_owned()),
+                    ],
                     rows: vec![row(1), row(2)],
                 },
                 TableSums::default(),

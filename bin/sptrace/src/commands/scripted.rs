@@ -22,7 +22,10 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
         calls: payload.calls.clone(),
     });
     let tables = policy.tables.iter();
-    let tables = tables.map(|table| (table.title.clone(), table.kind, table.columns.clone()));
+    let tables = tables.map(|table| {
+        let columns = table.columns.iter().copied().zip(table.told);
+        (table.title.clone(), table.kind, columns.collect())
+    });
     if policy.payloads.is_empty() {
         return None;
     }

@@ -34,6 +34,18 @@ pub struct Acted {
 
 /// A call of `callee`, of which `rsp` was the stack pointer before: runs its payload.
 pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Acted {
+    run_among(hot, f, vectors, (callee, rsp), true)
+}
+
+/// The same. A payload walks the frames: those that have ended go before, and of a call that
+/// `is_new` one at its own place is such.
+fn run_among(
+    hot: &Hot,
+    f: &Frame,
+    vectors: &Vectors,
+    (callee, rsp): (u64, u64),
+    is_new: bool,
+) -> Acted {
     let acted = hot.acted.get();
     hot.acted.set(0);
     let mut given = 0;
@@ -45,6 +57,7 @@ pub fn act(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Ac
             (2, _) => HELD,
             (_, 0) => UNDECIDED,
             (_, code) => {
+                settle::settle(hot, if is_new { rsp } else { rsp - 1 }, is_new);
                 let arguments = active::arguments(f);
                 let words = (&arguments, vectors, rsp, f.id);
                 match &at.slowly {
@@ -95,7 +108,7 @@ pub fn act_of_system(
 
 /// The same of a tail jump: what a call without a record becomes has none either.
 pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> Acted {
-    let acted = act(hot, f, vectors, callee, rsp);
+    let acted = run_among(hot, f, vectors, (callee, rsp), false);
     let has_values = state::process().has_values.get();
     Acted {
         is_quiet: acted.is_quiet || has_values && settle::is_quiet(hot, rsp),

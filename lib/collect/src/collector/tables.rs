@@ -4,14 +4,15 @@
 //! when nothing is recorded any more. A place that calls is a number that has a meaning in one
 //! image of one process: such a table is read when the thread's stream ends, while its process is
 //! known, and made empty for the next thread of the stream. Rows of one function are one row.
-//! Must not know what is added up.
+//! So it is with stacks, of which a row has the places beside it. Must not know what is added up.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
+use sptrace_payload::callers;
 use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
-use sptrace_trace::{KeyColumn, Note, TableRow, TableSums};
+use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::STREAMS;
 
@@ -30,12 +31,21 @@ struct Sums {
     table: Table,
     columns: Vec<KeyColumn>,
     rows: BTreeMap<Vec<u64>, Row>,
+    /// What words of keys stand for, each once, with one more than its place.
+    told: BTreeMap<KeyTold, u64>,
     left_out: u64,
 }
 
 impl Sums {
     fn names_places(&self) -> bool {
-        self.columns.contains(&KeyColumn::Function)
+        let is_place = |column| matches!(column, &KeyColumn::Function | &KeyColumn::Stack);
+        self.columns.iter().any(is_place)
+    }
+
+    /// The word that stands for this.
+    fn word_for(&mut self, told: KeyTold) -> u64 {
+        let next = self.told.len() as u64 + 1;
+        *self.told.entry(told).or_insert(next)
     }
 
     fn add(&mut self, rows: Vec<Row>, left_out: u64) {
@@ -51,6 +61,8 @@ impl Sums {
     }
 
     fn told(self) -> TableSums {
+        let told = self.told.into_iter().map(|(told, place)| (place, told));
+        let told: BTreeMap<u64, KeyTold> = told.collect();
         let rows = self.rows.into_values().map(|row| TableRow {
             keys: row.keys,
             count: row.count,
@@ -60,6 +72,7 @@ impl Sums {
             title: self.title,
             left_out: self.left_out,
             columns: self.columns,
+            told: told.into_values().collect(),
             rows: rows.collect(),
         }
     }
@@ -75,6 +88,7 @@ impl<W: Write> Collector<W> {
             table: *table,
             columns: columns.clone(),
             rows: BTreeMap::new(),
+            told: BTreeMap::new(),
             left_out: 0,
         });
         self.added = Added(all.collect());
@@ -124,15 +138,33 @@ impl<W: Write> Collector<W> {
         for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
             let (mut rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
             for row in &mut rows {
-                let keys = row.keys.iter_mut().zip(&sums.columns);
-                for (key, _) in keys.filter(|(_, column)| **column == KeyColumn::Function) {
-                    *key = self.site_function(state.as_mut(), *key);
-                }
+                self.name_keys(row, sums, state.as_mut());
             }
             sums.add(rows, left_out);
         }
         self.streams[i] = state;
         self.added = added;
+    }
+
+    /// Puts what a row's keys stand for into the place of what they are in its process.
+    fn name_keys(&mut self, row: &mut Row, sums: &mut Sums, mut state: Option<&mut StreamState>) {
+        let mut told = std::mem::take(&mut row.told).into_iter();
+        let columns = sums.columns.clone();
+        let widths = sums.table.told.into_iter();
+        for ((key, column), words) in row.keys.iter_mut().zip(columns).zip(widths) {
+            let words: Vec<u64> = told.by_ref().take(usize::from(words)).collect();
+            match column {
+                KeyColumn::Number | KeyColumn::Text => {}
+                KeyColumn::Function => *key = self.site_function(state.as_deref_mut(), *key),
+                KeyColumn::Stack => {
+                    let places = callers::places(&words).into_iter();
+                    let functions = places
+                        .map(|place| self.site_function(state.as_deref_mut(), place.into()))
+                        .collect();
+                    *key = sums.word_for(KeyTold::Stack(functions));
+                }
+            }
+        }
     }
 
     /// One more than the number of the function that the place lies in; 0: it is not known.

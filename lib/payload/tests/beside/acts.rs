@@ -16,7 +16,7 @@ use sptrace_payload::program::{Binary, Expression, Program, Source};
 use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
 use sptrace_payload::text;
 
-use super::{Choices, CodePages, operation, width};
+use super::{Choices, CodePages, frames, operation, width};
 
 /// Where the words of the block are.
 pub const THREAD: Thread = Thread {
@@ -245,18 +245,36 @@ impl Random<'_> {
 
     fn addition(&mut self, tables: &Tables) -> Step {
         let table = self.below(tables.all.len() as u64) as u8;
-        let keys = tables.all[usize::from(table)].keys;
+        let (keys, told) = {
+            let table = &tables.all[usize::from(table)];
+            (table.keys, table.told)
+        };
         Step::Add {
             table,
             // Few keys, so that rows are met again.
-            keys: (0..keys)
-                .map(|_| self.expression(1).with(Binary::And, 3))
+            keys: (0..usize::from(keys))
+                .map(|i| match told[i] {
+                    0 => self.expression(1).with(Binary::And, 3),
+                    words => {
+                        let odd = self.below(2) as u8;
+                        self.stack(2 * words - odd)
+                    }
+                })
                 .collect(),
             value: match self.below(2) {
                 0 => 1.into(),
                 _ => self.expression(1),
             },
         }
+    }
+
+    /// So many places that lead to the call.
+    fn stack(&mut self, places: u8) -> Expression {
+        let source = match self.1 {
+            Moment::Call => Source::Callers(places),
+            Moment::Return => Source::KeptCallers(places, self.below(2) as u8),
+        };
+        source.into()
     }
 
     /// The condition on which values of a call are kept, as options make them.
@@ -300,15 +318,18 @@ impl Random<'_> {
 
 /// A table of each kind, with keys and without.
 fn tables() -> Tables {
-    Tables::of([
-        (Kind::Count, 0),
-        (Kind::Count, 1),
-        (Kind::Count, 4),
-        (Kind::Sum, 2),
-        (Kind::Least, 1),
-        (Kind::Greatest, 0),
-        (Kind::Histogram, 0),
-        (Kind::Histogram, 3),
+    Tables::telling([
+        (Kind::Count, 0, [0; 4]),
+        (Kind::Count, 1, [0; 4]),
+        (Kind::Count, 4, [0; 4]),
+        (Kind::Sum, 2, [0; 4]),
+        (Kind::Least, 1, [0; 4]),
+        (Kind::Greatest, 0, [0; 4]),
+        (Kind::Histogram, 0, [0; 4]),
+        (Kind::Histogram, 3, [0; 4]),
+        (Kind::Count, 1, [4, 0, 0, 0]),
+        (Kind::Histogram, 2, [0, 1, 0, 0]),
+        (Kind::Sum, 3, [8, 0, 2, 0]),
     ])
 }
 
@@ -415,6 +436,8 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     for _ in 0..6 {
         let mut counters = [0u64; 3];
         let mut call = random.call(&stack);
+        let (frames, around) = frames::at_random(random.0);
+        call.around = around;
         call.variables = variables.clone();
         let is_muted = random.below(16) == 0;
         let mut compared = Compared {
@@ -431,6 +454,8 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         put(THREAD.muted, is_muted.into());
         put(THREAD.tid, TID.into());
         put(THREAD.counters, counters.as_mut_ptr() as u64);
+        let top = frames[frames.len() - 3..].as_ptr() as u64;
+        put(THREAD.top_frame, top);
         for (number, (argument, length)) in (0..).zip(acts.texts()) {
             let source = match (argument, length) {
                 text::DEPTH => Source::Depth,
@@ -490,10 +515,24 @@ pub fn compare_at_returns(
     let mut sums = Sums::new();
     let mut variables = Variables::default();
     for _ in 0..4 {
-        let kept = [random.word(), random.word()];
+        let mut kept = [random.word(), random.word()];
+        if random.below(2) == 0 {
+            kept[1] = kept[0];
+        }
         let errno = random.below(200);
-        let frames = frames(kept, 0);
-        let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+        let (mut frames, mut around) = frames::at_random(random.0);
+        let own = 0x5500_0000_0000 | u64::from(kept[0] as u32);
+        // The call has a record of its own, or that of one that has jumped to it, or none.
+        match random.below(3) {
+            0 if kept[1] as u32 == kept[0] as u32 => frames.extend([0x200, own, 0]),
+            1 if kept[0] as u32 != 0x1234 && kept[1] as u32 != 0x1234 => {
+                frames.extend([0x200, 0x5500_0000_1234, 0]);
+                around.insert(0, 0x1234);
+            }
+            _ => {}
+        }
+        frames.extend(frames::held(0x200, kept, 0));
+        let top = frames[frames.len() - 3..].as_ptr() as u64;
         let mut counters = [0u64; 3];
         let mut block = [0u64; BLOCK_WORDS];
         block[..5].copy_from_slice(&[set.as_mut_ptr() as u64, 0, TID.into(), top, errno]);
@@ -503,6 +542,7 @@ pub fn compare_at_returns(
         call.errno = errno as u32;
         call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
+        call.around = around;
         assert_eq!(run(pages, &code, &call), PASSED, "{acts:?}");
         // At a return rdx is the second word of the result.
         interpret(&acts, &call, &nothing, &kinds, &mut sums);
@@ -534,10 +574,4 @@ fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize
     let (got, left_out) = sums_of(set, tables);
     assert_eq!((&got, left_out), (&sums, 0), "{acts:?}");
     sums.len()
-}
-
-/// The innermost frames of a held call: two words, the time stamp, and its row's function.
-pub fn frames(kept: [u64; 2], stamp: u64) -> Vec<u64> {
-    let frames = [kept[0], kept[1], stamp, 0x40_0000];
-    frames.into_iter().flat_map(|word| [0, 0, word]).collect()
 }

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub mod acts;
+pub mod frames;
 pub mod programs;
 
 use std::collections::BTreeSet;

@@ -311,6 +311,7 @@ impl Random<'_> {
             elapsed_ns: 0,
             depth: 0,
             caller: 0,
+            around: Vec::new(),
             variables: Default::default(),
             arguments,
             result,

@@ -57,7 +57,7 @@ impl Reader<'_, '_> {
             return self.refuse(at, &reason, "give a list with one for each column");
         }
         let (all, columns): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        self.has_columns(table, columns, at)?;
+        self.has_columns(table, columns, &all, at)?;
         let value = match value {
             Some(value) => self.number(value)?,
             None => constant(1),
@@ -73,20 +73,32 @@ impl Reader<'_, '_> {
     fn key(&mut self, expression: &Expr) -> Read<(Expression, KeyColumn)> {
         Ok(match self.value(expression)? {
             (value, Type::Caller) => (value, KeyColumn::Function),
+            (value, Type::Stack) => (value, KeyColumn::Stack),
             (value, _) => (value, KeyColumn::Number),
         })
     }
 
     /// All payloads put the same into a column of a sheet.
-    fn has_columns(&mut self, table: u8, columns: Vec<KeyColumn>, at: Position) -> Read<()> {
+    fn has_columns(
+        &mut self,
+        table: u8,
+        columns: Vec<KeyColumn>,
+        keys: &[Expression],
+        at: Position,
+    ) -> Read<()> {
         let Some(known) = self.around.tables.get_mut(usize::from(table)) else {
             return Ok(());
         };
         if !known.columns.is_empty() && known.columns != columns {
-            let reason = "c.caller stands where another payload adds a number to this sheet";
+            let reason = "another payload adds something else to this column of the sheet";
             return self.refuse(at, reason, "use another sheet");
         }
         known.columns = columns;
+        for (words, key) in known.told.iter_mut().zip(keys) {
+            if let Expression::Source(source) = key {
+                *words = source.told_words().max(*words);
+            }
+        }
         Ok(())
     }
 
@@ -129,6 +141,7 @@ impl Reader<'_, '_> {
                     kind,
                     keys: keys as u8,
                     columns: Vec::new(),
+                    told: [0; MOST_KEYS],
                 });
                 tables.len() - 1
             }

@@ -233,7 +233,7 @@ pub fn load(source: &str) -> bool {
     let _ = (script.compiled(), script.handlers(), script.header());
     let _ = script.refuse_changes("not here");
     let tables = script.policy.tables.iter();
-    let tables = Tables::of(tables.map(|table| (table.kind, table.keys)));
+    let tables = Tables::telling(tables.map(|table| (table.kind, table.keys, table.told)));
     for payload in &script.policy.payloads {
         compile(payload, &tables, source);
     }

@@ -8,7 +8,7 @@ use sptrace_addr::{Avma, Svma};
 use sptrace_trace::format::{SECTION_HEADER_BYTES, header_check};
 use sptrace_trace::values::{Piece, Values, What};
 use sptrace_trace::{
-    Counted, EarlyEnd, ExitStatus, Function, FunctionId, Header, KeyColumn, Level, Module,
+    Counted, EarlyEnd, ExitStatus, Function, FunctionId, Header, KeyColumn, KeyTold, Level, Module,
     ModuleId, Note, SYSTEM_CALLS, Section, StreamEncoder, StreamInfo, Summary, TableRow, TableSums,
     TraceWriter, Turn, Window,
 };
@@ -201,7 +201,8 @@ fn notes(module: ModuleId) -> Vec<Note> {
     let tables = vec![TableSums {
         title: "sizes".to_owned(),
         left_out: 1,
-        columns: vec![KeyColumn::Function],
+        columns: vec![KeyColumn::Stack],
+        told: vec![KeyTold::Stack(vec![1, 0]), KeyTold::Text("a".to_owned())],
         rows: vec![TableRow {
             keys: vec![1],
             count: 2,
