@@ -193,6 +193,83 @@ def calls_without_a_record_are_in_no_stack(b):
     same(n[0]["calls"], str(200 * 21))
 
 
+TEXTS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+F void take(const char *text, int n) { sink += n; }
+F void gives(const char *text) { take(text, 1); sink++; }
+int main(void) {
+    char *end = (char *)mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 4096;
+    munmap(end, 4096);
+    strcpy(end - 4, "end");
+    char text[600], *open = end - 3;
+    for (int i = 0; i < 100; i++) { snprintf(text, sizeof text, "number %d", i % 10); gives(text); }
+    memset(text, 'x', sizeof text);
+    text[255] = 0; gives(text);
+    text[255] = 'x'; text[256] = 0; gives(text);
+    text[256] = 'x'; text[599] = 0; gives(text);
+    text[599] = 0; text[598] = 'y'; gives(text);
+    gives(0); gives(end - 4); gives(""); gives("a\"b, c");
+    memset(end - 4, 'o', 4); gives(open);
+    if (!fork()) { take("number 3", 2); take("child", 2); fflush(0); _exit(0); }
+    int status;
+    wait(&status);
+    printf("%d\n", status);
+    return 0;
+}
+"""
+AT_TEXTS = """let t = count("t", ["text"]); let both = sum("both", ["text", "who", "n"], ["sum"]);
+at("take").on_enter(|c| { t.add(c.str(1)); both.add([c.str("text"), c.caller, c.arg2 & 3], c.arg2); if c.arg1 == "number 7" { c.record(); } });
+"""
+
+
+@case
+def texts_by_themselves(b):
+    """Of any length, at the end of what can be read and behind it, in a fork child; cut ones that begin alike are one row."""
+    built(b, "texts", TEXTS)
+    t, both = recorded(b, "texts", AT_TEXTS)
+    wanted = {f"number {i}": 10 for i in range(10)} | {"number 3": 11, "child": 1, "": 1, "end": 1, 'a"b, c': 1, "?": 2}
+    wanted |= {"x" * 255: 1, "x" * 256 + "...": 3}
+    same(summed(t, "text", "count"), {(text,): count for text, count in wanted.items()})
+    sums = summed(both, "text", "who", "n", "sum")
+    same((sums["number 3", "gives", "1"], sums["number 3", "main", "2"], sums["child", "main", "2"]), (10, 2, 2))
+    _, tree, _ = b.sptrace_says("report", "functions", "-i", "t.data", "--format", "csv")
+    [take] = [row for row in csv.DictReader(io.StringIO(tree)) if row["function"] == "take"]
+    same(take["calls"], "10")
+
+
+@case
+def ready_scripts_by_stack_and_text(b):
+    """hot-stacks and texts: what both say at the end, and that what they look at has no record."""
+    built(b, "callers", CALLERS)
+    built(b, "texts", TEXTS)
+    status, _, err = b.run(["-q", "-S", "hot-stacks --of=probe --depth=2"], [b.path("callers")])
+    rows = [line.split() for line in err.splitlines()]
+    assert ["main", ">", "once", "103", "5.0", "kB"] in rows and ["calls_jumper", ">", "jumper", "100", "5.0", "kB"] in rows, err
+    status, _, err = b.run(["-q", "-S", "texts --of=take"], [b.path("texts")])
+    rows = [line.split() for line in err.splitlines()]
+    assert ["number", "4", "gives", "10"] in rows and ["child", "main", "1"] in rows, err
+    functions = b.sptrace_says("report", "functions", "-i", "t.data", "--format", "csv")[1]
+    assert ",take," not in functions and "take" not in [row["function"] for row in csv.DictReader(io.StringIO(functions))], functions
+
+
+@case
+def texts_of_system_calls(b):
+    """The first path of each, and how often."""
+    script = 'record_syscalls("%file"); let t = count("t", ["path"]); syscalls("%file").on_enter(|c| t.add(c.str("path")));'
+    with open(b.path("s.rhai"), "w") as out: out.write(script)
+    built(b, "asks", '#include <unistd.h>\nint main(void) { for (int i = 0; i < 5; i++) access("/no/such", F_OK); return 0; }')
+    same(b.run(["-q", "-S", "s.rhai"], [b.path("asks")])[0], 0)
+    status, text, _ = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", "s.rhai")
+    assert "/no/such,5" in text, text
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });
@@ -244,6 +321,10 @@ def callers_are_keys_alone(b):
         "if c.caller == 1 { t.add(1); }": "c.caller is a key",
         "s.add(1, c.caller)": "c.caller is a key",
         "t.add(c.stack(17))": "1 to 16 callers are wanted",
+        "t.add(c.str(c.arg2))": "which argument is not known",
+        "let k = c.str(1); t.add(k)": "c.str() is a key",
+        "t.add(c.str(8))": "an argument in a register",
+        "t.add(c.str(1)); t.add(c.stack(2))": "another payload adds something else",
         "t.add(c.stack)": "how many callers",
         "let k = c.stack(2); t.add(k)": "a stack is a key",
         "s.add(1, c.stack(2))": "a stack is a key",

@@ -88,7 +88,8 @@ SAMPLES = {
     "coverage": "--module=prog",
     "startup": "--until=event_loop --top=3",
     "config-files": "",
-    "sizes": "--of=next_char",
+    "sizes": "--of=next_char", "hot-stacks": "--of=next_char --depth=3",
+    "texts": "--of=open",
     "arguments": "--of=next_char --bits=32",
     "latency": "--of=handle",
     "failures": "",
@@ -683,8 +684,8 @@ def check_explain_list_and_help(b):
     for name in names:
         same(b.sptrace_says("script", "check", name), (0, f"{name}: right\n", ""))
         status, out, _ = b.sptrace_says("script", "explain", name)
-        is_compiled = name in ("arguments", "failures", "latency", "sizes")
-        inside = "Inside of the traced program, compiled to native code:" if is_compiled else "Inside of the traced program: nothing"
+        is_compiled = name in ("arguments", "failures", "hot-stacks", "latency", "sizes", "texts")
+        inside = "Inside of the traced program" + (", compiled to native code:" if is_compiled else ": nothing")
         assert status == 0 and "Handlers, on the host" in out and inside in out, out
         assert not is_compiled or " instructions, " in out and "gs:[" in out, out
     status, out, _ = b.run(["-S", "file-io --help"], ["touch", b.path("started")])

@@ -57,6 +57,7 @@ const THREAD: Thread = Thread {
     active: block::ACTIVE,
     texts: block::TEXTS,
     counters: block::COUNTERS,
+    told: block::TOLD,
 };
 
 // The code passes such frames over where it walks them.

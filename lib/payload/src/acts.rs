@@ -481,7 +481,7 @@ pub fn interpret_active(
 ) -> (bool, [Option<u64>; 4]) {
     let mut run = Run {
         word: Box::new(|e, locals| word_of(e, call, memory, locals)),
-        told: Box::new(|key| told(key, call)),
+        told: Box::new(|key| told(key, call, memory)),
         locals: [0; MOST_LOCALS as usize],
         is_recorded: acts.records,
         done: [None; 4],
@@ -597,12 +597,29 @@ impl Run<'_> {
 }
 
 /// What a row tells of a key.
-fn told(key: &Expression, call: &Call) -> Vec<u64> {
+fn told(key: &Expression, call: &Call, memory: &dyn Memory) -> Vec<u64> {
     let Expression::Source(source) = key else {
         return Vec::new();
     };
+    if let Source::Text(argument, text::TOLD) = source {
+        let at = call.arguments.get(usize::from(*argument));
+        return told_text(at.copied().unwrap_or(0), memory);
+    }
     let (places, words) = (call.stack(*source), source.told_words());
     places.map_or_else(Vec::new, |places| callers::told(&places, words))
+}
+
+/// The same of a text, as much of it as can be read.
+fn told_text(address: u64, memory: &dyn Memory) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    for at in 0..text::TOLD_BYTES as u64 {
+        let mut byte = [0];
+        if memory.read(address.wrapping_add(at), &mut byte) == 0 || byte == [0] {
+            break;
+        }
+        bytes.extend(byte);
+    }
+    text::words(&bytes)
 }
 
 /// The bucket of a value: 0 up to zero, n from 2^(n-1) on.

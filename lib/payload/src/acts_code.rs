@@ -18,6 +18,7 @@ use crate::program::{Expression, Source};
 use crate::tables::{
     BEING_TAKEN, HEAD_BYTES, Kind, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
 };
+use crate::text::{TOLD, TOLD_BYTES};
 use crate::told_code::Told;
 
 /// Where the thread's words are, by displacement from gs.
@@ -37,6 +38,8 @@ pub struct Thread {
     pub active: i32,
     /// Words of texts, in the order of [`Acts::texts`].
     pub texts: i32,
+    /// The address of what is kept of texts that are keys, so many bytes of each; 0: there is none.
+    pub told: i32,
     /// The address of the process's counters.
     pub counters: i32,
 }
@@ -438,6 +441,8 @@ impl<'a> Writer<'a> {
         done: CodeLabel,
     ) -> Result<(), IcedError> {
         let told = keys.iter().enumerate();
+        let texts = &self.code.texts.0;
+        let told_of = |key| told_of(key, texts, self.thread.told);
         let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
         let (told, keys) = (told.collect(), keys.len());
         let a = &mut self.code.a;
@@ -564,8 +569,12 @@ impl<'a> Writer<'a> {
 }
 
 /// What a row is told of a key.
-fn told_of(key: &Expression) -> Option<Told> {
+fn told_of(key: &Expression, texts: &[(u8, u16)], told: i32) -> Option<Told> {
     match key {
+        Expression::Source(Source::Text(argument, TOLD)) => {
+            let place = texts.iter().position(|text| *text == (*argument, TOLD))?;
+            Some(Told::Text(told, (TOLD_BYTES * place) as i32))
+        }
         Expression::Source(Source::Callers(count)) => Some(Told::Places(*count, None)),
         Expression::Source(Source::KeptCallers(count, kept)) => {
             Some(Told::Places(*count, Some(*kept)))

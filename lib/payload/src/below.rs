@@ -1,4 +1,4 @@
-//! Where code keeps what it needs: the 128 bytes below the stack pointer, which signals leave alone.
+//! Where code keeps what it needs: 128 bytes below the stack pointer, which signals leave alone.
 //!
 //! Temporaries and locals lie above ([`crate::in_place`]). Must not know what is kept there.
 

@@ -1,8 +1,8 @@
 //! Stacks as keys: the places of the calls that lead to a call, as a word and as a list.
 //!
 //! A place is the lower half of the id of a slot; what function it lies in is known to who has made
-//! it. Stacks are told apart by a word ([`key`]); a row of a table has the places beside it, so that
-//! they are there when it is read. Must not know how frames are found.
+//! it. Stacks are told apart by a word ([`key`]); a row of a table has the places beside it: they
+//! are there when it is read. Must not know how frames are found.
 
 /// Places of a stack at most.
 pub const MOST_PLACES: u8 = 16;

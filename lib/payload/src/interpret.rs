@@ -7,7 +7,7 @@ use crate::captured::{CUT, FAULT, Kind, MOST_ASKED, tagged};
 use crate::contract::{KEPT_COUNT, LOCALS};
 use crate::program::{Binary, Expression, Program, Source, Statement, Width};
 use crate::tables::MOST_VARIABLES;
-use crate::text::{self, MOST_BYTES, WHOLE};
+use crate::text::{self, MOST_BYTES, TOLD, WHOLE};
 
 /// The registers of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl Run<'_> {
     /// See [`crate::text`]; 0: it cannot be read, or is shorter.
     fn text_word(&self, address: u64, length: u16) -> u64 {
         let (most, is_whole) = match length {
-            WHOLE => (MOST_BYTES, true),
+            WHOLE | TOLD => (MOST_BYTES, true),
             length => (usize::from(length), false),
         };
         let mut bytes = Vec::new();

@@ -6,6 +6,7 @@
 //! between them, then runs its `parts`, each of which is told by a [`crate::captured`] header.
 
 use crate::callers::words_of;
+use crate::text::{TOLD, TOLD_WORDS};
 
 /// What runs at a call, or at its return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,7 @@ impl Source {
     pub const fn told_words(self) -> u8 {
         match self {
             Self::Callers(count) | Self::KeptCallers(count, _) => words_of(count),
+            Self::Text(_, TOLD) | Self::NamedText(_, TOLD) => TOLD_WORDS,
             _ => 0,
         }
     }

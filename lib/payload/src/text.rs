@@ -6,6 +6,12 @@
 
 /// In place of a length: the whole text, with the zero at its end.
 pub const WHOLE: u16 = 0x1fff;
+/// The same, of a text that is a key: its beginning is kept as well, for the row that it leads to.
+pub const TOLD: u16 = 0x1ffe;
+/// Bytes of it that are; a longer one is cut.
+pub const TOLD_BYTES: usize = 256;
+/// Words of a row that they fill.
+pub const TOLD_WORDS: u8 = (TOLD_BYTES / 8) as u8;
 /// Among the texts of a call, in place of an argument and a length: how many recorded calls are
 /// open around it.
 pub const DEPTH: (u8, u16) = (6, 1);
@@ -22,6 +28,30 @@ pub fn beginning(text: &[u8]) -> u64 {
     word_of(text.iter().copied())
 }
 
+/// The text that the words of a row tell, and whether it is cut.
+pub fn told(words: &[u64]) -> (String, bool) {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0);
+    let text = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(&[]);
+    (String::from_utf8_lossy(text).into_owned(), end.is_none())
+}
+
+/// The same the other way round.
+pub fn words(text: &[u8]) -> Vec<u64> {
+    let mut bytes = [0; TOLD_BYTES];
+    for (byte, of) in bytes.iter_mut().zip(text) {
+        *byte = *of;
+    }
+    let words = bytes.chunks_exact(8);
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |word, b| word << 8 | u64::from(*b))
+    };
+    words.map(word).collect()
+}
+
 /// The word of some bytes; never 0, which stands for what cannot be read.
 pub fn word_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -33,6 +63,13 @@ pub fn word_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_comes_back_or_is_cut() {
+        assert_eq!(told(&words(b"/etc")), ("/etc".to_owned(), false));
+        let long = [b'x'; 2 * TOLD_BYTES];
+        assert_eq!(told(&words(&long)), ("x".repeat(TOLD_BYTES), true));
+    }
 
     #[test]
     fn a_text_is_not_its_beginning() {

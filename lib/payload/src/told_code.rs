@@ -14,6 +14,7 @@ use crate::below::{PROBES_AT, RDX_AT, RECORDED_AT};
 use crate::callers::{FACTOR, MOST_FRAMES, TURN};
 use crate::contract::in_place::*;
 use crate::in_place::Code;
+use crate::text::TOLD_WORDS;
 
 /// What a row is told of a key.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum Told {
     /// So many places that lead to the call; at a return its own is kept in the word of this
     /// number.
     Places(u8, Option<u8>),
+    /// What is kept of a text: where the address of that is, from gs on, and how far behind it.
+    Text(i32, i32),
 }
 
 /// Of a place: its frame, and where its number is put.
@@ -62,7 +65,10 @@ impl Code {
 
     /// Writes what a key stands for to its place in the row at rcx, which stays.
     pub(crate) fn tell(&mut self, told: Told, at: i32) -> Result<(), IcedError> {
-        let Told::Places(count, kept) = told;
+        let (count, kept) = match told {
+            Told::Places(count, kept) => (count, kept),
+            Told::Text(from, behind) => return self.copy_text(from, behind, at),
+        };
         let (Some(own), Some(top)) = (self.own_place(kept), self.top_frame_at) else {
             return Ok(());
         };
@@ -88,6 +94,27 @@ impl Code {
         self.restore_rdx(top)
     }
 
+    /// Copies what the slow path has kept of a text, at the beginning of a call, into the row.
+    fn copy_text(&mut self, from: i32, behind: i32, at: i32) -> Result<(), IcedError> {
+        let a = &mut self.a;
+        let (mut again, mut nothing) = (a.create_label(), a.create_label());
+        a.mov(qword_ptr(rsp + RDX_AT), rdx)?;
+        a.mov(rdx, qword_ptr(from).gs())?;
+        a.test(rdx, rdx)?;
+        a.je(nothing)?;
+        a.mov(word_ptr(rsp + PROBES_AT), u32::from(TOLD_WORDS))?;
+        a.set_label(&mut again)?;
+        a.mov(rax, qword_ptr(rdx + behind))?;
+        a.mov(qword_ptr(rcx + at), rax)?;
+        a.add(rdx, 8)?;
+        a.add(rcx, 8)?;
+        a.dec(word_ptr(rsp + PROBES_AT))?;
+        a.jne(again)?;
+        a.sub(rcx, 8 * i32::from(TOLD_WORDS))?;
+        a.set_label(&mut nothing)?;
+        a.mov(rdx, qword_ptr(rsp + RDX_AT))
+    }
+
     /// Where the number of the call's own place is.
     fn own_place(&self, kept: Option<u8>) -> Option<AsmMemoryOperand> {
         match (kept, self.exit.is_some()) {
@@ -101,8 +128,8 @@ impl Code {
     }
 
     /// At a return the frame of the call itself is still there, if it has a record: where it would
-    /// be is kept in place of rdx, which is found again, and its place, which eax has. A frame there
-    /// of another place is that of a call which has jumped to this one.
+    /// be is kept in place of rdx, which is found again, and its place, which eax has. A frame
+    /// there of another place is that of a call which has jumped to this one.
     fn keep_rdx(&mut self) -> Result<(), IcedError> {
         if self.exit.is_some() {
             self.a.mov(rdx, qword_ptr(rdx))?;

@@ -73,6 +73,8 @@ enum Type {
     Caller,
     /// A stack of such places: a key.
     Stack,
+    /// A text: a key.
+    Text,
 }
 
 type Value = (Expression, Type);
@@ -245,8 +247,10 @@ impl Reader<'_, '_> {
             }
             Stmt::Var(parts, ..) => {
                 let (value, ty) = self.value(&parts.1)?;
-                if ty == Type::Stack {
-                    return self.refuse_stack(at);
+                match ty {
+                    Type::Stack => return self.refuse_stack(at),
+                    Type::Text => return self.refuse_text(at),
+                    Type::Number | Type::Truth | Type::Caller => {}
                 }
                 let local = self.new_local(parts.0.name.clone(), ty, at)?;
                 steps.push(Step::Set(local, value));
@@ -386,6 +390,7 @@ impl Reader<'_, '_> {
         match self.value(expression)? {
             (_, Type::Caller) => self.refuse_caller(expression.position()),
             (_, Type::Stack) => self.refuse_stack(expression.position()),
+            (_, Type::Text) => self.refuse_text(expression.position()),
             (value, _) => Ok(value),
         }
     }
@@ -395,6 +400,7 @@ impl Reader<'_, '_> {
             (value, Type::Truth) => Ok(value),
             (_, Type::Caller) => self.refuse_caller(expression.position()),
             (_, Type::Stack) => self.refuse_stack(expression.position()),
+            (_, Type::Text) => self.refuse_text(expression.position()),
             (_, Type::Number) => self.refuse(
                 expression.position(),
                 "a condition is wanted here, and this is a number",
@@ -495,6 +501,7 @@ impl Reader<'_, '_> {
                     match given {
                         Type::Caller => return self.refuse_caller(of.position()),
                         Type::Stack => return self.refuse_stack(of.position()),
+                        Type::Text => return self.refuse_text(of.position()),
                         Type::Number | Type::Truth => {}
                     }
                 }
@@ -528,6 +535,9 @@ impl Reader<'_, '_> {
             (_, Expr::Dot(inner, ..)) if is_call => self.begins_with(inner, at),
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "stack" => {
                 self.stack(method, *at)
+            }
+            (_, Expr::MethodCall(method, at)) if is_call && method.name == "str" => {
+                self.told_text(method, *at)
             }
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
                 match &method.args[..] {

@@ -19,6 +19,7 @@ const THREAD: Thread = Thread {
     active: 0x1228,
     texts: 0x1250,
     counters: 0x1270,
+    told: 0x12b8,
 };
 /// A tick of the clock is as long as one of the machine of the figures.
 const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;

@@ -32,6 +32,10 @@ pub const SCRIPTS: &[(&str, &str)] = &[
         "hot-functions",
         include_str!("../../../scripts/hot-functions.rhai"),
     ),
+    (
+        "hot-stacks",
+        include_str!("../../../scripts/hot-stacks.rhai"),
+    ),
     ("latency", include_str!("../../../scripts/latency.rhai")),
     ("locks", include_str!("../../../scripts/locks.rhai")),
     ("network", include_str!("../../../scripts/network.rhai")),
@@ -61,6 +65,7 @@ pub const SCRIPTS: &[(&str, &str)] = &[
         "tail-latency",
         include_str!("../../../scripts/tail-latency.rhai"),
     ),
+    ("texts", include_str!("../../../scripts/texts.rhai")),
     (
         "thread-states",
         include_str!("../../../scripts/thread-states.rhai"),

@@ -57,6 +57,8 @@ pub mod block {
     pub const TEXTS: i32 = 0x1250;
     /// The address of the process's counters, to which payloads add.
     pub const COUNTERS: i32 = 0x1270;
+    /// The address of what is kept of texts that are keys; 0: there is none.
+    pub const TOLD: i32 = 0x12b8;
 }
 
 /// Counters of a process that payloads add to.

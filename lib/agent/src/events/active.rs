@@ -11,7 +11,9 @@ use crate::memory::thread::Hot;
 use crate::memory::{host, sandbox, state, sys};
 use crate::record::{chunk, settle};
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::{DEPTH, FunctionValues, TEXT_BYTES, TEXTS, WHOLE_TEXT};
+use sptrace_wire::plan::{
+    DEPTH, FunctionValues, TEXT_BYTES, TEXTS, TOLD_BYTES, TOLD_TEXT, WHOLE_TEXT,
+};
 use sptrace_wire::record::{
     ACTED, ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
 };
@@ -47,9 +49,24 @@ impl Orders {
     /// before which the stack pointer was `rsp`.
     pub fn prepare(hot: &Hot, (arguments, rsp): (&[u64; 6], u64), of: &FunctionValues) {
         hot.active.set([0; 5]);
-        let word = |i: usize| match of.text(i)? {
+        let kept = room_for_texts(hot, of);
+        hot.told
+            .set(kept.first().map_or(0, |first| first.as_ptr() as u64));
+        let mut word = |i: usize| match of.text(i)? {
             DEPTH => Some(u64::from(settle::depth_around(hot, rsp))),
-            (argument, length) => Some(text_word(*arguments.get(usize::from(argument))?, length)),
+            (argument, TOLD_TEXT) => {
+                let told = kept.get_mut(i)?;
+                told.fill(0);
+                Some(text_word(
+                    *arguments.get(usize::from(argument))?,
+                    WHOLE_TEXT,
+                    told,
+                ))
+            }
+            (argument, length) => {
+                let at = *arguments.get(usize::from(argument))?;
+                Some(text_word(at, length, &mut []))
+            }
         };
         let texts: [u64; TEXTS] = core::array::from_fn(|i| word(i).unwrap_or(0));
         hot.texts.set(texts);
@@ -149,8 +166,21 @@ fn wait(mut ns: u64) {
     }
 }
 
-/// The word of a text, as `sptrace-payload` makes it; 0: it cannot be read, or is shorter.
-fn text_word(address: u64, length: u16) -> u64 {
+/// Room for the beginnings of texts, if one of them is a key: it is needed while the code runs.
+fn room_for_texts(hot: &Hot, of: &FunctionValues) -> &'static mut [[u8; TOLD_BYTES]] {
+    let is_told = |i| of.text(i).is_some_and(|(_, length)| length == TOLD_TEXT);
+    if !(0..TEXTS).any(is_told) {
+        return &mut [];
+    }
+    // SAFETY: this thread's own block; nothing of a call is captured before its payload has run.
+    let room = unsafe { hot.pieces() }.unwrap_or(&mut []);
+    let (kept, _) = room.as_chunks_mut::<TOLD_BYTES>();
+    kept.get_mut(..TEXTS).unwrap_or(&mut [])
+}
+
+/// The word of a text, as `sptrace-payload` makes it, and its beginning; 0: it cannot be read, or
+/// is shorter.
+fn text_word(address: u64, length: u16, told: &mut [u8]) -> u64 {
     let (most, is_whole) = match length {
         WHOLE_TEXT => (TEXT_BYTES, true),
         length => (usize::from(length), false),
@@ -164,7 +194,10 @@ fn text_word(address: u64, length: u16) -> u64 {
         if got == 0 {
             return 0;
         }
-        for byte in bytes.iter().take(got) {
+        for (i, byte) in bytes.iter().take(got).enumerate() {
+            if let Some(place) = told.get_mut(read + i) {
+                *place = *byte;
+            }
             word = (word ^ u64::from(*byte)).wrapping_mul(TEXT_PRIME);
             if *byte == 0 {
                 return if is_whole { word.max(1) } else { 0 };
@@ -192,6 +225,7 @@ mod tests {
 
     #[test]
     fn a_text_is_compared_by_its_word() {
+        let text_word = |at, length| super::text_word(at, length, &mut []);
         let end = page_before_nothing(b"/etc\0");
         let at = end - 5;
         assert_ne!(text_word(at, WHOLE_TEXT), text_word(at, 4));
@@ -203,5 +237,20 @@ mod tests {
         let end = page_before_nothing(b"xxx");
         assert_eq!(text_word(end - 3, WHOLE_TEXT), 0);
         assert_ne!(text_word(end - 3, 3), 0);
+    }
+
+    #[test]
+    fn the_beginning_of_a_key_is_kept() {
+        let end = page_before_nothing(b"/etc\0");
+        let (mut told, mut short) = ([7; 6], [0; 2]);
+        let word = text_word(end - 5, WHOLE_TEXT, &mut told);
+        assert_eq!(
+            (word, told),
+            (
+                super::text_word(end - 5, WHOLE_TEXT, &mut short),
+                *b"/etc\0\x07"
+            )
+        );
+        assert_eq!(short, *b"/e");
     }
 }

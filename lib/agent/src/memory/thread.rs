@@ -165,6 +165,8 @@ pub struct Hot {
     /// Memory that the kernel has filled at the last record, from and to, and where that ended: its
     /// place, and the number of its chunk.
     pub filled: Words<4>,
+    /// Where the beginnings of texts are that are keys of the payload that runs; 0: nowhere.
+    pub told: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -186,6 +188,7 @@ const _: () = assert!(HOT + offset_of!(Hot, errno) == block::ERRNO as usize);
 const _: () = assert!(HOT + offset_of!(Hot, active) == block::ACTIVE as usize);
 const _: () = assert!(HOT + offset_of!(Hot, texts) == block::TEXTS as usize);
 const _: () = assert!(HOT + offset_of!(Hot, counters) == block::COUNTERS as usize);
+const _: () = assert!(HOT + offset_of!(Hot, told) == block::TOLD as usize);
 
 /// The hot page of the block at `block`.
 ///

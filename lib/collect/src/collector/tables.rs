@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_payload::callers;
 use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
+use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::STREAMS;
@@ -154,7 +155,14 @@ impl<W: Write> Collector<W> {
         for ((key, column), words) in row.keys.iter_mut().zip(columns).zip(widths) {
             let words: Vec<u64> = told.by_ref().take(usize::from(words)).collect();
             match column {
-                KeyColumn::Number | KeyColumn::Text => {}
+                KeyColumn::Number => {}
+                // It could not be read.
+                KeyColumn::Text if *key == 0 => {}
+                KeyColumn::Text => {
+                    let (mut text, is_cut) = text::told(&words);
+                    text.push_str(if is_cut { "..." } else { "" });
+                    *key = sums.word_for(KeyTold::Text(text));
+                }
                 KeyColumn::Function => *key = self.site_function(state.as_deref_mut(), *key),
                 KeyColumn::Stack => {
                     let places = callers::places(&words).into_iter();

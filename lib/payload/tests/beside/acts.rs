@@ -28,9 +28,10 @@ pub const THREAD: Thread = Thread {
     active: 40,
     texts: 80,
     counters: 112,
+    told: 120,
 };
 /// Words of the block.
-const BLOCK_WORDS: usize = 15;
+const BLOCK_WORDS: usize = 16;
 /// The thread's number.
 const TID: u32 = 77;
 
@@ -255,6 +256,7 @@ impl Random<'_> {
             keys: (0..usize::from(keys))
                 .map(|i| match told[i] {
                     0 => self.expression(1).with(Binary::And, 3),
+                    text::TOLD_WORDS => self.told_text(),
                     words => {
                         let odd = self.below(2) as u8;
                         self.stack(2 * words - odd)
@@ -265,6 +267,14 @@ impl Random<'_> {
                 0 => 1.into(),
                 _ => self.expression(1),
             },
+        }
+    }
+
+    /// A text as a key; at a return there is none.
+    fn told_text(&mut self) -> Expression {
+        match self.1 {
+            Moment::Call => Source::Text(self.below(2) as u8, text::TOLD).into(),
+            Moment::Return => self.expression(1).with(Binary::And, 3),
         }
     }
 
@@ -330,7 +340,28 @@ fn tables() -> Tables {
         (Kind::Count, 1, [4, 0, 0, 0]),
         (Kind::Histogram, 2, [0, 1, 0, 0]),
         (Kind::Sum, 3, [8, 0, 2, 0]),
+        (Kind::Count, 1, [text::TOLD_WORDS, 0, 0, 0]),
+        (Kind::Least, 2, [1, text::TOLD_WORDS, 0, 0]),
     ])
+}
+
+/// What the slow path keeps of the texts of a call.
+fn told_of(acts: &Acts, call: &Call, stack: &Stack) -> Vec<u64> {
+    let texts = acts.texts().into_iter();
+    let told = texts.flat_map(|(argument, _)| {
+        let at = call.arguments.get(usize::from(argument)).copied();
+        let mut text = Vec::new();
+        for offset in 0..text::TOLD_BYTES as u64 {
+            let mut byte = [0];
+            let from = at.unwrap_or(0).wrapping_add(offset);
+            if stack.read(from, &mut byte) == 0 || byte == [0] {
+                break;
+            }
+            text.extend(byte);
+        }
+        text::words(&text)
+    });
+    told.collect()
 }
 
 /// What a set holds, by table and keys.
@@ -456,6 +487,8 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         put(THREAD.top_frame, top);
+        let told: Vec<u64> = told_of(&acts, &call, &stack);
+        put(THREAD.told, told.as_ptr() as u64);
         for (number, (argument, length)) in (0..).zip(acts.texts()) {
             let source = match (argument, length) {
                 text::DEPTH => Source::Depth,
@@ -571,6 +604,11 @@ fn same_variables(set: &[u64], call: &Call, acts: &Acts) -> Variables {
 fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize {
     // A count of nothing is no row.
     sums.retain(|_, row| row.count != 0);
+    // A number in the place of a text tells nothing.
+    for ((table, _), row) in &mut sums {
+        let words = tables.all[usize::from(*table)].told.iter();
+        row.told.resize(words.map(|n| usize::from(*n)).sum(), 0);
+    }
     let (got, left_out) = sums_of(set, tables);
     assert_eq!((&got, left_out), (&sums, 0), "{acts:?}");
     sums.len()

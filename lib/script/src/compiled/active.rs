@@ -136,7 +136,7 @@ impl Reader<'_, '_> {
     }
 
     /// A text that is written there, or captured.
-    fn text(&self, expression: &Expr) -> Option<String> {
+    pub(super) fn text(&self, expression: &Expr) -> Option<String> {
         match expression {
             Expr::StringConstant(text, _) => Some(text.to_string()),
             Expr::Variable(name, ..) => {
@@ -206,7 +206,7 @@ impl Reader<'_, '_> {
         self.text_at(value, of, at)
     }
 
-    fn text_at(
+    pub(super) fn text_at(
         &self,
         value: Expression,
         (length, text): (u16, &str),
@@ -217,7 +217,7 @@ impl Reader<'_, '_> {
             return self.refuse(at, reason, "write another");
         }
         if self.moment == Moment::Return {
-            let reason = "texts are compared when a call begins";
+            let reason = "texts are read when a call begins";
             return self.refuse(at, reason, "write it in on_enter, or later(|e| ...)");
         }
         match value {

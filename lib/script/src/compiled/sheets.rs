@@ -74,6 +74,7 @@ impl Reader<'_, '_> {
         Ok(match self.value(expression)? {
             (value, Type::Caller) => (value, KeyColumn::Function),
             (value, Type::Stack) => (value, KeyColumn::Stack),
+            (value, Type::Text) => (value, KeyColumn::Text),
             (value, _) => (value, KeyColumn::Number),
         })
     }

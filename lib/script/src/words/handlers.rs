@@ -176,11 +176,12 @@ fn add_places(all: &mut Vocabulary<'_>) {
 
 /// What a payload is, for the manual.
 const ON_ENTER: &str = "inside of the program, compiled to native code, when one of these functions is called: \
-     SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers, c.caller and c.stack(N) as keys, and \
+     SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers, c.caller, c.stack(N) and c.str(N) as keys, and \
      c.record(), without which the call is not recorded. c.caller is the function that makes the call, or the jump, and is shown by \
      its name; ? where it is not known. c.stack(N) is the N innermost callers, 1 to 16, shown as e.callers(N) shows \
      them: calls that go on without a record are in no stack, nor is what lies behind 256 frames of such; a \
-     thread begins with the place that has started it. c.arg1, c.arg2 and so on are arguments as \
+     thread begins with the place that has started it. c.str(N), or c.str(\"NAME\"), is the text that an argument points \
+     to, at 1 us a call; of a longer one the first 256 bytes are shown, ? of what cannot be read. c.arg1, c.arg2 and so on are arguments as \
      whole registers, c.NAME those of the function's prototype, c.tid the thread, c.nth how often \
      the payload has been reached in its process, with this call; c.depth how many recorded calls \
      are open around this one, without what has jumped to it, at some 0.3 us and a little more for \

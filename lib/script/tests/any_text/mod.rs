@@ -251,6 +251,7 @@ fn compile(payload: &Payload, tables: &Tables, source: &str) {
         active: 40,
         texts: 80,
         counters: 112,
+        told: 120,
     };
     let mut acts = payload.acts.clone();
     let of = |number: u8| match number {

@@ -44,6 +44,10 @@ pub const NO_TEXT: u16 = 0;
 pub const DEPTH: (u8, u16) = (6, 1);
 /// In place of a text's length: all of it, with the zero at its end.
 pub const WHOLE_TEXT: u16 = 0x1fff;
+/// The same, of a text that is a key: so many bytes of it are kept for the code.
+pub const TOLD_TEXT: u16 = 0x1ffe;
+/// See there.
+pub const TOLD_BYTES: usize = 256;
 /// Bytes of a text that are looked at, at most.
 pub const TEXT_BYTES: usize = 4096;
 /// A source: the lower half of the id of the place that makes the call; of what is kept alone.
