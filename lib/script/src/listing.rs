@@ -4,6 +4,7 @@
 
 use sptrace_payload::acts::{Acts, Moment, RESULT};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code, instructions};
+use sptrace_payload::callers::MOST_PLACES;
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::{Kind, Table, Tables};
 
@@ -34,6 +35,8 @@ const RETURN_NS: f64 = 7.0;
 const CLOCK_NS: f64 = 14.0;
 /// Entry and return of a call by the slow path, which looks for errno.
 const SLOW_NS: f64 = 700.0;
+/// A caller of a stack.
+const PLACE_NS: f64 = 0.7;
 /// An instruction of a payload; those that seldom run are among them.
 const INSTRUCTION_NS: f64 = 0.05;
 
@@ -128,8 +131,12 @@ fn code_of(payload: &Payload, tables: &Tables) -> Option<Vec<u8>> {
 
 /// What a call costs beside the instructions.
 fn price(moment: Moment, acts: &Acts) -> f64 {
+    let stacks = (1..=MOST_PLACES).filter(|places| acts.uses(Source::Callers(*places)));
+    let stacks = stacks
+        .map(|places| PLACE_NS * f64::from(places))
+        .sum::<f64>();
     if moment == Moment::Call {
-        return CALL_NS;
+        return CALL_NS + stacks;
     }
     let clock = if acts.uses(Source::Elapsed) {
         CLOCK_NS
@@ -141,5 +148,5 @@ fn price(moment: Moment, acts: &Acts) -> f64 {
     } else {
         0.0
     };
-    CALL_NS + RETURN_NS + clock + errno
+    CALL_NS + stacks + RETURN_NS + clock + errno
 }
