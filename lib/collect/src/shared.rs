@@ -266,7 +266,13 @@ impl Shared {
     pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
         let mut outcome = Outcome::read(self.arena.control());
         outcome.events = c.events();
-        outcome.seen_in_part = c.seen_in_part();
+        // What is counted or recorded in order keeps all return addresses.
+        if !matches!(
+            self.options.plans(),
+            load::Plans::Count | load::Plans::InOrder
+        ) {
+            outcome.seen_in_part = c.seen_in_part();
+        }
         outcome.without_end = c.without_end().to_vec();
         outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;

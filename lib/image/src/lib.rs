@@ -10,6 +10,7 @@ mod debug_links;
 mod debug_sections;
 mod dynamic;
 mod error;
+mod go_table;
 mod headers;
 mod lsda;
 mod object;

@@ -3,6 +3,7 @@
 mod levels;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
@@ -39,6 +40,8 @@ struct PlanBuilder<'a> {
     area_used: u32,
     springboards: Springboards,
     kept: Kept,
+    /// Who calls these keeps something below the return address.
+    keep_below_return: Vec<Range<Svma>>,
     /// Calls are counted, or recorded in order: they keep their return addresses.
     counts: Option<Creators>,
     /// They are recorded in order, not counted.
@@ -90,6 +93,7 @@ fn builder<'a>(
         area_used: slots_start,
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
+        keep_below_return: special::keep_below_return(object),
         counts,
         is_in_order,
         twins: 0,
@@ -279,6 +283,10 @@ impl PlanBuilder<'_> {
     }
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
+        let mut below = self.keep_below_return.iter();
+        if below.any(|code| code.contains(&site.target)) {
+            return self.refused(site, Refusal::RedZone);
+        }
         let reads = self.reads_return.contains(&site.target.0);
         let keep = match self.kept.in_function(f) {
             // What is counted keeps its return address.
