@@ -221,6 +221,7 @@ impl Session {
             preparing: Preparing::default(),
             left_out: Mutex::default(),
             injected: AtomicU64::new(0),
+            is_launched: AtomicBool::new(false),
         });
         Ok(Self {
             shared,
@@ -257,6 +258,7 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
+        self.shared.is_launched.store(true, Ordering::Relaxed);
         let child = self.launch(argv)?;
         if self.shared.options.records_execve() {
             self.shared.lock().first_call = Some(first_call::execve(argv));
