@@ -126,7 +126,7 @@ impl<W: Write> Collector<W> {
             for row in &mut rows {
                 let keys = row.keys.iter_mut().zip(&sums.columns);
                 for (key, _) in keys.filter(|(_, column)| **column == KeyColumn::Function) {
-                    *key = self.site_function(state.as_mut(), *key);
+                    *key = self.site_function(state.as_deref_mut(), *key);
                 }
             }
             sums.add(rows, left_out);
