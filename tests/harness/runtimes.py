@@ -41,8 +41,12 @@ def build(folder):
         built.append((name, run))
 
     make("go", go_build(source("churn.go"), path("go")), "go", [path("go")])
-    for name, file in (("go.stripped", "churn.go"), ("go.tallies", "tallies.go")):
-        command = go_build(source(file), path(name), is_stripped=True)
+    for name, file in (
+        ("go.stripped", "churn.go"),
+        ("go.tallies", "tallies.go"),
+        ("go.cgo", "cgo.go"),
+    ):
+        command = go_build(source(file), path(name), is_stripped=name != "go.cgo")
         make("go", command, name, [path(name)])
     if shutil.which("ocamlopt"):
         shutil.copy(source("churn.ml"), folder)

@@ -151,6 +151,15 @@ func main() {
 		sum += <-out / 4
 	}
 	workers.Wait()
+	// Many stacks that grow, and move, at the same time.
+	for i := 0; i < 1000; i++ {
+		workers.Add(1)
+		go func(i int) {
+			defer workers.Done()
+			atomic.AddInt64(&sink, int64(grow(i%64)))
+		}(i)
+	}
+	workers.Wait()
 	runtime.GC()
 	for _, of := range []struct {
 		name  string

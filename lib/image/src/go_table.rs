@@ -1,16 +1,18 @@
 //! The functions of a Go program, as its runtime knows them.
 //!
 //! Every program that Go's linker makes, stripped or not, has a table of all its functions with
-//! their names, by which the runtime walks its stacks (Go's source, `runtime/symtab.go`: `pcHeader`,
-//! `functab`, `_func`). Is given that section; gives symbols, and the range of code that they cover.
-//! Layouts: Go 1.18 and 1.20; of older ones, which state addresses in full, nothing is read. Knows
-//! nothing of instructions.
+//! their names, by which the runtime walks its stacks (Go's source, `runtime/symtab.go`:
+//! `pcHeader`, `functab`, `_func`). Is given that section; gives symbols, and the range of code
+//! that they cover. Layouts: Go 1.18 and 1.20; of older ones, which state addresses in full,
+//! nothing is read. Knows nothing of instructions.
 
 use std::ops::Range;
 
+use goblin::container::{Container, Ctx, Endian};
 use sptrace_addr::Svma;
 
-use crate::sections::{Section, string_at};
+use crate::headers::read_any_header;
+use crate::sections::{Section, read_sections, string_at};
 use crate::symbols::{Symbol, SymbolKind};
 
 /// Go 1.18 and 1.19; since 1.20. They differ in tables that are not read here.
@@ -34,6 +36,13 @@ pub(crate) struct GoTable<'data> {
     pub symbols: Vec<Symbol<'data>>,
     /// From the first function to the end of the last one.
     pub code: Range<Svma>,
+}
+
+/// True if a file is a Go program or library.
+pub fn is_go_program(file: &[u8]) -> bool {
+    let ctx = Ctx::new(Container::Big, Endian::Little);
+    let sections = read_any_header(file).map(|header| read_sections(file, &header, ctx));
+    sections.is_ok_and(|all| all.iter().any(|s| is_go_table(s.name)))
 }
 
 /// True if a section of this name is the table.
@@ -68,7 +77,7 @@ fn read<'data>(
         ))
     };
     let part = |number| table.get(usize::try_from(word(number)?).ok()?..);
-    // Where it is relocated the file may hold nothing; the linker begins the section with Go's code.
+    // Where it is relocated the file may hold nothing; the section begins with Go's code.
     let start = match Svma(word(TEXT_START)?) {
         stated if is_code(stated) => stated,
         _ => text,

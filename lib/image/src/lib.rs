@@ -27,6 +27,7 @@ pub use debug_file::debug_symbols;
 pub use debug_links::DebugLinks;
 pub use debug_sections::{DebugSection, debug_sections};
 pub use error::ImageError;
+pub use go_table::is_go_program;
 pub use headers::ObjectKind;
 pub use lsda::LandingPad;
 pub use object::Object;

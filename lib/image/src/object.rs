@@ -81,7 +81,11 @@ impl<'data> Object<'data> {
         let dynamic = read_dynamic(bytes, &headers, ctx, &space);
         let (mut symbols, by_index) = read_symbols(&sections, &dynamic, &space, ctx, &is_code);
         let go = read_go_table(&sections, &is_code).unwrap_or_default();
-        add_symbols(&mut symbols, go.symbols);
+        // A symbol says more where there are two forms of one function.
+        let is_named = |svma| symbols.binary_search_by_key(&svma, |s| s.svma).is_ok();
+        let unnamed = go.symbols.into_iter().filter(|s| !is_named(s.svma));
+        let unnamed: Vec<_> = unnamed.collect();
+        add_symbols(&mut symbols, unnamed);
         let relocations = read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
         let plt_stubs = find_stubs(&code_ranges, &relocations.slots, &symbols);
         let slot_names = relocations.slot_names();
