@@ -9,10 +9,11 @@ children, must be counted to the call; programs of the machine that do the same 
 all calls has, function by function, but for what the dynamic linker does when it looks a function up (see IN_THE_LINKER). Output
 and status must be those of the program alone. Exit status: 1 if anything differs.
 """
-import argparse, collections, csv, io, os, signal, subprocess, sys, tempfile, time
+import argparse, collections, csv, io, os, shutil, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
+from runtimes import go_build
 
 case = Cases()
 KINDS = ("O0", "O2", "static")
@@ -58,13 +59,14 @@ def same(what, wanted, found):
     if wanted != found: raise Failed(f"{what}: not {wanted!r} but {found!r}")
 
 
-def tallied(bench, kind, options=("--count",)):
-    program = bench.program(f"tallies.{kind}")
+def tallied(bench, kind, options=("--count",), program=None):
+    program = program or bench.program(f"tallies.{kind}")
     alone = bench.run(program)[:2]
     counted, trace = bench.record("tallies", options, [program])
     same("output and status", alone, counted)
     found = {function: calls for (module, function), calls in bench.counts(trace).items() if module.startswith("tallies")}
     for line in alone[1].split("\n")[:-1]:
+        if line.startswith("#"): continue
         function, calls = line.split()
         same(f"{kind}: calls of {function}", int(calls), found.get(function))
     return trace
@@ -78,6 +80,20 @@ def calls_of_every_kind_are_counted_to_the_call(bench):
 @case
 def calls_that_are_recorded_in_order_are_counted_to_the_call(bench):
     for kind in KINDS: tallied(bench, kind, ("--stamps", "none"))
+
+
+@case
+def calls_in_go_are_counted_to_the_call_stripped_or_not(bench):
+    """Its runtime's own table names the functions; goroutines change stacks and threads, and stacks move."""
+    if not shutil.which("go"): raise Skip("go is not installed")
+    for is_stripped in (False, True):
+        program = f"{bench.folder}/tallies.go.{'stripped' if is_stripped else 'symbols'}"
+        environment = dict(os.environ, GOCACHE=f"{bench.folder}/gocache", GOFLAGS="-mod=mod", HOME=bench.folder)
+        made = subprocess.run(go_build(f"{ROOT}/tests/runtimes/tallies.go", program, is_stripped), cwd=bench.folder, env=environment, capture_output=True, text=True)
+        if made.returncode: raise Failed(made.stderr)
+        for options in (("--count",), ("--stamps", "none"), ()):
+            trace = tallied(bench, "go", options, program)
+            if "seen in part" in bench.report(trace, "coverage"): raise Failed("all calls of a Go program are said to be seen in part")
 
 
 @case

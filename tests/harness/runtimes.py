@@ -11,6 +11,12 @@ import os, shutil, subprocess
 HERE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtimes")
 
 
+def go_build(source, program, is_stripped=False):
+    """The command that makes a Go program; stripped ones can lie anywhere, too."""
+    options = ["-buildmode=pie", "-ldflags=-s"] if is_stripped else []
+    return ["go", "build", *options, "-o", program, source]
+
+
 def build(folder):
     os.makedirs(folder, exist_ok=True)
     path, source = (lambda name: os.path.join(folder, name)), (
@@ -34,21 +40,14 @@ def build(folder):
             raise RuntimeError(f"{name}: {done.stdout.decode('latin1')[-500:]}")
         built.append((name, run))
 
-    make("go", ["go", "build", "-o", path("go"), source("churn.go")], "go", [path("go")])
-    make(
-        "go",
-        [
-            "go",
-            "build",
-            "-buildmode=pie",
-            "-ldflags=-s",
-            "-o",
-            path("go.stripped"),
-            source("churn.go"),
-        ],
-        "go.stripped",
-        [path("go.stripped")],
-    )
+    make("go", go_build(source("churn.go"), path("go")), "go", [path("go")])
+    for name, file in (
+        ("go.stripped", "churn.go"),
+        ("go.tallies", "tallies.go"),
+        ("go.cgo", "cgo.go"),
+    ):
+        command = go_build(source(file), path(name), is_stripped=name != "go.cgo")
+        make("go", command, name, [path(name)])
     if shutil.which("ocamlopt"):
         shutil.copy(source("churn.ml"), folder)
     make("ocamlopt", ["ocamlopt", "churn.ml", "-o", path("ocaml")], "ocaml", [path("ocaml")])

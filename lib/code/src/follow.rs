@@ -321,13 +321,10 @@ impl Walk<'_, '_, '_> {
                 return;
             }
             Mnemonic::Push => frame.pushes = frame.pushes.saturating_add(1),
-            Mnemonic::Sub | Mnemonic::And if instruction.op0_register() == Register::RSP => {
-                frame.lowers_rsp = true;
-                if instruction.mnemonic() == Mnemonic::Sub && is_immediate(instruction.op1_kind()) {
-                    // A negative one raises it.
-                    let bytes = u64::try_from(instruction.immediate(1) as i64).unwrap_or(0);
-                    frame.lowered_bytes = frame.lowered_bytes.saturating_add(bytes);
-                }
+            Mnemonic::Sub | Mnemonic::And | Mnemonic::Add
+                if instruction.op0_register() == Register::RSP =>
+            {
+                self.note_frame(instruction);
             }
             Mnemonic::Enter => frame.lowers_rsp = true,
             Mnemonic::Mov
@@ -361,6 +358,27 @@ impl Walk<'_, '_, '_> {
         }
     }
 
+    /// An instruction that changes the stack pointer: by how much it is lowered.
+    fn note_frame(&mut self, instruction: &Instruction) {
+        let frame = &mut self.seen.frame;
+        let is_known = is_immediate(instruction.op1_kind());
+        let constant = if is_known {
+            instruction.immediate(1) as i64
+        } else {
+            0
+        };
+        let lowered_bytes = match instruction.mnemonic() {
+            // 128 bytes are taken so: the immediate has one byte then.
+            Mnemonic::Add if constant < 0 => constant.unsigned_abs(),
+            Mnemonic::Add => return,
+            // A negative one raises it.
+            Mnemonic::Sub => u64::try_from(constant).unwrap_or(0),
+            _ => 0,
+        };
+        frame.lowers_rsp = true;
+        frame.lowered_bytes = frame.lowered_bytes.saturating_add(lowered_bytes);
+    }
+
     fn note_memory(&mut self, instruction: &Instruction) {
         if instruction.segment_prefix() == Register::GS && instruction.mnemonic() != Mnemonic::Nop {
             self.seen.uses_gs = true;
@@ -375,13 +393,31 @@ impl Walk<'_, '_, '_> {
             {
                 self.seen.element_below_rsp = true;
             }
-            Register::RSP if displacement < 0 => self.seen.below_rsp = true,
+            Register::RSP if displacement < 0 && !self.is_go_idiom(instruction) => {
+                self.seen.below_rsp = true;
+            }
             Register::RBP if displacement < 0 => {
                 let frame = &mut self.seen.frame;
                 frame.deepest_bytes = frame.deepest_bytes.max(displacement.unsigned_abs());
             }
             _ => {}
         }
+    }
+
+    /// Go's compiler compares how far a frame would reach with the end of the stack, and keeps rbp
+    /// below the word that calls of `runtime.duffzero` and `runtime.duffcopy` push (its source,
+    /// `cmd/internal/obj/x86`: `stacksplit`, and `ADUFFZERO` in `preprocess`); these calls are left
+    /// alone (`lib/patch`). It keeps nothing else there.
+    fn is_go_idiom(&self, instruction: &Instruction) -> bool {
+        let go_code = &self.context.object.go_code;
+        let is_kept_rbp = instruction.op1_register() == Register::RBP
+            && instruction.memory_displacement64() as i64 == -16;
+        let is_idiom = match instruction.mnemonic() {
+            Mnemonic::Lea => true,
+            Mnemonic::Mov => is_kept_rbp,
+            _ => false,
+        };
+        is_idiom && go_code.contains(&Svma(instruction.ip()))
     }
 
     /// In a fixed image addresses are immediates too.

@@ -83,7 +83,8 @@ pub struct Collector<W: Write> {
     /// The same of modules whose plans do not count any more.
     former: HashMap<(String, u64), usize>,
     ancestors: Ancestors,
-    streams: Vec<Option<StreamState>>,
+    /// Boxes: there is room for many, and most recordings have few.
+    streams: Vec<Option<Box<StreamState>>>,
     /// Chunks that were handed over, oldest first, and not read yet.
     full: VecDeque<u32>,
     /// By process: when it has ended or replaced its program.

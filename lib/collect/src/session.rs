@@ -160,6 +160,12 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
     Ok(arena)
 }
 
+/// Where the trace goes.
+fn output_of(options: &Options, reactor: &Reactor) -> Result<output::Opened, TraceeError> {
+    let ring = reactor.ring().map_err(system("keeping a ring"))?;
+    output::open(&options.output, options.ring_bytes, ring)
+}
+
 /// Which functions are recorded, and which modules must be known for that.
 fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
     Filters::new(
@@ -192,8 +198,7 @@ impl Session {
         let arena = arena_of(&options, &events.reactor, header.tsc_hz)?;
         events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
-        let ring = events.reactor.ring().map_err(system("keeping a ring"))?;
-        let mut opened = output::open(&options.output, options.ring_bytes, ring)?;
+        let mut opened = output_of(&options, &events.reactor)?;
         let mut collector = collector_of(&mut opened, header, &options)?;
         let relay = events.relay.take();
         let (reactor, sources) = events.split(&mut collector);
@@ -220,7 +225,8 @@ impl Session {
             reactor,
             preparing: Preparing::default(),
             left_out: Mutex::default(),
-            injected: AtomicU64::new(0),
+            injected: AtomicU64::default(),
+            is_launched: AtomicBool::default(),
         });
         Ok(Self {
             shared,
@@ -257,6 +263,7 @@ impl Session {
     /// # Errors
     /// The command could not be started.
     pub fn run(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
+        self.shared.is_launched.store(true, Ordering::Relaxed);
         let child = self.launch(argv)?;
         if self.shared.options.records_execve() {
             self.shared.lock().first_call = Some(first_call::execve(argv));

@@ -75,6 +75,9 @@ pub struct Shared {
     pub(crate) unfollowed: Arc<Unfollowed>,
     /// Programs that the agent was put into after an exec.
     pub(crate) injected: AtomicU64,
+    /// The command is followed from its start: nobody asks where functions begin that have open
+    /// calls already.
+    pub(crate) is_launched: AtomicBool,
 }
 
 /// What other threads want of the session.
@@ -107,7 +110,7 @@ impl Shared {
             return Ok(known);
         }
         let busy = self.progress.begin(Path::new(&m.path));
-        let loaded = load::load(&self.options.cache, pid, m, self.options.plans());
+        let loaded = load::load(&self.options.cache, pid, m, self.plans());
         drop(busy);
         let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
         let plan = cached.plan().and_then(from_columns);
@@ -133,6 +136,19 @@ impl Shared {
         self.lock()
             .add_module(m.file.clone(), &m.path, cached, tables, plan_offset)
             .ok_or("no plan could be made")
+    }
+
+    /// What the calls of modules are planned for.
+    fn plans(&self) -> load::Plans {
+        let needs_functions = !self.options.records_no_functions()
+            || !self.is_launched.load(Ordering::Relaxed)
+            || self.filters.has_hooks()
+            || !self.reactor.gates().is_empty()
+            || self.values.are_wanted();
+        match needs_functions {
+            true => self.options.plans(),
+            false => load::Plans::SystemCalls,
+        }
     }
 
     /// Where the function of a process begins that `avma` lies in.
@@ -266,7 +282,13 @@ impl Shared {
     pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
         let mut outcome = Outcome::read(self.arena.control());
         outcome.events = c.events();
-        outcome.seen_in_part = c.seen_in_part();
+        // What is counted or recorded in order keeps all return addresses.
+        if !matches!(
+            self.options.plans(),
+            load::Plans::Count | load::Plans::InOrder
+        ) {
+            outcome.seen_in_part = c.seen_in_part();
+        }
         outcome.without_end = c.without_end().to_vec();
         outcome.record_bytes = c.record_bytes;
         outcome.torn = c.torn;

@@ -4,6 +4,8 @@
 //! here or in the readers beside it, so that a hostile file gives an error or a poorer object,
 //! never a panic. Knows nothing of instructions.
 
+use std::ops::Range;
+
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::program_header::PT_INTERP;
 use sptrace_addr::Svma;
@@ -12,13 +14,14 @@ use crate::build_id::{file_bytes, find_build_id};
 use crate::debug_links::link_in;
 use crate::dynamic::{DynamicInfo, read_dynamic};
 use crate::error::ImageError;
+use crate::go_table::read_go_table;
 use crate::headers::{ObjectKind, read_header, read_program_headers};
 use crate::plt::{PltStub, find_stubs};
 use crate::relocations::{CodePointer, read_relocations};
 use crate::runtime::keeps_stack_maps;
 use crate::sections::{Section, read_sections, string_at};
 use crate::space::{CodeRange, Space};
-use crate::symbols::{Symbol, read_symbols};
+use crate::symbols::{Symbol, add_symbols, read_symbols};
 use crate::tables::eh_frame;
 use crate::unwind::Unwind;
 
@@ -55,6 +58,8 @@ pub struct Object<'data> {
     pub unwind: Unwind<'data>,
     /// Its runtime walks its stacks by return addresses: they must stay what they are.
     pub keeps_stack_maps: bool,
+    /// Code that Go's compiler has made, which keeps no data below the stack pointer; empty: none.
+    pub go_code: Range<Svma>,
 }
 
 impl<'data> Object<'data> {
@@ -74,7 +79,13 @@ impl<'data> Object<'data> {
         }
         let is_code = |svma: Svma| range_at(&code_ranges, svma).is_some();
         let dynamic = read_dynamic(bytes, &headers, ctx, &space);
-        let (symbols, by_index) = read_symbols(&sections, &dynamic, &space, ctx, &is_code);
+        let (mut symbols, by_index) = read_symbols(&sections, &dynamic, &space, ctx, &is_code);
+        let go = read_go_table(&sections, &is_code).unwrap_or_default();
+        // A symbol says more where there are two forms of one function.
+        let is_named = |svma| symbols.binary_search_by_key(&svma, |s| s.svma).is_ok();
+        let unnamed = go.symbols.into_iter().filter(|s| !is_named(s.svma));
+        let unnamed: Vec<_> = unnamed.collect();
+        add_symbols(&mut symbols, unnamed);
         let relocations = read_relocations(&sections, &dynamic, &space, &by_index, ctx, &is_code);
         let plt_stubs = find_stubs(&code_ranges, &relocations.slots, &symbols);
         let slot_names = relocations.slot_names();
@@ -102,6 +113,7 @@ impl<'data> Object<'data> {
             start_functions,
             unwind,
             keeps_stack_maps,
+            go_code: go.code,
             code_ranges,
         })
     }

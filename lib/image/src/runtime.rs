@@ -6,11 +6,11 @@
 //! (frametables), .NET native AOT, GraalVM native image, Mono AOT. Sections and strings are looked
 //! at too, since stripping takes the symbols. Knows nothing of instructions.
 
+use crate::go_table::is_go_table;
 use crate::sections::Section;
 use crate::symbols::Symbol;
 
-const SECTIONS: [&str; 6] = [
-    ".gopclntab",
+const SECTIONS: [&str; 5] = [
     ".go.buildinfo",
     ".note.go.buildid",
     ".svm_heap",
@@ -33,7 +33,9 @@ const OCAML_VARIABLE: &[u8] = b"CAMLRUNPARAM\0";
 /// True if return addresses must stay what they are.
 pub(crate) fn keeps_stack_maps(sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> bool {
     let read_only = sections.iter().filter(|s| s.name == ".rodata");
-    sections.iter().any(|s| SECTIONS.contains(&s.name))
+    sections
+        .iter()
+        .any(|s| is_go_table(s.name) || SECTIONS.contains(&s.name))
         || symbols.iter().any(|s| SYMBOLS.contains(&s.name))
         || read_only
             .into_iter()

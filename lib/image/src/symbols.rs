@@ -82,9 +82,15 @@ pub(crate) fn read_symbols<'data>(
             Some(&mut by_index),
         );
     }
+    add_symbols(&mut symbols, Vec::new());
+    (symbols, by_index)
+}
+
+/// Adds more symbols to a list, which is sorted and has none twice afterwards.
+pub(crate) fn add_symbols<'data>(symbols: &mut Vec<Symbol<'data>>, more: Vec<Symbol<'data>>) {
+    symbols.extend(more);
     symbols.sort_by(|a, b| (a.svma, a.name).cmp(&(b.svma, b.name)));
     symbols.dedup_by(|later, earlier| later.svma == earlier.svma && later.name == earlier.name);
-    (symbols, by_index)
 }
 
 pub(crate) fn read_table<'data>(

@@ -3,6 +3,7 @@
 mod levels;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
@@ -39,6 +40,8 @@ struct PlanBuilder<'a> {
     area_used: u32,
     springboards: Springboards,
     kept: Kept,
+    /// Who calls these keeps something below the return address.
+    keep_below_return: Vec<Range<Svma>>,
     /// Calls are counted, or recorded in order: they keep their return addresses.
     counts: Option<Creators>,
     /// They are recorded in order, not counted.
@@ -61,8 +64,44 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     builder(object, analysis, Calls::Recorded, SLOTS_START).finish()
 }
 
+/// The plan of a module of which no call is recorded: it has the functions that are intercepted
+/// whatever is recorded, and no others.
+pub fn build_plan_without_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    begun(object, analysis, Calls::Recorded, SLOTS_START).finish()
+}
+
 /// A plan without its header; its slots lie from `slots_start` on.
 fn builder<'a>(
+    object: &'a Object<'a>,
+    analysis: &'a Analysis,
+    calls: Calls,
+    slots_start: u32,
+) -> PlanBuilder<'a> {
+    let mut b = begun(object, analysis, calls, slots_start);
+    let readers = b.reads_return.iter().map(|entry| Svma(*entry)).collect();
+    let ends = may_end_in(analysis, &readers);
+    let unwinder = Unwinder::of(object);
+    let is_loader = is_loader(object);
+    for (i, f) in analysis.functions.iter().enumerate() {
+        let mut flags = b.flags_of(f);
+        if unwinder.holds(f.entry) {
+            flags |= FN_MUTED;
+        } else if b.counts.is_none() && ends.contains(&i) {
+            // Not of an unwinder: its parts read what its entry was given back, and every throw
+            // calls them.
+            flags |= FN_TAILS;
+        }
+        if is_loader && b.is_resolver(f) {
+            flags |= FN_RESOLVER;
+        }
+        b.function(f, flags);
+    }
+    b.stubs();
+    b
+}
+
+/// The same, without functions and sites.
+fn begun<'a>(
     object: &'a Object<'a>,
     analysis: &'a Analysis,
     calls: Calls,
@@ -90,6 +129,7 @@ fn builder<'a>(
         area_used: slots_start,
         springboards: Springboards::find(object, analysis),
         kept: Kept::of(object, analysis),
+        keep_below_return: special::keep_below_return(object),
         counts,
         is_in_order,
         twins: 0,
@@ -97,25 +137,6 @@ fn builder<'a>(
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
     b.add_specials();
-    let readers = b.reads_return.iter().map(|entry| Svma(*entry)).collect();
-    let ends = may_end_in(analysis, &readers);
-    let unwinder = Unwinder::of(object);
-    let is_loader = is_loader(object);
-    for (i, f) in analysis.functions.iter().enumerate() {
-        let mut flags = b.flags_of(f);
-        if unwinder.holds(f.entry) {
-            flags |= FN_MUTED;
-        } else if b.counts.is_none() && ends.contains(&i) {
-            // Not of an unwinder: its parts read what its entry was given back, and every throw
-            // calls them.
-            flags |= FN_TAILS;
-        }
-        if is_loader && b.is_resolver(f) {
-            flags |= FN_RESOLVER;
-        }
-        b.function(f, flags);
-    }
-    b.stubs();
     b
 }
 
@@ -279,6 +300,10 @@ impl PlanBuilder<'_> {
     }
 
     fn site(&mut self, f: &Function, site: &Site) -> PlanSite {
+        let mut below = self.keep_below_return.iter();
+        if below.any(|code| code.contains(&site.target)) {
+            return self.refused(site, Refusal::RedZone);
+        }
         let reads = self.reads_return.contains(&site.target.0);
         let keep = match self.kept.in_function(f) {
             // What is counted keeps its return address.

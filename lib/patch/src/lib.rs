@@ -26,5 +26,6 @@ pub mod values;
 
 pub use build_plan::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels,
+    build_plan_without_calls,
 };
 pub use tactic::{Refusal, Tactic, Verdict};

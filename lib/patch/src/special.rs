@@ -2,6 +2,7 @@
 //! walk the stack, and those at which something happens to the process.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -104,6 +105,17 @@ pub fn returns_read(object: &Object<'_>, analysis: &Analysis) -> HashSet<u64> {
     let mut found = named(&reads_return);
     found.extend(seen.map(|f| f.entry.0));
     found
+}
+
+/// Of a Go program, the routines whose callers keep rbp below the return address (`ADUFFZERO` and
+/// `ADUFFCOPY` in `cmd/internal/obj/x86` of its source).
+pub fn keep_below_return(object: &Object<'_>) -> Vec<Range<Svma>> {
+    let is_named = |name| matches!(name, "runtime.duffzero" | "runtime.duffcopy");
+    let symbols = object.symbols.iter();
+    let found = symbols.filter(|s| is_named(s.name) && object.go_code.contains(&s.svma));
+    found
+        .map(|s| s.svma..Svma(s.svma.0.saturating_add(s.size_bytes)))
+        .collect()
 }
 
 /// True for the unwinder's own functions, which are not traced: what they do on the stack must not

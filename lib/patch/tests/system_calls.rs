@@ -3,7 +3,7 @@
 use sptrace_code::{Analysis, analyze};
 use sptrace_image::Object;
 use sptrace_patch::Refusal;
-use sptrace_patch::build_plan::build_plan;
+use sptrace_patch::build_plan::{build_plan, build_plan_without_calls};
 use sptrace_patch::system_calls::{
     SystemCalls, system_calls, with_system_calls, without_system_calls,
 };
@@ -48,6 +48,30 @@ fn nearly_all_of_the_c_library_and_the_loader_have_room() {
             .filter(|r| r.1 != Refusal::SignalReturn);
         assert_eq!(others.count(), 0, "{name}: {:x?}", found.refused);
     }
+}
+
+#[test]
+fn a_plan_without_calls_has_the_same_interceptions_and_nothing_else() {
+    let Ok(bytes) = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6") else {
+        return;
+    };
+    let object = Object::parse(&bytes).expect("an image");
+    let (with_calls, analysis, full) = found(&bytes);
+    let plan = build_plan_without_calls(&object, &analysis);
+    let alone = system_calls(&object, &analysis, &plan);
+    let at = |found: &SystemCalls| found.taken.iter().map(|t| t.at).collect::<Vec<_>>();
+    // A call that lies under a site's jump is free where there are no sites.
+    assert!(at(&with_calls).iter().all(|at_| at(&alone).contains(at_)));
+    let plan = with_system_calls(&plan, &alone).expect("a plan");
+    let (view, full) = (PlanView::new(&plan), PlanView::new(&full));
+    let (view, full) = (view.expect("a plan"), full.expect("a plan"));
+    assert_eq!((view.functions().count(), view.sites().count()), (0, 0));
+    let others = |s: &PlanSpecial| !s.kind.is_for_system_calls();
+    let entries = |view: &PlanView<'_>| {
+        let found = view.specials().filter(others);
+        found.map(|s| s.entry).collect::<Vec<_>>()
+    };
+    assert_eq!(entries(&view), entries(&full));
 }
 
 #[test]

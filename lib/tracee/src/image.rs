@@ -61,7 +61,9 @@ fn load_checked(arena: &Arena, elf: &[u8]) -> Option<AgentImage> {
     dynamic.relocate(&mut memory)?;
     let start = dynamic.find(&memory, b"sptrace_start\0")?;
     let command = dynamic.find(&memory, b"sptrace_command\0")?;
-    arena.write(IMAGE_OFFSET, &memory);
+    // What lies behind the segments is zero in the arena, too, and is not touched.
+    let ends = segments.iter().map(|s| s.offset + s.bytes);
+    arena.write(IMAGE_OFFSET, memory.get(..ends.max()? as usize)?);
     Some(AgentImage {
         segments: segments.try_into().ok()?,
         start_avma: IMAGE_AVMA + start,

@@ -219,6 +219,7 @@ impl<'a> CaptureView<'a> {
     }
 
     /// What is to be done for a call. `None`: it is not known.
+    #[inline]
     pub fn call(&self, number: u32) -> Option<CallCaptures> {
         let head = CaptureTable::read(self.bytes)?;
         let at = CaptureTable::BYTES + number as usize * CallCaptures::BYTES;
@@ -227,6 +228,7 @@ impl<'a> CaptureView<'a> {
     }
 
     /// The table's head.
+    #[inline]
     pub fn head(&self) -> Option<CaptureTable> {
         CaptureTable::read(self.bytes)
     }
@@ -252,6 +254,7 @@ impl<'a> CaptureView<'a> {
     }
 
     /// The arm that these arguments select.
+    #[inline]
     pub fn arm(&self, call: &CallCaptures, args: &[u64]) -> Option<Arm> {
         let argument = |i: u8| args.get(i as usize).copied().unwrap_or(0);
         let mut key = argument(call.selector) & call.mask;
@@ -282,6 +285,7 @@ impl<'a> CaptureView<'a> {
     }
 
     /// A load of an arm.
+    #[inline]
     pub fn load(&self, arm: &Arm, i: u32) -> Option<Load> {
         let at = arm.loads_at as usize + i as usize * Load::BYTES;
         let is_there = i < arm.loads;

@@ -11,6 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use sptrace_code::Bytes;
+use sptrace_image::is_go_program;
+
 /// Why a command cannot be started.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -43,6 +46,13 @@ pub fn check(name: &OsStr) -> Result<(), Refused> {
         return Ok(()); // may be executed without being readable
     };
     check_format(&file, metadata.len())
+}
+
+/// True if the command named `name` is a Go program.
+pub fn is_go(name: &OsStr) -> bool {
+    let file = find(name).ok().filter(|path| path.is_file());
+    let bytes = file.and_then(|path| Bytes::open(&path).ok());
+    bytes.is_some_and(|bytes| is_go_program(bytes.bytes()))
 }
 
 /// The file that execvp(3) would try.

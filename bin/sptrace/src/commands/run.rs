@@ -89,9 +89,10 @@ pub struct RunArgs {
     call_counts: bool,
     /// When the clock is read: at the beginning and the end of each call, or for none. Without it
     /// exactly which functions are called is recorded, in which order, and inside of which others,
-    /// at a part of the price. Times are estimates then, and marked with ~
-    #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN", default_value_t = Stamps::Full)]
-    stamps: Stamps,
+    /// at a part of the price. Times are estimates then, and marked with ~. Without this option:
+    /// full, but none for a Go program, of which full would show a part only
+    #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
+    stamps: Option<Stamps>,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -155,6 +156,10 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
     }
 }
 
+/// What the user of a Go program should know.
+const GO: &str = "a Go program: its calls are recorded in order, and times are estimates \
+                  (--stamps full has stamps, and direct calls without their ends alone)";
+
 enum Failure {
     /// One line, and the status.
     Said { code: u8, message: String },
@@ -163,6 +168,19 @@ enum Failure {
     /// We are the process that was to become the command, and end with this status; who traces has
     /// said why.
     NotExecuted(u8),
+}
+
+/// How stamps are set if nobody says it. A Go program's runtime walks its own stacks: calls with
+/// stamps would have no ends there.
+fn default_stamps(args: &RunArgs) -> Stamps {
+    let is_go = args
+        .command
+        .first()
+        .is_some_and(|name| executable::is_go(name));
+    match is_go && check_in_order(args).is_ok() {
+        true => Stamps::None,
+        false => Stamps::Full,
+    }
 }
 
 /// What calls cannot be recorded in order beside; `Err`: it is asked for.
@@ -199,7 +217,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
-    let in_order = args.stamps == Stamps::None;
+    let in_order = args.stamps.unwrap_or_else(|| default_stamps(&args)) == Stamps::None;
     if in_order {
         check_in_order(&args).map_err(wrong_usage)?;
     }
@@ -241,7 +259,9 @@ fn record(
 ) -> Result<Finished, Failure> {
     let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
     let (kernel, quiet) = (args.kernel.clone(), args.record.quiet);
+    let is_asked = args.stamps.is_some();
     let request = request(args, at_start)?;
+    let is_go = request.options.in_order && !is_asked;
     let words = command.iter().map(|a| CString::new(a.as_bytes()));
     let argv: Vec<CString> = words
         .collect::<Result<_, _>>()
@@ -277,7 +297,13 @@ fn record(
         true => session.run_later(&argv),
         false => session.run(&argv),
     };
-    result.map_err(|e| {
+    let told = result.map(|mut finished| {
+        if is_go {
+            finished.remarks.push(GO.to_owned());
+        }
+        finished
+    });
+    told.map_err(|e| {
         // Nothing was recorded: leave no file that looks like a trace.
         record::remove_begun(begun.as_deref());
         not_run(&name, e)

@@ -26,6 +26,7 @@ pub struct Captures {
 
 impl Captures {
     /// For the call of this number. `None`: it is not to be recorded.
+    #[inline]
     pub fn of(number: u32) -> Option<Self> {
         let view = table()?;
         let call = view.call(number)?;
@@ -62,16 +63,24 @@ impl Captures {
         self.view.arms(&self.call).any(reads)
     }
 
-    /// The loads that are due before the call without a result, or after it, by their numbers.
-    pub fn due<'a>(
-        &'a self,
-        args: &'a [u64],
+    /// Shows the loads that are due before the call without a result, or after it, with their
+    /// numbers, until `show` gives `None`, which is given then.
+    #[inline]
+    pub fn each_due(
+        &self,
+        args: &[u64],
         result: Option<i64>,
-    ) -> impl Iterator<Item = (u32, Load)> + 'a {
+        mut show: impl FnMut(u32, &Load) -> Option<()>,
+    ) -> Option<()> {
         let arm = self.view.arm(&self.call, args).unwrap_or_default();
-        let load = move |i| Some((i, self.view.load(&arm, i)?));
-        let loads = (0..arm.loads).filter_map(load);
-        loads.filter(move |(_, load)| is_due(load, args, result))
+        for i in 0..arm.loads {
+            // By reference: an iterator of them would copy each three times.
+            match self.view.load(&arm, i) {
+                Some(load) if is_due(&load, args, result) => show(i, &load)?,
+                _ => {}
+            }
+        }
+        Some(())
     }
 
     /// The pieces: before the call without a result, or after it. `hot` is the thread's own block,
@@ -80,7 +89,7 @@ impl Captures {
         let Some(arm) = self.view.arm(&self.call, args) else {
             return &[];
         };
-        if self.due(args, result).next().is_none() {
+        if self.each_due(args, result, |_, _| None).is_some() {
             return &[];
         }
         // SAFETY: a record takes the pieces that were read before any others are.

@@ -40,22 +40,22 @@ impl Pieces {
             count: 0,
             bytes: 0,
         };
-        for (i, load) in captures.due(args, result) {
+        captures.each_due(args, result, |i, load| {
             let address = argument(args, load.from);
             if load.begin != Begin::Argument {
                 return None;
             }
             if address == 0 {
-                continue;
+                return Some(());
             }
-            let wanted = wanted_by_arguments(&load, args, result)? as usize;
+            let wanted = wanted_by_arguments(load, args, result)? as usize;
             let end = address.checked_add(wanted as u64)?;
             let is_filled = address >= filled[0] && end <= filled[1];
             let is_there = matches!(load.until, Until::Count) && is_filled;
             let bytes = match is_there {
                 true => wanted,
                 // SAFETY: the caller's.
-                false => unsafe { readable(&load, address, wanted)? },
+                false => unsafe { readable(load, address, wanted)? },
             };
             *found.heads.get_mut(found.count)? = Piece {
                 address,
@@ -66,7 +66,8 @@ impl Pieces {
             };
             found.count += 1;
             found.bytes += Piece::BYTES + bytes.next_multiple_of(4);
-        }
+            Some(())
+        })?;
         (found.bytes <= MOST_BYTES).then_some(found)
     }
 

@@ -626,6 +626,7 @@ sptrace_common_offsets:
     "#,
     slow = sym crate::events::slow::slow,
     own_call = const sptrace_wire::OWN_CALL,
+    odd_flags = const crate::routines::door::ODD_FLAGS,
     has_block = sym crate::reach::thread::has_block,
     unblocked = sym crate::events::unblocked::unblocked,
     process = sym state::PROCESS,

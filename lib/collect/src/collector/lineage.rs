@@ -234,14 +234,14 @@ impl<W: Write> Collector<W> {
         });
         self.streams[i] = lane.map(|mut lane| {
             self.tell_first_call(&mut lane, start_tsc);
-            StreamState {
+            Box::new(StreamState {
                 epoch,
                 image,
                 sequence: 0,
                 taken: 0,
                 cursor: Cursor::new(pid, start_tsc),
                 lane,
-            }
+            })
         });
     }
 }

@@ -139,7 +139,7 @@ impl<W: Write> Collector<W> {
         for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
             let (mut rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
             for row in &mut rows {
-                self.name_keys(row, sums, state.as_mut());
+                self.name_keys(row, sums, state.as_deref_mut());
             }
             sums.add(rows, left_out);
         }

@@ -353,6 +353,12 @@ impl AddressBook {
         Some(module.function(caller.svma, names))
     }
 
+    /// The functions that change coroutines in the module that a call is made from.
+    pub(super) fn switching(&self, from: CalledFrom) -> Vec<FunctionId> {
+        let module = self.modules.get(from.module);
+        module.map_or(Vec::new(), |m| m.switching().to_vec())
+    }
+
     /// What a call leads to that was counted, given the place of its site, and the low half of the
     /// callee's address if it went through a pointer. `None`: to a stub of the linker.
     pub(crate) fn counted_callee(

@@ -31,6 +31,8 @@ pub struct Module {
     /// Where functions begin, from the base, sorted.
     entries: Box<[u32]>,
     functions: HashMap<u64, FunctionId>,
+    /// Those of them that go on with another coroutine and do not come back.
+    switching: Vec<FunctionId>,
     callers: Callers,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
     pub calls_without_end: u64,
@@ -72,6 +74,7 @@ impl Module {
             callees: tables.callees,
             entries: tables.entries,
             functions: HashMap::new(),
+            switching: Vec::new(),
             callers: tables.callers,
         }
     }
@@ -79,6 +82,7 @@ impl Module {
     /// The same, of a plan that was made anew: its functions have their numbers already.
     pub fn in_place_of(mut self, former: &mut Self) -> Self {
         self.functions = std::mem::take(&mut former.functions);
+        self.switching = std::mem::take(&mut former.switching);
         self.calls_without_end = std::mem::take(&mut former.calls_without_end);
         self
     }
@@ -111,14 +115,14 @@ impl Module {
 
     /// Why not all calls in it are seen, if a runtime walks stacks through it.
     pub fn seen_in_part(&self) -> Option<String> {
-        const HOW: &str =
-            "direct calls are recorded without their ends, calls through pointers are not recorded";
-        let (all, kept) = self.callers.kept();
-        if kept * 2 > all {
+        const HOW: &str = "direct calls are recorded without their ends, calls through pointers are \
+                           not recorded (--stamps none or --count see all of them)";
+        if self.keeps_returns() {
             Some(format!("its runtime walks its own stacks: {HOW}"))
         } else if self.calls_without_end > 0 {
             Some(format!(
-                "{kept} functions have no unwind information, their runtime may walk its own stacks: in these {HOW}"
+                "{} functions have no unwind information, their runtime may walk its own stacks: in these {HOW}",
+                self.callers.kept().1
             ))
         } else {
             None
@@ -156,7 +160,23 @@ impl Module {
         };
         let id = names.function(&function);
         self.functions.insert(svma, id);
+        // Go's runtime/asm_amd64.s: the second is local to that file.
+        if matches!(symbol, "runtime.gogo" | "gogo") && self.keeps_returns() {
+            self.switching.push(id);
+        }
         id
+    }
+
+    /// Most of its functions are walked over by a runtime that knows return addresses.
+    fn keeps_returns(&self) -> bool {
+        let (all, kept) = self.callers.kept();
+        kept * 2 > all
+    }
+
+    /// Its functions that go on with another coroutine and do not come back, as far as they are
+    /// named in the trace.
+    pub fn switching(&self) -> &[FunctionId] {
+        &self.switching
     }
 
     /// The trace's number of the PLT stub at `svma` or whose second half is there.

@@ -66,6 +66,9 @@ pub(super) struct Open {
     lazy: Option<(u32, Option<FunctionId>)>,
     /// In which function the sites of some ids lie.
     callers: Vec<(u32, FunctionId)>,
+    /// Functions that go on with another coroutine, on its stack, and do not come back (Go's
+    /// `gogo`). Where there are some, stacks may lie near each other.
+    switching: Vec<FunctionId>,
     /// Records in a row: where each stands, and what it is of. Its memory serves again.
     looked_up: Vec<(u32, Place)>,
 }
@@ -100,6 +103,11 @@ impl Open {
     #[inline]
     fn add(&mut self, made: Made) -> Ended {
         let Made { place, callee, .. } = made;
+        if !self.switching.is_empty()
+            && let Some(ended) = self.on_other_stack(made)
+        {
+            return ended;
+        }
         let left = match self.frames.last() {
             Some(top) if !top.is_near(place) => self.leave_stack(place),
             _ => 0,
@@ -138,6 +146,54 @@ impl Open {
             left,
             goes_on: false,
         }
+    }
+
+    /// What a call says of those before it where coroutines change stacks, if it is made on another
+    /// one than the innermost call. All calls that a coroutine makes from one function have one
+    /// place.
+    #[cold]
+    #[inline(never)]
+    fn on_other_stack(&mut self, made: Made) -> Option<Ended> {
+        let top = *self.frames.last()?;
+        let all = self.frames.len();
+        let is_caller = |open: &Frame| Some(open.function) == made.caller;
+        let is_switched =
+            self.switching.contains(&top.function) && (made.is_tail || !is_caller(&top));
+        let mut ended = Ended {
+            returned: 0,
+            left: 0,
+            goes_on: false,
+        };
+        if is_switched && !self.switching.contains(&made.callee) {
+            // Another coroutine goes on, unless a call waits just where this one is made.
+            let waits = |pair: &[Frame]| is_caller(&pair[0]) && pair[1].place == made.place;
+            let waiting = self.frames.windows(2).rposition(waits);
+            let open = waiting.filter(|_| !made.is_tail).map_or(0, |at| at + 1);
+            match open {
+                0 => ended.left = all,
+                _ => ended.returned = all - open,
+            }
+            self.frames.truncate(open);
+        } else {
+            // By the stack pointer alone another function would be the caller: the stack has
+            // changed since the caller began, or is again what it was.
+            let place = made.place;
+            let has_ended = |open: &Frame| place.wrapping_sub(open.place) < SAME_STACK_BYTES;
+            let returned = self.frames.iter().rev().take_while(|open| has_ended(open));
+            let below = all - returned.count();
+            let is_below = below > 0 && top.is_near(place) && is_caller(&self.frames[below - 1]);
+            if made.is_tail || is_below {
+                return None;
+            }
+            let mut looked_at = self.frames.iter().rev().take(LOOKED_AT);
+            ended.returned = looked_at.position(is_caller)?;
+            self.frames.truncate(all - ended.returned);
+        }
+        self.frames.push(Frame {
+            place: made.place,
+            function: made.callee,
+        });
+        Some(ended)
     }
 
     /// If there are calls on this stack, the innermost of them is the innermost of all from here
@@ -393,7 +449,11 @@ impl<S: Sink> Decoder<'_, S> {
             self.cursor.ordered.keep_caller(id, caller);
         }
         let is_tail = place.kind() & PLACE_TAIL != 0;
-        let Some(callee) = self.callee(&call, tsc, wide_callee) else {
+        let callee = self.callee(&call, tsc, wide_callee);
+        if self.cursor.ordered.switching.is_empty() {
+            self.cursor.ordered.switching = self.book.switching(from);
+        }
+        let Some(callee) = callee else {
             // A stub: the next jump tells the callee. One that was held back has been told of.
             self.cursor.ordered.lazy.get_or_insert((stamp, caller));
             return true;
@@ -565,5 +625,61 @@ mod tests {
         made(&mut open, 0x0f00, (H, Some(G)), true);
         let told = made(&mut open, 0x0e00, (F, Some(H)), false);
         assert_eq!((told, open.frames.len()), (ended(0, 0, false), 3));
+    }
+
+    /// Calls `f`, `g`, and `gogo`, which changes to another goroutine.
+    fn coroutines() -> Open {
+        let mut open = Open {
+            switching: vec![H],
+            ..Open::default()
+        };
+        made(&mut open, 0x9000, (F, None), false);
+        made(&mut open, 0x8f00, (G, Some(F)), false);
+        open
+    }
+
+    #[test]
+    fn a_call_on_the_scheduler_s_stack_is_its_caller_s() {
+        let mut open = coroutines();
+        // G calls a leaf, then has changed the stack: to one above, and back.
+        made(&mut open, 0x8e00, (F, Some(G)), false);
+        let (other, inner) = (FunctionId(9), FunctionId(10));
+        assert_eq!(
+            made(&mut open, 0xa000, (other, Some(G)), false),
+            ended(1, 0, false)
+        );
+        assert_eq!(
+            made(&mut open, 0x9f00, (inner, Some(other)), false),
+            ended(0, 0, false)
+        );
+        assert_eq!(
+            made(&mut open, 0x8f00, (G, Some(F)), false),
+            ended(3, 0, false)
+        );
+        assert_eq!(open.frames.len(), 2);
+    }
+
+    #[test]
+    fn a_goroutine_that_goes_on_where_it_waited_has_its_calls() {
+        let mut open = coroutines();
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // F goes on, behind its call of G.
+        assert_eq!(
+            made(&mut open, 0x8f00, (G, Some(F)), false),
+            ended(2, 0, false)
+        );
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // Another goroutine does, of which nothing is open.
+        assert_eq!(
+            made(&mut open, 0x8700, (G, Some(F)), false),
+            ended(0, 3, false)
+        );
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // Another one begins.
+        assert_eq!(
+            made(&mut open, 0x8f00, (F, Some(H)), true),
+            ended(0, 2, false)
+        );
+        assert_eq!(open.frames.len(), 1);
     }
 }

@@ -76,7 +76,10 @@ const PAGE_SHIFT: u32 = 12;
 impl Areas {
     /// Adds an area, which is the one meant from here on where it meets others.
     pub fn push(&mut self, area: Area) {
-        self.pages.resize(1 << (32 - PAGE_SHIFT), 0);
+        if self.pages.is_empty() {
+            // Not `resize`, which would touch all of it.
+            self.pages = vec![0; 1 << (32 - PAGE_SHIFT)];
+        }
         let last = area.start + area.bytes.saturating_sub(1);
         for page in area.start >> PAGE_SHIFT..=last >> PAGE_SHIFT {
             let page = page as usize % self.pages.len();

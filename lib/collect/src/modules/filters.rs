@@ -140,6 +140,11 @@ impl Filters {
         Self { switch, ..self }
     }
 
+    /// Recording begins at functions, or is ruled by some.
+    pub fn has_hooks(&self) -> bool {
+        !self.hooked.is_empty()
+    }
+
     /// The plan of a module for this recording, made of its own; `file` is the module's, as it can
     /// be opened, and `path` what the process calls it. Of one that is left out nothing stays but
     /// its special functions.

@@ -11,7 +11,10 @@ use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
 use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
-use sptrace_patch::{build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels};
+use sptrace_patch::{
+    build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels,
+    build_plan_without_calls,
+};
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::proc::files;
 use sptrace_wire::control::*;
@@ -91,11 +94,15 @@ pub enum Plans {
     Levels,
     /// They are recorded in order, without stamps and ends.
     InOrder,
+    /// They are not looked at: system calls alone are recorded. Such plans are small, and quickly
+    /// given to a process.
+    SystemCalls,
 }
 
 const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
 const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
 const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
+const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
 
 /// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
 /// it can be opened.
@@ -110,6 +117,9 @@ pub fn load(
         Plans::Record => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
         Plans::Count => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
         Plans::InOrder => cache::load_or_build(places, &path, IN_ORDER_VERSION, &planned_in_order),
+        Plans::SystemCalls => {
+            cache::load_or_build(places, &path, SYSTEM_CALLS_VERSION, &planned_system_calls)
+        }
         Plans::Levels => cache::load_or_build(places, &path, LEVELS_VERSION, &planned_with_levels),
     };
     Some((Arc::new(cached.ok()?), path))
@@ -133,7 +143,15 @@ pub fn fill_own(places: &Places, image: &Path) -> Result<(), CodeError> {
 
 /// The plan that is kept beside an analysis.
 fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    let plan = build_plan(object, analysis);
+    with_all_system_calls(object, analysis, build_plan(object, analysis))
+}
+
+/// The same where nothing but system calls is recorded.
+fn planned_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_without_calls(object, analysis))
+}
+
+fn with_all_system_calls(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> Vec<u8> {
     let found = system_calls(object, analysis, &plan);
     let plan = with_system_calls(&plan, &found).unwrap_or(plan);
     to_columns(plan).unwrap_or_default()
