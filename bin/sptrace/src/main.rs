@@ -61,6 +61,7 @@ fn at_start() -> AtStart {
 }
 
 fn main() -> ExitCode {
+    sptrace_collect::clock::begin();
     crash::install();
     let factory = || complete::with_candidates(cli::Cli::command());
     CompleteEnv::with_factory(factory)

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use sptrace_code::Places;
 use sptrace_collect::clock;
 use sptrace_kernel::blocks::wanted::Wanted;
 use sptrace_kernel::level::Level;
@@ -412,7 +413,7 @@ fn try_record(args: &KtraceArgs, prepare: fn(&mut Command)) -> Result<Outcome, S
     let tracefs = Tracefs::find().map_err(|e| e.to_string())?;
     record::check_output(&args.output)?;
     mend_and_tell(&tracefs, args.quiet);
-    let header = record::header(shown.collect());
+    let header = record::header(shown.collect(), &Places::default());
     options.turns = args.turns.turns(header.tsc_hz, !args.command.is_empty())?;
     let (output, kept) = args.turns.open(&args.output)?;
     let cannot_write = |e| record::no_output(&args.output, &format!("{e}"));

@@ -4,11 +4,12 @@
 //! Given the options; gives a prepared [`Session`], or one line that says why there is none. A
 //! former trace is moved out of the way only when nothing else can fail any more.
 
-use std::io::IsTerminal;
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use sptrace_code::Places;
 use sptrace_collect::acts::Payloads;
 use sptrace_collect::between::MAX_RULES;
 use sptrace_collect::captures::SystemCalls;
@@ -469,7 +470,7 @@ pub fn prepare(mut request: Request, shows: &mut Shows) -> Result<Session, Strin
         options,
         mut events,
     } = request;
-    let header = header(command);
+    let header = header(command, &options.cache);
     let output = options.output.clone();
     check_output(&output)?;
     if options.ring_bytes > 0 && output.exists() && !output.is_file() {
@@ -626,19 +627,21 @@ fn remove_unless_special(output: &Path) {
     }
 }
 
-pub(crate) fn header(command: Vec<String>) -> Header {
+pub(crate) fn header(command: Vec<String>, places: &Places) -> Header {
     let read = |path: &str| {
         std::fs::read_to_string(path)
             .map(|s| s.trim().to_owned())
             .unwrap_or_default()
     };
-    let cpu = read("/proc/cpuinfo");
-    let cpu = cpu
-        .lines()
-        .find_map(|l| l.strip_prefix("model name"))
-        .unwrap_or("");
+    let model = |line: String| line.strip_prefix("model name").map(str::to_owned);
+    // No more of it than that: the kernel makes it anew, for each processor.
+    let cpu = std::fs::File::open("/proc/cpuinfo").ok();
+    let mut lines = cpu
+        .into_iter()
+        .flat_map(|file| BufReader::new(file).lines().map_while(Result::ok));
+    let cpu = lines.find_map(model).unwrap_or_default();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let tsc_hz = clock::calibrate(clock::CALIBRATION_MILLIS);
+    let tsc_hz = clock::frequency(places.own.as_deref());
     Header {
         command,
         cwd: std::env::current_dir()

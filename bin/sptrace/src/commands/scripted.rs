@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use sptrace_code::Places;
 use sptrace_collect::acts::{Payload, Payloads};
 use sptrace_collect::clock;
 use sptrace_collect::modules::decide::{Decide, Decided};
@@ -31,7 +32,7 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
     }
     let payloads = Payloads::new(all.collect(), tables);
     Some(match payloads.ask_time() {
-        true => payloads.timed_by(clock::calibrate(clock::CALIBRATION_MILLIS)),
+        true => payloads.timed_by(clock::frequency(Places::default().own.as_deref())),
         false => payloads,
     })
 }
