@@ -251,6 +251,8 @@ fn compile(payload: &Payload, tables: &Tables, source: &str) {
         active: 40,
         texts: 80,
         counters: 112,
+        key: 120,
+        stack_page: 128,
     };
     let mut acts = payload.acts.clone();
     let of = |number: u8| match number {
