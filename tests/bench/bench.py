@@ -335,7 +335,8 @@ class Bench:
             for mode in ("two", "two-pointer", "two-deep"):
                 loop = [self.path("loop"), mode, str(n)]
                 traced = lambda script: [self.sptrace, "run", "-q", "-o", self.trace, *(["--eval", script] if script else []), "--", *loop]
-                for name, command in {"bare": loop, **{name: traced(script) for name, script in asked.items()}}.items():
+                counted = [self.sptrace, "run", "-q", "--count", "-o", self.trace, "--", *loop]
+                for name, command in {"bare": loop, "counted": counted, **{name: traced(script) for name, script in asked.items()}}.items():
                     if mode == "two-deep" and name not in ("bare", "a record", "a count by caller", "a count by 8 callers"): continue
                     try: out, _ = self.run(command)
                     except RuntimeError as error: self.failures.append(f"scripts {mode} {name}: {error}"); continue
@@ -345,7 +346,7 @@ class Bench:
         for mode in ("two", "two-pointer", "two-deep"):
             bare = median.get((mode, "bare"))
             if bare is None: continue
-            def above(floor, beside): return ", ".join(f"{name.removesuffix(' beside a record')} {median[mode, name] - floor:.1f}" for name in asked if name.endswith("beside a record") == beside and (mode, name) in median)
+            def above(floor, beside): return ", ".join(f"{name.removesuffix(' beside a record')} {median[mode, name] - floor:.1f}" for name in ["counted", *asked] if name.endswith("beside a record") == beside and (mode, name) in median)
             print(f"\nA call of two integers ({mode}), {bare:.1f} ns bare; ns above: " + above(bare, False), flush=True)
             record = median.get((mode, "a record"))
             if record is not None and mode != "two-deep": print(f"Beside a record ({mode}), {record:.1f} ns; ns above: " + above(record, True), flush=True)

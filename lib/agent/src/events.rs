@@ -14,6 +14,7 @@ pub mod entered;
 pub mod exec;
 pub mod exits;
 pub mod hook;
+pub mod in_slot;
 pub mod ordered;
 pub mod process;
 pub mod slow;

@@ -6,6 +6,7 @@
 pub mod around;
 pub mod context;
 mod entry_only;
+mod in_slot;
 pub mod interrupted;
 pub mod moved;
 pub mod pushed;

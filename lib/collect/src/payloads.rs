@@ -11,11 +11,12 @@ use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::NO_CALL;
 use sptrace_payload::in_place::{InPlace, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
+use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::Tables;
 use sptrace_wire::control::block;
 use sptrace_wire::plan::{
     Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_CALLER, SOURCE_STACK, SOURCE_VECTOR,
-    SYSTEM_ENTRIES, TEXTS, ValuesHead,
+    SYSTEM_ENTRIES, SlotActs, TEXTS, ValuesHead,
 };
 use sptrace_wire::record::{FRAME_SYSTEM, FRAME_VALUES};
 
@@ -46,6 +47,7 @@ pub type Acting<'a> = (&'a Runs, &'a Tables, u64);
 struct Code {
     calls: InPlace,
     exit: Vec<u8>,
+    slot: SlotCode,
 }
 
 const THREAD: Thread = Thread {
@@ -53,6 +55,8 @@ const THREAD: Thread = Thread {
     muted: block::MUTED,
     tid: block::TID,
     top_frame: block::TOP_FRAME,
+    key: block::KEY,
+    stack_page: block::STACK_PAGE,
     errno: block::ERRNO,
     active: block::ACTIVE,
     texts: block::TEXTS,
@@ -67,6 +71,8 @@ const _: () = assert!((NO_CALL as u64) << 56 & FRAME_SYSTEM != 0);
 /// Puts the code of functions behind each other, from the area's offset `first` on.
 pub struct Layout {
     next: u32,
+    /// Calls need frames, by which is decided what is recorded.
+    needs_frames: bool,
 }
 
 /// Where a function's code may begin, so that its first instructions come at once.
@@ -74,9 +80,11 @@ const ALIGNMENT: u32 = 16;
 
 impl Layout {
     /// The first code goes behind the slots of an area with so many bytes.
-    pub fn behind(area_bytes: u32) -> Self {
+    /// `needs_frames`: what is recorded depends on which calls are open.
+    pub fn behind(area_bytes: u32, needs_frames: bool) -> Self {
         Self {
             next: area_bytes.next_multiple_of(ALIGNMENT),
+            needs_frames,
         }
     }
 
@@ -109,10 +117,14 @@ impl Layout {
             values.acts_slowly = u8::from(runs.entry.is_slow() || is_of_kernel);
             values.texts = texts_of(&runs.entry);
         }
-        let Some(Code { calls, exit }) = code else {
+        let Some(Code { calls, exit, slot }) = code else {
             return;
         };
-        let bytes = [&calls.decides[..], &calls.writes, &exit].concat();
+        let slot = match self.needs_frames || values.acts_slowly != 0 {
+            true => SlotCode::default(),
+            false => slot,
+        };
+        let bytes = [&calls.decides[..], &calls.writes, &exit, &slot.bytes].concat();
         let length = |bytes: &[u8]| u16::try_from(bytes.len());
         let parts = (length(&calls.decides), length(&calls.writes), length(&exit));
         let (Ok(decides), Ok(writes), Ok(exit)) = parts else {
@@ -123,6 +135,13 @@ impl Layout {
         values.decides_bytes = decides;
         values.writes_bytes = writes;
         values.exit_bytes = exit;
+        values.slot_acts = SlotActs {
+            bytes: slot.bytes.len() as u16,
+            changes_from: slot.changes_from,
+            changes_to: slot.changes_to,
+            takes_from: slot.takes_from,
+            asks_from: slot.asks_from,
+        };
         if let Some(exit) = acts.and_then(|(runs, ..)| runs.exit.as_ref()) {
             keep(values, exit);
         }
@@ -183,8 +202,14 @@ fn code_with_acts(
             .map_or_else(Vec::new, |code| code.writes),
         false => Vec::new(),
     };
+    let slot = match exit.is_empty() && !has_values {
+        true => slot_code(&runs.entry, tables, THREAD)
+            .ok()?
+            .unwrap_or_default(),
+        false => SlotCode::default(),
+    };
     let calls = InPlace { decides, writes };
-    Some(Code { calls, exit })
+    Some(Code { calls, exit, slot })
 }
 
 /// What the return of a call needs of it.
@@ -283,11 +308,25 @@ mod tests {
 
     fn placed(mut values: FunctionValues, reads: Reads) -> (FunctionValues, Vec<u8>) {
         let mut kept = Vec::new();
-        Layout::behind(0x2008).place(&mut values, reads, None, &mut |code| {
+        Layout::behind(0x2008, false).place(&mut values, reads, None, &mut |code| {
             kept = code.to_vec();
             7
         });
         (values, kept)
+    }
+
+    #[test]
+    fn code_for_slots_keeps_registers_where_the_agent_looks() {
+        use sptrace_payload::contract::slot;
+        use sptrace_wire::plan as wire;
+        assert_eq!(usize::from(wire::SLOT_ACTS_BELOW_FROM), slot::BELOW_FROM);
+        assert_eq!(usize::from(wire::SLOT_ACTS_KEPT_FROM), slot::KEPT_FROM);
+        let flags = usize::from(wire::SLOT_ACTS_FLAGS_KEPT_FROM);
+        assert_eq!(flags, slot::FLAGS_KEPT_FROM);
+        assert_eq!(wire::SLOT_ACTS_SAVED_BYTES, slot::SAVED_BYTES as u64);
+        let kept = [slot::FLAGS_AT, slot::RAX_AT, slot::RDX_AT, slot::RCX_AT];
+        assert_eq!(kept, [0, 8, 16, 24]);
+        assert_eq!(usize::from(wire::SLOT_ACTS_JUMP_BYTES), slot::JUMP_BYTES);
     }
 
     #[test]

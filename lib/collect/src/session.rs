@@ -137,6 +137,16 @@ fn hash_of(agent: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Is only what happens in some calls recorded?
+fn has_roots(options: &Options, reactor: &Reactor) -> bool {
+    !options.within.is_empty() || !reactor.between().rules().is_empty()
+}
+
+fn values_of(options: &Options, reactor: &Reactor) -> Values {
+    Values::new(options.values.clone(), options.payloads.clone())
+        .with_frames(options.depth_limit > 0 || has_roots(options, reactor))
+}
+
 fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, TraceeError> {
     let arena = Arena::new(ArenaOptions {
         chunks: options.chunks,
@@ -147,7 +157,7 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
         counts: options.counts,
         levels: options.limit.is_some(),
         in_order: options.in_order,
-        roots_only: !options.within.is_empty() || !reactor.between().rules().is_empty(),
+        roots_only: has_roots(options, reactor),
     })?;
     if let Some(asked) = &options.system_calls {
         let payloads = options.payloads.as_ref().map_or(&[][..], |all| &all.all);
@@ -207,7 +217,7 @@ impl Session {
             arena,
             agent_hash: hash_of(agent),
             filters: filters_of(&options, &reactor),
-            values: Values::new(options.values.clone(), options.payloads.clone()),
+            values: values_of(&options, &reactor),
             progress: Progress::new(options.show_progress),
             options,
             numbers: Arc::clone(&collector.numbers),

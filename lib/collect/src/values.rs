@@ -56,6 +56,8 @@ pub struct Values {
     asked: Option<Asked>,
     /// What runs at calls beside that.
     pub chosen: Option<Chosen>,
+    /// What is recorded depends on which calls are open: every call has a frame.
+    needs_frames: bool,
     found: Mutex<Found>,
 }
 
@@ -94,7 +96,16 @@ impl Values {
         Self {
             asked,
             chosen: payloads.map(Chosen::new),
+            needs_frames: false,
             found: Mutex::default(),
+        }
+    }
+
+    /// With frames for all calls, if what is recorded depends on which are open.
+    pub fn with_frames(self, needs_frames: bool) -> Self {
+        Self {
+            needs_frames,
+            ..self
         }
     }
 
@@ -142,6 +153,7 @@ impl Values {
                 .as_ref()
                 .map_or(0, |chosen| chosen.payloads.tick_ns),
             area_bytes: view.header().area_bytes,
+            needs_frames: self.needs_frames,
         })
     }
 
@@ -436,6 +448,8 @@ pub struct Planned {
     tick_ns: u64,
     /// Of the patch area, without code of ours.
     area_bytes: u32,
+    /// What is recorded depends on which calls are open.
+    needs_frames: bool,
 }
 
 impl Planned {
@@ -455,7 +469,7 @@ impl Planned {
             start: rest_at(self.rows.len()),
             bytes: Vec::new(),
         };
-        let mut layout = Layout::behind(self.area_bytes);
+        let mut layout = Layout::behind(self.area_bytes, self.needs_frames);
         let head = layout.head(self.head);
         let mut number = first;
         let rows: Vec<_> = self

@@ -1,11 +1,12 @@
 //! A plan that says whose calls are recorded with values.
 //!
 //! Given a plan and what its section says ([`sptrace_wire::plan::ValuesHead`]); gives a copy with
-//! it, in which the functions are marked. Must not know what is recorded of them.
+//! it, in which the functions are marked, and direct calls of those that have acts for slots get
+//! such slots, in the place of theirs. Must not know what is recorded of them.
 
 use sptrace_wire::plan::{
-    FN_VALUES, FunctionValues, PlanFunction, PlanHeader, PlanView, SYSTEM_ENTRIES, ValuesHead,
-    ValuesView,
+    FN_VALUES, FunctionValues, PlanFunction, PlanHeader, PlanSite, PlanView, SITE_KEEP_CALL,
+    SYSTEM_ENTRIES, SiteForm, ValuesHead, ValuesView,
 };
 
 const PAGE_BYTES: u32 = 4096;
@@ -37,7 +38,32 @@ pub fn with_values(plan: &[u8], section: &[u8]) -> Option<Vec<u8>> {
     }
     out.get_mut(..PlanHeader::BYTES)?
         .copy_from_slice(&header.to_bytes());
+    put_acts_into_slots(&mut out, view, asked)?;
     Some(out)
+}
+
+/// The text of such a call keeps its opcode: nobody sees another return address. Not where a site
+/// has two ways, between which it is changed.
+fn put_acts_into_slots(out: &mut [u8], view: PlanView<'_>, asked: ValuesView<'_>) -> Option<()> {
+    if view.header().twins != 0 {
+        return Some(());
+    }
+    let first = view.header().sites_offset as usize;
+    for (i, site) in view.sites().enumerate() {
+        let acts = || asked.of(site.argument).map(|of| of.slot_acts);
+        if site.form != SiteForm::Direct || acts().is_none_or(|acts| acts.bytes == 0) {
+            continue;
+        }
+        let site = PlanSite {
+            form: SiteForm::Acts,
+            flags: site.flags | SITE_KEEP_CALL,
+            ..site
+        };
+        let at = first + i * PlanSite::BYTES;
+        out.get_mut(at..at + PlanSite::BYTES)?
+            .copy_from_slice(&site.to_bytes());
+    }
+    Some(())
 }
 
 /// Bytes of a patch area that has room for the code of functions, too. `None`: more than an area

@@ -32,6 +32,10 @@ pub struct Thread {
     pub tid: i32,
     /// The innermost frame of its shadow stack.
     pub top_frame: i32,
+    /// The fs base of the thread whose words these are.
+    pub key: i32,
+    /// The page of its stack that was last known to be its own; 0: none.
+    pub stack_page: i32,
     /// Its errno, where acts of a return ask for it.
     pub errno: i32,
     /// What is to be done to the call: bits by the numbers of [`Act`], then a word for each.
@@ -116,7 +120,7 @@ pub enum ActsCodeError {
     Compile(#[from] CompileError),
 }
 
-type Made = Result<bool, IcedError>;
+pub(crate) type Made = Result<bool, IcedError>;
 
 /// What seldom happens when a row is looked for.
 struct Cold {
@@ -132,17 +136,23 @@ struct Cold {
     done: CodeLabel,
 }
 
-struct Writer<'a> {
-    code: Code,
+pub(crate) struct Writer<'a> {
+    pub(crate) code: Code,
     tables: &'a Tables,
-    thread: Thread,
+    pub(crate) thread: Thread,
     cold: Vec<Cold>,
     /// What is given for a call that is recorded.
     recorded: u32,
+    /// Behind the first and behind the last instruction that changes something.
+    pub(crate) changes: Option<(CodeLabel, CodeLabel)>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(acts: &Acts, tables: &'a Tables, thread: Thread) -> Result<Self, ActsCodeError> {
+    pub(crate) fn new(
+        acts: &Acts,
+        tables: &'a Tables,
+        thread: Thread,
+    ) -> Result<Self, ActsCodeError> {
         let keys: Vec<u8> = tables.all.iter().map(|table| table.keys).collect();
         check(acts, &keys)?;
         let mut code = Code::new()?;
@@ -157,6 +167,7 @@ impl<'a> Writer<'a> {
             thread,
             cold: Vec::new(),
             recorded: UNWANTED,
+            changes: None,
         })
     }
 
@@ -240,10 +251,23 @@ impl<'a> Writer<'a> {
         self.code.a.set_label(&mut undecided)?;
         self.code.a.mov(eax, UNDECIDED)?;
         self.code.a.ret()?;
-        for cold in std::mem::take(&mut self.cold) {
-            self.take_row(cold)?;
-        }
+        self.take_rows()?;
         Ok(true)
+    }
+
+    pub(crate) fn take_rows(&mut self) -> Result<(), IcedError> {
+        let mut all = std::mem::take(&mut self.cold).into_iter();
+        all.try_for_each(|cold| self.take_row(cold))
+    }
+
+    /// The last instruction has changed a table, a counter or a variable.
+    fn has_changed(&mut self) -> Result<(), IcedError> {
+        let mut here = self.code.a.create_label();
+        self.code.a.set_label(&mut here)?;
+        self.code.a.zero_bytes()?;
+        let first = self.changes.map_or(here, |(first, _)| first);
+        self.changes = Some((first, here));
+        Ok(())
     }
 
     /// What becomes of a call whose return is waited for; at `muted` it is left alone.
@@ -275,7 +299,7 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    fn clear_locals(&mut self, acts: &Acts) -> Result<(), IcedError> {
+    pub(crate) fn clear_locals(&mut self, acts: &Acts) -> Result<(), IcedError> {
         for local in 0..i32::from(acts.locals()) {
             let at = qword_ptr(rsp + (LOCAL_AT - 8 * local));
             self.code.a.mov(at, 0)?;
@@ -314,7 +338,7 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    fn steps(&mut self, steps: &[Step], depth: usize) -> Made {
+    pub(crate) fn steps(&mut self, steps: &[Step], depth: usize) -> Made {
         if depth > DEEPEST {
             return Ok(false);
         }
@@ -356,6 +380,8 @@ impl<'a> Writer<'a> {
         a.mov(eax, 1)?;
         a.lock()
             .xadd(qword_ptr(rcx + 8 * i32::from(counter)), rax)?;
+        self.has_changed()?;
+        let a = &mut self.code.a;
         a.inc(rax)?;
         a.mov(at, rax)
     }
@@ -370,6 +396,7 @@ impl<'a> Writer<'a> {
             true => a.add(at, rax)?,
             false => a.mov(at, rax)?,
         }
+        self.has_changed()?;
         Ok(is_made)
     }
 
@@ -429,6 +456,7 @@ impl<'a> Writer<'a> {
         // rcx = the row, less the place of the table's first one in the set.
         let values = (table.at + HEAD_BYTES + table.count_at()) as i32;
         self.put(table.kind, values, is_one)?;
+        self.has_changed()?;
         self.code.a.set_label(&mut done)?;
         self.code.a.zero_bytes()?;
         Ok(true)
@@ -500,6 +528,7 @@ impl<'a> Writer<'a> {
             Kind::Sum => {
                 a.mov(rax, value)?;
                 a.add(second, rax)?;
+                self.has_changed()?;
             }
             Kind::Least | Kind::Greatest => {
                 let (mut is_first, mut stays) = (a.create_label(), a.create_label());
@@ -515,6 +544,7 @@ impl<'a> Writer<'a> {
                 a.mov(second, rax)?;
                 a.set_label(&mut stays)?;
                 a.zero_bytes()?;
+                self.has_changed()?;
             }
             Kind::Histogram => {
                 let mut known = a.create_label();
@@ -529,9 +559,10 @@ impl<'a> Writer<'a> {
                 a.inc(eax)?;
                 a.set_label(&mut known)?;
                 a.inc(qword_ptr(rcx + rax * 8 + (count + 8)))?;
+                self.has_changed()?;
             }
         }
-        a.inc(qword_ptr(rcx + count))
+        self.code.a.inc(qword_ptr(rcx + count))
     }
 
     /// Takes a free row, goes on to the next, or gives up.

@@ -114,3 +114,34 @@ pub mod in_place {
     /// Where rax is at a return, as [`SAVED_RDX`] has it.
     pub const SAVED_RAX: i32 = 40;
 }
+
+/// The third form: code that the slot of a call calls, where the call goes on without a record and
+/// without a frame ([`crate::slot_code()`]).
+///
+/// The word at the stack pointer is the way back into the slot, and all registers and flags are
+/// those of the call. It changes none of them, and calls nobody. It keeps some of them in
+/// [`SAVED_BYTES`] below the way back, and its own words where the second form has them. Where it
+/// cannot run, it ends in a jump of five bytes, the last of all, which whoever puts it somewhere
+/// leads to what can.
+///
+/// [`SAVED_BYTES`]: slot::SAVED_BYTES
+pub mod slot {
+    /// What is kept of the registers, from the stack pointer up to the way back.
+    pub const SAVED_BYTES: i32 = 32;
+    /// Where the flags are, as lahf and seto give them.
+    pub const FLAGS_AT: i32 = 0;
+    /// Where rax is.
+    pub const RAX_AT: i32 = 8;
+    /// Where rdx is: where the second form has it.
+    pub const RDX_AT: i32 = 16;
+    /// Where rcx is: where the second form has it.
+    pub const RCX_AT: i32 = 24;
+    /// Bytes of the code up to where the stack pointer is moved.
+    pub const BELOW_FROM: usize = 5;
+    /// Bytes of the code up to where the registers are kept, and change from here on.
+    pub const KEPT_FROM: usize = 20;
+    /// The same of the flags.
+    pub const FLAGS_KEPT_FROM: usize = 28;
+    /// Bytes of the last jump.
+    pub const JUMP_BYTES: usize = 5;
+}

@@ -18,6 +18,7 @@
 //! | [`callers`] | stacks as words, and as lists of places |
 //! | [`text`] | texts as words that can be compared |
 //! | [`mod@acts_code`] | native code that adds to them |
+//! | [`mod@slot_code`] | the same for the slots of calls that have no frame |
 //! | [`captured`] | reading what a program has kept |
 //!
 //! A program always ends: there is no way back in it but [`program::Statement::Repeat`], which is
@@ -36,6 +37,7 @@ pub mod contract;
 pub mod in_place;
 pub mod interpret;
 pub mod program;
+pub mod slot_code;
 pub mod tables;
 pub mod text;
 mod told_code;
@@ -45,3 +47,4 @@ pub use compile::compile;
 pub use in_place::in_place;
 pub use interpret::interpret;
 pub use program::Program;
+pub use slot_code::slot_code;

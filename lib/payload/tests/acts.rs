@@ -4,17 +4,21 @@
 mod beside;
 
 use beside::acts::{
-    Met, THREAD, compare_at_calls, compare_at_returns, point_gs_at, run, run_and_keep,
+    Met, THREAD, compare_at_calls, compare_at_returns, compare_in_slots, point_gs_at, run,
+    run_and_keep,
 };
 use beside::frames::held;
 use beside::{CodePages, Seeded};
+use iced_x86::{Decoder, DecoderOptions};
 use sptrace_payload::acts::{Acts, Step};
 use sptrace_payload::acts_code::{Entry, acts_code, exit_code};
 use sptrace_payload::contract::in_place::{
     FRAME_BYTES, HELD, HELD_RECORDED, PASSED, UNDECIDED, UNWANTED, WANTED,
 };
+use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::Call;
 use sptrace_payload::program::{Binary, Expression, Source};
+use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, Tables, read};
 
 #[test]
@@ -35,6 +39,69 @@ fn acts_of_a_return_do_what_they_mean() {
         compare_at_returns(&mut random, &pages, &mut met);
     }
     assert!(met.added > 5_000, "{}", met.added);
+}
+
+#[test]
+fn acts_in_a_slot_do_what_they_mean_and_change_no_register() {
+    let (mut random, pages, mut met) = (Seeded(0x5107), CodePages::new(), Met::default());
+    for _ in 0..6_000 {
+        compare_in_slots(&mut random, &pages, &mut met);
+    }
+    assert!(
+        met.added > 5_000 && met.passed > 10_000,
+        "{} {}",
+        met.added,
+        met.passed
+    );
+}
+
+#[test]
+fn code_of_a_slot_says_how_far_it_is() {
+    let (tables, acts) = count_by_argument();
+    let code = slot_code(&acts, &tables, THREAD).unwrap().unwrap();
+    let all = instructions_at(&code.bytes);
+    let before = |at: u16| {
+        let end = all
+            .iter()
+            .find(|(ip, text)| *ip >= u64::from(at) && !text.is_empty());
+        let here = all.iter().position(|one| Some(one) == end);
+        here.and_then(|here| all.get(here.checked_sub(1)?))
+            .unwrap()
+            .1
+            .clone()
+    };
+    assert!(before(code.changes_from).starts_with("inc qword ptr"));
+    assert_eq!(code.changes_from, code.changes_to);
+    assert_eq!(before(code.takes_from), "ret");
+    assert!(before(slot::BELOW_FROM as u16).starts_with("lea rsp"));
+    assert!(before(slot::KEPT_FROM as u16 + 1).starts_with("lahf"));
+    assert!(before(slot::FLAGS_KEPT_FROM as u16).starts_with("mov [rsp],rax"));
+    // A record, a frame's word, or a place on the stack needs a frame.
+    for source in [
+        Source::Caller,
+        Source::StackPointer,
+        Source::Stack(0),
+        Source::Depth,
+    ] {
+        let acts = Acts {
+            steps: vec![Step::Set(0, source.into())],
+            records: false,
+        };
+        assert_eq!(slot_code(&acts, &tables, THREAD).unwrap(), None);
+    }
+    let recorded = Acts {
+        records: true,
+        ..acts
+    };
+    assert_eq!(slot_code(&recorded, &tables, THREAD).unwrap(), None);
+}
+
+fn instructions_at(code: &[u8]) -> Vec<(u64, String)> {
+    let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    decoder
+        .into_iter()
+        .map(|one| (one.ip(), one.to_string()))
+        .collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use sptrace_payload::acts::{Acts, Moment, RESULT};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code, instructions};
 use sptrace_payload::callers::MOST_PLACES;
 use sptrace_payload::program::{Expression, Source};
+use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, Table, Tables};
 
 use crate::policy::{Payload, Policy};
@@ -21,6 +22,8 @@ const THREAD: Thread = Thread {
     texts: 0x1250,
     counters: 0x1270,
     told: 0x12b8,
+    key: 0,
+    stack_page: 8,
 };
 /// A tick of the clock is as long as one of the machine of the figures.
 const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;
@@ -29,6 +32,8 @@ const TICK_NS: u64 = (1_000_000_000 << 32) / 2_445_000_000;
 /// its exit over. Measured by `tests/bench/bench.py` on the machine of the figures in man page
 /// sptrace-script.
 const CALL_NS: f64 = 5.5;
+/// The same where its slot runs the payload: to know the thread, and to keep registers.
+const SLOT_NS: f64 = 1.0;
 /// What it costs more to wait for the return of a call.
 const RETURN_NS: f64 = 7.0;
 /// To look at the clock when a call begins and when it returns.
@@ -95,7 +100,8 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
         true => SLOW_NS,
         false => 0.0,
     };
-    let ns = slowly + price(payload.moment, acts) + INSTRUCTION_NS * all.len() as f64;
+    let is_in_slot = payload.calls.is_none() && is_in_slot(payload, tables);
+    let ns = slowly + price(payload.moment, acts, is_in_slot) + INSTRUCTION_NS * all.len() as f64;
     let mut lines = vec![format!(
         "line {line}, {what} of {place}, {recorded}: {} instructions, {} bytes, some {ns:.0} ns a call",
         all.len(),
@@ -113,13 +119,7 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
 
 /// The code of a payload. None: there is none.
 fn code_of(payload: &Payload, tables: &Tables) -> Option<Vec<u8>> {
-    // Arguments with names are known when a function is; one in a register stands for each.
-    let mut acts = payload.acts.clone();
-    let named = |number: u8| match number {
-        RESULT => Some(Expression::Source(Source::Result)),
-        number => Some(Expression::Source(Source::Argument(number % 6))),
-    };
-    acts.resolve(&named).ok()?;
+    let mut acts = resolved(payload)?;
     match payload.moment {
         Moment::Call => acts_code(&acts, tables, THREAD, Entry::default()).ok()?,
         Moment::Return => {
@@ -129,14 +129,35 @@ fn code_of(payload: &Payload, tables: &Tables) -> Option<Vec<u8>> {
     }
 }
 
+/// The acts of a payload. Arguments with names are known when a function is; one in a register
+/// stands for each. None: they cannot be known.
+fn resolved(payload: &Payload) -> Option<Acts> {
+    let mut acts = payload.acts.clone();
+    let named = |number: u8| match number {
+        RESULT => Some(Expression::Source(Source::Result)),
+        number => Some(Expression::Source(Source::Argument(number % 6))),
+    };
+    acts.resolve(&named).ok()?;
+    Some(acts)
+}
+
+/// True if direct calls in a module run the payload in their slots.
+fn is_in_slot(payload: &Payload, tables: &Tables) -> bool {
+    let acts = resolved(payload).filter(|_| payload.moment == Moment::Call);
+    acts.is_some_and(|acts| matches!(slot_code(&acts, tables, THREAD), Ok(Some(_))))
+}
+
 /// What a call costs beside the instructions.
-fn price(moment: Moment, acts: &Acts) -> f64 {
+fn price(moment: Moment, acts: &Acts, is_in_slot: bool) -> f64 {
     let stacks = (1..=MOST_PLACES).filter(|places| acts.uses(Source::Callers(*places)));
     let stacks = stacks
         .map(|places| PLACE_NS * f64::from(places))
         .sum::<f64>();
     if moment == Moment::Call {
-        return CALL_NS + stacks;
+        return match is_in_slot {
+            true => SLOT_NS,
+            false => CALL_NS + stacks,
+        };
     }
     let clock = if acts.uses(Source::Elapsed) {
         CLOCK_NS

@@ -37,6 +37,11 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 
 /// Where the words of a thread's block are that payloads use, from gs on.
 pub mod block {
+    /// The fs base of the thread whose block it is; a fork wipes it.
+    pub const KEY: i32 = 0;
+    /// The page of its stack at which that was last found to be so, or an address in it; 0: none. A
+    /// fork wipes it.
+    pub const STACK_PAGE: i32 = 8;
     /// Where the next record goes.
     pub const CURSOR: i32 = 0x1000;
     /// Records must begin below this address.

@@ -18,7 +18,7 @@ use crate::memory::live::StackWord;
 use crate::memory::state::{DORMANT, TEXT_BACK};
 use crate::memory::{frame, guarded, sandbox, state, sys, thread};
 use crate::patch::unpatch;
-use crate::plans::modules;
+use crate::plans::{modules, slot};
 use crate::record::restore;
 use crate::routines::silent;
 use crate::signals::context;
@@ -48,6 +48,12 @@ pub fn begin_again(f: &mut Frame) -> Option<u64> {
     if f.routine as i32 == common::COUNT_FIRST {
         // Not counted any more: gs may be the program's.
         f.id += u64::from(COUNTED_JUMP - COUNTED_ID);
+        return Some(frame::RET);
+    }
+    if f.routine as i32 == common::ACTS_FIRST {
+        if slot::asks_of_acts(f.id) {
+            f.id += u64::from(ACTS_JUMP - ACTS_ID);
+        }
         return Some(frame::RET);
     }
     if !matches!(

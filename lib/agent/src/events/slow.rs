@@ -8,7 +8,7 @@ use crate::events::active::Place;
 use crate::events::acts::Acted;
 use crate::events::exits::Call;
 use crate::events::{
-    acts, call_values, counted, dormant, exits, hook, ordered, special, system_call,
+    acts, call_values, counted, dormant, exits, hook, in_slot, ordered, special, system_call,
 };
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
@@ -119,6 +119,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
+        common::ACTS_FIRST => in_slot::first(hot, f, vectors),
         common::ORDER_FIRST => ordered::first(hot, f.id),
         common::ORDER_INDIRECT => ordered::through_pointer(hot, f),
         common::ORDER_FULL => ordered::full(hot, f),

@@ -97,7 +97,7 @@ fn retire(m: &Module) {
         image::set(m.area(), offset, value);
     }
     silent::retire(m.area());
-    if counters::has_cells() {
+    if counters::has_cells() || p.has_values.get() {
         counted::retire(m);
     }
 }

@@ -225,6 +225,20 @@ impl Hot {
         unsafe { &*(self.block() as *const Word) }
     }
 
+    /// Where its thread's stack was last, as the slots of calls with acts have found out; 0: they
+    /// must look whose thread runs. The block's second word, which a fork wipes.
+    #[inline]
+    pub fn stack_page(&self) -> &'static Word {
+        // SAFETY: a hot page that is asked for it lies in a block.
+        unsafe { &*((self.block() + block::STACK_PAGE as u64) as *const Word) }
+    }
+
+    /// The fs base of the thread that it belongs to from here on.
+    pub fn set_key(&self, fs: u64) {
+        self.stack_page().set(0);
+        self.key().set(fs);
+    }
+
     /// Makes it the block of the thread that runs: gs is ours, since programs that use it are not
     /// entered.
     pub fn make_current(&self) {

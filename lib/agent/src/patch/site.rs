@@ -10,7 +10,7 @@ use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{counters, state, stopped};
 use crate::patch::text;
 use crate::plans::patched::{Patch, Springboard};
-use crate::plans::{padding, plan, ready, slot};
+use crate::plans::{padding, payloads, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
@@ -115,6 +115,7 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
         SiteForm::Template => template(m, s.argument, s.slot),
         SiteForm::Counted => counted(m, s),
         SiteForm::Ordered => ordered(m, s),
+        SiteForm::Acts => acts(m, s),
     }
 }
 
@@ -191,6 +192,39 @@ fn ordered(m: &Module, s: &PlanSite) -> bool {
         .zip(bytes)
         .for_each(|(to, byte)| *to = *byte);
     m.area().renew(s.slot.into(), &code)
+}
+
+/// Writes the slot of a direct call at which the callee's acts run. Where their code cannot be,
+/// each call asks for them.
+fn acts(m: &Module, s: &PlanSite) -> bool {
+    let end = s.slot as u64 + DIRECT_SLOT_BYTES as u64;
+    if s.slot < SLOTS_START || end > m.area_bytes() {
+        return false;
+    }
+    m.area_used.raise(end);
+    let slot = m.area_start() + s.slot as u64;
+    let at = |offset: u16| slot + u64::from(offset);
+    let callee = m.base.get() + s.argument as u64;
+    let first = m.area_start() + image::offset(sptrace_wire::plan::common::ACTS_FIRST) as u64;
+    let asks = match ready::may_bring_acts(m, callee) {
+        true => NOP_5,
+        false => branch(CALL, slot, first),
+    };
+    let code = match payloads::place_in_slots(m, callee) {
+        0 => first,
+        code => code,
+    };
+    let mut bytes = [0xcc; DIRECT_SLOT_BYTES as usize];
+    let parts = [
+        asks,
+        branch(CALL, at(ACTS_ID), code),
+        branch(JUMP, at(ACTS_JUMP), callee),
+    ];
+    bytes
+        .iter_mut()
+        .zip(parts.iter().flatten())
+        .for_each(|(to, byte)| *to = *byte);
+    m.area().renew(s.slot.into(), &bytes)
 }
 
 /// Writes a direct call's slot.

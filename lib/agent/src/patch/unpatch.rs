@@ -145,7 +145,10 @@ fn sites(
 
 /// True if it was patched, and is not any more.
 fn site(m: &Module, s: &PlanSite, now: &mut Now, batch: &mut text::Batch) -> bool {
-    let is_plain = matches!(s.form, SiteForm::Counted | SiteForm::Ordered);
+    let is_plain = matches!(
+        s.form,
+        SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+    );
     let is_kept = s.is_any(SITE_KEEP_CALL | SITE_JUMP_LAST) && !is_plain;
     if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
         return false;

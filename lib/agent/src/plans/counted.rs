@@ -1,5 +1,5 @@
-//! The slots of a module that count by themselves, or record in order, when neither is done any
-//! more.
+//! The slots of a module that count by themselves, record in order, or have acts, when nothing of
+//! it is done any more.
 //!
 //! Given a module; has such slots lead to the callee alone, each by one store, since other threads
 //! execute there, and forgets their cells where nobody does. The gs base may be the program's then.
@@ -21,6 +21,7 @@ pub fn stop(m: &Module) {
     each(m, &|s, id| match s.form {
         SiteForm::Counted => stop_direct(m, s, id),
         SiteForm::Ordered => stop_ordered(m, s, id),
+        SiteForm::Acts => stop_acts(m, s, id),
         _ => stop_kept(m, id),
     });
 }
@@ -54,7 +55,10 @@ fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
         }
         let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
         for s in plan::sites_of(m, f).chain(twins) {
-            let is_form = matches!(s.form, SiteForm::Counted | SiteForm::Ordered);
+            let is_form = matches!(
+                s.form,
+                SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+            );
             let acts = is_form || s.is_any(SITE_KEEPS_CALLEE);
             if let Some((entry, _)) = plan.ids(&s).filter(|_| acts) {
                 act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
@@ -75,6 +79,14 @@ fn stop_direct(m: &Module, s: &PlanSite, id: u64) {
 fn stop_ordered(m: &Module, s: &PlanSite, id: u64) {
     const OVER: [u8; 2] = [SHORT_JUMP, ORDERED_JUMP as u8 - 2];
     if slot::is_ordered(id) {
+        begin_with(m, s, OVER);
+    }
+}
+
+/// The same over the acts.
+fn stop_acts(m: &Module, s: &PlanSite, id: u64) {
+    const OVER: [u8; 2] = [SHORT_JUMP, ACTS_JUMP as u8 - 2];
+    if slot::acts_target(id) != 0 {
         begin_with(m, s, OVER);
     }
 }

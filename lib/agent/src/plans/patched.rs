@@ -91,7 +91,10 @@ impl Patch {
                 to,
             });
         }
-        if matches!(s.form, SiteForm::Counted | SiteForm::Ordered) {
+        if matches!(
+            s.form,
+            SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+        ) {
             let callee = base + u64::from(s.argument);
             let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {
                 SITE_KEEP_CALL => CALL,

@@ -11,7 +11,8 @@ use crate::memory::rows::{
 use crate::memory::state;
 use crate::memory::table::Module;
 use crate::plans::modules;
-use sptrace_wire::plan::{Failure, FunctionValues, ValuesView};
+use crate::routines::image;
+use sptrace_wire::plan::{Failure, FunctionValues, SlotActs, ValuesView, common};
 use sptrace_wire::values;
 
 /// The row of a function; `None`: its calls take the slow path.
@@ -99,8 +100,44 @@ pub fn place(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
     if !m.area().renew(at, code) {
         return 0;
     }
-    m.area_used.raise(at + code.len() as u64);
+    let end = at + code.len() as u64;
+    if of.slot_acts.bytes > 0 {
+        // The last jump is the only one that leads out of the code.
+        let to = m.area_start() + u64::from(image::offset(common::ACTS_FIRST));
+        let rel32 = to.wrapping_sub(m.area_start() + end) as u32;
+        m.area().renew(end - 4, &rel32.to_le_bytes());
+    }
+    m.area_used.raise(end);
     address
+}
+
+/// Where the acts of a function are for the slots of its calls, which are put there if they are not
+/// yet; 0: there are none.
+pub fn place_in_slots(m: &Module, callee: u64) -> u64 {
+    let view = m.plan().and_then(|plan| ValuesView::new(plan.values()));
+    let found = view.and_then(|view| {
+        let of = view.of(u32::try_from(callee.checked_sub(m.base.get())?).ok()?)?;
+        let at = place(m, &view, &of);
+        (at != 0 && of.slot_acts.bytes > 0).then(|| at + slot_acts_from(&of))
+    });
+    found.unwrap_or(0)
+}
+
+/// Where the acts for slots begin in a function's code: behind all else.
+fn slot_acts_from(of: &FunctionValues) -> u64 {
+    of.code_bytes() as u64 - u64::from(of.slot_acts.bytes)
+}
+
+/// The code for slots that an address of such code lies in: what is said of it, and where it
+/// begins.
+pub fn slot_acts_at(m: &Module, address: u64) -> Option<(SlotActs, u64)> {
+    let view = m.plan().and_then(|plan| ValuesView::new(plan.values()))?;
+    let all = (0..view.head.functions).map_while(|i| view.get(i));
+    let mut placed = all.filter(|of| of.slot_acts.bytes > 0).map(|of| {
+        let at = m.area_start() + u64::from(of.code_to) + slot_acts_from(&of);
+        (of.slot_acts, at)
+    });
+    placed.find(|(acts, at)| (*at..at + u64::from(acts.bytes)).contains(&address))
 }
 
 fn kinds(of: &FunctionValues) -> u32 {

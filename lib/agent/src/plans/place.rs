@@ -34,6 +34,8 @@ pub struct Place {
     pub counted: bool,
     /// The same, recorded in order.
     pub in_order: bool,
+    /// The same, whose callee's acts run behind `entry`.
+    pub acts: bool,
     /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
     pub kept_jump: u64,
     /// Between the moved instructions and the operand's a return address is pushed.
@@ -115,6 +117,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 system_call: None,
                 counted: false,
                 in_order: false,
+                acts: false,
                 kept_jump: 0,
                 pushes_back: false,
             })
@@ -150,6 +153,7 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
         }),
         counted: false,
         in_order: false,
+        acts: false,
         kept_jump: 0,
         pushes_back: false,
     }
@@ -162,6 +166,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
         SiteForm::Counted if offset - s.slot < COUNTED_SLOT_BYTES => 0,
         SiteForm::Ordered if offset - s.slot < ORDERED_SLOT_BYTES => 0,
+        SiteForm::Acts if offset - s.slot < DIRECT_SLOT_BYTES => 0,
         SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
         _ => return None,
     };
@@ -194,6 +199,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         system_call: None,
         counted: s.form == SiteForm::Counted,
         in_order: s.form == SiteForm::Ordered,
+        acts: s.form == SiteForm::Acts,
         kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
             true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
             false => 0,
@@ -243,10 +249,17 @@ pub fn full_of(place: &Place) -> u64 {
     place.start + u64::from(ORDERED_FULL_ID)
 }
 
+/// Of a slot in which acts run: behind the call of their code.
+pub fn acts_end_of(place: &Place) -> u64 {
+    place.start + u64::from(ACTS_JUMP)
+}
+
 /// True if a routine that was called at this place has this return address, or has put it there.
 pub fn is_id(place: &Place, id: u64) -> bool {
     let ways = [SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_ALONE, SYSTEM_CALL_UNSEEN];
     let is_way = || ways.iter().any(|way| id == place.exit + way);
     let is_full = place.in_order && id == full_of(place);
+    let is_acts_end = place.acts && id == acts_end_of(place);
+    let is_full = is_full || is_acts_end;
     id == place.entry || id == place.exit || is_full || place.system_call.is_some() && is_way()
 }

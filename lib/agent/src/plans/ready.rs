@@ -30,6 +30,13 @@ pub fn may_bring_values(m: &Module, callee: u64) -> bool {
     !m.doubtful.get() && !m.gone.get() && plan::function_at(m, callee).is_some_and(is_so)
 }
 
+/// True if the function at `callee` is instrumented: a call of it whose return address stays need
+/// not ask, whatever it brings.
+pub fn may_bring_acts(m: &Module, callee: u64) -> bool {
+    let is_so = |i| m.function(i) == INSTRUMENTED;
+    plan::function_at(m, callee).is_some_and(is_so)
+}
+
 /// Of a function that lacks nothing.
 pub(crate) fn verdict(m: &Module, i: u32) -> Reach {
     let flags = plan::flags_of(m, i);

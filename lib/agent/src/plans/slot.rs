@@ -169,6 +169,19 @@ pub fn ordered_target(id: u64) -> u64 {
     direct_target(id + u64::from(ORDERED_JUMP - ORDERED_ID))
 }
 
+/// The callee of a call with acts in its slot, given the id before or behind them; 0: it is none.
+pub fn acts_target(id: u64) -> u64 {
+    match asks_of_acts(id) {
+        true => direct_target(id + u64::from(ACTS_JUMP - ACTS_ID)),
+        false => direct_target(id),
+    }
+}
+
+/// Of the ids of such a slot: is it the first, before the acts?
+pub fn asks_of_acts(id: u64) -> bool {
+    modules::area(id).and_then(|area| area.code(id)) == Some([CALL])
+}
+
 /// True if the slot with this id, of a direct call or jump that is recorded in order, is written.
 pub fn is_ordered(id: u64) -> bool {
     let code = modules::area(id).and_then(|area| area.code(id));

@@ -40,8 +40,8 @@ pub fn check_module(m: &Module) {
     for (i, f) in plan::functions(m) {
         let sites = plan::sites_with_twins(m, f);
         let is_short = |(s, _): &(PlanSite, _)| {
-            use SiteForm::{Counted, Direct, Ordered};
-            matches!(s.form, Direct | Counted | Ordered)
+            use SiteForm::{Acts, Counted, Direct, Ordered};
+            matches!(s.form, Direct | Counted | Ordered | Acts)
         };
         for (s, twin) in sites.filter(is_short) {
             let Some(p) = Patch::of_site(m, &s) else {

@@ -37,7 +37,7 @@ pub fn ensure() -> Option<&'static Hot> {
         }
         if hot.tid.get() == tid && hot.pid.get() == pid {
             // The same thread with another fs base: ld.so has set up thread-local storage.
-            hot.key().set(fs);
+            hot.set_key(fs);
             return Some(hot);
         }
         if is_nobodys(hot)
@@ -113,7 +113,7 @@ pub fn let_go() {
     if nobody.get().is_none()
         && let Some(hot) = make_block()
     {
-        hot.key().set(u64::MAX);
+        hot.set_key(u64::MAX);
         nobody.set(Some(hot));
     }
     let nobody = nobody.get();
@@ -258,7 +258,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     }
     counters::begin(hot);
     state.store(STREAM_LIVE, Ordering::Release);
-    hot.key().set(fs);
+    hot.set_key(fs);
     true
 }
 

@@ -622,6 +622,7 @@ sptrace_common_offsets:
     .long sptrace_order_first - sptrace_common_start
     .long sptrace_order_indirect - sptrace_common_start
     .long sptrace_order_full - sptrace_common_start
+    .long sptrace_acts_first - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,

@@ -5,6 +5,8 @@
 //! calls COUNT_FIRST, which always takes the slow path. COUNT_INDIRECT finds the cell of the call
 //! and its callee in the table of [`crate::memory::pointers`], and adds to it. Neither reads the
 //! clock, and no frame is kept: the return address on the stack is the program's own.
+//!
+//! ACTS_FIRST is the same for calls with acts in their slots ([`crate::events::in_slot`]).
 
 /// For [`crate::routines::common`], whose macros it uses.
 macro_rules! counts {
@@ -15,6 +17,10 @@ macro_rules! counts {
 sptrace_count_first:
     SAVE
     SLOW 14
+    .p2align 4
+sptrace_acts_first:
+    SAVE
+    SLOW 19
     .p2align 6
 sptrace_count_indirect:
     MARK SAVING, 0

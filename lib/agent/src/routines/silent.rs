@@ -199,6 +199,7 @@ pub fn silence(area: Area) {
         (ORDER_FIRST, RET),
         (ORDER_INDIRECT, RET_8),
         (ORDER_FULL, RET),
+        (ACTS_FIRST, RET),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

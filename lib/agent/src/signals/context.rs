@@ -104,6 +104,9 @@ impl Context<'_> {
         let m = modules::of_area(rip);
         let area = m.map_or(0, Module::area_start);
         if let Some(m) = m.filter(|_| rip - area >= SLOTS_START as u64) {
+            if let Some(acts) = payloads::slot_acts_at(m, rip) {
+                return self.out_of_acts(m, acts);
+            }
             if payloads::holds(m, rip) {
                 return self.out_of_payload(hot, handler);
             }
@@ -139,6 +142,9 @@ impl Context<'_> {
         }
         if place.in_order && rip != place.start {
             return self.out_of_ordered(hot, place);
+        }
+        if place.acts {
+            return self.out_of_acts_slot(place);
         }
         if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
@@ -536,13 +542,17 @@ impl Context<'_> {
         if phase == Phase::DoorSaving && around.base - self.0[RSP] >= 96 {
             self.0[FLAGS] = around.at(-96);
         }
-        let image = around.at(-16);
+        self.restore_flags(around.at(-16));
+    }
+
+    /// The flags, from what lahf and seto have put into rax.
+    pub(super) fn restore_flags(&mut self, image: u64) {
         let arithmetic = image >> 8 & 0xd5 | (image & 1) << 11;
         self.0[FLAGS] = self.0[FLAGS] & !ARITHMETIC | arithmetic;
     }
 
     /// To the patched instruction: it will come to the slot again.
-    fn back(&mut self, place: &Place) -> bool {
+    pub(super) fn back(&mut self, place: &Place) -> bool {
         if place.keep_call {
             let pushed = stack_word(self.0[RSP]).get();
             self.0[RSP] += 8;

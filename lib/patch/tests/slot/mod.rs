@@ -30,6 +30,7 @@ const ROUTINES: [&str; common::COUNT] = [
     "ORDER_FIRST",
     "ORDER_INDIRECT",
     "ORDER_FULL",
+    "ACTS_FIRST",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sptrace_payload::acts::{Act, Acts, MOST_LOCALS, Step, Sums, interpret, interpret_active};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
+use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Binary, Expression, Program, Source};
+use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
 use sptrace_payload::text;
 
@@ -29,9 +31,11 @@ pub const THREAD: Thread = Thread {
     texts: 80,
     counters: 112,
     told: 120,
+    key: 128,
+    stack_page: 136,
 };
 /// Words of the block.
-const BLOCK_WORDS: usize = 16;
+const BLOCK_WORDS: usize = 18;
 /// The thread's number.
 const TID: u32 = 77;
 
@@ -132,10 +136,76 @@ pub fn run_and_keep(pages: &CodePages, code: &[u8], call: &Call) -> (u32, [u64; 
     (given as u32, kept)
 }
 
+/// Runs the code of a slot as that would call it; gives whether it could run. No register and no
+/// flag of the call changes.
+pub fn run_in_slot(pages: &CodePages, code: &SlotCode, call: &Call, flags: u64) -> bool {
+    const ARITHMETIC: u64 = 0x8d5;
+    // What the last jump leads to: sets r11.
+    let (rest, jump) = code.bytes.split_at(code.bytes.len() - slot::JUMP_BYTES);
+    assert_eq!(*jump, [0xe9, 0, 0, 0, 0]);
+    let without: &[u8] = &[0x49, 0xc7, 0xc3, 1, 0, 0, 0, 0xc3];
+    let page = pages.put(&[rest, jump, without].concat());
+    let mut registers = [0u64; 8];
+    let [first, second, third, fourth, ..] = call.vectors;
+    let given = [
+        call.result,
+        flags & ARITHMETIC | 2,
+        first,
+        second,
+        third,
+        fourth,
+        page,
+    ];
+    // SAFETY: the code is that of checked acts, called by its contract.
+    unsafe {
+        asm!(
+            "movq xmm0, [r13 + 16]",
+            "movq xmm1, [r13 + 24]",
+            "movq xmm2, [r13 + 32]",
+            "movq xmm3, [r13 + 40]",
+            "mov rdi, [r12]",
+            "mov rsi, [r12 + 8]",
+            "mov rdx, [r12 + 16]",
+            "mov rcx, [r12 + 24]",
+            "mov r8, [r12 + 32]",
+            "mov r9, [r12 + 40]",
+            "mov rax, [r13]",
+            "mov r15, rsp",
+            "xor r11d, r11d",
+            "push [r13 + 8]",
+            "popfq",
+            "call [r13 + 48]",
+            "pushfq",
+            "pop r10",
+            "sub r15, rsp",
+            "mov [r14], rax",
+            "mov [r14 + 8], rcx",
+            "mov [r14 + 16], rdx",
+            "mov [r14 + 24], rdi",
+            "mov [r14 + 32], rsi",
+            "mov [r14 + 40], r10",
+            "mov [r14 + 48], r11",
+            "mov [r14 + 56], r15",
+            in("r12") call.arguments.as_ptr(),
+            in("r13") given.as_ptr(),
+            in("r14") registers.as_mut_ptr(),
+            out("r15") _,
+            clobber_abi("C"),
+        );
+    }
+    let [rdi, rsi, rdx, rcx, ..] = call.arguments;
+    let [.., after, without, _] = registers;
+    assert_eq!(registers[..5], [call.result, rcx, rdx, rdi, rsi]);
+    assert_eq!(after & ARITHMETIC, flags & ARITHMETIC);
+    assert_eq!(registers[7], 0, "the stack pointer stays");
+    without == 0
+}
+
 /// When acts run that are made.
 #[derive(Clone, Copy, PartialEq)]
 enum Moment {
     Call,
+    Slot,
     Return,
 }
 
@@ -164,6 +234,16 @@ impl Random<'_> {
                 2 => Source::Errno,
                 3 => Source::Thread,
                 _ => Source::Result,
+            };
+        }
+        if self.1 == Moment::Slot {
+            return match self.below(10) {
+                0 => self.variable(),
+                1 => Source::Vector(self.below(4) as u8),
+                2 => Source::Thread,
+                // Not in a slot.
+                3 if self.below(60) == 0 => Source::StackPointer,
+                _ => Source::Argument(self.below(6) as u8),
             };
         }
         match self.below(12) {
@@ -270,17 +350,18 @@ impl Random<'_> {
         }
     }
 
-    /// A text as a key; at a return there is none.
+    /// A text as a key; at a return, and in a slot, there is none.
     fn told_text(&mut self) -> Expression {
         match self.1 {
             Moment::Call => Source::Text(self.below(2) as u8, text::TOLD).into(),
-            Moment::Return => self.expression(1).with(Binary::And, 3),
+            Moment::Slot | Moment::Return => self.expression(1).with(Binary::And, 3),
         }
     }
 
-    /// So many places that lead to the call.
+    /// So many places that lead to the call; in a slot nobody knows them.
     fn stack(&mut self, places: u8) -> Expression {
         let source = match self.1 {
+            Moment::Slot => return self.expression(1).with(Binary::And, 3),
             Moment::Call => Source::Callers(places),
             Moment::Return => Source::KeptCallers(places, self.below(2) as u8),
         };
@@ -526,6 +607,71 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     }
     met.added += same_sums(&set, &tables, sums, &acts);
     Some(())
+}
+
+/// The same of acts that run in a slot, if they can.
+pub fn compare_in_slots(choices: &mut dyn Choices, pages: &CodePages, met: &mut Met) -> Option<()> {
+    let mut random = Random(choices, Moment::Slot);
+    let tables = tables();
+    let kinds: Vec<Kind> = tables.all.iter().map(|table| table.kind).collect();
+    let nothing = Stack::of(Vec::new());
+    let acts = Acts {
+        steps: random.steps(&tables, 0),
+        records: false,
+    };
+    let made = slot_code(&acts, &tables, THREAD);
+    let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
+    let places = [
+        code.changes_from,
+        code.changes_to,
+        code.takes_from,
+        code.asks_from,
+    ];
+    assert!(places.is_sorted(), "{code:?}");
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let (mut sums, mut variables) = (Sums::new(), Variables::default());
+    // SAFETY: nothing forbids it here.
+    let fs = unsafe { fs_base() };
+    let mut stack_page = 0;
+    for _ in 0..6 {
+        let mut counters = [0u64; 3];
+        let mut call = random.call(&nothing);
+        call.variables = variables.clone();
+        let (is_muted, is_other) = (random.below(16) == 0, random.below(16) == 0);
+        let block = [const { AtomicU64::new(0) }; BLOCK_WORDS];
+        let put = |at: i32, word: u64| block[at as usize / 8].store(word, Ordering::Relaxed);
+        put(THREAD.tables, set.as_mut_ptr() as u64);
+        put(THREAD.muted, is_muted.into());
+        put(THREAD.tid, TID.into());
+        put(THREAD.counters, counters.as_mut_ptr() as u64);
+        put(THREAD.key, fs + u64::from(is_other));
+        put(THREAD.stack_page, if is_other { 0 } else { stack_page });
+        set_gs(block.as_ptr().cast());
+        let has_run = run_in_slot(pages, &code, &call, random.word());
+        assert_eq!(has_run, !is_other, "{acts:?}");
+        if has_run && !is_muted {
+            interpret(&acts, &call, &nothing, &kinds, &mut sums);
+            met.passed += 1;
+        }
+        if !is_other {
+            stack_page = block[THREAD.stack_page as usize / 8].load(Ordering::Relaxed);
+            assert_ne!(stack_page, 0);
+        }
+        variables = same_variables(&set, &call, &acts);
+    }
+    met.added += same_sums(&set, &tables, sums, &acts);
+    Some(())
+}
+
+/// The fs base of this thread.
+///
+/// # Safety
+/// The processor and the kernel let programs ask for it.
+unsafe fn fs_base() -> u64 {
+    let fs: u64;
+    // SAFETY: the caller's.
+    unsafe { asm!("rdfsbase {}", out(reg) fs, options(nomem, nostack)) };
+    fs
 }
 
 /// The same of acts of a return.

@@ -252,6 +252,8 @@ fn compile(payload: &Payload, tables: &Tables, source: &str) {
         texts: 80,
         counters: 112,
         told: 120,
+        key: 128,
+        stack_page: 136,
     };
     let mut acts = payload.acts.clone();
     let of = |number: u8| match number {

@@ -71,6 +71,9 @@ pub mod common {
     pub const ORDER_INDIRECT: i32 = 17;
     /// Of a direct call or jump that is recorded in order, where there was no room for its record.
     pub const ORDER_FULL: i32 = 18;
+    /// Of a direct call with acts in its slot, whose callee may not be instrumented yet, or whose
+    /// acts cannot run there.
+    pub const ACTS_FIRST: i32 = 19;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 19;
+    pub const COUNT: usize = 20;
 }

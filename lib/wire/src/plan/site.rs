@@ -40,6 +40,15 @@
 //!   +53  jmp  CALLEE
 //! ```
 //!
+//! The slot of a direct call whose callee has acts that need no frame ([`crate::plan::SlotActs`]);
+//! the text is as with a counted one:
+//!
+//! ```text
+//!   +0   call ACTS_FIRST     a nop of five bytes once the callee is instrumented; id = slot + 5
+//!   +5   call CODE           the callee's; the id where it cannot run is slot + 10
+//!   +10  jmp  CALLEE
+//! ```
+//!
 //! All other slots come as bytes and fixups ([`crate::plan::Template`]).
 
 use crate::layout::{byte_enum, layout};
@@ -57,6 +66,8 @@ byte_enum! {
         Counted = 3,
         /// The same, recorded in order by the slot shown above.
         Ordered = 4,
+        /// A direct call at which the callee's acts run, by the slot shown above.
+        Acts = 5,
     }
 }
 
@@ -67,8 +78,8 @@ layout! {
         pub start: u32,
         /// Offset of its slot in the patch area.
         pub slot: u32,
-        /// [`SiteForm::Direct`], [`SiteForm::Counted`] and [`SiteForm::Ordered`]: offset of the
-        /// callee.
+        /// [`SiteForm::Direct`], [`SiteForm::Counted`], [`SiteForm::Ordered`] and
+        /// [`SiteForm::Acts`]: offset of the callee.
         /// [`SiteForm::Template`]: offset into the templates.
         pub argument: u32,
         /// `SITE_*`.
@@ -162,6 +173,15 @@ pub const COUNTED_SLOT_BYTES: u32 = 24;
 pub const COUNTED_ID: u16 = 5;
 /// In a counted site's slot: the jump to the callee.
 pub const COUNTED_JUMP: u16 = 14;
+/// In the slot of a call with acts: where the id points, and their code is called.
+pub const ACTS_ID: u16 = 5;
+/// In such a slot: behind that, the jump to the callee.
+pub const ACTS_JUMP: u16 = 10;
+/// In such a slot: behind all.
+pub const ACTS_END: u16 = 15;
+// The agent makes it ask no more as it does a counted one, and it takes the place of a recorded
+// one.
+const _: () = assert!(ACTS_ID == COUNTED_ID && ACTS_END as u32 <= DIRECT_SLOT_BYTES);
 /// `inc qword ptr gs:[disp32]` but for its displacement (Intel SDM, INC; vol. 2, 2.1.1).
 pub const INC_GS: [u8; 5] = [0x65, 0x48, 0xff, 0x04, 0x25];
 

@@ -131,6 +131,69 @@ layout! {
 }
 
 layout! {
+    /// Code of acts for slots, behind a function's other code: what it changes and keeps of the
+    /// registers says `contract::slot` of `lib/payload`. All but the first are offsets in it.
+    pub struct SlotActs {
+        /// Its bytes; 0: there is none.
+        pub bytes: u16,
+        /// Before this nothing has been changed in tables.
+        pub changes_from: u16,
+        /// From here on all has, up to the next.
+        pub changes_to: u16,
+        /// From here on rows are taken, in the middle of the acts.
+        pub takes_from: u16,
+        /// From here on nothing has been changed.
+        pub asks_from: u16,
+    }
+}
+
+impl SlotActs {
+    /// From its bytes.
+    pub fn from_le_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self::read(&bytes).unwrap_or_default()
+    }
+
+    /// Its bytes.
+    pub fn to_le_bytes(self) -> [u8; Self::BYTES] {
+        self.to_bytes()
+    }
+
+    /// Where a call is that is interrupted at this offset: what a jump to the callee would lose.
+    pub const fn done_at(&self, offset: u16) -> Done {
+        let is_one = self.changes_from == self.changes_to;
+        match offset {
+            _ if offset < self.changes_from || offset >= self.asks_from => Done::Nothing,
+            _ if offset >= self.changes_to && offset < self.takes_from => Done::All,
+            _ if is_one => Done::Nothing,
+            _ => Done::Part,
+        }
+    }
+}
+
+/// How much of the acts of a call has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The call may be begun again.
+    Nothing,
+    /// It may not, nor is it certain that all has.
+    Part,
+    /// It may go on.
+    All,
+}
+
+/// Up to here code for slots has not moved the stack pointer.
+pub const SLOT_ACTS_BELOW_FROM: u16 = 5;
+/// Up to here it has changed no register.
+pub const SLOT_ACTS_KEPT_FROM: u16 = 20;
+/// Up to here it has changed no flag.
+pub const SLOT_ACTS_FLAGS_KEPT_FROM: u16 = 28;
+/// From its stack pointer up to the way back: the flags, rax, rdx and rcx.
+pub const SLOT_ACTS_SAVED_BYTES: u64 = 32;
+/// Its last instruction, with the stack pointer at the way back: a jump to ACTS_FIRST
+/// ([`crate::plan::common`]).
+pub const SLOT_ACTS_JUMP_BYTES: u16 = 5;
+
+layout! {
     /// What is recorded of the calls of a function.
     pub struct FunctionValues {
         /// Its entry, as offset.
@@ -199,6 +262,8 @@ layout! {
         /// 1: the slow path runs the part that decides, at every call: it compares texts, or says
         /// what is to be done to the call ([`crate::control::block::ACTIVE`]).
         pub acts_slowly: u8,
+        /// Where its acts are for the slots of calls that have no frame.
+        pub slot_acts: SlotActs,
         /// The texts, 16 bits each: above bit 13 the argument in a register, below it how many
         /// bytes, or [`WHOLE_TEXT`]; or [`DEPTH`].
         pub texts: u64,
@@ -208,7 +273,8 @@ layout! {
 impl FunctionValues {
     /// Bytes of its code.
     pub const fn code_bytes(&self) -> usize {
-        self.decides_bytes as usize + self.writes_bytes as usize + self.exit_bytes as usize
+        let parts = self.decides_bytes as usize + self.writes_bytes as usize;
+        parts + self.exit_bytes as usize + self.slot_acts.bytes as usize
     }
 
     /// Text number `i`: its argument, and its length. `None`: there is none.
@@ -348,6 +414,31 @@ mod tests {
         // What ends too early has no functions.
         assert!(ValuesView::new(&bytes[..20]).unwrap().of(0x40).is_none());
         assert!(ValuesView::new(&bytes[..4]).is_none());
+    }
+
+    #[test]
+    fn acts_in_a_slot_are_begun_again_where_nothing_has_been_changed() {
+        let one = SlotActs {
+            bytes: 200,
+            changes_from: 80,
+            changes_to: 80,
+            takes_from: 100,
+            asks_from: 150,
+        };
+        assert_eq!(SlotActs::from_le_bytes(one.to_le_bytes()), one);
+        let places = [0, 79, 80, 99, 100, 149, 150, 199];
+        use Done::*;
+        let done = [
+            Nothing, Nothing, All, All, Nothing, Nothing, Nothing, Nothing,
+        ];
+        assert_eq!(places.map(|at| one.done_at(at)), done);
+        let two = SlotActs {
+            changes_from: 60,
+            ..one
+        };
+        let places = [59, 60, 79, 80, 100, 150];
+        let done = [Nothing, Part, Part, All, Part, Nothing];
+        assert_eq!(places.map(|at| two.done_at(at)), done);
     }
 
     #[test]

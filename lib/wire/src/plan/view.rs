@@ -168,7 +168,9 @@ impl<'a> PlanView<'a> {
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
         match site.form {
             SiteForm::Direct => Some(site.slot + DIRECT_ENTRY),
-            SiteForm::Template | SiteForm::Counted | SiteForm::Ordered => Some(site.slot),
+            SiteForm::Template | SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts => {
+                Some(site.slot)
+            }
             SiteForm::Refused => None,
         }
     }
@@ -187,6 +189,7 @@ impl<'a> PlanView<'a> {
             SiteForm::Direct => Some((DIRECT_ENTRY_ID, DIRECT_EXIT_ID)),
             SiteForm::Counted => Some((COUNTED_ID, 0)),
             SiteForm::Ordered => Some((ORDERED_ID, 0)),
+            SiteForm::Acts => Some((ACTS_ID, 0)),
             SiteForm::Template => {
                 let t = self.template(site.argument)?.head;
                 Some((t.entry_id, t.exit_id))
@@ -199,7 +202,7 @@ impl<'a> PlanView<'a> {
     pub fn callee(&self, site: &PlanSite) -> Option<u64> {
         let base = self.header.base_svma;
         match site.form {
-            SiteForm::Direct | SiteForm::Counted | SiteForm::Ordered => {
+            SiteForm::Direct | SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts => {
                 Some(base.wrapping_add(u64::from(site.argument)))
             }
             SiteForm::Template if !site.is_any(SITE_INDIRECT) => {

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Do payloads that run in the slots of calls, without frames, count what the program says, and as those do that have frames?
+
+usage: tests/payload_slots.py [--sptrace PATH] [--only GLOB]...
+
+Programs of which the answers are known: threads, fork and vfork children, setjmp, handlers that walk stacks, callees in assembly
+that read flags and registers; and larger ones, whose counts are compared with those of the same script where a limit of depth that
+nobody reaches asks for frames. Needs gcc; uses sqlite3, perl and python3.
+"""
+import json, shutil, subprocess, sys
+
+from harness.bench import main
+from harness.case import Cases
+
+PROGRAM = r"""
+#define _GNU_SOURCE
+#include <execinfo.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile long sink;
+volatile sig_atomic_t ticks, torn, least = 99;
+static jmp_buf out;
+F long work(long kind, long size) { sink += size; return kind + size; }
+F long both(long kind) { sink++; return kind; }
+F void leaves(int n) { if (n % 3 == 0) longjmp(out, 1); sink++; }
+F int down(int n) { int below = n ? down(n - 1) + 1 : 0; sink++; return below; }
+F void handled(int n) { sink += n; }
+static void handler(int n) {
+    void *frames[32];
+    int depth = backtrace(frames, 32);
+    if (depth < least) least = depth;
+    handled(n);
+    ticks++;
+}
+F void spin(void) { for (long i = 0; i < 200000; i++) { work(5, i); both(i & 3); } }
+static void *thread(void *n) {
+    for (long i = 0; i < 20000; i++) work(i % 5, i);
+    return n;
+}
+/* Callees that look at what no C function may. */
+long carried(long carry), kept_rax(void), kept_r11(void), kept_overflow(void);
+__asm__(".text\n"
+    ".macro BEGIN name\n .globl \\name\n .type \\name,@function\n\\name: .cfi_startproc\n .endm\n .macro END name\n .cfi_endproc\n .size \\name,.-\\name\n .endm\n"
+    "BEGIN takes_carry\n sbb %rax,%rax\n ret\nEND takes_carry\n"
+    "BEGIN takes_rax\n add $1,%rax\n ret\nEND takes_rax\n"
+    "BEGIN takes_r11\n lea 2(%r11,%r10),%rax\n ret\nEND takes_r11\n"
+    "BEGIN takes_overflow\n seto %al\n movzbl %al,%eax\n ret\nEND takes_overflow\n"
+    "BEGIN carried\n bt $0,%rdi\n call takes_carry\n ret\nEND carried\n"
+    "BEGIN kept_rax\n mov $41,%eax\n call takes_rax\n ret\nEND kept_rax\n"
+    "BEGIN kept_r11\n mov $30,%r11d\n mov $10,%r10d\n call takes_r11\n ret\nEND kept_r11\n"
+    "BEGIN kept_overflow\n mov $0x7fffffff,%eax\n add $1,%eax\n call takes_overflow\n ret\nEND kept_overflow\n");
+int main(void) {
+    void *frames[4];
+    pthread_t threads[6];
+    struct itimerval every = {{0, 500}, {0, 500}};
+    long sum = 0;
+    int left = 0;
+    backtrace(frames, 4);
+    for (int i = 0; i < 6; i++) pthread_create(&threads[i], 0, thread, 0);
+    for (int i = 0; i < 6; i++) pthread_join(threads[i], 0);
+    for (volatile int i = 0; i < 300; i++) if (setjmp(out) == 0) leaves(i); else left++;
+    for (int i = 0; i < 20; i++) sum += down(i * 50);
+    if (!fork()) { for (int i = 0; i < 100; i++) work(7, 1); if (!fork()) { work(8, 1); _exit(0); } wait(0); _exit(0); }
+    wait(0);
+    if (!vfork()) { work(9, 1); _exit(0); }
+    wait(0);
+    for (int i = 0; i < 4; i++) sum += carried(i) + kept_rax() + kept_r11() + kept_overflow();
+    printf("%ld %d\n", sum, left);
+    signal(SIGPROF, handler);
+    setitimer(ITIMER_PROF, &every, 0);
+    long rounds = 0;
+    while (ticks < 150) { spin(); rounds++; }
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, 0);
+    printf("whole: %d\n", least >= 6);
+    fprintf(stderr, "%ld %d\n", rounds, ticks);
+}
+"""
+SCRIPT = """
+let work = count("work", ["kind"]); let sums = sum("sums", ["kind"], ["n"]); let marks = count("marks", ["what"]); let handled = count("handled", []);
+let never = count("never", []); let one = count("one", []); let two = count("two", []);
+at("work").on_enter(|c| if c.kind != 4 { work.add(c.kind); }); at("handled").on_enter(|c| handled.add([]));
+at("leaves").on_enter(|c| marks.add(1)); at("down").on_enter(|c| marks.add(2)); at("takes_*").on_enter(|c| marks.add(3));
+at("both").on_enter(|c| { one.add([]); if c.kind < 0 { never.add([]); } two.add([]); });
+record_syscalls("exit_group");
+"""
+# Frames are kept where a depth is asked for, which nobody reaches.
+WAYS = {"slots": [], "frames": ["-D", "1000000"]}
+
+case = Cases()
+
+
+def same(got, wanted):
+    if got != wanted: raise AssertionError(f"got {got!r}, not {wanted!r}")
+
+
+def sheets(b, script):
+    """The sheets of the trace, as {title: [values of a row]}."""
+    status, out, err = b.sptrace_says("report", "script", "-i", "t.data", "--eval", script, "--format", "json")
+    same((status, err), (0, ""))
+    return {sheet["title"]: [tuple(row.values()) for row in sheet["rows"]] for sheet in map(json.loads, out.splitlines())}
+
+
+def not_run(b):
+    """Calls whose payload did not run."""
+    lines = [line for line in b.report("coverage").splitlines() if "with a payload" in line]
+    return sum(int(line.split()[0].replace(",", "")) for line in lines)
+
+
+@case
+def counts_are_the_programs_own(b):
+    """In threads, children, through longjmp, and where a handler walks the stack in the middle of a payload."""
+    with open(b.path("slots.c"), "w") as out: out.write(PROGRAM)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", b.path("slots"), b.path("slots.c")], check=True)
+    plain = subprocess.run([b.path("slots")], capture_output=True, text=True, check=True)
+    for name, way in WAYS.items():
+        status, out, err = b.run(["-q", *way, "--eval", SCRIPT], [b.path("slots")])
+        same((name, status, out), (name, 0, plain.stdout))
+        rounds, ticks = map(int, err.splitlines()[0].split())
+        found = sheets(b, SCRIPT)
+        spins = 200_000 * rounds
+        slack = 0 if name == "slots" else ticks
+        kinds = dict(found["work"])
+        assert spins <= kinds.pop(5) <= spins + slack, (name, found, spins)
+        same(kinds, {kind: 24_000 for kind in range(4)} | {7: 100, 8: 1, 9: 1})
+        same(dict(found["marks"]), {1: 300, 2: sum(i * 50 + 1 for i in range(20)), 3: 16})
+        assert ticks <= found["handled"][0][0] <= ticks + slack, (name, found, ticks)
+        # Of two additions one may be missing, which is counted then.
+        one, two, missing = found["one"][0][0], found["two"][0][0], not_run(b)
+        assert spins <= one <= spins + slack and spins - missing <= two <= spins + slack, (name, one, two, spins, missing)
+        assert missing <= ticks and "never" not in {title for title, rows in found.items() if rows}, (name, missing, found)
+
+
+def totals(b, script, command):
+    """What the sheets of a program hold, by the way in which its payloads run."""
+    found = {}
+    for name, way in WAYS.items():
+        plain = subprocess.run(command, capture_output=True, text=True, env=b.env, cwd=b.folder, stdin=subprocess.DEVNULL)
+        status, out, _ = b.run(["-q", *way, "--eval", script], command)
+        same((name, status, out), (name, plain.returncode, plain.stdout))
+        found[name] = sheets(b, script)
+        same(not_run(b), 0)
+    return found
+
+
+def larger(b, globs, command):
+    """Counts of functions, each by a number of its own."""
+    if shutil.which(command[0]) is None: return
+    script = 'let t = count("t", ["which"]);' + "".join(f'at("{glob}").on_enter(|c| t.add({i}));' for i, glob in enumerate(globs)) + 'record_syscalls("exit_group");'
+    found = totals(b, script, [shutil.which(command[0]), *command[1:]])
+    same(found["slots"], found["frames"])
+    assert sum(count for _, count in found["slots"]["t"]) > 1000, found
+
+
+@case
+def a_database_counts_the_same(b):
+    larger(b, ["*"], ["sqlite3", ":memory:", "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000) insert into t select i, i * 7 % 13 from n; select b, count(*), sum(a) from t group by b;"])
+
+
+@case
+def perl_counts_the_same(b):
+    b.env["PERL_HASH_SEED"] = "0"
+    larger(b, ["Perl_*"], ["perl", "-e", 'my %h; for (1..20000) { $h{$_ % 100} += $_; } print join(",", map { "$_=$h{$_}" } sort keys %h), "\\n"; print sprintf("%s %s\\n", lc("ABC"), reverse("abc"));'])
+
+
+@case
+def python_counts_the_same(b):
+    b.env["PYTHONHASHSEED"] = "0"
+    larger(b, ["PyList_*", "PyLong_*", "_PyLong_*", "PyUnicode_*"], ["python3", "-S", "-E", "-c", "print(sum(int(str(i)) for i in range(20000)), sorted(str(i) for i in range(500))[7])"])
+
+
+if __name__ == "__main__": sys.exit(main(case, __doc__))
