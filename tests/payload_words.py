@@ -304,6 +304,93 @@ def variables_without_a_sheet(b):
     same(once["calls"], "1")
 
 
+KERNEL = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static int pipes[2];
+static sigjmp_buf out;
+static volatile sig_atomic_t leaves;
+static void handler(int n) { (void)n; char c; if (leaves) siglongjmp(out, 1); if (read(pipes[0], &c, 1) != 1) abort(); }
+static void *thread(void *n) {
+    char text[8];
+    for (int i = 0; i < 30; i++) if (pread(*(int *)n, text, i % 9, 0) != (i % 9 < 8 ? i % 9 : 8)) abort();
+    return n;
+}
+int main(void) {
+    char text[64];
+    int file = open("words.txt", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (write(file, "12345678", 8) != 8) abort();
+    for (int i = 0; i < 50; i++) if (pread(file, text, 3, i % 10) < 0) abort();
+    for (int i = 0; i < 7; i++) if (pread(-1, text, 1, 0) >= 0 || errno != EBADF) abort();
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, thread, &file);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    /* A handler makes a call in the middle of one. */
+    if (pipe(pipes) || write(pipes[1], "abc", 3) != 3) abort();
+    signal(SIGALRM, handler);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 20000}}, 0);
+    if (nanosleep(&(struct timespec){0, 60000000}, 0) != -1 || errno != EINTR) abort();
+    /* One is jumped out of, and another made at its place. */
+    for (int i = 0; i < 2; i++) {
+        leaves = i == 0;
+        if (i == 0) setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 20000}}, 0);
+        if (sigsetjmp(out, 1) == 0) nanosleep(&(struct timespec){i == 0, 30000000}, 0);
+    }
+    if (!fork()) { for (int i = 0; i < 11; i++) if (pread(file, text, 5, 0) != 5) abort(); _exit(0); }
+    wait(0);
+    printf("done\n");
+    return 0;
+}
+"""
+OF_KERNEL = """
+let results = count("results", ["result", "errno"]); let asked = sum("asked", ["descriptor is"], ["bytes"]); let longest = max("longest", [], "ns");
+let shortest = min("shortest", [], "ns"); let inner = count("inner", ["result"]); let both = count("both", ["when"]); let forks = count("forks", []);
+record_syscalls("all");
+syscalls("pread64").on_exit(|c| { results.add([c.result, c.errno]); if c.result > 0 { asked.add(c.fd < 0, c.arg3); } });
+syscalls("clock_nanosleep").on_exit(|c| { longest.add(c.elapsed); shortest.add(c.elapsed); both.add(1); }); syscalls("clock_nanosleep").on_enter(|c| both.add(0));
+syscalls("read").on_exit(|c| if c.result == 1 { inner.add(c.result); }); syscalls("clone").on_exit(|c| forks.add([]));
+"""
+
+
+@case
+def returns_of_system_calls(b):
+    """With their results, errors, arguments and durations: in threads, a fork child and a handler, and where one is jumped out of."""
+    import json
+    with open(b.path("kernel.c"), "w") as out: out.write(KERNEL)
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", b.path("kernel"), b.path("kernel.c")], check=True)
+    status, out, _ = b.run(["-q", "--eval", OF_KERNEL], [b.path("kernel")])
+    same((status, out), (0, "done\n"))
+    status, out, err = b.sptrace_says("report", "script", "-i", "t.data", "--eval", OF_KERNEL, "--format", "json")
+    same((status, err), (0, ""))
+    rows = {sheet["title"]: [tuple(row.values()) for row in sheet["rows"]] for sheet in map(json.loads, out.splitlines())}
+    results = {}
+    for i in range(50): results[min(3, max(0, 8 - i % 10)), 0] = results.get((min(3, max(0, 8 - i % 10)), 0), 0) + 1
+    for i in range(60): results[min(8, i % 30 % 9), 0] = results.get((min(8, i % 30 % 9), 0), 0) + 1
+    results[5, 0] = results.get((5, 0), 0) + 11
+    results[-9, 9] = 7
+    got = {(result - (1 << 64) if result >> 63 == 1 else result, errno): count for result, errno, count in rows["results"]}
+    # What the loader reads so is not the program's.
+    same({key: count for key, count in got.items() if key[0] <= 8}, results)
+    same(rows["inner"], [(1, 1)])
+    # Three begin, and two return; that one is missing is said.
+    same(dict(rows["both"]), {0: 3, 1: 2})
+    missed = [line.split()[0] for line in b.report("coverage").splitlines() if "with a payload" in line]
+    same(missed, ["1"])
+    same(rows["forks"], [(1,)])
+    (longest,), (shortest,) = rows["longest"][0][-1:], rows["shortest"][0][-1:]
+    assert 10**7 < shortest <= longest < 10**10, rows
+
+
 @case
 def wrong_variables_start_nothing(b):
     for does, why in {"x.take()": "does nothing else", "t.add(x)": "not compiled", "t.add(x.peek())": "gives no value"}.items():

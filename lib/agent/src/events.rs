@@ -21,5 +21,6 @@ pub mod slow;
 pub mod special;
 pub mod system_call;
 pub mod system_call_unblocked;
+pub mod system_returns;
 pub mod unblocked;
 pub mod unwind;

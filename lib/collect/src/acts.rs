@@ -198,18 +198,14 @@ impl Chosen {
             }
         }
         let mut all = all?;
-        if !exit.steps.is_empty() {
-            match exit.keep() {
-                Ok(kept) => all.exit = Some(Exit { acts: exit, kept }),
-                Err(error) => self.trouble(format!("{function}: {error}")),
-            }
-        }
+        self.keep(&mut all, exit, function);
         Some(all)
     }
 
     /// What is done at a call of the kernel. None: nothing.
-    pub fn of_system_call(&self, number: u32) -> Option<Acts> {
-        let mut all: Option<Acts> = None;
+    pub fn of_system_call(&self, number: u32) -> Option<Runs> {
+        let mut all: Option<Runs> = None;
+        let mut exit = Acts::default();
         let payloads = self.payloads.all.iter().enumerate();
         for (at, payload) in payloads.filter(|(_, p)| p.runs_at(number)) {
             if let Ok(mut found) = self.found.lock() {
@@ -217,16 +213,36 @@ impl Chosen {
             }
             let mut acts = payload.acts.clone();
             let name = |n: u8| payload.names.get(usize::from(n)).map_or("", String::as_str);
-            let of = |n: u8| Some(Source::Argument(parameter(number, name(n))?).into());
-            match acts.resolve(&of) {
-                Ok(()) => all.get_or_insert_default().join(&acts),
-                Err(n) => self.trouble(format!(
+            let of = |n: u8| match n {
+                RESULT => Some(Source::Result.into()),
+                n => Some(Source::Argument(parameter(number, name(n))?).into()),
+            };
+            match (acts.resolve(&of), payload.moment) {
+                (Ok(()), Moment::Call) => all.get_or_insert_default().entry.join(&acts),
+                (Ok(()), Moment::Return) => {
+                    all.get_or_insert_default();
+                    exit.join(&acts);
+                }
+                (Err(n), _) => self.trouble(format!(
                     "system call {number} has no argument '{}' that is known",
                     name(n)
                 )),
             }
         }
-        all
+        let mut all = all?;
+        self.keep(&mut all, exit, &format!("system call {number}"));
+        Some(all)
+    }
+
+    /// What runs at a return, with what that needs of the call.
+    fn keep(&self, all: &mut Runs, mut exit: Acts, what: &str) {
+        if exit.steps.is_empty() {
+            return;
+        }
+        match exit.keep() {
+            Ok(kept) => all.exit = Some(Exit { acts: exit, kept }),
+            Err(error) => self.trouble(format!("{what}: {error}")),
+        }
     }
 
     /// Something cannot be done.

@@ -214,11 +214,10 @@ impl Values {
         };
         let numbers = syscalls::all().iter().map(|call| call.number);
         let row = |number: u32| {
-            let entry = chosen.of_system_call(number)?;
             Some(Row {
                 entry: SYSTEM_ENTRIES | number,
                 values: None,
-                acts: Some(Runs { entry, exit: None }),
+                acts: Some(chosen.of_system_call(number)?),
             })
         };
         let mut rows: Vec<Row> = numbers.filter_map(row).collect();

@@ -63,6 +63,17 @@ impl Asked {
         })
     }
 
+    /// Of a call of the kernel at a place of the slot `id`.
+    fn of_system(id: u64, number: u32) -> Option<Self> {
+        let module = modules::of_area(id)?;
+        let view = ValuesView::new(module.plan()?.values())?;
+        Some(Self {
+            view,
+            values: view.of(SYSTEM_ENTRIES | number)?,
+            module,
+        })
+    }
+
     fn captures(&self) -> Captures {
         let view = CaptureView::new(self.view.bytes());
         Captures::planned(view, self.values.captures())
@@ -126,18 +137,32 @@ pub fn acts_at(hot: &Hot, callee: u64) -> Option<ActsAt> {
 
 /// The payload of a call of the kernel at a place of the slot `id`. `None`: there is none.
 pub fn acts_of_system(hot: &Hot, id: u64, number: u32) -> Option<ActsAt> {
-    let module = modules::of_area(id)?;
-    let view = ValuesView::new(module.plan()?.values())?;
-    let values = view.of(SYSTEM_ENTRIES | number)?;
-    let asked = Asked {
-        view,
-        values,
-        module,
-    };
+    let asked = Asked::of_system(id, number)?;
     Some(ActsAt {
         code: placed(hot, &asked),
         has_exit: false,
-        slowly: Some(values),
+        slowly: Some(asked.values),
+    })
+}
+
+/// The payload of the return of a call of the kernel.
+pub struct SystemExit {
+    /// Where its code is; 0: it cannot be put anywhere.
+    pub code: u64,
+    /// Which arguments it needs, or [`NO_SOURCE`].
+    pub kept: [u8; 2],
+}
+
+/// That of a call at a place of the slot `id`. `None`: there is none.
+pub fn exit_of_system(hot: &Hot, id: u64, number: u32) -> Option<SystemExit> {
+    let asked = Asked::of_system(id, number).filter(|asked| asked.values.exit_bytes != 0)?;
+    let at = placed(hot, &asked);
+    Some(SystemExit {
+        code: match at {
+            0 => 0,
+            at => at + payloads::exit_from(&asked.values),
+        },
+        kept: [asked.values.kept_first, asked.values.kept_second],
     })
 }
 

@@ -123,7 +123,8 @@ fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64) {
     }
 }
 
-fn run_at(code: u64, f: &Frame, vectors: &Vectors) -> u32 {
+/// Runs the code of a return, with what the call has kept in the innermost frames.
+pub(super) fn run_at(code: u64, f: &Frame, vectors: &Vectors) -> u32 {
     let vector = |i: usize| vectors.0.get(i).map_or(0, |vector| vector[0]);
     let registers = Registers {
         arguments: [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, 0],

@@ -133,7 +133,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         }
         common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
         common::SYSTEM_CALL => system_call::enter(hot, f, vectors, above),
-        common::SYSTEM_RETURN => system_call::leave(hot, f, above),
+        common::SYSTEM_RETURN => system_call::leave(hot, f, vectors, above),
         _ => {}
     }
     normal

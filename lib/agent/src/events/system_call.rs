@@ -12,6 +12,7 @@ use crate::events::active::{Orders, Place};
 use crate::events::acts;
 use crate::events::exec::Exec;
 use crate::events::hook;
+use crate::events::system_returns;
 use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::{Frame, Vectors};
@@ -104,6 +105,11 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
         way => way,
     };
     let taken = record(hot, f.id, rsp, call, (way, &captures));
+    match taken {
+        Way::Nested if captures.has_payload() => system_returns::begun(hot, f.id, number, rsp),
+        Way::Alone if captures.has_payload() => system_returns::missed(hot, f.id, number),
+        _ => {}
+    }
     if orders.is_any() && is_left_out(hot, f, &orders, taken) {
         return;
     }
@@ -253,7 +259,7 @@ fn record(
 }
 
 /// It has been executed.
-pub fn leave(hot: &Hot, f: &Frame, above: u64) {
+pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     let rsp = above + RED_ZONE_BYTES;
     let result = f.rax as i64;
     settle::settle(hot, rsp, false);
@@ -279,7 +285,11 @@ pub fn leave(hot: &Hot, f: &Frame, above: u64) {
         return;
     }
     let args = arguments(f);
-    let pieces = match Captures::of(number) {
+    let captures = Captures::of(number);
+    if captures.as_ref().is_some_and(Captures::has_payload) {
+        system_returns::run(hot, f, vectors, (number, &args), rsp);
+    }
+    let pieces = match captures {
         Some(captures) => captures.read(hot, &args, Some(result)),
         None => &[],
     };

@@ -43,6 +43,9 @@ pub const KEPT_FRAMES: usize = 4;
 pub const SHADOW_BYTES: usize = 524_288 * FRAME_BYTES;
 /// Bytes of a whole thread block.
 pub const BLOCK_BYTES: usize = SHADOW + SHADOW_BYTES + STACK_BYTES;
+/// Calls of the kernel with payloads of their returns that may be open in a thread: the others are
+/// those of what handlers have interrupted.
+pub const SYSTEM_BEGUN: usize = 6;
 /// A shadow stack moves at most so often, each time to a place of twice the size: 50 GB in the end.
 pub const GROWTHS: usize = 12;
 /// Bytes of the agent's own stack at the end of a thread block.
@@ -167,6 +170,9 @@ pub struct Hot {
     pub filled: Words<4>,
     /// Where the beginnings of texts are that are keys of the payload that runs; 0: nowhere.
     pub told: Word,
+    /// Calls of the kernel that have begun and whose return has a payload: the stack pointer, which
+    /// is 0 where there is none, and the time stamp.
+    pub system_begun: [Words<2>; SYSTEM_BEGUN],
 }
 
 // The assembler's numbers for these: see `common`.

@@ -252,6 +252,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.tables.set(tables_of(stream));
     hot.counters.set(&raw const p.counters as u64);
     hot.acted.set(0);
+    hot.system_begun.iter().for_each(|begun| begun.set([0; 2]));
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {
         chunk::mute(hot);

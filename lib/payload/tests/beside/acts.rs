@@ -8,17 +8,18 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sptrace_payload::acts::{Act, Acts, MOST_LOCALS, Step, Sums, interpret, interpret_active};
+use sptrace_payload::acts::{Acts, Sums, interpret, interpret_active};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
 use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::{Call, Memory};
-use sptrace_payload::program::{Binary, Expression, Program, Source};
+use sptrace_payload::program::{Expression, Program, Source};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
 use sptrace_payload::text;
 
-use super::{Choices, CodePages, frames, operation, width};
+use super::random::{Moment, Random};
+use super::{Choices, CodePages, frames};
 
 /// Where the words of the block are.
 pub const THREAD: Thread = Thread {
@@ -37,12 +38,12 @@ pub const THREAD: Thread = Thread {
 /// Words of the block.
 const BLOCK_WORDS: usize = 18;
 /// The thread's number.
-const TID: u32 = 77;
+pub const TID: u32 = 77;
 
 /// A stack of which all can be read, and texts.
-struct Stack {
-    words: Vec<u64>,
-    texts: [&'static [u8]; 4],
+pub struct Stack {
+    pub words: Vec<u64>,
+    pub texts: [&'static [u8]; 4],
 }
 
 impl Stack {
@@ -199,212 +200,6 @@ pub fn run_in_slot(pages: &CodePages, code: &SlotCode, call: &Call, flags: u64) 
     assert_eq!(after & ARITHMETIC, flags & ARITHMETIC);
     assert_eq!(registers[7], 0, "the stack pointer stays");
     without == 0
-}
-
-/// When acts run that are made.
-#[derive(Clone, Copy, PartialEq)]
-enum Moment {
-    Call,
-    Slot,
-    Return,
-}
-
-/// Acts and calls at random.
-struct Random<'a>(&'a mut dyn Choices, Moment);
-
-impl Random<'_> {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0.below(end)
-    }
-
-    fn word(&mut self) -> u64 {
-        match self.below(4) {
-            0 => self.0.next(),
-            1 => (self.0.next() as i32) as u64,
-            _ => self.below(6),
-        }
-    }
-
-    fn source(&mut self) -> Source {
-        if self.1 == Moment::Return {
-            return match self.below(6) {
-                5 => self.variable(),
-                0 => Source::Kept(self.below(2) as u8),
-                1 => Source::SecondResult,
-                2 => Source::Errno,
-                3 => Source::Thread,
-                _ => Source::Result,
-            };
-        }
-        if self.1 == Moment::Slot {
-            return match self.below(10) {
-                0 => self.variable(),
-                1 => Source::Vector(self.below(4) as u8),
-                2 => Source::Thread,
-                // Not in a slot.
-                3 if self.below(60) == 0 => Source::StackPointer,
-                _ => Source::Argument(self.below(6) as u8),
-            };
-        }
-        match self.below(12) {
-            11 => self.variable(),
-            10 => Source::Caller,
-            9 => Source::Depth,
-            0 => Source::Vector(self.below(4) as u8),
-            1 => Source::Stack(self.below(8) as u8),
-            2 => Source::StackPointer,
-            3 => Source::Thread,
-            _ => Source::Argument(self.below(6) as u8),
-        }
-    }
-
-    fn variable(&mut self) -> Source {
-        Source::Variable(self.below(u64::from(MOST_VARIABLES)) as u8)
-    }
-
-    /// An argument is a certain text, or begins so.
-    fn text(&mut self) -> Expression {
-        let argument = self.below(2) as u8;
-        let all: [&[u8]; 3] = [b"/etc", b"/etc/passwd", b"/e"];
-        let text = all[self.below(3) as usize];
-        let (length, word) = match self.below(2) {
-            0 => (text::WHOLE, text::whole(text)),
-            _ => (text.len() as u16, text::beginning(text)),
-        };
-        Expression::Source(Source::Text(argument, length)).with(Binary::Equal, word)
-    }
-
-    fn expression(&mut self, depth: u32) -> Expression {
-        let inner = |r: &mut Self| Box::new(r.expression(depth + 1));
-        match self.below(if depth > 3 { 4 } else { 8 }) {
-            0 => self.word().into(),
-            1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
-            2 | 3 => self.source().into(),
-            4 => Expression::Narrow(inner(self), width(self.0)),
-            5 => Expression::Both(inner(self), inner(self)),
-            6 => Expression::Either(inner(self), inner(self)),
-            _ => Expression::Binary(operation(self.0), inner(self), inner(self)),
-        }
-    }
-
-    fn steps(&mut self, tables: &Tables, depth: u32) -> Vec<Step> {
-        (0..self.below(4))
-            .map(|_| self.step(tables, depth))
-            .collect()
-    }
-
-    fn step(&mut self, tables: &Tables, depth: u32) -> Step {
-        match self.below(if depth < 3 { 6 } else { 4 }) {
-            0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
-            1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
-            1 if self.1 == Moment::Call && self.below(3) == 0 => {
-                let act = Act::ALL[self.below(4) as usize];
-                Step::Act(act, self.expression(1))
-            }
-            1 if self.below(3) == 0 => {
-                let local = self.below(u64::from(MOST_LOCALS)) as u8;
-                Step::Next(local, self.below(3) as u8)
-            }
-            2 if self.below(3) == 0 => {
-                let (variable, value) = (self.below(3) as u8, self.expression(1));
-                match self.below(2) {
-                    0 => Step::Keep(variable, value),
-                    _ => Step::Increase(variable, value),
-                }
-            }
-            5 => Step::If(
-                match self.1 == Moment::Call && self.below(6) == 0 {
-                    true => self.text(),
-                    false => self.expression(0),
-                },
-                self.steps(tables, depth + 1),
-                self.steps(tables, depth + 1),
-            ),
-            _ => self.addition(tables),
-        }
-    }
-
-    fn addition(&mut self, tables: &Tables) -> Step {
-        let table = self.below(tables.all.len() as u64) as u8;
-        let (keys, told) = {
-            let table = &tables.all[usize::from(table)];
-            (table.keys, table.told)
-        };
-        Step::Add {
-            table,
-            // Few keys, so that rows are met again.
-            keys: (0..usize::from(keys))
-                .map(|i| match told[i] {
-                    0 => self.expression(1).with(Binary::And, 3),
-                    text::TOLD_WORDS => self.told_text(),
-                    words => {
-                        let odd = self.below(2) as u8;
-                        self.stack(2 * words - odd)
-                    }
-                })
-                .collect(),
-            value: match self.below(2) {
-                0 => 1.into(),
-                _ => self.expression(1),
-            },
-        }
-    }
-
-    /// A text as a key; at a return, and in a slot, there is none.
-    fn told_text(&mut self) -> Expression {
-        match self.1 {
-            Moment::Call => Source::Text(self.below(2) as u8, text::TOLD).into(),
-            Moment::Slot | Moment::Return => self.expression(1).with(Binary::And, 3),
-        }
-    }
-
-    /// So many places that lead to the call; in a slot nobody knows them.
-    fn stack(&mut self, places: u8) -> Expression {
-        let source = match self.1 {
-            Moment::Slot => return self.expression(1).with(Binary::And, 3),
-            Moment::Call => Source::Callers(places),
-            Moment::Return => Source::KeptCallers(places, self.below(2) as u8),
-        };
-        source.into()
-    }
-
-    /// The condition on which values of a call are kept, as options make them.
-    fn wanted(&mut self) -> Option<Expression> {
-        (self.below(4) == 0).then(|| {
-            let argument = Expression::argument(self.below(6) as u8);
-            let number = argument.narrow(width(self.0));
-            number.with(operation(self.0), self.word())
-        })
-    }
-
-    /// What the return needs of the call.
-    fn kept(&mut self) -> Option<Vec<Source>> {
-        (self.below(4) == 0).then(|| {
-            let words = self.below(MOST_KEPT as u64 + 1);
-            let mut one = || match self.below(3) {
-                0 => Source::Stack(self.below(8) as u8),
-                _ => Source::Argument(self.below(6) as u8),
-            };
-            (0..words).map(|_| one()).collect()
-        })
-    }
-
-    fn call(&mut self, stack: &Stack) -> Call {
-        let mut arguments = std::array::from_fn(|_| self.word());
-        if self.below(2) == 0 {
-            arguments[0] = stack.texts[self.below(4) as usize].as_ptr() as u64;
-        }
-        Call {
-            arguments,
-            stack_pointer: stack.words.as_ptr() as u64,
-            vectors: std::array::from_fn(|_| self.word()),
-            result: self.word(),
-            thread: TID,
-            depth: self.below(300) as u32,
-            caller: self.word() as u32,
-            ..Call::default()
-        }
-    }
 }
 
 /// A table of each kind, with keys and without.

@@ -8,6 +8,7 @@
 pub mod acts;
 pub mod frames;
 pub mod programs;
+pub mod random;
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! Must not know how events are made.
 
-use rhai::{Dynamic, EvalAltResult, FnPtr, NativeCallContext};
+use rhai::{EvalAltResult, FnPtr, NativeCallContext};
 use sptrace_payload::acts::Moment;
 use sptrace_types::calls::Selection;
 
@@ -209,7 +209,7 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.also(
         move |context: NativeCallContext<'_>, place: CallPlace, function: FnPtr| {
-            ask_of_kernel(&shared, &context, place, function)
+            ask_of_kernel(&shared, Moment::Call, &context, place, function)
         },
     );
     let shared = all.shared.clone();
@@ -220,20 +220,20 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
          it with 5.us), c.errno, which means something where the result says that the call has \
          failed, and of the call's arguments two, as they were when it began. c.record() is refused: \
          the beginning of the call has passed. A call that an exception or longjmp leaves does not \
-         return, and one that a fork takes to a child is none of the child's",
+         return, and one that a fork takes to a child is none of the child's. Of recorded system calls, \
+         syscalls(SET), c.result is what the kernel gives, a negative errno where it fails, and \
+         c.errno is that number, or 0; the return of what makes a task that shares memory (vfork) is counted \
+         as one whose payload could not run",
         move |context: NativeCallContext<'_>, place: Place, function: FnPtr| {
             ask(&shared, Moment::Return, &context, place, function)
         },
     );
-    all.also(|_: &mut CallPlace, _: FnPtr| of_system_calls("on_exit"));
-}
-
-fn of_system_calls(what: &str) -> Result<Dynamic, Failure> {
-    refuse(
-        &format!("{what} of system calls is not compiled yet"),
-        "write on_enter, or .later(|e| ...): it runs on the recorded events, where e has elapsed, result and \
-         stack",
-    )
+    let shared = all.shared.clone();
+    all.also(
+        move |context: NativeCallContext<'_>, place: CallPlace, function: FnPtr| {
+            ask_of_kernel(&shared, Moment::Return, &context, place, function)
+        },
+    );
 }
 
 fn ask(
@@ -261,6 +261,7 @@ fn ask(
 
 fn ask_of_kernel(
     shared: &Shared,
+    moment: Moment,
     context: &NativeCallContext<'_>,
     CallPlace(calls): CallPlace,
     closure: FnPtr,
@@ -274,7 +275,7 @@ fn ask_of_kernel(
         module: None,
         glob: String::new(),
         calls: Some(calls),
-        moment: Moment::Call,
+        moment,
         closure,
         at: context.call_position(),
     });
