@@ -245,12 +245,12 @@ class Truth:
         return None if not rows["mbrtowc"]["self_ns"] and int(rows["mbrtowc"]["total_ns"]) else f"mbrtowc: {rows['mbrtowc']}"
 
     def poorly(self):
-        """A Go program is seen poorly, which is said, with the reason."""
+        """A Go program is seen poorly with stamps, which is said, with the reason."""
         source, program = self.trace + ".go", self.trace + ".hello"
         with open(source, "w", encoding="utf-8") as out: out.write('package main\nfunc main() { println("hello") }\n')
         folder = os.path.dirname(self.trace)
         subprocess.run(["go", "build", "-o", program, source], cwd=folder, env=dict(os.environ, GOCACHE=os.path.join(folder, "go"), HOME=folder, GO111MODULE="off"), check=True)
-        done = subprocess.run([self.sptrace, "run", "-o", self.trace, "--", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+        done = subprocess.run([self.sptrace, "run", "--stamps", "full", "-o", self.trace, "--", program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
         why = "its runtime walks its own stacks: direct calls are recorded without their ends"
         if f"seen in part: {os.path.basename(program)}: {why}" not in done.stderr.decode("latin1"): return f"run does not say so: {done.stderr[-400:]!r}"
         summary = self.report()

@@ -4,7 +4,9 @@
 //! takes longer than all else that is done before a command begins. What is kept is used if it fits
 //! to what has passed since we began.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -102,7 +104,10 @@ pub fn frequency(folder: Option<&Path>) -> u64 {
     if let Some(file) = file.filter(|_| !boot.is_empty()) {
         // Whole or not at all. If it cannot be written, it is measured again next time.
         let new = file.with_extension(format!("{}", std::process::id()));
-        let written = fs::write(&new, format!("{} {hz}\n", boot.trim()));
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create_new(true).mode(0o600).open(&new);
+        let text = format!("{} {hz}\n", boot.trim());
+        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
         if written.and_then(|()| fs::rename(&new, &file)).is_err() {
             let _ = fs::remove_file(&new);
         }

@@ -210,12 +210,13 @@ fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
         hook::look_for_modules(hot);
     }
     if number == RT_SIGACTION {
-        handlers::registered();
         let handler = match args[1] {
             0 => None,
             action => sys::read_word(action),
         };
         handler::watch(hot, handler.unwrap_or(0), rsp);
+        // Last: that has asked the kernel which handlers there are.
+        handlers::registered();
     }
     if let Some(exec) = Exec::by_number(number.into(), args)
         && !hot.asked_exec.take()
@@ -283,6 +284,10 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         hot.pop();
     } else if hot.muted.get() != 0 {
         return;
+    }
+    if number == RT_SIGACTION {
+        // Whoever has asked the kernel meanwhile was told of the handlers before.
+        handlers::registered();
     }
     let args = arguments(f);
     let captures = Captures::of(number);

@@ -76,6 +76,9 @@ pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
         return false;
     }
     let (number, result, args) = (top.callee as u32, f.rax as i64, arguments(f));
+    if !quick::is_recorded(number) {
+        return false;
+    }
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let filled = match hot.cur.get() == hot.begun.get()[0] && quick::mapping_is_recorded() {
         true => filled(number, &args, result),
