@@ -260,6 +260,6 @@ pub fn is_id(place: &Place, id: u64) -> bool {
     let is_way = || ways.iter().any(|way| id == place.exit + way);
     let is_full = place.in_order && id == full_of(place);
     let is_acts_end = place.acts && id == acts_end_of(place);
-    let is_full = is_full || is_acts_end;
-    id == place.entry || id == place.exit || is_full || place.system_call.is_some() && is_way()
+    let is_of_call = id == place.entry || id == place.exit || is_full || is_acts_end;
+    is_of_call || place.system_call.is_some() && is_way()
 }
