@@ -74,7 +74,7 @@ pub const NONE: u32 = u32::MAX;
 
 /// The host is alive and draining.
 pub const HOST_RECORDING: u32 = 1;
-/// The host asked for an end: record nothing more, patch nothing more.
+/// The host asked for an end: record nothing more, patch nothing more, and count nothing as lost.
 pub const HOST_STOPPED: u32 = 2;
 
 /// The host takes the agents out of their processes: nobody waits for a chunk any more, and nothing

@@ -96,8 +96,10 @@ fn write(hot: &Hot, id: u32, payload: Payload) {
 /// before it; gives the time. `None`: it is lost.
 fn begin(hot: &Hot, id: u32, bytes: u64) -> Option<u64> {
     if !make_room(hot, LONGEST_BYTES + bytes) {
-        // A wait is no event of the program.
-        if id != record::BLOCKED && !host::host_is_detaching() {
+        // A wait is no event of the program, and what comes when the recording is over none of it:
+        // a process that has not been let go yet may return from many calls until it is.
+        let is_over = host::stopped() || host::host_is_detaching();
+        if id != record::BLOCKED && !is_over {
             hot.lost.add(1);
             state::control().lost.fetch_add(1, Ordering::Relaxed);
         }
