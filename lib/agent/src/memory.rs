@@ -11,6 +11,7 @@ pub mod guarded;
 pub mod host;
 pub mod live;
 pub mod lock;
+pub mod loss;
 pub mod mapped;
 pub mod pointers;
 pub mod rows;

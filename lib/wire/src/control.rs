@@ -133,7 +133,8 @@ pub struct Control {
     pub holes: [AtomicU64; 32],
     /// Agent: functions instrumented.
     pub functions: AtomicU64,
-    /// Agent: events lost because no chunk was free.
+    /// Agent: events lost, because no chunk was free or a signal's handler has met a call before
+    /// its record.
     pub lost: AtomicU64,
     /// Agents: the last number that a process of the recording was given. Host: where they begin.
     pub last_number: AtomicU32,

@@ -8,7 +8,7 @@
 use crate::memory::host::STOPPED_HOST_TICKS;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{Hot, TRASH, TRASH_END};
-use crate::memory::{counters, host, sandbox, state, sys};
+use crate::memory::{counters, host, loss, sandbox, state, sys};
 use crate::plans::modules;
 use crate::record::{deep, silence};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -96,12 +96,9 @@ fn write(hot: &Hot, id: u32, payload: Payload) {
 /// before it; gives the time. `None`: it is lost.
 fn begin(hot: &Hot, id: u32, bytes: u64) -> Option<u64> {
     if !make_room(hot, LONGEST_BYTES + bytes) {
-        // A wait is no event of the program, and what comes when the recording is over none of it:
-        // a process that has not been let go yet may return from many calls until it is.
-        let is_over = host::stopped() || host::host_is_detaching();
-        if id != record::BLOCKED && !is_over {
-            hot.lost.add(1);
-            state::control().lost.fetch_add(1, Ordering::Relaxed);
+        // A wait is no event of the program.
+        if id != record::BLOCKED {
+            loss::count(hot);
         }
         return None;
     }
@@ -178,8 +175,7 @@ pub fn may_be_left_out(hot: &Hot) {
 /// it.
 pub fn lose(hot: &Hot) {
     if hot.muted.get() == 0 {
-        hot.lost.add(1);
-        state::control().lost.fetch_add(1, Ordering::Relaxed);
+        loss::count(hot);
         hot.end.set(0);
     }
 }

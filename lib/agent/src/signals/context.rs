@@ -18,7 +18,7 @@ use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
-use crate::memory::{frame, live, sys};
+use crate::memory::{frame, live, loss, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
@@ -612,7 +612,7 @@ impl Context<'_> {
         self.0[RSP] += if place.operand { 8 } else { 0 };
         let moved = self.forward(place, place.entry);
         if let Some(hot) = hot.filter(|_| moved) {
-            hot.lost.add(1);
+            loss::count(hot);
         }
         moved
     }
@@ -643,7 +643,7 @@ impl Context<'_> {
         }
         self.0[RIP] = self.0.get(register).copied().unwrap_or(0);
         if let Some(hot) = hot {
-            hot.lost.add(1);
+            loss::count(hot);
         }
         true
     }

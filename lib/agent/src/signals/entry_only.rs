@@ -5,7 +5,7 @@
 //! goes, counted or recorded if that had begun. Must not know the common routines.
 
 use crate::memory::thread::Hot;
-use crate::memory::{counters, sys};
+use crate::memory::{counters, loss, sys};
 use crate::plans::place::Place;
 use crate::plans::{modules, slot};
 use crate::signals::context::{Context, R11};
@@ -47,7 +47,7 @@ impl Context<'_> {
         let is_written = is_reserved
             && interrupted::complete(hot, self.0[RCX], (place.entry as u32, rsp as u32));
         if let Some(hot) = hot.filter(|_| !is_over && !is_written) {
-            hot.lost.add(1);
+            loss::count(hot);
         }
         if has_pushed {
             let Some(rcx) = sys::read_word(rsp) else {
@@ -69,7 +69,7 @@ impl Context<'_> {
         if let Some(hot) = hot.filter(|_| self.0[RIP] != place.kept_jump) {
             match slot::kept(place.entry).filter(|kept| kept.callee == target) {
                 Some(kept) => counters::count_at(hot, kept.cell),
-                None => hot.lost.add(1),
+                None => loss::count(hot),
             }
         }
         self.0[RIP] = target;
