@@ -10,8 +10,12 @@ use crate::site::{Site, SiteFlags, SiteKind};
 
 /// Distance of an address that is 0: none.
 const NONE: i32 = i32::MIN;
-/// [`Packed::kind`]: kept whole; `address` is the index.
-const WHOLE: u8 = u8::MAX;
+/// How many of the bits of [`Packed::kind_and_flags`] are the kind.
+const KIND_BITS: u32 = 3;
+/// As a kind: kept whole; `address` is the index.
+const WHOLE: u8 = (1 << KIND_BITS) - 1;
+/// How many of the bits of [`Packed::window_and_length`] are the length.
+const LENGTH_BITS: u32 = 4;
 
 /// A list of sites, read by value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,11 +32,11 @@ struct Packed {
     address: u32,
     target: i32,
     got_slot: i32,
-    length: u8,
-    kind: u8,
-    /// Bytes from the window's start to the site.
-    window: u8,
-    flags: u8,
+    /// Length, and above it the bytes from the window's start to the site.
+    window_and_length: u8,
+    /// Kind, and above it the flags.
+    kind_and_flags: u8,
+    leaders_behind: u16,
 }
 
 impl Sites {
@@ -49,7 +53,7 @@ impl Sites {
     /// Site number `index`.
     pub fn get(&self, index: usize) -> Option<Site> {
         let packed = self.packed.get(index)?;
-        match packed.kind {
+        match packed.kind() {
             WHOLE => self.whole.get(packed.address as usize).copied(),
             _ => packed.unpack(self.base),
         }
@@ -111,14 +115,17 @@ impl Packed {
             address: index as u32,
             target: 0,
             got_slot: 0,
-            length: 0,
-            kind: WHOLE,
-            window: 0,
-            flags: 0,
+            window_and_length: 0,
+            kind_and_flags: WHOLE,
+            leaders_behind: 0,
         }
     }
 
-    /// `None` when a field does not fit; the fields that this has no room for are lost.
+    fn kind(&self) -> u8 {
+        self.kind_and_flags & WHOLE
+    }
+
+    /// `None` when a distance does not fit; of other fields what this has no room for is lost.
     fn pack(site: &Site, base: Svma) -> Option<Self> {
         let distance = |to: Svma| match to {
             Svma(0) => Some(NONE),
@@ -129,10 +136,10 @@ impl Packed {
             address: u32::try_from(site.address.0.wrapping_sub(base.0)).ok()?,
             target: distance(site.target)?,
             got_slot: distance(site.got_slot)?,
-            length: site.length,
-            kind: site.kind as u8,
-            window: u8::try_from(window).ok()?,
-            flags: site.flags.0,
+            window_and_length: u8::try_from(window).ok()? << LENGTH_BITS
+                | site.length & ((1 << LENGTH_BITS) - 1),
+            kind_and_flags: site.flags.0 << KIND_BITS | site.kind as u8,
+            leaders_behind: site.leaders_behind,
         })
     }
 
@@ -142,12 +149,16 @@ impl Packed {
             NONE => Svma(0),
             _ => Svma(address.wrapping_add_signed(i64::from(distance))),
         };
+        let length = self.window_and_length & ((1 << LENGTH_BITS) - 1);
+        let window = self.window_and_length >> LENGTH_BITS;
+        let kind = SiteKind::of_number(self.kind())?;
         Some(Site {
             target: at(self.target),
             got_slot: at(self.got_slot),
-            window_start: Svma(address.wrapping_sub(u64::from(self.window))),
-            flags: SiteFlags(self.flags),
-            ..Site::new(Svma(address), self.length, SiteKind::of_number(self.kind)?)
+            window_start: Svma(address.wrapping_sub(u64::from(window))),
+            leaders_behind: self.leaders_behind,
+            flags: SiteFlags(self.kind_and_flags >> KIND_BITS),
+            ..Site::new(Svma(address), length, kind)
         })
     }
 }
@@ -161,6 +172,7 @@ mod tests {
         let plain = |address| Site {
             target: Svma(address + 0x123),
             flags: SiteFlags(31),
+            leaders_behind: 0x8001,
             window_start: Svma(address - 15),
             ..Site::new(Svma(address), 15, SiteKind::TailConditional)
         };
@@ -192,11 +204,22 @@ mod tests {
                 got_slot: Svma(0x7fff_0000),
                 ..base
             },
+            // No room in its bits.
+            Site { length: 16, ..base },
+            Site {
+                window_start: Svma(base.address.0 - 16),
+                ..base
+            },
+            Site {
+                flags: SiteFlags(32),
+                ..base
+            },
         ];
         let packed: Sites = sites.into_iter().collect();
         assert_eq!(packed.iter().collect::<Vec<_>>(), sites);
-        assert_eq!(packed.whole.len(), 6);
+        assert_eq!(packed.whole.len(), 9);
+        assert_eq!(size_of::<Packed>(), 16);
         assert_eq!(packed.get(sites.len()), None);
-        assert_eq!(packed.run(7, usize::MAX).count(), 2);
+        assert_eq!(packed.run(10, usize::MAX).count(), 2);
     }
 }

@@ -66,6 +66,9 @@ pub struct Site {
     pub room: Svma,
     /// Bytes of that run, whole instructions, 10 to 24.
     pub room_bytes: u8,
+    /// Of a call: bit n is set if the analysis knows of something else than the instruction before
+    /// it that leads to the byte n bytes behind the call.
+    pub leaders_behind: u16,
     /// What is known of it.
     pub flags: SiteFlags,
 }
@@ -83,6 +86,7 @@ impl Site {
             way_in: Svma(0),
             room: Svma(0),
             room_bytes: 0,
+            leaders_behind: 0,
             flags: SiteFlags::default(),
         }
     }

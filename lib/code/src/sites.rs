@@ -303,6 +303,9 @@ impl Lister<'_, '_> {
             return;
         }
         site.window_start = Svma(self.window_start(start));
+        if matches!(site.kind, SiteKind::CallDirect | SiteKind::CallIndirect) {
+            site.leaders_behind = self.leaders_behind(end);
+        }
         if self.classes.is_suspect(self.index) {
             site.flags.insert(SiteFlags::LEADER_SUSPECT);
         }
@@ -318,6 +321,13 @@ impl Lister<'_, '_> {
             self.secluded.push(self.sites.len());
         }
         self.sites.push(site);
+    }
+
+    /// See [`Site::leaders_behind`]. Bytes behind the end of the code may seem to have some.
+    fn leaders_behind(&self, end: u64) -> u16 {
+        let leads = |n: &u32| self.is_leader(end + u64::from(*n));
+        let found = (0..u16::BITS).filter(leads);
+        found.fold(0, |bits, n| bits | 1 << n)
     }
 
     /// An instruction that calls the kernel, with what leads to it.

@@ -37,6 +37,22 @@ fn call_rel32_gives_its_target_and_a_function_there() {
 }
 
 #[test]
+fn what_leads_close_behind_a_call_is_known() {
+    // test edi,edi; je 9; call 0x20; inc rax (9); dec eax (12); jne 12; ret
+    let mut code = vec![0x85, 0xff, 0x74, 5, 0xe8, 0x17, 0, 0, 0];
+    code.extend([0x48, 0xff, 0xc0, 0xff, 0xc8, 0x75, 0xfc, 0xc3]);
+    code.resize(0x20, 0xcc);
+    code.push(0xc3);
+    let site = site_at(&analyzed(&code, &[]), 4).unwrap();
+    assert_eq!(site.leaders_behind, 0b1001);
+    // Without the jumps nothing does.
+    code[2..4].fill(0x90);
+    code[14..16].fill(0x90);
+    let site = site_at(&analyzed(&code, &[]), 4).unwrap();
+    assert_eq!(site.leaders_behind, 0);
+}
+
+#[test]
 fn a_function_that_takes_arguments_off_the_stack_is_marked() {
     // call +1; ret; ret 16
     let analysis = analyzed(&[0xe8, 1, 0, 0, 0, 0xc3, 0xc2, 16, 0], &[]);

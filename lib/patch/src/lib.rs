@@ -8,6 +8,7 @@
 pub mod build_plan;
 pub mod columns;
 pub mod counts;
+mod covered;
 pub mod ends;
 pub mod errno;
 pub mod gate;
@@ -16,6 +17,7 @@ pub mod kept;
 pub mod movable;
 pub mod mute;
 pub mod repeatable;
+pub mod return_points;
 pub mod roots;
 pub mod special;
 pub mod springboard;

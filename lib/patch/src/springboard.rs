@@ -26,6 +26,8 @@ pub struct Springboards {
     inside: HashMap<u64, Vec<(u64, u64)>>,
     /// (start, end), sorted, disjoint, checked except for the function before.
     gaps: Vec<(u64, u64)>,
+    /// Filling at a function's end, which is taken to be a part of it, is taken, too.
+    takes_ends: bool,
 }
 
 impl Springboards {
@@ -47,6 +49,16 @@ impl Springboards {
         Self {
             inside: HashMap::new(),
             gaps,
+            takes_ends: false,
+        }
+    }
+
+    /// The same, with the filling at the ends of functions where nothing says that it is between
+    /// them, as in Go's table of functions.
+    pub fn find_with_ends(object: &Object<'_>, analysis: &Analysis) -> Self {
+        Self {
+            takes_ends: true,
+            ..Self::find(object, analysis)
         }
     }
 
@@ -62,7 +74,7 @@ impl Springboards {
         let free = self
             .inside
             .entry(f.entry.0)
-            .or_insert_with(|| filling_inside(object, f));
+            .or_insert_with(|| filling_inside(object, f, self.takes_ends));
         let reachable = |g: &(u64, u64)| {
             let at = g.0.max((from - REACH_BYTES).max(0) as u64);
             (at + JUMP_BYTES <= g.1 && (at as i64 - from).abs() <= REACH_BYTES).then_some(at)
@@ -98,13 +110,14 @@ impl Springboards {
     }
 }
 
-fn is_filling(i: &iced_x86::Instruction) -> bool {
+/// Fills the space between labels.
+pub(crate) fn is_filling(i: &iced_x86::Instruction) -> bool {
     matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
         || i.mnemonic() == Mnemonic::Xchg && i.op0_register() == i.op1_register()
 }
 
 /// Runs of filling in a function that no control flow reaches.
-fn filling_inside(object: &Object<'_>, f: &Function) -> Vec<(u64, u64)> {
+fn filling_inside(object: &Object<'_>, f: &Function, takes_ends: bool) -> Vec<(u64, u64)> {
     let bytes = f.end.0.saturating_sub(f.entry.0) as usize;
     let Some(code) = object.code_from(f.entry).and_then(|c| c.get(..bytes)) else {
         return Vec::new();
@@ -137,6 +150,9 @@ fn filling_inside(object: &Object<'_>, f: &Function) -> Vec<(u64, u64)> {
         if i.near_branch_target() != 0 {
             targets.insert(i.near_branch_target());
         }
+    }
+    if let Some(start) = run.filter(|_| takes_ends) {
+        runs.push((start, f.end.0));
     }
     let free = |r: &(u64, u64)| {
         r.1 - r.0 >= JUMP_BYTES

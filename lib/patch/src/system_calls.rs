@@ -23,6 +23,7 @@ use sptrace_code::{Analysis, Function, Site, SiteFlags};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
+use crate::covered::Covered;
 use crate::handlers::{Handler, handlers};
 use crate::kept::{Keep, Kept};
 use crate::springboard::Springboards;
@@ -71,7 +72,7 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     let mut finder = Finder {
         object,
         base: Svma(plan.header().base_svma),
-        covered: covered(plan),
+        covered: Covered::by(plan),
         springboards: Springboards::find(object, analysis),
     };
     let kept = Kept::of(object, analysis);
@@ -93,9 +94,8 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     let calls = found.taken.iter();
     finder
         .covered
-        .extend(calls.map(|t| (t.start, t.start + u32::from(t.span))));
-    finder.covered.sort_unstable();
-    let is_free = |start, end| finder.is_free(start, end);
+        .add(calls.map(|t| (t.start, t.start + u32::from(t.span))));
+    let is_free = |start, end| finder.covered.is_free(start, end);
     found.handlers = handlers(object, analysis, (finder.base, &kept), &is_free);
     found
 }
@@ -256,44 +256,16 @@ pub fn without_system_calls(plan: &mut [u8]) {
     }
 }
 
-/// Offsets of the text that the sites and the special functions of a plan change, sorted.
-fn covered(plan: PlanView<'_>) -> Vec<(u32, u32)> {
-    let sites = plan.sites().filter(|s| s.form != SiteForm::Refused);
-    let mut all: Vec<_> = sites
-        .flat_map(|s| {
-            let own = Some((s.start, s.start + u32::from(s.span)));
-            let moved_away = plan.template_of(&s).and_then(|t| {
-                let (start, _) = plan.springboard(&s)?;
-                Some((start, start + u32::from(t.room?.0.bytes)))
-            });
-            [own, plan.springboard(&s), moved_away]
-        })
-        .flatten()
-        .collect();
-    let specials = plan.specials();
-    all.extend(specials.map(|s| (s.start, s.start + u32::from(s.span))));
-    all.sort_unstable();
-    all
-}
-
 struct Finder<'a> {
     object: &'a Object<'a>,
     base: Svma,
-    covered: Vec<(u32, u32)>,
+    covered: Covered,
     springboards: Springboards,
 }
 
 impl Finder<'_> {
     fn offset(&self, svma: Svma) -> u32 {
         svma.0.wrapping_sub(self.base.0) as u32
-    }
-
-    fn is_free(&self, start: u32, end: u32) -> bool {
-        // Ranges may hold one another, but are short.
-        const LONGEST: u32 = 64;
-        let first = self.covered.partition_point(|c| c.0 + LONGEST <= start);
-        let near = self.covered[first..].iter().take_while(|c| c.0 < end);
-        !near.clone().any(|c| c.1 > start)
     }
 
     fn find(&mut self, f: &Function, site: &Site) -> Result<Interception, Refusal> {
@@ -330,7 +302,7 @@ impl Finder<'_> {
         loop {
             let distance = self.springboards.take(self.object, f, site.address)?;
             let at = (self.offset(site.address) + 2).wrapping_add_signed(i32::from(distance));
-            if !self.is_free(at, at + JUMP_BYTES as u32) {
+            if !self.covered.is_free(at, at + JUMP_BYTES as u32) {
                 continue;
             }
             let mut t = Builder::new(self.base);
@@ -348,7 +320,7 @@ impl Finder<'_> {
     ) -> Option<Interception> {
         let back = Svma(site.address.0 + u64::from(site.length));
         let (first, end) = (self.offset(start), self.offset(back));
-        if !self.is_free(first, end) {
+        if !self.covered.is_free(first, end) {
             return None;
         }
         t.end_of_moved();

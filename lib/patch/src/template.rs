@@ -24,6 +24,23 @@ use sptrace_wire::plan::{
 use crate::movable::movable;
 use crate::special::HookRange;
 
+/// How control goes on behind moved instructions, if not to the next one: by the last of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// It returns, by an instruction of so many bytes.
+    Return {
+        /// The instruction's.
+        bytes: usize,
+    },
+    /// It jumps, by an instruction of so many bytes.
+    Jump {
+        /// The instruction's.
+        bytes: usize,
+        /// To this place.
+        target: Svma,
+    },
+}
+
 /// A template being written.
 #[derive(Default)]
 pub struct Builder {
@@ -327,6 +344,36 @@ impl Builder {
         self.header.entry_id = self.here();
         self.branch_to_text(CALL, target);
         self.finish_exit(back);
+    }
+
+    /// The event of a return, and what stands behind the call ([`crate::return_points`]). False:
+    /// an instruction there cannot be moved.
+    pub fn return_point(
+        &mut self,
+        object: &Object<'_>,
+        (start, end): (Svma, Svma),
+        onward: Option<Onward>,
+    ) -> bool {
+        self.call_common(common::EXIT);
+        self.header.exit_id = self.here();
+        let last_bytes = match onward {
+            Some(Onward::Return { bytes } | Onward::Jump { bytes, .. }) => bytes as u64,
+            None => 0,
+        };
+        let last = Svma(end.0 - last_bytes);
+        if !self.relocate(object, start, last) {
+            return false;
+        }
+        match onward {
+            None => self.branch_to_text(JUMP, end),
+            Some(Onward::Jump { target, .. }) => self.branch_to_text(JUMP, target),
+            Some(Onward::Return { bytes }) => {
+                let code = object.code_from(last).and_then(|code| code.get(..bytes));
+                self.code.extend(code.unwrap_or(&[]));
+                return code.is_some();
+            }
+        }
+        true
     }
 
     /// The jump to what was pushed.

@@ -28,6 +28,7 @@ fn site(kind: SiteKind, offset: u64, length: u8) -> Site {
         way_in: Svma(0),
         room: Svma(0),
         room_bytes: 0,
+        leaders_behind: 0,
         flags: SiteFlags::default(),
     }
 }

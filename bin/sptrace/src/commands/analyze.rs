@@ -9,6 +9,7 @@ mod drawn;
 mod function;
 mod kernel;
 mod list;
+mod points;
 mod source;
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
@@ -63,11 +64,15 @@ pub struct AnalyzeArgs {
     /// List every instruction that calls the kernel, with the call where it is written before it
     #[arg(long)]
     system_calls: bool,
+    /// List every place that a call returns to, with how its end could be seen there if it kept its
+    /// return address
+    #[arg(long)]
+    return_points: bool,
     /// Show the control-flow graph of this function, by its name or its address (0x...)
-    #[arg(long, value_name = "FUNC", conflicts_with_all = ["functions", "sites", "refusals", "system_calls"])]
+    #[arg(long, value_name = "FUNC", conflicts_with_all = ["functions", "sites", "refusals", "system_calls", "return_points"])]
     graph: Option<String>,
     /// Show the control-flow graph of this function of the running kernel
-    #[arg(long, value_name = "FUNC", conflicts_with_all = ["file", "graph", "functions", "sites", "refusals", "system_calls"])]
+    #[arg(long, value_name = "FUNC", conflicts_with_all = ["file", "graph", "functions", "sites", "refusals", "system_calls", "return_points"])]
     kernel: Option<String>,
     /// Show in a graph what this trace has counted
     #[arg(short, long, value_name = "TRACE")]
@@ -167,13 +172,17 @@ impl Report<'_> {
         if args.system_calls {
             lists.push(self.system_calls(object));
         }
+        if args.return_points {
+            let found = points::of(object, self.analysis);
+            lists.push(points::list(&found, self.analysis, &self.names));
+        }
         if lists.is_empty() {
-            lists.push(self.summary());
+            lists.push(self.summary(object));
         }
         lists
     }
 
-    fn summary(&self) -> List {
+    fn summary(&self, object: &Object<'_>) -> List {
         let summary = &self.analysis.summary;
         let flagged = |flag| self.count(|f| f.flags.contains(flag));
         let mut rows: Vec<(String, u64)> = [
@@ -208,6 +217,7 @@ impl Report<'_> {
                 rows.push((name, count));
             }
         }
+        rows.extend(points::rows(&points::of(object, self.analysis)));
         let rows = rows
             .into_iter()
             .map(|(name, count)| vec![name.into(), count.into()])
