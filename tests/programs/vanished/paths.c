@@ -2,9 +2,8 @@
 //
 // A tracer that takes such memory for memory that is there must see each way in which it goes: munmap, mprotect, mmap over
 // it, mremap, advice, keys of pages, a file in its place that another process shortens, sbrk, also in a handler and in a child
-// of vfork, and a fork that leaves it out. A call with the path succeeds before and fails with EFAULT after (but that a stack
-// grows back over a page that went from it). Prints whether it did
-// for each way, in a child of its own; status 0.
+// of vfork, and a fork that leaves it out. A call with the path succeeds before and fails with EFAULT after, but that a stack
+// grows back where a page went from it. Prints whether it did so for each way, in a child of its own; status 0.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
