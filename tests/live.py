@@ -8,7 +8,7 @@ program. Given Debian's redis-server and nginx, if they are installed; attaches 
 the calls that served it in the lines, before the recording ends; they must go on afterwards. A reader that goes away and a disk
 that is full end the lines, which is said once, and never the program. Exit status: 1 if anything differs.
 """
-import argparse, os, re, shutil, socket, subprocess, sys, tempfile, time
+import argparse, collections, os, re, shlex, shutil, socket, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, Skip, find_sptrace, run_cases
@@ -170,6 +170,55 @@ def calls_on_one_descriptor(bench):
         # The last call does not end, and execve was made by another program.
         total = sum(1 for l in open(theirs) if not l.startswith(("+++", "execve")))
         if not left_out or abs(int(left_out[1]) + len(wanted) - total) > 1: raise Failed(f"{total} calls, {len(wanted)} recorded: {done.stderr}")
+
+
+# What is asked for by -P, in a folder with the file `data`, the link `link` to it, and the database `base`.
+ON_PATHS = {
+    "cat": ("data", "cat {folder}/data"),
+    "dup": ("data", "/bin/sh -c 'exec 5<{folder}/data 6<&5; read line <&6; cat <&5; cat <&6; exec 5<&-; cat <&6'"),
+    "relative": ("data", "/bin/sh -c 'cd {folder}; cat data; cat < ./data'"),
+    "link": ("data", "cat {folder}/link {folder}/../files/data"),
+    "rename": ("data", "/bin/sh -c 'cat {folder}/data; mv {folder}/data {folder}/moved; cat {folder}/moved; mv {folder}/moved {folder}/data'"),
+    "find": (".", "find {folder} -type f -size +0"),
+    "sqlite3": ("base", "sqlite3 {folder}/base 'create table if not exists t(a); insert into t values(1); select count(*) > 0 from t'"),
+    "git": (".git/index", "git -C {folder} status"),
+}
+
+
+@case
+def calls_on_a_path(bench):
+    """-P PATH: all lines of strace, and of others only those whose relative path or link leads there; what cannot be about a path is not recorded."""
+    if not shutil.which("strace"): raise Skip("no strace")
+    folder = os.path.realpath(f"{bench.folder}/files")
+    theirs, ours, trace = (f"{bench.folder}/{name}" for name in ("theirs", "ours", "trace"))
+    quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    same = lambda line: re.sub(r" +", " ", re.sub(r"0x[0-9a-f]+|(?:st_[acm]time|f_[bf]free|f_bavail)=\S+|\b\d{9,}\b", "NUMBER", re.sub(r"^(\[pid +\d+\]|\d+) +", "", line)))
+    # The sums of git's index, in which times and numbers of files are.
+    without_sums = lambda line: re.sub(r'(pread64\(\d+, )"(?:[^"\\]|\\.)*"', r"\1SUM", line)
+    read = lambda path: sorted(same(without_sums(l)) for l in open(path, errors="replace") if "+++" not in l and "--- SIG" not in l)
+    for name, (asked, command) in ON_PATHS.items():
+        words = shlex.split(command.format(folder=folder))
+        if not shutil.which(words[0]): continue
+        found = {}
+        for who in (theirs, ours):
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            with open(f"{folder}/data", "w") as data: data.write("a line\n" * 3)
+            os.symlink("data", f"{folder}/link")
+            if name == "git": subprocess.run("git init -q . && git add data && git -c user.name=a -c user.email=a@b commit -qm a", shell=True, check=True, cwd=folder, **quiet)
+            path = f"{folder}/{asked}" if asked != "." else folder
+            tool = ["strace", "-f", "-P", path, "-o", theirs] if who == theirs else [bench.sptrace, "run", "-q", "-f", "-P", path, f"--live={ours}", "-o", trace, "--"]
+            done = subprocess.run([*tool, *words], timeout=60, **quiet)
+            found[who] = read(who)
+        if not found[theirs]: raise Failed(f"{name}: strace has no line: {done.stderr}")
+        missing = collections.Counter(found[theirs]) - collections.Counter(found[ours])
+        more = collections.Counter(found[ours]) - collections.Counter(found[theirs])
+        # These are about the path by another name; of rename's paths strace looks at the first alone.
+        other = [l for l in more if not l.startswith("rename(") and ('"' not in l or f'"{path}"' in l)]
+        if missing or other: raise Failed("".join([f"{name}, strace alone:\n", *missing, "sptrace alone:\n", *more]))
+        recorded = subprocess.run([bench.sptrace, "report", "lines", "-i", trace], stdout=subprocess.PIPE, text=True).stdout
+        beside = re.search(r"^.*\b(brk|rt_sigaction|mprotect|set_robust_list|wait4|getpid)\(.*$", recorded, re.MULTILINE)
+        if beside or "close(" not in recorded: raise Failed(f"{name}: {beside and beside[0]} is recorded, or close is not")
 
 
 FAILING = ["/bin/ls", "-la", "/nonexistent", "/etc"]

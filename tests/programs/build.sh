@@ -42,6 +42,7 @@ table() {
     echo "delivered.static|gcc $O -O2 -static delivered/delivered.c"
     echo "claimed.O2|gcc $O -O2 claimed/claimed.c"
     echo "vanished.O2|gcc $O -O2 vanished/vanished.c"
+    echo "vanishedpaths.O2|gcc $O -O2 vanished/paths.c"
     for level in 0 2; do echo "entered.O$level|gcc $O -O$level entered/entered.c"; done
     echo "values.bare|gcc $O -O2 -g0 values/values.c"
     for case in library wild signalled; do echo "values.$case|gcc $O -O2 -fno-builtin values/$case.c"; done

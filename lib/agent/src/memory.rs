@@ -5,6 +5,7 @@
 //! sandboxes. Must not know plans, slots, stacks.
 
 pub mod area;
+pub mod certain;
 pub mod counters;
 pub mod frame;
 pub mod guarded;

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use sptrace_types::calls::followed;
 use sptrace_types::decode::memory::Memory;
 use sptrace_types::decode::types::Phase;
 use sptrace_types::syscalls;
@@ -118,6 +119,9 @@ impl Descriptors {
         let Some(known) = syscalls::by_number(call.number) else {
             return;
         };
+        if !followed::is_telling(known.name) {
+            return;
+        }
         match known.name {
             "fork" | "vfork" | "clone" | "clone3" => self.forked(call, known.name, result),
             "chdir" => {

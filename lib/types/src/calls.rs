@@ -8,6 +8,7 @@
 mod basic;
 pub mod descriptors;
 mod files;
+pub mod followed;
 mod memory;
 mod network;
 mod plain;

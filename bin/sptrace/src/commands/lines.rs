@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use sptrace_render::{DescriptorNames, LinesOptions, ThreadColumn, Time};
 use sptrace_types::calls::Selection;
 use sptrace_types::calls::descriptors::DescriptorSet;
+use sptrace_types::calls::followed;
 use sptrace_types::decode::call::{Hex, Options};
 use sptrace_types::names::Style;
 
@@ -132,15 +133,23 @@ impl LineArgs {
         }
     }
 
-    /// What descriptors lead to is shown or asked for, which is learnt from all calls.
+    /// What descriptors lead to is shown or asked for, which is learnt from other calls.
     fn follows(&self) -> bool {
         self.descriptors > 0 || !self.paths.is_empty()
     }
 
     /// The set of calls that must be recorded for what is to be shown.
-    pub fn recorded(&self) -> String {
-        let wanted = self.set().filter(|_| !self.follows());
-        wanted.unwrap_or_else(|| "all".to_owned())
+    ///
+    /// # Errors
+    /// What is to be shown is no set of calls.
+    pub fn recorded(&self) -> anyhow::Result<String> {
+        let on_paths = !self.paths.is_empty();
+        if !self.follows() || self.set().is_none() && !on_paths {
+            return Ok(self.set().unwrap_or_else(|| "all".to_owned()));
+        }
+        let wanted = self.wanted()?;
+        let is_shown = |number| wanted.as_ref().is_none_or(|set| set.contains(number));
+        Ok(followed::needed(is_shown, on_paths))
     }
 
     /// The descriptors that calls must be on to be recorded; `None`: any.

@@ -391,7 +391,7 @@ impl RecordArgs {
             min_ns: self.min_time,
         };
         let live = Live::open(place, shown)?;
-        let recorded = self.lines.recorded();
+        let recorded = self.lines.recorded().map_err(|e| e.to_string())?;
         self.default_to_system_calls(&recorded);
         Ok(Some(live))
     }

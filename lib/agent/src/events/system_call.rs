@@ -17,7 +17,7 @@ use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::{FrameAt, Hot};
-use crate::memory::{sandbox, state, sys};
+use crate::memory::{certain, sandbox, state, sys};
 use crate::reach::{handler, thread};
 use crate::record::capture::{Captures, asked_descriptors, unwanted_results};
 use crate::record::{chunk, deep, settle};
@@ -180,7 +180,8 @@ fn rule(number: u32) -> u8 {
     let Some(captures) = Captures::of(number) else {
         return quick::UNWANTED;
     };
-    if captures.has_payload() {
+    // Who watches the heap must not be interrupted.
+    if captures.has_payload() || number == certain::BRK {
         return 0;
     }
     let bound = match captures.bound() {
@@ -189,7 +190,11 @@ fn rule(number: u32) -> u8 {
         // It is looked at, and counted, in the slow path.
         Some(_) => return 0,
     };
-    let one = |bit, moments| if captures.reads(moments) { 0 } else { bit };
+    let is_told = certain::is_mapping(number);
+    let one = |bit, moments| match is_told || captures.reads(moments) {
+        true => 0,
+        false => bit,
+    };
     quick::PLAIN
         | bound
         | one(quick::ENTERS, &[When::Before])
@@ -205,6 +210,7 @@ fn is_prepared(number: u32) -> bool {
 
 /// What the agent must do before some calls, whoever makes them.
 fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
+    certain::before(number, &args);
     if number == SET_TID_ADDRESS {
         // ld.so has mapped the program's libraries, and nothing of them has run.
         hook::look_for_modules(hot);
@@ -291,7 +297,12 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     }
     let args = arguments(f);
     let captures = Captures::of(number);
-    if captures.as_ref().is_some_and(Captures::has_payload) {
+    let has_payload = captures.as_ref().is_some_and(Captures::has_payload);
+    if is_known {
+        // A script may have given another result.
+        certain::after(number, &args, result, !has_payload);
+    }
+    if has_payload {
         system_returns::run(hot, f, vectors, (number, &args), rsp);
     }
     let pieces = match captures {

@@ -12,7 +12,7 @@ use crate::frames::shadow;
 use crate::memory::frame::Frame;
 use crate::memory::state::SHARING_NONE;
 use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
-use crate::memory::{state, sys};
+use crate::memory::{certain, state, sys};
 use crate::record::capture::Captures;
 use crate::record::chunk::Reserved;
 use crate::record::in_place::Pieces;
@@ -46,6 +46,7 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
     let Some(pieces) = pieces else {
         return false;
     };
+    certain::before(number, &args);
     let [a, b, c, d, e, g] = args;
     let head = [0, a, b, c, d, e, g];
     let record = (record::SYSTEM_CALL, number);
@@ -79,8 +80,9 @@ pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
     if !quick::is_recorded(number) {
         return false;
     }
+    certain::after(number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
-    let filled = match hot.cur.get() == hot.begun.get()[0] && quick::mapping_is_recorded() {
+    let filled = match hot.cur.get() == hot.begun.get()[0] && certain::is_watched() {
         true => filled(number, &args, result),
         false => [0; 2],
     };
@@ -120,7 +122,7 @@ fn filled(number: u32, args: &[u64; 6], result: i64) -> [u64; 2] {
 fn filled_before(hot: &Hot) -> [u64; 2] {
     let [start, end, cur, sequence] = hot.filled.get();
     let is_last = cur == hot.cur.get() && sequence == u64::from(hot.sequence.get());
-    match is_last && quick::mapping_is_recorded() {
+    match is_last && certain::is_watched() {
         true => [start, end],
         false => [0; 2],
     }

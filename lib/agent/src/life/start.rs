@@ -2,7 +2,7 @@
 //! program's code runs.
 
 use crate::memory::state::Arena;
-use crate::memory::{counters, state, sys};
+use crate::memory::{certain, counters, state, sys};
 use crate::patch::special;
 use crate::reach::{module, propagate, thread};
 use core::sync::atomic::Ordering;
@@ -27,6 +27,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     counters::begin_process();
     c.begun.fetch_add(1, Ordering::Relaxed);
     p.stack_top.set(stack_top);
+    certain::begin(stack_top);
     if !sys::may_write_text() {
         state::count_hole(hole::SANDBOX);
         return;

@@ -6,7 +6,7 @@
 //! not plain (pointers in memory, much of it) is left to the slow path. Changes nothing, so that it
 //! can be done again. Must not know where the pieces are written.
 
-use crate::memory::{live, sys};
+use crate::memory::{certain, live, sys};
 use crate::record::capture::{Captures, argument, wanted_by_arguments};
 use sptrace_wire::values::{Begin, Load, Piece, Until};
 
@@ -102,7 +102,9 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
         let at = address.checked_add(bytes as u64)?;
         let in_page = (PAGE_BYTES - at % PAGE_BYTES) as usize;
         let step = in_page.min(wanted - bytes);
-        if !sys::is_readable(at)? {
+        // On the stack that is asked about.
+        let here = &raw const in_page as u64;
+        if !certain::holds(at, here) && !sys::is_readable(at)? {
             break;
         }
         match load.until {

@@ -4,6 +4,7 @@
 //! gives one byte for each number. A call whose memory must be read, or at which the agent has
 //! something else to do, is left to the slow path. Must not know how a call is recorded.
 
+use crate::memory::certain;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// Numbers that have a byte (asm/unistd_64.h has fewer).
@@ -30,21 +31,16 @@ pub fn is_recorded(number: u32) -> bool {
     rule.is_some_and(|rule| rule.load(Ordering::Relaxed) & (UNWANTED | PLAIN) == PLAIN)
 }
 
-/// Calls that change what is mapped: mmap, mprotect, munmap, brk, mremap, shmat, shmdt,
-/// remap_file_pages, pkey_mprotect (arch/x86/entry/syscalls/syscall_64.tbl).
-const MAPPING: [usize; 9] = [9, 10, 11, 12, 25, 30, 31, 216, 329];
-
-/// True if no call that changes what is mapped goes without a record.
-pub fn mapping_is_recorded() -> bool {
-    let rules = MAPPING.iter().filter_map(|number| RULES.get(*number));
-    let mut rules = rules.map(|rule| rule.load(Ordering::Relaxed));
-    rules.all(|rule| rule & (UNWANTED | BOUND) == 0)
-}
-
-/// Fills the table by `rule`, which may be called for any number, and gives its address.
+/// Fills the table by `rule`, which may be called for any number, and gives its address. Says
+/// whether all calls that change what is mapped are seen.
 pub fn fill(rule: impl Fn(u32) -> u8) -> u64 {
     for (number, byte) in (0..).zip(&RULES) {
         byte.store(rule(number), Ordering::Relaxed);
     }
+    let mapping = certain::MAPPING
+        .iter()
+        .filter_map(|number| RULES.get(*number as usize));
+    let mut mapping = mapping.map(|rule| rule.load(Ordering::Relaxed));
+    certain::watch(mapping.all(|rule| rule & (UNWANTED | BOUND) == 0));
     RULES.as_ptr() as u64
 }
