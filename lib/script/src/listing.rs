@@ -22,6 +22,8 @@ const THREAD: Thread = Thread {
     texts: 0x1250,
     counters: 0x1270,
     told: 0x12b8,
+    bids: 0x1320,
+    has_bidden: 0x1328,
     key: 0,
     stack_page: 8,
 };
