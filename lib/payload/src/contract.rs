@@ -60,9 +60,9 @@ pub const FAULTED: u64 = 2;
 /// It is called with the program's rdi, rsi, r8 to r15, rbx, rbp and vector registers as they were
 /// at the call; rdx and rcx have been saved on the stack, and rdx is the stack pointer before the
 /// call. The first part of it decides: it may change rax, rcx and the flags, and gives
-/// [`UNWANTED`], [`WANTED`], [`UNDECIDED`], [`PASSED`] or [`BIDDEN`] in eax. It may have added to tables then
-/// ([`crate::acts`]), which is not done again. The second part writes: it finds the record at
-/// rcx, and may change rax and the flags.
+/// [`UNWANTED`], [`WANTED`], [`UNDECIDED`], [`PASSED`] or [`BIDDEN`] in eax. It may have added to
+/// tables then ([`crate::acts`]), which is not done again. The second part writes: it finds the
+/// record at rcx, and may change rax and the flags.
 ///
 /// A third part may run at the return. Its registers are those of the return, with rax saved as
 /// rdx is; the call's frames are the innermost ones of the thread's shadow stack, with the words

@@ -2,10 +2,10 @@
 //!
 //! One arena a recording: a sparse memfd, mapped shared by the host and every process. It holds, in
 //! this order, the control block and the question slots ([`control`]), what payloads bid
-//! ([`bids`]), the stream table, the chunk table, the chunks of records ([`record`], [`values`]) and
-//! the plans ([`plan`]; among them the commands of [`attach`], and the table of [`values`]), and
-//! where calls are counted the [`counts`]. All integers are little-endian, all structures `repr(C)`
-//! without padding that carries meaning.
+//! ([`bids`]), the stream table, the chunk table, the chunks of records ([`record`], [`values`])
+//! and the plans ([`plan`]; among them the commands of [`attach`], and the table of [`values`]),
+//! and where calls are counted the [`counts`]. All integers are little-endian, all structures
+//! `repr(C)` without padding that carries meaning.
 //!
 //! Whoever changes a byte here raises [`VERSION`] in the same commit: the agent refuses an arena
 //! of another version and stays dormant.
