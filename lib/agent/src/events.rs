@@ -6,6 +6,7 @@
 pub mod active;
 pub mod acts;
 pub mod between;
+pub mod bids;
 pub mod call_values;
 pub mod counted;
 pub mod delivered;

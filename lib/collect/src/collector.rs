@@ -6,6 +6,7 @@
 //!
 //! | file | what for |
 //! |---|---|
+//! | `bidden.rs` | what payloads of a script bid |
 //! | `counts.rs` | what threads have counted |
 //! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
@@ -15,6 +16,7 @@
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
 
+mod bidden;
 mod counts;
 mod early;
 mod feed;
@@ -28,7 +30,7 @@ mod window;
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
 use sptrace_trace::{Classifier, ExitStatus, Module as TraceModule, Note, TraceError, TraceWriter};
@@ -75,6 +77,8 @@ pub struct Collector<W: Write> {
     watch: Option<levels::Watch>,
     /// What is counted from here on is not in the trace.
     has_counted_all: bool,
+    /// What payloads bid.
+    heeded: bidden::Heeded,
     /// What payloads have added up.
     added: tables::Added,
     /// What is known of addresses.
@@ -110,6 +114,7 @@ impl<W: Write> Collector<W> {
             recorder: Recorder::new(writer),
             watch: None,
             has_counted_all: false,
+            heeded: bidden::Heeded::default(),
             added: tables::Added::default(),
             book: AddressBook::default(),
             by_file: HashMap::new(),
@@ -476,7 +481,7 @@ impl<W: Write> Collector<W> {
 
     fn chunk(&mut self, arena: &Arena, index: u32) {
         let meta = arena.chunk(index);
-        let (stream, epoch, start_tsc) = (meta.stream as usize, meta.epoch, meta.start_tsc);
+        let (stream, epoch) = (meta.stream as usize, meta.epoch);
         if stream >= STREAMS {
             self.torn.nonsense += 1;
             return;
@@ -489,7 +494,7 @@ impl<W: Write> Collector<W> {
             state.taken = 0;
         }
         state.sequence = meta.sequence.wrapping_add(1);
-        self.decode(arena.halves(index), start_tsc, &mut state);
+        self.decode(arena, index, usize::MAX, &mut state);
         if self.watch.is_some() {
             let of = (arena.stream(stream).process, state.lane.pid);
             let areas = self.areas_of(&state);
@@ -502,7 +507,12 @@ impl<W: Write> Collector<W> {
 
     /// Hands the events in a chunk that were not taken yet to its stream's encoder, which has room
     /// for all of them.
-    fn decode(&mut self, halves: &[AtomicU32], start_tsc: u64, state: &mut StreamState) {
+    ///
+    /// `up_to`: so many halves of its words, if there are more.
+    fn decode(&mut self, arena: &Arena, index: u32, up_to: usize, state: &mut StreamState) {
+        self.heed_bids(arena);
+        let (halves, start_tsc) = (arena.halves(index), arena.chunk(index).start_tsc);
+        let halves = halves.get(..up_to).unwrap_or(halves);
         if state.taken == 0 {
             state.cursor.begin_chunk(start_tsc);
         }

@@ -44,6 +44,20 @@ pub struct Event {
 }
 
 impl Event {
+    /// Bidden by a payload, which the user has written so.
+    pub fn bidden(number: usize, text: &str) -> Self {
+        Self {
+            what: What::Bid(number),
+            every: 1,
+            text: text.to_owned(),
+        }
+    }
+
+    /// Does a payload ask for it?
+    pub fn is_bidden(&self) -> bool {
+        matches!(self.what, What::Bid(_))
+    }
+
     /// Those that it consists of: itself, if it is one alone.
     pub fn parts(&self) -> &[Event] {
         match &self.what {
@@ -75,6 +89,8 @@ pub enum What {
     Crash,
     /// The command ends.
     Exit,
+    /// A payload of a script bids it, by the number that this has there ([`crate::bids`]).
+    Bid(usize),
     /// Who looks at the recording asks that it goes on (true), or pauses ([`switch`]).
     Asked(bool),
     /// All of these have happened.

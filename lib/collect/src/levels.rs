@@ -105,6 +105,10 @@ pub struct Governor {
     /// Where the rates change.
     returned: Option<HashMap<Function, Returned>>,
     stubborn: HashSet<Function>,
+    /// A payload bids that they are counted, however often they are called.
+    bidden: HashSet<FunctionId>,
+    /// No others are.
+    counts_bidden_alone: bool,
 }
 
 impl Governor {
@@ -135,6 +139,40 @@ impl Governor {
             returning: HashMap::new(),
             returned: None,
             stubborn: HashSet::new(),
+            bidden: HashSet::new(),
+            counts_bidden_alone: false,
+        }
+    }
+
+    /// Payloads alone say which functions are counted.
+    pub fn bidden() -> Self {
+        Self {
+            counts_bidden_alone: true,
+            ..Self::by(Rates {
+                hot_per_s: u64::MAX,
+                quiet_per_s: 0,
+            })
+        }
+    }
+
+    /// A payload bids that the calls of a function are counted, or as those of any other.
+    pub fn bid(&mut self, function: FunctionId, level: Level) {
+        match level {
+            Level::Counted => self.bidden.insert(function),
+            Level::Recorded => self.bidden.remove(&function),
+        };
+    }
+
+    /// What was bidden is to be done in a process.
+    pub fn bid_now(&mut self, function: Function, level: Level, wishes: &mut Vec<Wish>) {
+        match level {
+            Level::Counted if !self.counted.contains_key(&function) => {
+                self.count(function, wishes);
+            }
+            Level::Recorded if self.counted.contains_key(&function) => {
+                self.let_return(function, wishes);
+            }
+            _ => {}
         }
     }
 
@@ -189,6 +227,7 @@ impl Governor {
             let longer = times.get(&function.0).copied().unwrap_or_default();
             let returns = self.returning.contains_key(function);
             calls.recorded > self.limit_in(time.max(longer))
+                || calls.recorded > 0 && self.bidden.contains(&function.1)
                 || returns && (calls.counted > self.limit_in(time) || bound.contains(function))
         };
         let hot = called.iter().filter(|(f, calls)| is_hot(f, calls));
@@ -207,7 +246,10 @@ impl Governor {
                 });
             }
         }
-        let stays = |function: &Function| hot.contains(function) || bound.contains(function);
+        let bidden = self.bidden.clone();
+        let stays = |function: &Function| {
+            hot.contains(function) || bound.contains(function) || bidden.contains(&function.1)
+        };
         self.let_quiet_return(time, called, &stays, &mut wishes);
         wishes.sort_by_key(|wish| wish.function);
         wishes
@@ -234,35 +276,44 @@ impl Governor {
             }
         }
         for function in again {
-            let hold = self
-                .counted
-                .remove(&function)
-                .map_or(QUIET_TIME, |c| c.hold);
-            if let Some(returned) = &mut self.returned {
-                let since = Duration::ZERO;
-                returned.insert(function, Returned { hold, since });
-            }
-            let mut patience = Patience::default();
-            patience.is_over();
-            self.returning.insert(function, patience);
-            wishes.push(Wish {
-                function,
-                level: Level::Recorded,
-                is_repeated: false,
-            });
+            self.let_return(function, wishes);
         }
+    }
+
+    /// A function that is counted is recorded again.
+    fn let_return(&mut self, function: Function, wishes: &mut Vec<Wish>) {
+        let hold = self
+            .counted
+            .remove(&function)
+            .map_or(QUIET_TIME, |c| c.hold);
+        if let Some(returned) = &mut self.returned {
+            let since = Duration::ZERO;
+            returned.insert(function, Returned { hold, since });
+        }
+        let mut patience = Patience::default();
+        patience.is_over();
+        self.returning.insert(function, patience);
+        wishes.push(Wish {
+            function,
+            level: Level::Recorded,
+            is_repeated: false,
+        });
     }
 
     /// A function is counted somewhere: if nobody wished that here, a process has it from the one
     /// that it was forked from, or it is called where a hot one is.
     pub fn adopt(&mut self, function: Function, wishes: &mut Vec<Wish>) {
-        if !self.counted.contains_key(&function) && !self.returning.contains_key(&function) {
-            self.count(function, wishes);
+        if self.counted.contains_key(&function) || self.returning.contains_key(&function) {
+            return;
+        }
+        match self.counts_bidden_alone && !self.bidden.contains(&function.1) {
+            true => self.let_return(function, wishes),
+            false => self.count(function, wishes),
         }
     }
 
     fn is_hot(&mut self, function: Function, wishes: &mut Vec<Wish>) {
-        if self.counted.contains_key(&function) {
+        if self.counted.contains_key(&function) && !self.bidden.contains(&function.1) {
             self.stubborn.insert(function);
         }
         self.count(function, wishes);

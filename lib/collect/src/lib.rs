@@ -26,6 +26,7 @@
 
 pub mod acts;
 pub mod between;
+pub mod bids;
 pub mod budget;
 pub mod captures;
 pub mod clock;

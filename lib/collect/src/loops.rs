@@ -81,7 +81,8 @@ pub fn drain_loop(shared: &Shared) {
         control.heartbeat.fetch_add(1, Ordering::Relaxed);
         shared.progress.look();
         let mut c = shared.lock();
-        let drained = c.drain_until(&shared.arena, &|| shared.is_awaited());
+        let is_awaited = || shared.is_awaited() || shared.bids.are_said(&shared.arena);
+        let drained = c.drain_until(&shared.arena, &is_awaited);
         if last_start.elapsed() > LOOK_FOR_START_EVERY {
             c.look_ahead_for_start(&shared.arena);
             last_start = Instant::now();

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::bids::Bidden;
 use crate::budget::Spent;
 use crate::collector::Torn;
 use sptrace_patch::{Refusal, Tactic};
@@ -100,6 +101,8 @@ pub struct Outcome {
     pub holes: Vec<(&'static str, u64)>,
     /// What a script has done to calls.
     pub changes: Vec<(&'static str, u64)>,
+    /// What payloads of a script have bidden.
+    pub bidden: Vec<Bidden>,
     /// Modules that are not traced, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
     /// Programs that are not followed, each with the reason, and how often.
@@ -131,6 +134,14 @@ pub struct Outcome {
     pub overwritten: u64,
     /// What was spent of a budget, if there is one.
     pub spent: Option<Spent>,
+}
+
+/// What came of what a payload bids.
+fn bidden_text(what: &str, times: u64, done: u64) -> String {
+    match (times, done) {
+        (0, _) => format!("{what}: never"),
+        _ => format!("{what}: {times} times, done {done}"),
+    }
 }
 
 /// What the summary calls them.
@@ -236,6 +247,11 @@ impl Outcome {
         for (name, n) in &self.changes {
             s.row(Section::Changed, name, *n);
         }
+        for bidden in &self.bidden {
+            s.row(Section::Bidden, &bidden.text, bidden.times);
+            let done = format!("{}: done", bidden.text);
+            s.row(Section::Bidden, &done, bidden.done);
+        }
         s.row(Section::Functions, "instrumented", self.functions);
         s.row(Section::Events, "recorded", self.events);
         for (name, n) in self.left_out_calls() {
@@ -314,6 +330,9 @@ impl Outcome {
         }
         if !self.changes.is_empty() {
             line += &format!("; changed by the script: {}", join(&self.changes));
+        }
+        for bidden in &self.bidden {
+            line += &format!("; {}", bidden_text(&bidden.text, bidden.times, bidden.done));
         }
         for (what, times) in &self.unfollowed {
             let times = if *times > 1 {

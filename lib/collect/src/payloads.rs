@@ -62,6 +62,8 @@ const THREAD: Thread = Thread {
     texts: block::TEXTS,
     counters: block::COUNTERS,
     told: block::TOLD,
+    bids: block::BIDS,
+    has_bidden: block::HAS_BIDDEN,
 };
 
 // The code passes such frames over where it walks them.

@@ -9,6 +9,7 @@
 //!
 //! Must not know: how events are recognised, or what a trace file looks like.
 
+mod bids;
 mod prepared;
 pub mod reactor;
 mod rules;
@@ -121,6 +122,7 @@ pub fn collected(shared: &Shared, collector: &mut Collector<Output>) {
     for occurrence in collector.seen() {
         happened(shared, collector, &occurrence);
     }
+    bids::heard(shared, collector);
     rules::noted(shared, collector);
 }
 
@@ -167,13 +169,25 @@ fn happened(shared: &Shared, c: &mut Collector<Output>, occurrence: &Occurrence)
     if reactor.armed.reaction(occurrence.event) == Some(Reaction::Follow) {
         return follow(shared, c);
     }
-    if let Some(why) = why_not(shared, c, occurrence) {
-        return why.to_owned();
+    match what_follows(shared, c, occurrence) {
+        Ok(reaction) => follow_up(shared, c, occurrence, reaction),
+        Err(why) => why,
     }
-    match reactor.armed.count(occurrence.event) {
-        Verdict::React(reaction) => follow_up(shared, c, occurrence, reaction),
-        Verdict::Missing(more) => format!("counted, {more} more to come"),
-        Verdict::UsedUp => USED_UP.to_owned(),
+}
+
+/// Counts an occurrence; gives what follows from it, or why nothing does.
+fn what_follows(
+    shared: &Shared,
+    c: &Collector<Output>,
+    occurrence: &Occurrence,
+) -> Result<Reaction, String> {
+    if let Some(why) = why_not(shared, c, occurrence) {
+        return Err(why.to_owned());
+    }
+    match shared.reactor.armed.count(occurrence.event) {
+        Verdict::React(reaction) => Ok(reaction),
+        Verdict::Missing(more) => Err(format!("counted, {more} more to come")),
+        Verdict::UsedUp => Err(USED_UP.to_owned()),
     }
 }
 

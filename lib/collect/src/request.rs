@@ -10,6 +10,7 @@ use sptrace_code::Places;
 use sptrace_tracee::at_start::AtStart;
 
 use crate::acts::Payloads;
+use crate::bids::Bid;
 use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::switch::Switch;
@@ -66,6 +67,8 @@ pub struct Options {
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
     pub payloads: Option<Payloads>,
+    /// What payloads may bid the host do.
+    pub bids: Vec<Bid>,
     /// System calls to be recorded; None: none.
     pub system_calls: Option<SystemCalls>,
     /// Who is told of system calls while they are recorded.
@@ -83,6 +86,8 @@ pub struct Options {
 pub enum Limit {
     /// So many calls of one function a second.
     Rate(u64),
+    /// What a payload says.
+    Bidden,
     /// What all of them cost is more than such a share of the program's CPU time.
     Budget(f64),
 }

@@ -22,6 +22,7 @@ use sptrace_tracee::proc::{self, files};
 use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
+use crate::bids::Bids;
 use crate::captures::{self, SystemCalls};
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
@@ -113,6 +114,7 @@ fn collector_of(
     collector.limit(options.limit, header.tsc_hz);
     if let Some(payloads) = &options.payloads {
         collector.add_up(payloads);
+        collector.heed(&options.bids, payloads);
     }
     if options.in_order {
         let tsc = crate::clock::tsc();
@@ -167,6 +169,7 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
     if let Some(payloads) = &options.payloads {
         arena.set_tables(payloads.tables.set_bytes);
     }
+    arena.set_bids(options.bids.len());
     Ok(arena)
 }
 
@@ -210,8 +213,7 @@ impl Session {
         let image = image::load(&arena, agent)?;
         let mut opened = output_of(&options, &events.reactor)?;
         let mut collector = collector_of(&mut opened, header, &options)?;
-        let relay = events.relay.take();
-        let (reactor, sources) = events.split(&mut collector);
+        let (relay, (reactor, sources)) = (events.relay.take(), events.split(&mut collector));
         let (send, commands) = channel();
         let shared = Arc::new(Shared {
             arena,
@@ -219,6 +221,7 @@ impl Session {
             filters: filters_of(&options, &reactor),
             values: values_of(&options, &reactor),
             progress: Progress::new(options.show_progress),
+            bids: Bids::new(options.bids.clone()),
             options,
             numbers: Arc::clone(&collector.numbers),
             unfollowed: Arc::clone(&collector.unfollowed),

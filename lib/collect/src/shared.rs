@@ -21,6 +21,7 @@ use sptrace_tracee::maps::Mapping;
 use sptrace_wire::control::{HOST_RECORDING, HOST_STOPPED};
 use sptrace_wire::plan::PlanHeader;
 
+use crate::bids::Bids;
 use crate::clock;
 use crate::collector::Collector;
 use crate::decode::tables::Tables;
@@ -63,6 +64,8 @@ pub struct Shared {
     pub(crate) stopped: OnceLock<EarlyEnd>,
     /// Nothing that is later is in the trace (TSC); `u64::MAX`: it goes on to the command's end.
     pub(crate) end_tsc: AtomicU64,
+    /// What payloads may bid.
+    pub(crate) bids: Bids,
     /// What events lead to.
     pub reactor: Reactor,
     /// Questions of a process that is being prepared.
@@ -295,6 +298,7 @@ impl Shared {
         outcome.followed = c.left_out();
         outcome.unfollowed = self.unfollowed.list();
         outcome.spent = c.spent();
+        outcome.bidden = self.bids.bidden(&self.arena);
         outcome.overwritten = self.overwritten.load(Ordering::Relaxed);
         let left_out = self.left_out.lock();
         outcome.left_out = left_out

@@ -186,7 +186,7 @@ impl Compiler<'_> {
                     self.recorded = before.or(condition);
                 }
                 // Refused before, where the script is read.
-                Step::Next(..) | Step::Act(..) => {}
+                Step::Next(..) | Step::Act(..) | Step::Bid(_) => {}
                 Step::Keep(..) | Step::Increase(..) => {}
             }
         }
@@ -274,7 +274,7 @@ fn set_in(steps: &[Step]) -> Vec<u8> {
         Step::Set(local, _) => vec![*local],
         Step::If(_, then, or) => [set_in(then), set_in(or)].concat(),
         Step::Add { .. } | Step::Record | Step::Next(..) | Step::Act(..) => Vec::new(),
-        Step::Keep(..) | Step::Increase(..) => Vec::new(),
+        Step::Keep(..) | Step::Increase(..) | Step::Bid(_) => Vec::new(),
     });
     each.collect::<Vec<_>>().concat()
 }

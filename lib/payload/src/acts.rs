@@ -62,6 +62,8 @@ pub enum Step {
     Next(u8, u8),
     /// Something is done to the call, which is recorded then.
     Act(Act, Expression),
+    /// The host is bidden do something, by its number; a call that begins is recorded then.
+    Bid(u8),
 }
 
 /// What changes what the program does. What a later step says of the same counts.
@@ -96,6 +98,8 @@ impl Act {
 pub const FAILURE: u8 = u8::MAX - 1;
 /// Counters of a process.
 pub const MOST_COUNTERS: u8 = 64;
+/// What the host may be bidden do: bits of a word.
+pub const MOST_BIDS: u8 = 32;
 /// Texts of a call that are compared.
 pub const MOST_TEXTS: usize = 4;
 
@@ -135,6 +139,9 @@ pub enum ActsError {
     /// More counters.
     #[error("calls are counted in more than {MOST_COUNTERS} payloads")]
     Counters,
+    /// More of what the host is bidden do.
+    #[error("the recording is started, stopped, dumped or changed in more than {MOST_BIDS} places")]
+    Bids,
     /// More variables of a thread.
     #[error("more than {MOST_VARIABLES} variables of a thread")]
     Variables,
@@ -146,15 +153,17 @@ pub enum ActsError {
 impl Acts {
     /// True if a call may be recorded, and need not be.
     pub fn may_record(&self) -> bool {
-        fn any(steps: &[Step]) -> bool {
-            steps.iter().any(|step| match step {
-                Step::Record | Step::Act(..) => true,
-                Step::If(_, then, or) => any(then) || any(or),
-                Step::Set(..) | Step::Add { .. } | Step::Next(..) => false,
-                Step::Keep(..) | Step::Increase(..) => false,
-            })
-        }
-        !self.records && any(&self.steps)
+        !self.records && (self.bids() || self.asks_for_record())
+    }
+
+    /// True if a step asks for a record, which comes too late when a call returns.
+    pub fn asks_for_record(&self) -> bool {
+        self.any_step(&|step| matches!(step, Step::Record | Step::Act(..)))
+    }
+
+    /// True if a step bids the host do something.
+    pub fn bids(&self) -> bool {
+        self.any_step(&|step| matches!(step, Step::Bid(_)))
     }
 
     /// True if a step may change what the program does.
@@ -210,7 +219,7 @@ impl Acts {
                 Step::Set(local, _) => local + 1,
                 Step::If(_, then, or) => set(then).max(set(or)),
                 Step::Next(local, _) => local + 1,
-                Step::Add { .. } | Step::Record | Step::Act(..) => 0,
+                Step::Add { .. } | Step::Record | Step::Act(..) | Step::Bid(_) => 0,
                 Step::Keep(..) | Step::Increase(..) => 0,
             });
             each.max().unwrap_or(0)
@@ -324,7 +333,7 @@ impl Acts {
                         all.extend(keys);
                         all.push(value);
                     }
-                    Step::Record | Step::Next(..) => {}
+                    Step::Record | Step::Next(..) | Step::Bid(_) => {}
                 }
             }
         }
@@ -354,7 +363,7 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
                 }
                 replace_in(value, of)?;
             }
-            Step::Record | Step::Next(..) => {}
+            Step::Record | Step::Next(..) | Step::Bid(_) => {}
         }
     }
     Some(())
@@ -434,6 +443,7 @@ fn check_steps(
                 return Err(ActsError::Locals);
             }
             Step::Next(_, counter) if *counter >= MOST_COUNTERS => return Err(ActsError::Counters),
+            Step::Bid(number) if *number >= MOST_BIDS => return Err(ActsError::Bids),
             Step::If(_, then, or) => {
                 check_steps(then, keys, left, depth + 1)?;
                 check_steps(or, keys, left, depth + 1)?;
@@ -452,7 +462,7 @@ fn check_steps(
                 return Err(ActsError::Variables);
             }
             Step::Set(..) | Step::Record | Step::Next(..) | Step::Act(..) => {}
-            Step::Keep(..) | Step::Increase(..) => {}
+            Step::Keep(..) | Step::Increase(..) | Step::Bid(_) => {}
         }
     }
     Ok(())
@@ -469,29 +479,42 @@ pub fn interpret(
     kinds: &[Kind],
     sums: &mut Sums,
 ) -> bool {
-    interpret_active(acts, call, memory, (kinds, sums)).0
+    interpret_active(acts, call, memory, (kinds, sums)).is_recorded
 }
 
-/// The same, with what is done to the call, by the numbers of [`Act`].
+/// What acts have come to at a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CameTo {
+    /// The call is recorded.
+    pub is_recorded: bool,
+    /// What is done to it, by the numbers of [`Act`].
+    pub done: [Option<u64>; 4],
+    /// What the host is bidden do: bits by numbers.
+    pub bids: u32,
+}
+
+/// The same, with all that the acts have come to.
 pub fn interpret_active(
     acts: &Acts,
     call: &Call,
     memory: &dyn Memory,
     (kinds, sums): (&[Kind], &mut Sums),
-) -> (bool, [Option<u64>; 4]) {
+) -> CameTo {
     let mut run = Run {
         word: Box::new(|e, locals| word_of(e, call, memory, locals)),
         told: Box::new(|key| told(key, call, memory)),
         locals: [0; MOST_LOCALS as usize],
-        is_recorded: acts.records,
-        done: [None; 4],
+        came: CameTo {
+            is_recorded: acts.records,
+            ..CameTo::default()
+        },
         counters: [0; MOST_COUNTERS as usize],
         variables: &call.variables,
         kinds,
         sums,
     };
     run.all(&acts.steps);
-    (run.is_recorded, run.done)
+    run.came
 }
 
 /// What an expression gives, with locals.
@@ -503,8 +526,7 @@ struct Run<'a> {
     word: Box<Word<'a>>,
     told: Box<Tells<'a>>,
     locals: [u64; MOST_LOCALS as usize],
-    is_recorded: bool,
-    done: [Option<u64>; 4],
+    came: CameTo,
     counters: [u64; MOST_COUNTERS as usize],
     variables: &'a [Cell<u64>],
     kinds: &'a [Kind],
@@ -531,7 +553,11 @@ impl Run<'_> {
                     let value = (self.word)(value, &self.locals);
                     self.add(*table, (keys, told), value);
                 }
-                Step::Record => self.is_recorded = true,
+                Step::Record => self.came.is_recorded = true,
+                Step::Bid(number) => {
+                    self.came.is_recorded = true;
+                    self.came.bids |= 1u32.checked_shl((*number).into()).unwrap_or(0);
+                }
                 Step::Keep(variable, value) => {
                     let word = (self.word)(value, &self.locals);
                     self.keep(*variable, |_| word);
@@ -550,8 +576,8 @@ impl Run<'_> {
                 }
                 Step::Act(act, value) => {
                     let word = (self.word)(value, &self.locals);
-                    self.is_recorded = true;
-                    if let Some(done) = self.done.get_mut(usize::from(act.number())) {
+                    self.came.is_recorded = true;
+                    if let Some(done) = self.came.done.get_mut(usize::from(act.number())) {
                         *done = Some(word);
                     }
                 }

@@ -46,6 +46,10 @@ pub struct Thread {
     pub told: i32,
     /// The address of the process's counters.
     pub counters: i32,
+    /// What the host is bidden do: bits by numbers.
+    pub bids: i32,
+    /// The innermost frame of the call whose return has bidden something.
+    pub has_bidden: i32,
 }
 
 /// What of a call is decided at its beginning, beside what is added.
@@ -87,7 +91,7 @@ pub fn exit_code(
     tick_ns: u64,
 ) -> Result<Option<Vec<u8>>, ActsCodeError> {
     let mut writer = Writer::new(acts, tables, thread)?;
-    if acts.records || acts.may_record() {
+    if acts.records || acts.asks_for_record() {
         return Err(ActsError::Late.into());
     }
     let is_timed = acts.uses(Source::Elapsed);
@@ -141,8 +145,11 @@ pub(crate) struct Writer<'a> {
     tables: &'a Tables,
     pub(crate) thread: Thread,
     cold: Vec<Cold>,
-    /// What is given for a call that is recorded.
-    recorded: u32,
+    /// What is given for a call that is recorded, and for one at which something is bidden.
+    pub(crate) recorded: u32,
+    pub(crate) bidden: u32,
+    /// The acts bid something.
+    pub(crate) bids: bool,
     /// Behind the first and behind the last instruction that changes something.
     pub(crate) changes: Option<(CodeLabel, CodeLabel)>,
 }
@@ -167,6 +174,8 @@ impl<'a> Writer<'a> {
             thread,
             cold: Vec::new(),
             recorded: UNWANTED,
+            bidden: BIDDEN,
+            bids: acts.bids(),
             changes: None,
         })
     }
@@ -185,13 +194,12 @@ impl<'a> Writer<'a> {
             self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             self.code.a.je(undecided)?;
         }
-        if acts.may_record() {
+        if acts.may_record() || acts.bids() {
             let without = if entry.kept.is_some() { HELD } else { PASSED };
             self.code.a.mov(dword_ptr(rsp + RECORDED_AT), without)?;
-            self.recorded = if entry.kept.is_some() {
-                HELD_RECORDED
-            } else {
-                UNWANTED
+            (self.recorded, self.bidden) = match entry.kept {
+                Some(_) => (HELD_RECORDED, HELD_RECORDED),
+                None => (UNWANTED, BIDDEN),
             };
         }
         self.clear_locals(acts)?;
@@ -201,6 +209,7 @@ impl<'a> Writer<'a> {
         let is_made = match entry.kept {
             Some(kept) => self.give_held(acts, entry.wanted.is_some(), kept, muted)?,
             None => {
+                self.give_bidden()?;
                 self.code.a.set_label(&mut muted)?;
                 self.code.a.zero_bytes()?;
                 self.give(acts, entry.wanted)?
@@ -222,8 +231,10 @@ impl<'a> Writer<'a> {
         let a = &mut self.code.a;
         a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         a.jne(muted)?;
-        a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
-        a.je(undecided)?;
+        if acts.adds() || acts.uses_variables() {
+            a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
+            a.je(undecided)?;
+        }
         if let Some(tick_ns) = tick_ns {
             a.rdtsc()?;
             a.shl(rdx, 32)?;
@@ -240,6 +251,7 @@ impl<'a> Writer<'a> {
         if !self.steps(&acts.steps, 0)? {
             return Ok(false);
         }
+        self.give_bidden()?;
         self.code.a.set_label(&mut muted)?;
         self.code.a.mov(eax, PASSED)?;
         self.code.a.ret()?;
@@ -353,8 +365,11 @@ impl<'a> Writer<'a> {
                 Step::If(condition, then, or) => self.either(condition, then, or, depth)?,
                 Step::Add { table, keys, value } => self.add(*table, keys, value)?,
                 Step::Record => {
-                    let at = dword_ptr(rsp + RECORDED_AT);
-                    self.code.a.mov(at, self.recorded)?;
+                    self.is_recorded()?;
+                    true
+                }
+                Step::Bid(number) => {
+                    self.bid(*number)?;
                     true
                 }
                 Step::Next(local, counter) => {
@@ -407,7 +422,7 @@ impl<'a> Writer<'a> {
         let a = &mut self.code.a;
         a.mov(qword_ptr(first + 8 + 8 * number).gs(), rax)?;
         a.or(dword_ptr(first).gs(), 1 << number)?;
-        a.mov(dword_ptr(rsp + RECORDED_AT), self.recorded)?;
+        self.is_recorded()?;
         Ok(is_made)
     }
 

@@ -60,13 +60,14 @@ pub const FAULTED: u64 = 2;
 /// It is called with the program's rdi, rsi, r8 to r15, rbx, rbp and vector registers as they were
 /// at the call; rdx and rcx have been saved on the stack, and rdx is the stack pointer before the
 /// call. The first part of it decides: it may change rax, rcx and the flags, and gives
-/// [`UNWANTED`], [`WANTED`], [`UNDECIDED`] or [`PASSED`] in eax. It may have added to tables then
-/// ([`crate::acts`]), which is not done again. The second part writes: it finds the record at
-/// rcx, and may change rax and the flags.
+/// [`UNWANTED`], [`WANTED`], [`UNDECIDED`], [`PASSED`] or [`BIDDEN`] in eax. It may have added to
+/// tables then ([`crate::acts`]), which is not done again. The second part writes: it finds the
+/// record at rcx, and may change rax and the flags.
 ///
 /// A third part may run at the return. Its registers are those of the return, with rax saved as
 /// rdx is; the call's frames are the innermost ones of the thread's shadow stack, with the words
-/// that it needs of the call. It may change rdx too, and gives [`PASSED`] or [`UNDECIDED`].
+/// that it needs of the call. It may change rdx too, and gives [`PASSED`], [`UNDECIDED`] or
+/// [`BIDDEN`].
 ///
 /// None of them pushes anything or calls anybody: at each of its instructions the word at the stack
 /// pointer is the way back into the routine, by which a handler that interrupts it knows how far
@@ -77,6 +78,7 @@ pub const FAULTED: u64 = 2;
 /// [`WANTED`]: in_place::WANTED
 /// [`UNDECIDED`]: in_place::UNDECIDED
 /// [`PASSED`]: in_place::PASSED
+/// [`BIDDEN`]: in_place::BIDDEN
 pub mod in_place {
     /// Where rdx is, from the stack pointer at the first instruction; above the way back and the
     /// routine's own word.
@@ -101,6 +103,8 @@ pub mod in_place {
     pub const HELD: u32 = 4;
     /// The call is recorded, and its return is waited for; the slow path does both.
     pub const HELD_RECORDED: u32 = 5;
+    /// The host is bidden something: the slow path tells it, and records the call if it begins.
+    pub const BIDDEN: u32 = 6;
     /// Where words are that the return needs, from the stack pointer at the code's instructions
     /// on, each below the other: signals leave them alone while the routine puts them into frames.
     pub const KEPT_AT: i32 = -80;

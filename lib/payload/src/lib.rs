@@ -29,6 +29,7 @@
 pub mod acts;
 pub mod acts_code;
 mod below;
+mod bid_code;
 pub mod callers;
 pub mod captured;
 pub mod check;

@@ -29,6 +29,7 @@ fn compiled_acts_do_what_they_mean() {
     }
     // The comparison has seen something.
     assert!(met.added > 5_000 && met.acted > 500 && met.texts > 50);
+    assert!(met.bidden > 500, "{}", met.bidden);
     assert!(met.recorded > 2_000 && met.passed > 2_000 && met.held > 2_000);
 }
 
@@ -38,7 +39,7 @@ fn acts_of_a_return_do_what_they_mean() {
     for _ in 0..6_000 {
         compare_at_returns(&mut random, &pages, &mut met);
     }
-    assert!(met.added > 5_000, "{}", met.added);
+    assert!(met.added > 5_000 && met.bidden > 200);
 }
 
 #[test]

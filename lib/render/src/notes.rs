@@ -32,20 +32,28 @@ pub fn early_end_text(why: &EarlyEnd) -> String {
     match why {
         EarlyEnd::AtSize => "the file had reached --max-size".to_owned(),
         EarlyEnd::DiskLow => "the disk was running low".to_owned(),
-        EarlyEnd::AtEvent(event) => format!("--stop-on {}", clean(event)),
+        EarlyEnd::AtEvent(event) => {
+            format!("{}{}", option_or_none("--stop-on ", event), clean(event))
+        }
     }
+}
+
+/// The option that names an event; none if a payload of a script has asked for it, whose words
+/// stand behind the name of its parameter.
+fn option_or_none(option: &'static str, event: &str) -> &'static str {
+    if event.starts_with("c.") { "" } else { option }
 }
 
 fn turn_text(turn: &Turn) -> String {
     match turn {
         Turn::Begins { event, window } => {
             let which = window.map(window_text).unwrap_or_default();
-            let option = option_of(*window, "--start-on ");
+            let option = option_of(*window, option_or_none("--start-on ", event));
             format!("recording {which}began at {option}{}", clean(event))
         }
         Turn::Ends { event, window } => {
             let which = window_text(*window);
-            let option = option_of(Some(*window), "--stop-on ");
+            let option = option_of(Some(*window), option_or_none("--stop-on ", event));
             format!("recording {which}ended at {option}{}", clean(event))
         }
         Turn::EndsEarly(why) => format!("recording ended early: {}", early_end_text(why)),

@@ -281,6 +281,12 @@ fn write_unknown(
     )
 }
 
+/// What payloads of a script have asked of the recording.
+fn write_bidden(out: &mut impl Write, rows: &[SummaryRow]) -> io::Result<()> {
+    let mut bidden = rows.iter().filter(|row| row.section == Section::Bidden);
+    bidden.try_for_each(|row| writeln!(out, "{} times   {}", Count(row.count), clean(&row.key)))
+}
+
 fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io::Result<()> {
     let streams = view.stats.streams();
     let lost: u64 = streams
@@ -327,6 +333,7 @@ fn write_trust(out: &mut impl Write, view: &SummaryView<'_>, style: Style) -> io
         let text = format!("changed by the script (INJECTED): {}", changed.join(", "));
         writeln!(out, "{}", style.warning(&text))?;
     }
+    write_bidden(out, rows)?;
     if let Ending::Early { offset } = view.survey.ending {
         let text = format!(
             "the trace ends early, at byte {}: sptrace did not finish it",
@@ -375,6 +382,7 @@ fn coverage_line(summary: &Summary) -> String {
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
     let told = [
+        Section::Bidden,
         Section::Changed,
         Section::Sites,
         Section::Budget,

@@ -15,10 +15,11 @@ use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_types::calls::Selection;
 
 use crate::error::ScriptError;
-use crate::policy::{Payload, PayloadTable};
+use crate::policy::{Bid, Payload, PayloadTable};
 use crate::sheets::Printable;
 
 mod active;
+mod bids;
 mod keys;
 mod operators;
 mod sheets;
@@ -45,6 +46,8 @@ pub struct Surroundings<'a> {
     pub tables: &'a mut Vec<PayloadTable>,
     /// Counters of a process that payloads have so far.
     pub counters: u8,
+    /// What payloads ask of the recording so far.
+    pub bids: &'a mut Vec<Bid>,
 }
 
 /// What a payload was asked for: `at(...).on_enter(...)`.
@@ -345,6 +348,9 @@ impl Reader<'_, '_> {
                         self.may_record(at)?;
                         steps.push(Step::Record);
                         return Ok(());
+                    }
+                    if name.1 == self.call && bids::is_bid(&method.name) {
+                        return self.bid(method, parts.rhs.position(), steps);
                     }
                     if name.1 == self.call && active::is_other(&method.name) {
                         return self.refuse(at, "there is no such word", active::FORMS);

@@ -9,7 +9,7 @@ use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, Table, Tables};
 
-use crate::policy::{Payload, Policy};
+use crate::policy::{Bid, Deed, Level, Payload, Policy};
 
 /// Where the words of a thread are: as good as any for a listing.
 const THREAD: Thread = Thread {
@@ -22,6 +22,8 @@ const THREAD: Thread = Thread {
     texts: 0x1250,
     counters: 0x1270,
     told: 0x12b8,
+    bids: 0x1320,
+    has_bidden: 0x1328,
     key: 0,
     stack_page: 8,
 };
@@ -57,6 +59,7 @@ pub fn listing(policy: &Policy) -> Vec<String> {
     for payload in &policy.payloads {
         lines.extend(payload_lines(payload, &tables));
     }
+    lines.extend(policy.bids.iter().map(bid_line));
     lines
 }
 
@@ -93,6 +96,10 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
         (Moment::Return, _) => ("returns", "not recorded by this"),
         (Moment::Call, _) if payload.calls.is_some() => ("calls", "recorded"),
         (Moment::Call, true) if acts.is_active() => ("calls", "recorded where it is changed"),
+        (Moment::Call, true) if !acts.asks_for_record() => (
+            "calls",
+            "recorded where the recording is asked for something",
+        ),
         (Moment::Call, true) => ("calls", "recorded where record() is reached"),
         (Moment::Call, false) => ("calls", "not recorded"),
     };
@@ -113,8 +120,28 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
             "  with {names}: looked up in each function's prototype"
         ));
     }
+    lines.extend(bid_lines(acts));
     lines.extend(all.iter().map(|instruction| format!("    {instruction}")));
     lines
+}
+
+/// What a payload asks of the recording costs where it does so.
+fn bid_lines(acts: &Acts) -> Option<String> {
+    acts.bids().then(|| {
+        format!("  where it asks something of the recording: some {SLOW_NS:.0} ns more, and the host is woken")
+    })
+}
+
+/// What comes of it.
+fn bid_line(bid: &Bid) -> String {
+    let what = match &bid.deed {
+        Deed::Start => "the recording begins, with this call; up to then the program is followed",
+        Deed::Stop => "the recording ends, behind this call or return",
+        Deed::Dump => "the ring is written out, with this call",
+        Deed::Level(_, Level::Count) => "calls of these functions are counted from here on",
+        Deed::Level(_, Level::Record) => "calls of these functions are recorded from here on",
+    };
+    format!("{}: {what}", bid.text)
 }
 
 /// The code of a payload. None: there is none.

@@ -15,7 +15,7 @@ use crate::engine::{LEAF, RECORD, SKIP, engine};
 use crate::error::{ScriptError, of_evaluation, of_syntax};
 use crate::event::Subject;
 use crate::listing::listing;
-use crate::policy::{Decision, FunctionFacts, Policy};
+use crate::policy::{Decision, Deed, FunctionFacts, Policy};
 use crate::word::Word;
 
 /// A script that has been evaluated.
@@ -79,6 +79,7 @@ impl Script {
                 sheets: &draft.sheets,
                 tables: &mut policy.tables,
                 counters: 0,
+                bids: &mut policy.bids,
             };
             for asked in &payloads {
                 let payload = compiled::payload(asked, &mut around)?;
@@ -128,6 +129,18 @@ impl Script {
         let (line, column) = all.find_map(|payload| payload.changes_at)?;
         let reason = "this changes what the program does";
         let at = place(line, column);
+        Some(ScriptError::at(&self.name, &self.source, at, reason, hint))
+    }
+
+    /// What is wrong at the first place where payloads ask something of the recording that `is_it`.
+    pub fn error_at_bid(
+        &self,
+        is_it: &dyn Fn(&Deed) -> bool,
+        reason: &str,
+        hint: &str,
+    ) -> Option<ScriptError> {
+        let bid = self.policy.bids.iter().find(|bid| is_it(&bid.deed))?;
+        let at = place(bid.line, bid.column);
         Some(ScriptError::at(&self.name, &self.source, at, reason, hint))
     }
 

@@ -55,6 +55,8 @@ pub struct Policy {
     pub payloads: Vec<Payload>,
     /// What they add to, by number.
     pub tables: Vec<PayloadTable>,
+    /// What they ask of the recording, by number.
+    pub bids: Vec<Bid>,
     /// Values given to them.
     pub(crate) given: BTreeMap<String, String>,
 }
@@ -99,6 +101,51 @@ impl Policy {
     }
 }
 
+/// What a payload asks of the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bid {
+    /// What is to be done.
+    pub deed: Deed,
+    /// How it is written, and where.
+    pub text: String,
+    /// The line at which it stands.
+    pub line: usize,
+    /// And the column.
+    pub column: usize,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The recording begins.
+    Start,
+    /// It ends.
+    Stop,
+    /// Its ring is written out.
+    Dump,
+    /// Functions that the glob matches have this level.
+    Level(String, Level),
+}
+
+/// What is recorded of a function's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Each.
+    Record,
+    /// How many there are.
+    Count,
+}
+
+impl Level {
+    /// What scripts call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Count => "count",
+        }
+    }
+}
+
 /// What runs at the calls of some functions, inside of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
@@ -128,6 +175,7 @@ impl Payload {
             || self.acts.is_slow()
             || self.acts.names_places()
             || self.acts.uses_variables()
+            || self.acts.bids()
     }
 
     /// Does it count its calls by a counter of the process?

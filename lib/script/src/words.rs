@@ -4,6 +4,7 @@
 //! these. Must not know how scripts are found, nor what becomes of a policy.
 
 pub mod activation;
+pub mod bids;
 pub mod events;
 pub mod handlers;
 pub mod options;
@@ -45,6 +46,7 @@ impl<'a> Vocabulary<'a> {
         activation::add(&mut all);
         propagation::add(&mut all);
         handlers::add(&mut all);
+        bids::add(&mut all);
         events::add(&mut all);
         sheets::add(&mut all);
         stores::add(&mut all);

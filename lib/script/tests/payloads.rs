@@ -1,7 +1,9 @@
 //! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
 //! place, the reason, and what to write instead.
 
-use sptrace_payload::acts::{Acts, Moment, RESULT, Step, Sums, interpret, interpret_active};
+use sptrace_payload::acts::{
+    Acts, CameTo, Moment, RESULT, Step, Sums, interpret, interpret_active,
+};
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::Kind;
@@ -296,7 +298,7 @@ fn a_payload_that_changes_something_says_where() {
     };
     assert_eq!(
         done(&first.acts, &Call::default(), &mut sums),
-        (false, [None; 4])
+        CameTo::default()
     );
     let Some(Step::If(condition, then, _)) = first.acts.steps.get(1) else {
         panic!("{:?}", first.acts);
@@ -306,9 +308,9 @@ fn a_payload_that_changes_something_says_where() {
         steps: then.clone(),
         records: false,
     };
-    let (is_recorded, acted) = done(&always, &Call::default(), &mut sums);
+    let came = done(&always, &Call::default(), &mut sums);
     assert_eq!(
-        (is_recorded, acted),
+        (came.is_recorded, came.done),
         (true, [Some(0), Some(12), None, None])
     );
 }

@@ -50,6 +50,8 @@ pub enum Section {
     Budget = 17,
     /// Calls that a script has changed, by what was done.
     Changed = 18,
+    /// What payloads of a script have asked of the recording, how often, and how often it was done.
+    Bidden = 19,
 }
 
 /// Key of [`Section::Budget`]: what was asked for.
@@ -65,7 +67,7 @@ pub const BUDGET_HOST: &str = "by sptrace's process";
 
 impl Section {
     /// All, with the names that are shown and that stand in tables for other programs.
-    pub const NAMES: [(Self, &'static str); 18] = [
+    pub const NAMES: [(Self, &'static str); 19] = [
         (Self::Sites, "sites"),
         (Self::Refused, "refused"),
         (Self::Hole, "hole"),
@@ -84,6 +86,7 @@ impl Section {
         (Self::RecordedFor, "recorded for"),
         (Self::Budget, "budget"),
         (Self::Changed, "changed by the script"),
+        (Self::Bidden, "asked by the script"),
     ];
 
     /// Its name.

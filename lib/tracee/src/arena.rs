@@ -6,6 +6,7 @@
 
 use crate::error::TraceeError;
 use sptrace_wire::attach::AttachBlock;
+use sptrace_wire::bids::{BIDS, Bid, bid_offset};
 use sptrace_wire::control::*;
 use sptrace_wire::counts::{CELLS, FIRST_CELL, REGION_BYTES, REGIONS, RegionHead, region_offset};
 use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET};
@@ -196,6 +197,20 @@ impl Arena {
         entry.process.store(process, Ordering::Relaxed);
         entry.level.store(level, Ordering::Relaxed);
         written.store(index + 1, Ordering::Release);
+    }
+
+    /// So many bids there may be.
+    pub fn set_bids(&self, count: usize) {
+        let control = self.base.cast::<Control>();
+        // SAFETY: nobody else has the arena yet.
+        unsafe { (*control).bids = count.min(BIDS) as u32 };
+    }
+
+    /// The slot in which one of them is said.
+    pub fn bid(&self, number: usize) -> &Bid {
+        let offset = bid_offset(number.min(BIDS - 1)) as usize;
+        // SAFETY: within the arena, aligned; shared by atomics.
+        unsafe { &*self.base.add(offset).cast::<Bid>() }
     }
 
     /// The heads of all regions of counts, by their numbers.

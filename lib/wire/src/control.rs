@@ -64,6 +64,10 @@ pub mod block {
     pub const COUNTERS: i32 = 0x1270;
     /// The address of what is kept of texts that are keys; 0: there is none.
     pub const TOLD: i32 = 0x12b8;
+    /// What the host is bidden do: bits by the numbers of [`crate::bids`].
+    pub const BIDS: i32 = 0x1320;
+    /// The innermost frame of the call whose return has bidden something in a common routine.
+    pub const HAS_BIDDEN: i32 = 0x1328;
 }
 
 /// Counters of a process that payloads add to.
@@ -163,8 +167,8 @@ pub struct Control {
     pub has_levels: u32,
     /// Host: 1: calls are recorded in order, without stamps and ends.
     pub in_order: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Host: how many [`crate::bids`] there are.
+    pub bids: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Agents: calls of the kernel on descriptors that were not asked for

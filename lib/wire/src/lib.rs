@@ -1,11 +1,11 @@
 //! Every byte that the host (the `sptrace` process) and the agent (inside the tracee) share.
 //!
 //! One arena a recording: a sparse memfd, mapped shared by the host and every process. It holds, in
-//! this order, the control block and the question slots ([`control`]), the stream table, the chunk
-//! table, the chunks of records ([`record`], [`values`]) and the plans ([`plan`]; among them the
-//! commands of [`attach`], and the table of [`values`]), and where calls are counted the
-//! [`counts`]. All integers are little-endian, all structures `repr(C)` without padding that
-//! carries meaning.
+//! this order, the control block and the question slots ([`control`]), what payloads bid
+//! ([`bids`]), the stream table, the chunk table, the chunks of records ([`record`], [`values`])
+//! and the plans ([`plan`]; among them the commands of [`attach`], and the table of [`values`]),
+//! and where calls are counted the [`counts`]. All integers are little-endian, all structures
+//! `repr(C)` without padding that carries meaning.
 //!
 //! Whoever changes a byte here raises [`VERSION`] in the same commit: the agent refuses an arena
 //! of another version and stays dormant.
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attach;
+pub mod bids;
 pub mod control;
 pub mod counts;
 mod layout;
@@ -26,7 +27,7 @@ pub mod record;
 pub mod values;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 27;
+pub const VERSION: u32 = 28;
 
 /// What the agent's own system calls have for a sixth argument where they take none, so that the
 /// host can tell them from the program's where it records the kernel's side.

@@ -137,7 +137,7 @@ fn what_of(event: &Event, deed: Deed, has_command: bool) -> Result<What, &'stati
         Asked::Call(glob) => What::Call(glob.clone()),
         Asked::Return(glob) => What::Return(glob.clone()),
         Asked::Slow(glob, least) => What::Slow(glob.clone(), *least),
-        Asked::Key(_) | Asked::Control(_) | Asked::Asked(_) => {
+        Asked::Key(_) | Asked::Control(_) | Asked::Asked(_) | Asked::Bid(_) => {
             return Err("ktrace hears no keys and no words; use signal:USR1");
         }
         Asked::Several(..) => return Err("ktrace waits for one event at a time; write one"),

@@ -12,6 +12,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use sptrace_code::Places;
 use sptrace_collect::acts::Payloads;
 use sptrace_collect::between::MAX_RULES;
+use sptrace_collect::bids::{Bid, Deed};
 use sptrace_collect::captures::SystemCalls;
 use sptrace_collect::event::Event;
 use sptrace_collect::event::rule::Rule;
@@ -209,6 +210,9 @@ pub struct RecordArgs {
     /// What the script runs inside of the program.
     #[arg(skip)]
     pub payloads: Option<Payloads>,
+    /// What that may ask of the recording.
+    #[arg(skip)]
+    pub bids: Vec<Bid>,
     /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     pub quiet: bool,
@@ -267,7 +271,8 @@ impl RecordArgs {
             } => (true, command, loader, start_on, shadow),
             Subject::Running => (false, Vec::new(), false, Vec::new(), false),
         };
-        self.check_levels(&start_on, shadow)?;
+        let shadow = self.is_followed(&start_on, shadow)?;
+        let limit = self.limit();
         let options = Options {
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
@@ -282,10 +287,11 @@ impl RecordArgs {
             without: self.without,
             decide: self.decide,
             payloads: self.payloads,
+            bids: self.bids,
             values,
             system_calls,
             counts: self.levels.count,
-            limit: self.levels.limit(),
+            limit,
             in_order: false,
             at_start,
             tap: None,
@@ -354,7 +360,17 @@ impl RecordArgs {
             self.decide = Some(scripted::decider(script));
         }
         self.payloads = scripted::payloads(script);
-        let start_on = read(&policy.start)?;
+        self.bids = scripted::bids(script);
+        let mut start_on = read(&policy.start)?;
+        for (number, bid) in self.bids.iter().enumerate() {
+            let event = Event::bidden(number, &bid.text);
+            match bid.deed {
+                Deed::Start => start_on.push(event),
+                Deed::Stop => self.stop_on.push(event),
+                Deed::Dump => self.dump_on.push(event),
+                Deed::Level(..) => {}
+            }
+        }
         self.check_together(!start_on.is_empty())
             .map_err(|why| format!("{}: {why}", script.name))?;
         Ok(start_on)

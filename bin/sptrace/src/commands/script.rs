@@ -287,6 +287,10 @@ pub fn follow(
         complain(&error);
         return Err(wrong);
     }
+    if let Some(error) = record.refused_bids(&script, start_on.is_some()) {
+        complain(&error);
+        return Err(wrong);
+    }
     script.take_early().lines().for_each(say);
     let events = record.follow(&script).map_err(|why| {
         say(&why);

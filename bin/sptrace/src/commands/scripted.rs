@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use sptrace_code::Places;
 use sptrace_collect::acts::{Payload, Payloads};
+use sptrace_collect::bids::{Bid, Deed};
 use sptrace_collect::clock;
 use sptrace_collect::modules::decide::{Decide, Decided};
-use sptrace_script::{Decision, FunctionFacts, Script};
+use sptrace_script::{self as script, Decision, FunctionFacts, Script};
+use sptrace_trace::Level;
 
 /// What runs at calls inside of the program. None: nothing.
 pub fn payloads(script: &Script) -> Option<Payloads> {
@@ -35,6 +37,27 @@ pub fn payloads(script: &Script) -> Option<Payloads> {
         true => payloads.timed_by(clock::frequency(Places::default().own.as_deref())),
         false => payloads,
     })
+}
+
+/// What payloads ask of the recording.
+pub fn bids(script: &Script) -> Vec<Bid> {
+    let name = &script.name;
+    let bids = script.policy.bids.iter().map(|bid| Bid {
+        deed: match &bid.deed {
+            script::Deed::Start => Deed::Start,
+            script::Deed::Stop => Deed::Stop,
+            script::Deed::Dump => Deed::Dump,
+            script::Deed::Level(glob, level) => {
+                let level = match level {
+                    script::Level::Record => Level::Recorded,
+                    script::Level::Count => Level::Counted,
+                };
+                Deed::Level(glob.clone(), level)
+            }
+        },
+        text: format!("{} of {name}", bid.text),
+    });
+    bids.collect()
 }
 
 /// What the script says of functions, for the recording.

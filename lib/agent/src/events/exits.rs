@@ -111,10 +111,13 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) -> bool {
 }
 
 fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64) {
+    if has_run(hot) {
+        return;
+    }
     let given = match call_values::exit_at(hot, callee) {
         Some((code, errno)) => {
             hot.errno.set(errno);
-            run_at(code, f, vectors)
+            run_at(hot, code, f, vectors)
         }
         None => UNDECIDED,
     };
@@ -123,8 +126,15 @@ fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64) {
     }
 }
 
+/// Has the common routine run the payload of this return, which has bidden something?
+fn has_run(hot: &Hot) -> bool {
+    let bidden_at = hot.has_bidden.get();
+    hot.has_bidden.set(0);
+    bidden_at != 0 && bidden_at == hot.ssp.get()
+}
+
 /// Runs the code of a return, with what the call has kept in the innermost frames.
-pub(super) fn run_at(code: u64, f: &Frame, vectors: &Vectors) -> u32 {
+pub(super) fn run_at(hot: &Hot, code: u64, f: &Frame, vectors: &Vectors) -> u32 {
     let vector = |i: usize| vectors.0.get(i).map_or(0, |vector| vector[0]);
     let registers = Registers {
         arguments: [f.rdi, f.rsi, f.rdx, f.rcx, f.r8, 0],
@@ -136,5 +146,7 @@ pub(super) fn run_at(code: u64, f: &Frame, vectors: &Vectors) -> u32 {
     // SAFETY: the code is the host's, whose plan says that it adds to tables at a return, and the
     // call's frames are the innermost ones; the slow path runs with signals blocked and the
     // thread's block in gs.
-    unsafe { run(code, &registers) }
+    let given = unsafe { run(code, &registers) };
+    hot.has_bidden.set(0);
+    given
 }

@@ -8,7 +8,7 @@ use crate::events::active::Place;
 use crate::events::acts::Acted;
 use crate::events::exits::Call;
 use crate::events::{
-    acts, call_values, counted, dormant, exits, hook, in_slot, ordered, special, system_call,
+    acts, bids, call_values, counted, dormant, exits, hook, in_slot, ordered, special, system_call,
 };
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
@@ -42,8 +42,9 @@ pub unsafe extern "C" fn slow(
     if blocked == 0 || is_dormant() {
         return when_dormant(f, mask);
     }
-    let id = f.id;
+    let (id, before_tsc) = (f.id, bids::before());
     let mut how = dispatch(f, mask, vectors);
+    bids::tell(before_tsc);
     if is_dormant() {
         dormant::put_text_back();
         if f.id == id {

@@ -89,7 +89,7 @@ fn given(
         }
     }
     let given = match exit.code != 0 && pushed == KEPT_FRAMES {
-        true => exits::run_at(exit.code, f, vectors),
+        true => exits::run_at(hot, exit.code, f, vectors),
         false => UNDECIDED,
     };
     for _ in 0..pushed {

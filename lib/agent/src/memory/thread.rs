@@ -173,6 +173,11 @@ pub struct Hot {
     /// Calls of the kernel that have begun and whose return has a payload: the stack pointer, which
     /// is 0 where there is none, and the time stamp.
     pub system_begun: [Words<2>; SYSTEM_BEGUN],
+    /// What the host is bidden do by the payload that has run: bits by numbers.
+    pub bids: Word,
+    /// The innermost frame of the call whose payload of the return has run in a common routine, and
+    /// has bidden something; 0: there is none.
+    pub has_bidden: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -195,6 +200,8 @@ const _: () = assert!(HOT + offset_of!(Hot, active) == block::ACTIVE as usize);
 const _: () = assert!(HOT + offset_of!(Hot, texts) == block::TEXTS as usize);
 const _: () = assert!(HOT + offset_of!(Hot, counters) == block::COUNTERS as usize);
 const _: () = assert!(HOT + offset_of!(Hot, told) == block::TOLD as usize);
+const _: () = assert!(HOT + offset_of!(Hot, bids) == block::BIDS as usize);
+const _: () = assert!(HOT + offset_of!(Hot, has_bidden) == block::HAS_BIDDEN as usize);
 
 /// The hot page of the block at `block`.
 ///

@@ -51,7 +51,7 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    fn take_early(&mut self, arena: &Arena) {
+    pub(super) fn take_early(&mut self, arena: &Arena) {
         self.drain(arena);
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
         for i in 0..used.min(STREAMS) {
@@ -61,11 +61,11 @@ impl<W: Write> Collector<W> {
             let Some(mut state) = self.streams[i].take() else {
                 continue;
             };
-            let (halves, start_tsc) = (arena.halves(index), arena.chunk(index).start_tsc);
+            let halves = arena.halves(index);
             let areas = self.areas_of(&state);
             let written = whole(halves, state.taken, &areas, self.leaves_out_calls);
             if written > state.taken {
-                self.decode(&halves[..written], start_tsc, &mut state);
+                self.decode(arena, index, written, &mut state);
                 state.taken = written;
                 self.recorder.write_if_full(&mut state.lane);
             }

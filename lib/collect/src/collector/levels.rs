@@ -1,16 +1,16 @@
 //! Functions whose calls are counted while they are called too often.
 //!
-//! Given the limit, or a budget that says it anew at each look ([`crate::budget`]); watches the
-//! calls that are recorded, and the cells of those that are counted, and tells the agents whose
-//! level is to change ([`sptrace_wire::levels`]), which becomes a note of the trace. Must not know
-//! how often that is.
+//! Given the limit, or a budget that says it anew at each look ([`crate::budget`]), or levels that
+//! payloads bid; watches the calls that are recorded, and the cells of those that are counted, and
+//! tells the agents whose level is to change ([`sptrace_wire::levels`]), which becomes a note of
+//! the trace. Must not know how often that is.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use sptrace_trace::{FunctionId, Level, Note};
+use sptrace_trace::{FunctionId, Level, Note, demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::proc::CpuTime;
 use sptrace_wire::levels::{COUNTED, RECORDED, SITE};
@@ -46,6 +46,10 @@ pub(super) struct Watch {
     /// What was counted of each function and at each site at the last look.
     counted: HashMap<Where, u64>,
     spending: Option<Spending>,
+    /// Levels that were bidden of functions, by globs: the last that matches counts.
+    bidden: Vec<(String, Level)>,
+    /// Functions with lower numbers were matched with them.
+    matched: u32,
 }
 
 /// A budget, and what is measured for it.
@@ -91,6 +95,7 @@ impl<W: Write> Collector<W> {
         let (governor, spending) = match limit {
             None => return,
             Some(Limit::Rate(calls_per_s)) => (Governor::new(calls_per_s), None),
+            Some(Limit::Bidden) => (Governor::bidden(), None),
             Some(Limit::Budget(share)) => (
                 Governor::with_changing_rates(),
                 Some(Spending::new(share, tsc_hz)),
@@ -105,6 +110,8 @@ impl<W: Write> Collector<W> {
             chunks: 0,
             counted: HashMap::new(),
             spending,
+            bidden: Vec::new(),
+            matched: 0,
         });
     }
 
@@ -149,6 +156,7 @@ impl<W: Write> Collector<W> {
             watch.governor.set_rates(spending.look(time, pids, &called));
             spending.record_bytes = self.record_bytes;
         }
+        self.match_new(&mut watch);
         // A call that is an event must be seen.
         let writer = &self.recorder.writer;
         called.retain(|(_, function), _| writer.class(*function) == 0);
@@ -174,6 +182,85 @@ impl<W: Write> Collector<W> {
             arena.wish(process, id, SITE);
         }
         self.watch = Some(watch);
+    }
+
+    /// Calls of these functions have this level from here on, in all processes. True: it is another
+    /// than was asked for last.
+    pub fn bid_level(&mut self, arena: &Arena, glob: &str, level: Level) -> bool {
+        // Functions have names when a call of them was read.
+        self.take_early(arena);
+        let Some(mut watch) = self.watch.take() else {
+            return false;
+        };
+        self.match_new(&mut watch);
+        let known = watch.bidden.iter().find(|(of, _)| of == glob);
+        let before = known.map_or(Level::Recorded, |(_, level)| *level);
+        watch.bidden.retain(|(of, _)| of != glob);
+        watch.bidden.push((glob.to_owned(), level));
+        let mut pids: Vec<u32> = self.streams.iter().flatten().map(|s| s.lane.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut wishes = Vec::new();
+        for (function, fits) in self.functions_for(&[(glob.to_owned(), level)]) {
+            watch.governor.bid(function, fits);
+            for pid in &pids {
+                if self.avma_of(*pid, function).is_some() {
+                    watch.governor.bid_now((*pid, function), fits, &mut wishes);
+                }
+            }
+        }
+        for wish in &wishes {
+            self.wish(arena, wish);
+        }
+        self.watch = Some(watch);
+        before != level
+    }
+
+    /// Functions that are named by now get the levels that were bidden before.
+    fn match_new(&self, watch: &mut Watch) {
+        if watch.bidden.is_empty() {
+            watch.matched = self.named_functions();
+            return;
+        }
+        let from = std::mem::replace(&mut watch.matched, self.named_functions());
+        if from == watch.matched {
+            return;
+        }
+        let all = self.functions_for(&watch.bidden);
+        for (function, level) in all.into_iter().filter(|(function, _)| function.0 >= from) {
+            watch.governor.bid(function, level);
+        }
+    }
+
+    fn named_functions(&self) -> u32 {
+        let all = self.book.modules.iter().map(|m| m.named_functions());
+        all.sum::<usize>() as u32
+    }
+
+    /// The functions that one of the globs matches, and the level that the last of these has. Those
+    /// with payloads are left as they are: what runs at them needs each call.
+    fn functions_for(&self, bidden: &[(String, Level)]) -> Vec<(FunctionId, Level)> {
+        let mut found = Vec::new();
+        for module in &self.book.modules {
+            let file = module.path.rsplit('/').next().unwrap_or_default();
+            for (id, svma, symbol) in module.functions() {
+                let name = match symbol {
+                    "" => sptrace_code::unnamed(sptrace_addr::Svma(svma)),
+                    symbol => demangle(symbol),
+                };
+                let names = [&name, symbol, without_parameters(&name)];
+                let fits = |glob: &str| names.iter().any(|name| glob_matches(glob, name));
+                let last = bidden.iter().rev().find(|(glob, _)| fits(glob));
+                if let Some((_, level)) = last
+                    && self.recorder.writer.class(id) == 0
+                    && !self.heeded.has_payload(file, &fits)
+                {
+                    found.push((id, *level));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(id, _)| id.0);
+        found
     }
 
     /// Looks for sites of calls through pointers in some chunks, while there are functions that are

@@ -67,9 +67,8 @@ impl<W: Write> Collector<W> {
                 && let Some(mut state) = self.streams[i].clone()
             {
                 let counted = (self.record_bytes, self.torn);
-                let start_tsc = arena.chunk(index).start_tsc;
                 self.book.is_preview = true;
-                self.decode(arena.halves(index), start_tsc, &mut state);
+                self.decode(arena, index, usize::MAX, &mut state);
                 self.book.is_preview = false;
                 (self.record_bytes, self.torn) = counted;
             }
@@ -101,7 +100,7 @@ impl<W: Write> Collector<W> {
             return true;
         }
         let chunk = arena.chunk(index);
-        let (sequence, epoch, start_tsc) = (chunk.sequence, chunk.epoch, chunk.start_tsc);
+        let (sequence, epoch) = (chunk.sequence, chunk.epoch);
         if chunk.stream as usize != i || epoch != state.epoch {
             return is_last;
         }
@@ -117,7 +116,7 @@ impl<W: Write> Collector<W> {
         let calls = self.recorder.calls.take();
         let tapped = self.recorder.tapped.take();
         self.book.is_preview = true;
-        self.decode(arena.halves(index), start_tsc, &mut state);
+        self.decode(arena, index, usize::MAX, &mut state);
         self.settle_lazy(&mut state);
         self.book.is_preview = false;
         self.recorder.calls = calls;

@@ -39,5 +39,6 @@ impl<W: Write> Collector<W> {
     /// The recording begins again.
     pub fn record_again(&mut self) {
         self.recorder.until_tsc = u64::MAX;
+        self.heeded.anew();
     }
 }

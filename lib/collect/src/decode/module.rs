@@ -113,6 +113,19 @@ impl Module {
             .map(|(svma, _)| *svma)
     }
 
+    /// How many of its functions are named in the trace.
+    pub fn named_functions(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Its functions that are named in the trace: their numbers, where they begin, and symbols.
+    pub fn functions(&self) -> impl Iterator<Item = (FunctionId, u64, &str)> {
+        self.functions.iter().map(|(svma, id)| {
+            let named = self.cached.named_at(Svma(*svma)).unwrap_or_default();
+            (*id, *svma, named.1)
+        })
+    }
+
     /// Why not all calls in it are seen, if a runtime walks stacks through it.
     pub fn seen_in_part(&self) -> Option<String> {
         const HOW: &str = "direct calls are recorded without their ends, calls through pointers are \

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sptrace_payload::acts::{Acts, Sums, interpret, interpret_active};
+use sptrace_payload::acts::{Acts, CameTo, Sums, interpret, interpret_active};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
 use sptrace_payload::contract::slot;
@@ -34,9 +34,11 @@ pub const THREAD: Thread = Thread {
     told: 120,
     key: 128,
     stack_page: 136,
+    bids: 144,
+    has_bidden: 152,
 };
 /// Words of the block.
-const BLOCK_WORDS: usize = 18;
+const BLOCK_WORDS: usize = 20;
 /// The thread's number.
 pub const TID: u32 = 77;
 
@@ -269,6 +271,8 @@ pub struct Met {
     pub acted: usize,
     /// Texts that were the one that was asked for.
     pub texts: usize,
+    /// Calls and returns at which something was bidden.
+    pub bidden: usize,
 }
 
 /// What acts of the beginning of a call are compared with.
@@ -281,14 +285,19 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// What has to be given, and what is done to the call.
-    fn means(&mut self, call: &Call, is_muted: bool) -> (u32, [Option<u64>; 4]) {
+    /// What has to be given, and what the acts have come to.
+    fn means(&mut self, call: &Call, is_muted: bool) -> (u32, CameTo) {
         let has_values = self.entry.wanted.is_some();
-        let (is_recorded, done) = match is_muted {
-            true => (self.acts.records, [None; 4]),
+        let came = match is_muted {
+            true => CameTo {
+                is_recorded: self.acts.records,
+                ..CameTo::default()
+            },
             false => interpret_active(self.acts, call, self.stack, (self.kinds, self.sums)),
         };
+        let is_recorded = came.is_recorded;
         let given = match self.entry {
+            Entry { kept: None, .. } if came.bids != 0 => BIDDEN,
             Entry { kept: Some(_), .. } if !is_muted => match is_recorded || has_values {
                 true => HELD_RECORDED,
                 false => HELD,
@@ -303,7 +312,7 @@ impl Compared<'_> {
             _ if is_recorded || has_values => UNWANTED,
             _ => PASSED,
         };
-        (given, done)
+        (given, came)
     }
 
     fn word(&self, of: Expression, call: &Call) -> u64 {
@@ -380,7 +389,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
             // Arguments that lie in another page.
             continue;
         }
-        let (means, done) = compared.means(&call, is_muted);
+        let (means, came) = compared.means(&call, is_muted);
         assert_eq!(given, means, "{acts:?}\n{entry:?}\n{call:x?}");
         variables = same_variables(&set, &call, &acts);
         if given == HELD || given == HELD_RECORDED {
@@ -392,11 +401,14 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         }
         let [bits, words @ ..]: [u64; 5] =
             std::array::from_fn(|at| block[5 + at].load(Ordering::Relaxed));
-        for (number, (wanted, word)) in (0..).zip(done.into_iter().zip(words)) {
+        for (number, (wanted, word)) in (0..).zip(came.done.into_iter().zip(words)) {
             let said = (bits & 1 << number != 0).then_some(word);
             assert_eq!(said, wanted, "{number}: {acts:?}");
             met.acted += usize::from(wanted.is_some());
         }
+        let bids = block[THREAD.bids as usize / 8].load(Ordering::Relaxed);
+        assert_eq!(bids, came.bids.into(), "{acts:?}");
+        met.bidden += usize::from(bids != 0);
         met.recorded += usize::from(given == UNWANTED);
         met.passed += usize::from(given == PASSED);
     }
@@ -508,18 +520,34 @@ pub fn compare_at_returns(
         frames.extend(frames::held(0x200, kept, 0));
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         let mut counters = [0u64; 3];
-        let mut block = [0u64; BLOCK_WORDS];
-        block[..5].copy_from_slice(&[set.as_mut_ptr() as u64, 0, TID.into(), top, errno]);
-        block[14] = counters.as_mut_ptr() as u64;
-        point_gs_at(&block);
+        // The code writes there: what is borrowed may change.
+        let block = [const { AtomicU64::new(0) }; BLOCK_WORDS];
+        let is_muted = random.below(16) == 0;
+        let put = |at: i32, word: u64| block[at as usize / 8].store(word, Ordering::Relaxed);
+        put(THREAD.tables, set.as_mut_ptr() as u64);
+        put(THREAD.muted, is_muted.into());
+        put(THREAD.tid, TID.into());
+        put(THREAD.top_frame, top);
+        put(THREAD.errno, errno);
+        put(THREAD.counters, counters.as_mut_ptr() as u64);
+        set_gs(block.as_ptr().cast());
         let mut call = random.call(&nothing);
         call.errno = errno as u32;
         call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
         call.around = around;
-        assert_eq!(run(pages, &code, &call), PASSED, "{acts:?}");
+        let given = run(pages, &code, &call);
         // At a return rdx is the second word of the result.
-        interpret(&acts, &call, &nothing, &kinds, &mut sums);
+        let bids = match is_muted {
+            true => 0,
+            false => interpret_active(&acts, &call, &nothing, (&kinds, &mut sums)).bids,
+        };
+        let wanted = if bids == 0 { PASSED } else { BIDDEN };
+        let said = [THREAD.bids, THREAD.has_bidden]
+            .map(|at| block[at as usize / 8].load(Ordering::Relaxed));
+        let at = if bids == 0 { 0 } else { top };
+        assert_eq!((given, said), (wanted, [bids.into(), at]), "{acts:?}");
+        met.bidden += usize::from(bids != 0);
         variables = same_variables(&set, &call, &acts);
     }
     met.added += same_sums(&set, &tables, sums, &acts);

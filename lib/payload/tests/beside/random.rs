@@ -112,6 +112,7 @@ impl Random<'_> {
                 let act = Act::ALL[self.below(4) as usize];
                 Step::Act(act, self.expression(1))
             }
+            1 if self.1 != Moment::Slot && self.below(4) == 0 => Step::Bid(self.below(32) as u8),
             1 if self.below(3) == 0 => {
                 let local = self.below(u64::from(MOST_LOCALS)) as u8;
                 Step::Next(local, self.below(3) as u8)

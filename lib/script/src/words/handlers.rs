@@ -194,7 +194,8 @@ const ON_ENTER: &str = "inside of the program, compiled to native code, when one
      the call is not made, and gives this; c.deny(ERRNO) or c.deny(ERRNO, RESULT): it is not made, \
      and fails with \"ENOENT\" and the like; c.delay(DURATION): it is made so much later; \
      c.raise(SIGNAL): \"SIGUSR1\" and the like is raised in the thread before it. Each such call is \
-     recorded, and marked INJECTED";
+     recorded, and marked INJECTED. c.start(), c.stop(), c.dump() and c.level(GLOB, LEVEL) ask something of the \
+     recording; see below";
 
 /// What is compiled, and runs inside of the program.
 fn add_payloads(all: &mut Vocabulary<'_>) {

@@ -254,6 +254,8 @@ fn compile(payload: &Payload, tables: &Tables, source: &str) {
         told: 120,
         key: 128,
         stack_page: 136,
+        bids: 144,
+        has_bidden: 152,
     };
     let mut acts = payload.acts.clone();
     let of = |number: u8| match number {

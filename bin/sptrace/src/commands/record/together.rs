@@ -7,8 +7,10 @@ use super::RecordArgs;
 use crate::commands::levels::Beside;
 use crate::commands::selection;
 use sptrace_collect::acts::Payloads;
+use sptrace_collect::bids::{self, Bid};
 use sptrace_collect::event::{Event, What};
-use sptrace_script::Script;
+use sptrace_collect::request::Limit;
+use sptrace_script::{Deed, Script, ScriptError};
 
 impl RecordArgs {
     /// Payloads of system calls run at those that are recorded.
@@ -33,6 +35,111 @@ impl RecordArgs {
                 script.name, call.name, call.name
             )),
         }
+    }
+
+    /// What payloads ask of the recording that cannot be had: at its place in the script.
+    pub fn refused_bids(&self, script: &Script, is_launched: bool) -> Option<ScriptError> {
+        let is_start = |deed: &Deed| *deed == Deed::Start;
+        let is_level = |deed: &Deed| matches!(deed, Deed::Level(..));
+        let at = |is_it: &dyn Fn(&Deed) -> bool, (reason, hint)| {
+            script.error_at_bid(is_it, reason, hint)
+        };
+        if self.ring.is_none() && script.policy.ring_bytes.is_none() {
+            let why = (
+                "there is no ring that could be written out",
+                "write ring(SIZE), as ring(16.mb)",
+            );
+            if let Some(error) = at(&|deed| *deed == Deed::Dump, why) {
+                return Some(error);
+            }
+        }
+        if !is_launched {
+            let why = (
+                "a running program is recorded at once",
+                "leave it out, or use `sptrace run`",
+            );
+            return at(&is_start, why);
+        }
+        if self.times > 1 || script.policy.times.is_some_and(|times| times > 1) {
+            let why = (
+                "payloads run until the recording ends, so they begin it once",
+                "leave times(N) out, or begin it by start(EVENT)",
+            );
+            if let Some(error) = at(&is_start, why) {
+                return Some(error);
+            }
+        }
+        let starts = script.policy.bids.iter().any(|bid| is_start(&bid.deed));
+        let (reason, hint) = self.refuses_levels(script, starts)?;
+        at(&is_level, (reason, hint))
+    }
+
+    /// Why functions cannot have another level while the program runs, and what to write instead.
+    fn refuses_levels(
+        &self,
+        script: &Script,
+        starts: bool,
+    ) -> Option<(&'static str, &'static str)> {
+        let policy = &script.policy;
+        let calls = [&self.syscalls, &self.syscalls_only, &policy.system_calls];
+        let values = [
+            &self.arguments,
+            &self.results,
+            &policy.values,
+            &policy.results,
+        ];
+        let inside = [&self.within, &self.between, &policy.only];
+        Some(if self.levels.count {
+            ("all calls are counted", "leave --count out")
+        } else if self.levels.limit().is_some() || policy.hot_limit.is_some() {
+            (
+                "a limit says already which functions are counted",
+                "leave one of them out",
+            )
+        } else if calls.into_iter().any(Option::is_some) || self.live.is_some() {
+            (
+                "a module is patched for levels or for system calls",
+                "record these in a run of their own",
+            )
+        } else if values.into_iter().any(|list| !list.is_empty()) {
+            (
+                "calls with values are never counted",
+                "leave one of them out",
+            )
+        } else if inside.into_iter().any(|list| !list.is_empty()) || !policy.between.is_empty() {
+            (
+                "counted calls have no nesting, by which functions would be chosen",
+                "choose modules, and leave functions out by without(GLOB)",
+            )
+        } else if starts {
+            (
+                "the program is followed by its recorded calls up to c.start()",
+                "leave one of them out",
+            )
+        } else if self.decide.is_some() || policy.decides_functions() {
+            (
+                "propagate(|f| ...) says already what is recorded",
+                "leave one of them out",
+            )
+        } else if self.top {
+            ("--top would not show counted calls", "leave it out")
+        } else {
+            return None;
+        })
+    }
+
+    /// Whether what comes before the recording is followed, as asked for: a payload that begins it
+    /// runs before that.
+    pub(super) fn is_followed(&self, start: &[Event], shadow: bool) -> Result<bool, String> {
+        let shadow = shadow || start.iter().any(Event::is_bidden);
+        self.check_levels(start, shadow).map(|()| shadow)
+    }
+
+    /// Which functions are counted at times.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        let is_level = |bid: &Bid| matches!(bid.deed, bids::Deed::Level(..));
+        let bidden = self.bids.iter().any(is_level).then_some(Limit::Bidden);
+        self.levels.limit().or(bidden)
     }
 
     /// Whether calls can be counted with what else is asked for.
