@@ -194,11 +194,15 @@ fn plain_types(types: &str) -> String {
         .replace("f64", "number")
 }
 
-/// The word of the same kind that is most like it.
+/// The word of the same kind that is most like it; of words with one name, that which stands alone.
 fn near(name: &str, words: &[Word], is_function: bool) -> Option<String> {
     let same = words.iter().filter(|w| w.form.contains('(') == is_function);
     let scored = same.map(|word| (strsim::jaro_winkler(name, word.name), word));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let stands_alone = |word: &Word| word.form.starts_with(word.name);
+    let best = scored.max_by(|a, b| {
+        let likeness = a.0.total_cmp(&b.0);
+        likeness.then(stands_alone(a.1).cmp(&stands_alone(b.1)))
+    })?;
     (best.0 > 0.8).then(|| format!("did you mean {}?", best.1.form))
 }
 

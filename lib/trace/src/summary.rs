@@ -207,6 +207,6 @@ mod tests {
             assert_eq!(Summary::read(Cursor::new(&bytes)).unwrap(), written);
         }
         assert_eq!(Section::from_byte(0), None);
-        assert_eq!(Section::from_byte(19), None);
+        assert_eq!(Section::from_byte(20), None);
     }
 }
