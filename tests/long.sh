@@ -46,6 +46,8 @@ all() {
         part "all.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn"
         part "count.$turn" python3 tests/transparency.py --programs "$programs" --option=--count
         part "order.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none
+        part "auto.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto
+        part "auto.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=auto
         part "values.$turn" python3 tests/values.py --programs "$programs" --wild 10000000
         part "truth.$turn" python3 tests/truth.py --programs "$programs"
         part "servers.$turn" python3 tests/servers.py

@@ -11,6 +11,7 @@ pub mod door;
 pub mod image;
 pub mod marks;
 mod orders;
+mod placed;
 pub mod quick;
 pub mod silent;
 mod values;

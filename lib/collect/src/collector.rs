@@ -21,8 +21,11 @@ mod counts;
 mod early;
 mod feed;
 pub mod first_call;
+mod lengths;
 mod levels;
 mod lineage;
+mod looks;
+mod memories;
 mod peek;
 mod tables;
 mod window;
@@ -75,6 +78,7 @@ struct StreamState {
 pub struct Collector<W: Write> {
     recorder: Recorder<W>,
     watch: Option<levels::Watch>,
+    lengths: Option<lengths::Lengths>,
     /// What is counted from here on is not in the trace.
     has_counted_all: bool,
     /// What payloads bid.
@@ -113,6 +117,7 @@ impl<W: Write> Collector<W> {
         Self {
             recorder: Recorder::new(writer),
             watch: None,
+            lengths: None,
             has_counted_all: false,
             heeded: bidden::Heeded::default(),
             added: tables::Added::default(),
@@ -330,6 +335,7 @@ impl<W: Write> Collector<W> {
             self.chunk(arena, index);
             arena.give_back(index);
             self.may_look_at_levels(arena);
+            self.may_look_at_lengths(arena);
             drained += 1;
             let shall_stop = is_awaited();
             if drained % at_once == 0 || self.full.is_empty() || shall_stop {
@@ -340,6 +346,7 @@ impl<W: Write> Collector<W> {
             }
         }
         self.may_look_at_levels(arena);
+        self.may_look_at_lengths(arena);
         drained
     }
 
@@ -426,6 +433,7 @@ impl<W: Write> Collector<W> {
         {
             // The number may be given to another process.
             self.forget_levels(pid, s.process);
+            self.forget_lengths(pid, s.process);
             self.retire(pid);
         }
     }
@@ -494,11 +502,16 @@ impl<W: Write> Collector<W> {
             state.taken = 0;
         }
         state.sequence = meta.sequence.wrapping_add(1);
-        self.decode(arena, index, usize::MAX, &mut state);
+        self.decode(arena, index, None, &mut state);
         if self.watch.is_some() {
             let of = (arena.stream(stream).process, state.lane.pid);
             let areas = self.areas_of(&state);
             self.sample_sites(of.0, arena.halves(index), (&areas, of.1));
+        }
+        if self.lengths.is_some() {
+            let of = (arena.stream(stream).process, state.lane.pid);
+            let areas = self.areas_of(&state);
+            self.sample_short(of.0, arena.halves(index), (&areas, of.1));
         }
         state.taken = 0;
         self.recorder.write_if_full(&mut state.lane);
@@ -508,17 +521,30 @@ impl<W: Write> Collector<W> {
     /// Hands the events in a chunk that were not taken yet to its stream's encoder, which has room
     /// for all of them.
     ///
-    /// `up_to`: so many halves of its words, if there are more.
-    fn decode(&mut self, arena: &Arena, index: u32, up_to: usize, state: &mut StreamState) {
+    /// `written`: so many halves of its words were written at this time, if it is looked at before
+    /// it is handed over.
+    fn decode(
+        &mut self,
+        arena: &Arena,
+        index: u32,
+        written: Option<(usize, u64)>,
+        state: &mut StreamState,
+    ) {
         self.heed_bids(arena);
-        let (halves, start_tsc) = (arena.halves(index), arena.chunk(index).start_tsc);
+        let (halves, meta) = (arena.halves(index), arena.chunk(index));
+        let (start_tsc, end_tsc) = (meta.start_tsc, meta.end_tsc);
+        let (up_to, end_tsc) = written.unwrap_or((usize::MAX, end_tsc));
         let halves = halves.get(..up_to).unwrap_or(halves);
         if state.taken == 0 {
             state.cursor.begin_chunk(start_tsc);
         }
         let ends = self.ends.get(&state.lane.pid).into_iter().flatten();
         let end = ends.copied().filter(|end| *end >= start_tsc).min();
-        state.cursor.until_tsc = end.unwrap_or_else(crate::clock::tsc);
+        let now = || match end_tsc {
+            0 => crate::clock::tsc(),
+            handed_over => handed_over,
+        };
+        state.cursor.until_tsc = end.unwrap_or_else(now);
         let halves = halves.get(state.taken..).unwrap_or(&[]);
         self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
     }

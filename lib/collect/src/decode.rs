@@ -11,7 +11,8 @@
 //! | `record.rs`, [`hole`] | one record, and what stands where a record was never completed |
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
-//! | `ordered.rs` | calls that are recorded in order: their ends, times between others |
+//! | `ordered.rs`, `open.rs` | calls that are recorded in order: their times, and their ends |
+//! | [`mixed`] | the ends of calls where some are in order and others have stamps |
 //! | `without_end.rs` | why calls have no recorded end |
 //! | [`pointers`] | through which sites functions are called by pointers, in a sample |
 //! | [`whole`] | how far a chunk is written that a thread still writes |
@@ -23,8 +24,10 @@ pub mod book;
 mod call_values;
 mod callers;
 pub mod hole;
+pub mod mixed;
 pub mod module;
 pub mod names;
+mod open;
 mod ordered;
 mod places;
 pub mod pointers;
@@ -63,7 +66,7 @@ pub struct Cursor {
     /// callee.
     lazy: Option<ToStub>,
     /// Calls that were recorded in order, and are open.
-    ordered: ordered::Open,
+    ordered: open::Open,
     /// What is read has happened before this.
     pub until_tsc: u64,
     /// First half of an inherited frame.
@@ -83,6 +86,8 @@ struct ToStub {
     module: usize,
     svma: u64,
     from: Option<CalledFrom>,
+    /// Where the stack pointer stood, if that was said.
+    place: Option<u32>,
 }
 
 /// Words of chunks that could not be read, by reason.
@@ -119,6 +124,18 @@ impl Cursor {
             last_tsc: tsc,
             ..Self::default()
         }
+    }
+
+    /// The same where some calls are recorded in order.
+    #[must_use]
+    pub fn mixed(mut self) -> Self {
+        self.ordered.mix();
+        self
+    }
+
+    /// How long calls have lasted that ended since this was asked last, where some are.
+    pub fn take_lengths(&mut self) -> impl Iterator<Item = (FunctionId, mixed::Length)> {
+        self.ordered.take_lengths()
     }
 
     /// A chunk begins at this time.
@@ -174,7 +191,8 @@ impl<S: Sink> Decoder<'_, S> {
                     self.cursor.is_cut_off = at >= used && *self.torn == torn_before;
                     true
                 }
-                Record::Nothing => true,
+                Record::Nothing => self.placed(None),
+                Record::Placed(place) => self.placed(Some(place)),
                 Record::Torn => {
                     self.torn.count(self.areas);
                     true
@@ -201,6 +219,12 @@ impl<S: Sink> Decoder<'_, S> {
             }
         }
         used as u64 * 4
+    }
+
+    /// The call whose record follows was made there, if it is said where. True: go on.
+    fn placed(&mut self, place: Option<u32>) -> bool {
+        self.cursor.ordered.next_at(place);
+        true
     }
 
     /// A record with values. False: what comes from here on is not wanted.
@@ -231,7 +255,10 @@ impl<S: Sink> Decoder<'_, S> {
             if self.cursor.lazy.is_some() {
                 self.settle_lazy(None);
             }
-            self.sink.exit(tsc);
+            match self.cursor.ordered.is_mixed() {
+                true => self.end_told(tsc),
+                false => self.sink.exit(tsc),
+            }
             return true;
         }
         let is_tail = kind & PLACE_TAIL != 0;
@@ -274,6 +301,7 @@ impl<S: Sink> Decoder<'_, S> {
                         module,
                         svma,
                         from: Some(from),
+                        place: self.cursor.ordered.take_place(),
                     });
                 }
                 None
@@ -295,12 +323,18 @@ impl<S: Sink> Decoder<'_, S> {
         if let Some(callee) = named
             && !self.settle_in_order(stub, callee)
         {
+            self.cursor.ordered.next_at(stub.place);
             self.enter(kind, stub.tsc, callee, stub.from);
         }
     }
 
     /// A function begins, called or jumped to from a known place or from code that is not seen.
     fn enter(&mut self, kind: u8, tsc: u64, callee: FunctionId, from: Option<CalledFrom>) {
+        if self.cursor.ordered.is_mixed() && kind & PLACE_TAIL == 0 {
+            let caller = from.and_then(|from| self.book.site_caller(from, self.sink));
+            let place = self.cursor.ordered.take_place();
+            self.begin_told(tsc, (callee, caller), place, mixed::How::of_kind(kind));
+        }
         let book = &mut *self.book;
         let caller = |is_open| book.caller(from, is_open);
         self.sink.enter(tsc, kind, callee, caller);
@@ -319,6 +353,9 @@ impl<S: Sink> Decoder<'_, S> {
         let count = u32::try_from(payload).unwrap_or(u32::MAX);
         match id {
             wire::ANCHOR => self.cursor.high = payload >> 32,
+            wire::UNWOUND | wire::CLOSED if self.cursor.ordered.is_mixed() => {
+                self.leave_told(tsc, count, id == wire::CLOSED);
+            }
             wire::UNWOUND => self.sink.unwound(tsc, count),
             wire::CLOSED => self.sink.closed(tsc, count),
             wire::RESUMED => {
@@ -328,7 +365,7 @@ impl<S: Sink> Decoder<'_, S> {
             wire::LOST => self.sink.lost(tsc, payload),
             wire::BLOCKED => self.sink.blocked(tsc, payload),
             wire::AT_STACK => self.cursor.ordered.stands_at(payload as u32),
-            wire::ENTERED if self.cursor.ordered.is_placed() => {
+            wire::ENTERED if self.cursor.ordered.is_placed() && !self.cursor.ordered.is_mixed() => {
                 let callee = self.book.callee_at(pid, payload, self.sink);
                 self.enter_placed(tsc, callee);
             }
@@ -341,6 +378,11 @@ impl<S: Sink> Decoder<'_, S> {
                 Some(frame) => {
                     let id = frame as u32;
                     let callee = self.book.frame_callee(pid, id, payload, self.sink);
+                    if self.cursor.ordered.is_mixed() {
+                        let place = self.cursor.ordered.take_place();
+                        let how = mixed::How::inherited(Inherited::of(frame));
+                        self.begin_told(tsc, (callee, None), place, how);
+                    }
                     self.sink.inherited(tsc, Inherited::of(frame), callee);
                 }
             },

@@ -57,7 +57,7 @@ pub struct Wish {
 
 /// When what was wished and is not done yet is wished again: after one look, two, four and so on.
 #[derive(Default)]
-struct Patience {
+pub(crate) struct Patience {
     /// Looks until then, and how many it was last.
     wait: u32,
     waited: u32,
@@ -65,12 +65,12 @@ struct Patience {
 
 impl Patience {
     /// One more look.
-    fn passes(&mut self) {
+    pub(crate) fn passes(&mut self) {
         self.wait = self.wait.saturating_sub(1);
     }
 
     /// True if it is time.
-    fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         if self.wait > 0 {
             return false;
         }
@@ -160,6 +160,8 @@ impl Governor {
         match level {
             Level::Counted => self.bidden.insert(function),
             Level::Recorded => self.bidden.remove(&function),
+            // No payload can bid that.
+            Level::InOrder => false,
         };
     }
 

@@ -38,6 +38,7 @@ pub mod event;
 mod kept;
 pub mod kernel_side;
 mod latecomers;
+mod lengths;
 pub mod levels;
 pub mod live;
 pub mod loops;
@@ -60,5 +61,5 @@ pub mod unfollowed;
 pub mod values;
 pub mod windows;
 
-pub use request::{OnEvents, Options, Request};
+pub use request::{OnEvents, Options, Request, Stamps};
 pub use session::Session;

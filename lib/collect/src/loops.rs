@@ -68,9 +68,9 @@ pub fn drain_loop(shared: &Shared) {
     let (mut last_look, mut last_start) = (Instant::now(), Instant::now());
     let (mut last_told, mut last_out) = (Instant::now(), Instant::now());
     let is_read_meanwhile = shared.options.ring_bytes == 0 && shared.reactor.dumps().is_none();
-    let most_ms = match (&shared.options.tap, shared.options.limit) {
-        (None, None) => 50,
-        _ => TELL_EVERY.as_millis() as u64,
+    let at_most = match (&shared.options.tap, shared.options.limit) {
+        (None, None) => Duration::from_millis(50),
+        _ => TELL_EVERY,
     };
     loop {
         // Read first: who ends us rings after having said so.
@@ -83,6 +83,7 @@ pub fn drain_loop(shared: &Shared) {
         let mut c = shared.lock();
         let is_awaited = || shared.is_awaited() || shared.bids.are_said(&shared.arena);
         let drained = c.drain_until(&shared.arena, &is_awaited);
+        let at_most = c.bid_looks(&shared.arena).unwrap_or(at_most);
         if last_start.elapsed() > LOOK_FOR_START_EVERY {
             c.look_ahead_for_start(&shared.arena);
             last_start = Instant::now();
@@ -112,7 +113,7 @@ pub fn drain_loop(shared: &Shared) {
             shared.arena.grow();
         }
         if drained == 0 {
-            futex_wait(&control.doorbell, bell, most_ms);
+            futex_wait(&control.doorbell, bell, at_most);
         }
     }
     // Leaving for good: nobody shall wait for us.
@@ -131,7 +132,7 @@ pub fn answer_loop(shared: &Shared) {
             break;
         }
         if !answer::serve(shared) {
-            futex_wait(&control.doorbell, bell, 50);
+            futex_wait(&control.doorbell, bell, Duration::from_millis(50));
         }
     }
 }

@@ -61,8 +61,8 @@ pub struct Options {
     pub counts: bool,
     /// Functions that are called too often are counted, until they are not.
     pub limit: Option<Limit>,
-    /// Record calls in order, without stamps and ends.
-    pub in_order: bool,
+    /// Which calls are recorded with stamps.
+    pub stamps: Stamps,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
@@ -79,6 +79,17 @@ pub struct Options {
     pub show_progress: fn(&str),
     /// What sptrace was started with, for the command.
     pub at_start: AtStart,
+}
+
+/// Which calls are recorded with stamps and ends; the others are recorded in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// All.
+    Full,
+    /// Those of functions whose calls are not short.
+    Auto,
+    /// None.
+    None,
 }
 
 /// What is too often for calls to be recorded.
@@ -101,7 +112,8 @@ impl Options {
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
         match (self.counts, self.limit) {
-            _ if self.in_order => Plans::InOrder,
+            _ if self.stamps == Stamps::None => Plans::InOrder,
+            _ if self.stamps == Stamps::Auto => Plans::Mixed,
             (true, _) => Plans::Count,
             (false, Some(_)) => Plans::Levels,
             (false, None) => Plans::Record,

@@ -39,7 +39,7 @@ use crate::output::{self, Opened, Output};
 use crate::progress::Progress;
 use crate::react::reactor::Reactor;
 use crate::react::{self, EventsThread, Prepared};
-use crate::request::Options;
+use crate::request::{Options, Stamps};
 use crate::shared::{Command, Shared};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
@@ -116,9 +116,13 @@ fn collector_of(
         collector.add_up(payloads);
         collector.heed(&options.bids, payloads);
     }
-    if options.in_order {
+    let is_in_part = options.stamps == Stamps::Auto;
+    if options.stamps != Stamps::Full {
         let tsc = crate::clock::tsc();
-        collector.note(&Note::InOrder { tsc });
+        collector.note(&Note::InOrder { tsc, is_in_part });
+    }
+    if is_in_part {
+        collector.mix(header.tsc_hz);
     }
     Ok(collector)
 }
@@ -158,7 +162,8 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
         memory_limit: options.at_start.memory_limit(),
         counts: options.counts,
         levels: options.limit.is_some(),
-        in_order: options.in_order,
+        in_order: options.stamps == Stamps::None,
+        mixed: options.stamps == Stamps::Auto,
         roots_only: has_roots(options, reactor),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -190,7 +195,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.system_calls.as_ref().map(|calls| calls.only),
         options.decide.clone(),
     )
-    .counting(options.counts || options.in_order || options.limit.is_some())
+    .counting(options.counts || options.stamps != Stamps::Full || options.limit.is_some())
     .switched(reactor.switch().cloned())
 }
 

@@ -92,6 +92,7 @@ fn arena() -> Arena {
         roots_only: false,
         counts: false,
         in_order: false,
+        mixed: false,
         levels: false,
     })
     .expect("an arena")

@@ -19,7 +19,9 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
-pub use levels::{build_counting_plan, build_plan_in_order, build_plan_with_levels};
+pub use levels::{
+    build_counting_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
+};
 
 const HEADER_BYTES: usize = PlanHeader::BYTES;
 /// Links of a function, at most: as many as the agent follows at once.

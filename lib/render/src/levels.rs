@@ -1,4 +1,4 @@
-//! From when to when the calls of functions were counted and not recorded.
+//! From when to when the calls of functions were counted and not recorded, or recorded in order.
 //!
 //! Given a trace's notes; gives a line for each such time, with how often the function was called
 //! in all of them of its process. Aligned text, or csv.
@@ -13,7 +13,7 @@ use crate::csv::field;
 use crate::style::Style;
 use crate::units::{Count, Duration};
 
-/// A time in which the calls of a function were counted.
+/// A time in which the calls of a function were counted, or recorded in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedTime {
     /// The process.
@@ -24,10 +24,19 @@ pub struct CountedTime {
     pub start_tsc: u64,
     /// TSC of its end; `None`: it lasted to the process's end, or the recording's.
     pub end_tsc: Option<u64>,
+    /// Counted, or in order.
+    pub level: Level,
 }
 
-/// Those of a trace, in the order in which they began.
+/// Those of a trace in which calls were counted, in the order in which they began.
 pub fn counted_times(notes: &[Note]) -> Vec<CountedTime> {
+    let mut times = leveled_times(notes);
+    times.retain(|time| time.level == Level::Counted);
+    times
+}
+
+/// All of a trace, in the order in which they began.
+fn leveled_times(notes: &[Note]) -> Vec<CountedTime> {
     let mut times: Vec<CountedTime> = Vec::new();
     for note in notes {
         let Note::Level {
@@ -42,11 +51,12 @@ pub fn counted_times(notes: &[Note]) -> Vec<CountedTime> {
         let mut open = times.iter_mut().rev();
         let open = open.find(|t| (t.pid, t.function) == (pid, function) && t.end_tsc.is_none());
         match (level, open) {
-            (Level::Counted, None) => times.push(CountedTime {
+            (Level::Counted | Level::InOrder, None) => times.push(CountedTime {
                 pid,
                 function,
                 start_tsc: tsc,
                 end_tsc: None,
+                level,
             }),
             (Level::Recorded, Some(open)) => open.end_tsc = Some(tsc),
             _ => {}
@@ -83,7 +93,10 @@ pub fn write_levels(
     let calls = counted_calls(notes);
     let ns = |tsc: u64| clock.ns(tsc.saturating_sub(start_tsc));
     if is_csv {
-        write!(out, "pid,module,function,from_ns,to_ns,counted_calls\r\n")?;
+        write!(
+            out,
+            "pid,module,function,from_ns,to_ns,counted_calls,level\r\n"
+        )?;
     } else {
         if let Ending::Complete(summary) = ending
             && let Some(budget) = budget_text(summary)
@@ -91,12 +104,17 @@ pub fn write_levels(
             writeln!(out, "budget: {budget}")?;
         }
         let heading = format!(
-            "{:>9} {:>11} {:>11} {:>15}  function (module)",
-            "pid", "from", "to", "counted calls"
+            "{:>9} {:>8} {:>11} {:>11} {:>15}  function (module)",
+            "pid", "level", "from", "to", "counted calls"
         );
         writeln!(out, "{}", style.heading(&heading))?;
     }
-    for time in counted_times(notes) {
+    for time in leveled_times(notes) {
+        let level = match time.level {
+            Level::Counted => "count",
+            Level::InOrder => "order",
+            Level::Recorded => "stamp",
+        };
         let calls = calls.get(&(time.pid, time.function)).copied().unwrap_or(0);
         let (module, function) = (names.module(time.function), names.name(time.function));
         let (from, to) = (ns(time.start_tsc), time.end_tsc.map(ns));
@@ -105,14 +123,14 @@ pub fn write_levels(
             let (module, function) = (field(module), field(function));
             write!(
                 out,
-                "{},{module},{function},{from},{to},{calls}\r\n",
+                "{},{module},{function},{from},{to},{calls},{level}\r\n",
                 time.pid
             )?;
         } else {
             let to = to.map_or_else(|| "the end".to_owned(), |to| Duration(to).to_string());
             writeln!(
                 out,
-                "{:>9} {:>11} {to:>11} {:>15}  {function} ({module})",
+                "{:>9} {level:>8} {:>11} {to:>11} {:>15}  {function} ({module})",
                 time.pid,
                 Duration(from).to_string(),
                 Count(calls).to_string(),

@@ -120,7 +120,13 @@ fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()
     {
         writeln!(out, "budget     {text}")?;
     }
-    if view.survey.is_in_order() {
+    if view.survey.is_in_order_in_part() {
+        writeln!(
+            out,
+            "stamps     auto: short calls are recorded in order (report levels), times with ~ are \
+             estimates"
+        )?;
+    } else if view.survey.is_in_order() {
         writeln!(
             out,
             "stamps     none: calls are recorded in order, times with ~ are estimates"

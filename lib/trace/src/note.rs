@@ -59,7 +59,11 @@ pub enum Note {
     },
     /// The recording's calls are recorded in order, as far as they can be: their times are
     /// estimates ([`crate::Event::Between`]).
-    InOrder { tsc: u64 },
+    InOrder {
+        tsc: u64,
+        /// Only those of some functions are ([`Level::InOrder`]), and jumps.
+        is_in_part: bool,
+    },
     /// How much of a function's calls is recorded changes about now.
     Level {
         pid: u32,
@@ -76,6 +80,8 @@ pub enum Level {
     Recorded,
     /// They are counted, as far as that can be: a call through a pointer may be recorded still.
     Counted,
+    /// They are recorded in order: without stamps and ends.
+    InOrder,
 }
 
 impl Level {
@@ -83,6 +89,7 @@ impl Level {
         match self {
             Self::Recorded => 0,
             Self::Counted => 1,
+            Self::InOrder => 2,
         }
     }
 
@@ -90,6 +97,7 @@ impl Level {
         match from.u8()? {
             0 => Ok(Self::Recorded),
             1 => Ok(Self::Counted),
+            2 => Ok(Self::InOrder),
             _ => Err(Malformed("unknown level of a function")),
         }
     }
@@ -176,7 +184,7 @@ impl Note {
             | Self::KernelExec { tsc, .. }
             | Self::Tables { tsc, .. }
             | Self::Counts { tsc, .. }
-            | Self::InOrder { tsc }
+            | Self::InOrder { tsc, .. }
             | Self::Level { tsc, .. } => tsc,
         }
     }
@@ -249,7 +257,7 @@ impl Note {
                 put_v(out, tables.len() as u64);
                 tables.iter().for_each(|table| table.write(out));
             }
-            Self::InOrder { .. } => {}
+            Self::InOrder { is_in_part, .. } => out.push(u8::from(*is_in_part)),
             Self::Level {
                 function, level, ..
             } => {
@@ -332,7 +340,10 @@ impl Note {
                 tsc,
                 path: from.string()?,
             },
-            9 => Self::InOrder { tsc },
+            9 => Self::InOrder {
+                tsc,
+                is_in_part: from.u8()? != 0,
+            },
             12 => {
                 let mut tables = Vec::new();
                 for _ in 0..from.v()? {

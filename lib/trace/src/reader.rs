@@ -472,10 +472,24 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// True if calls were recorded in order: their times are estimates.
+    /// True if calls were recorded in order, or some of them: their times are estimates.
     pub fn is_in_order(&self) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|note| matches!(note, Note::InOrder { .. }))
+    }
+
+    /// True if some of the calls were recorded in order, and others with stamps.
+    pub fn is_in_order_in_part(&self) -> bool {
+        let in_part = |note: &Note| {
+            matches!(
+                note,
+                Note::InOrder {
+                    is_in_part: true,
+                    ..
+                }
+            )
+        };
+        self.notes.iter().any(in_part)
     }
 
     /// How many calls were counted and not recorded; `None`: calls were recorded.

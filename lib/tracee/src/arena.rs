@@ -14,6 +14,7 @@ use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Where the arena lies in every tracee: below where the kernel puts programs that may lie anywhere
 /// (from 0x5555_5555_4000 on: ELF_ET_DYN_BASE), and far from the rest. Of the places that nobody
@@ -66,6 +67,8 @@ pub struct ArenaOptions {
     pub levels: bool,
     /// Calls are recorded in order, without stamps and ends.
     pub in_order: bool,
+    /// Calls are recorded, those of some functions in order at times.
+    pub mixed: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -164,8 +167,9 @@ impl Arena {
             (*control).arena_bytes = self.size.bytes;
             (*control).regions_offset = self.size.bytes;
             (*control).regions = self.size.regions;
-            (*control).has_levels = u32::from(options.levels);
+            (*control).has_levels = u32::from(options.levels || options.mixed);
             (*control).in_order = u32::from(options.in_order);
+            (*control).mixed = u32::from(options.mixed);
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;
@@ -560,10 +564,10 @@ pub fn futex_wake(word: &AtomicU32, count: i32) {
 }
 
 /// Waits at most `timeout_ms` while the word is `expected`.
-pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ms: u64) {
+pub fn futex_wait(word: &AtomicU32, expected: u32, at_most: Duration) {
     let timeout = libc::timespec {
-        tv_sec: (timeout_ms / 1000) as i64,
-        tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64,
+        tv_sec: at_most.as_secs() as i64,
+        tv_nsec: i64::from(at_most.subsec_nanos()),
     };
     // SAFETY: FUTEX_WAIT on a mapped word.
     unsafe {

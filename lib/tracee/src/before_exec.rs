@@ -4,6 +4,7 @@
 //! that failed. Must not know who forks, and what is executed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::arena::futex_wait;
 use crate::error::TraceeError;
@@ -44,7 +45,7 @@ impl Between {
     pub(crate) fn wait(&self, tracer: i32) {
         // SAFETY: no arguments.
         while self.go.load(Ordering::Acquire) == 0 && unsafe { libc::getppid() } == tracer {
-            futex_wait(&self.go, 0, 50);
+            futex_wait(&self.go, 0, Duration::from_millis(50));
         }
     }
 }

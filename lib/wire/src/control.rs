@@ -46,6 +46,8 @@ pub mod block {
     pub const CURSOR: i32 = 0x1000;
     /// Records must begin below this address.
     pub const LIMIT: i32 = 0x1008;
+    /// The same from the start of its page.
+    pub const LIMIT_IN_PAGE: u64 = LIMIT as u64 % 4096;
     /// The innermost frame of the shadow stack.
     pub const TOP_FRAME: i32 = 0x1018;
     /// Not 0: nothing is recorded now.
@@ -167,8 +169,12 @@ pub struct Control {
     pub has_levels: u32,
     /// Host: 1: calls are recorded in order, without stamps and ends.
     pub in_order: u32,
+    /// Host: 1: calls are recorded, and those of some functions in order ([`crate::levels`]).
+    pub mixed: u32,
     /// Host: how many [`crate::bids`] there are.
     pub bids: u32,
+    /// Unused.
+    pub reserved: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Agents: calls of the kernel on descriptors that were not asked for
@@ -316,9 +322,16 @@ pub struct Stream {
     pub process: u32,
     /// Agent: number of the process that the stream was forked in.
     pub parent_process: u32,
-    /// Unused.
-    pub reserved: [u32; 3],
+    /// Agent, where [`Control::mixed`]: the page of the thread's block that has
+    /// [`block::LIMIT_IN_PAGE`], counted from [`crate::OWN_AVMA`]; 0: none yet.
+    pub hot_page: AtomicU32,
+    /// Host: [`LOOK_BEGUN`] before it makes that word zero, the TSC afterwards; agent: 0 when it
+    /// has given the word its value again.
+    pub looked: AtomicU64,
 }
+
+/// [`Stream::looked`]: it may be zero by now.
+pub const LOOK_BEGUN: u64 = 1;
 
 /// [`Stream::other_pids`]: the process numbers are the host's, too.
 pub const PIDS_SAME: u32 = 0;
@@ -347,8 +360,10 @@ pub struct Chunk {
     pub sequence: u32,
     /// Agent: full TSC when it was begun; the records' high half starts from it.
     pub start_tsc: u64,
+    /// Agent: TSC when it was handed over; 0: it was not.
+    pub end_tsc: u64,
     /// Unused.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 /// A question of the agent to the host. The asker owns the slot until it frees it.

@@ -15,14 +15,16 @@
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`],
-//!   [`NOTHING_NARROW`] and [`LEFT_OUT`], and those from [`SYSTEM_CALL`] to [`ACTED`], whose
-//!   payload says how many bytes follow it ([`crate::values`]).
+//!   [`NOTHING_NARROW`], [`LEFT_OUT`] and [`PLACED`], and those from [`SYSTEM_CALL`] to [`ACTED`],
+//!   whose payload says how many bytes follow it ([`crate::values`]).
 //!
 //! * A call that is recorded *in order* ([`crate::plan::SITE_IN_ORDER`]) has in place of the stamp
 //!   where the stack pointer stood, its low half: 16 bytes below that at the call, so that of two
 //!   calls the one with the lower number is made inside of the other, as long as both are open, and
 //!   all numbers that are not above that of a new call are of calls that have ended. A tail jump
 //!   has the number of the call that it goes on with. There is no record of the end.
+//! * Where some calls are recorded in order and others with stamps, [`PLACED`] stands before the
+//!   entry of these, so that one stack of open calls serves both.
 //!
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
@@ -35,7 +37,8 @@
 /// below it.
 pub const CONTROL_IDS: u32 = 0x1_0000;
 
-/// Payload: the full TSC. The high half changed.
+/// Payload: the full TSC. The high half changed, or calls in order need a time. Where it is earlier
+/// than the record's own stamp, nothing was recorded between the two.
 pub const ANCHOR: u32 = 1;
 /// Payload: number of frames left by longjmp or throw; they have no exit record.
 pub const UNWOUND: u32 = 2;
@@ -102,6 +105,10 @@ pub const ACTED_SYSTEM: u32 = 32;
 /// The [`SYSTEM_CALL`] right before it is not wanted, as its result or its length says, and there
 /// will be no [`SYSTEM_RETURN`] of it. It has no payload, and the stamp is no time.
 pub const LEFT_OUT: u32 = 19;
+
+/// In the place of the stamp: where the stack pointer stood at the call whose entry follows, as in
+/// the record of one in order. It has no payload.
+pub const PLACED: u32 = 20;
 
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.

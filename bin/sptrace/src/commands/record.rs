@@ -19,7 +19,7 @@ use sptrace_collect::event::rule::Rule;
 use sptrace_collect::modules::decide::Decide;
 use sptrace_collect::react::{Prepared, keep_old};
 use sptrace_collect::session::Finished;
-use sptrace_collect::{OnEvents, Options, Request, Session, clock};
+use sptrace_collect::{OnEvents, Options, Request, Session, Stamps, clock};
 use sptrace_script::Script;
 use sptrace_trace::ring::LEAST_RING_BYTES;
 use sptrace_trace::{EarlyEnd, Header, TraceError};
@@ -292,7 +292,7 @@ impl RecordArgs {
             system_calls,
             counts: self.levels.count,
             limit,
-            in_order: false,
+            stamps: Stamps::Full,
             at_start,
             tap: None,
             helper: None,

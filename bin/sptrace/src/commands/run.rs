@@ -87,10 +87,11 @@ pub struct RunArgs {
     /// nothing else
     #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
     call_counts: bool,
-    /// When the clock is read: at the beginning and the end of each call, or for none. Without it
-    /// exactly which functions are called is recorded, in which order, and inside of which others,
-    /// at a part of the price. Times are estimates then, and marked with ~. Without this option:
-    /// full, but none for a Go program, of which full would show a part only
+    /// When the clock is read: at the beginning and the end of each call, of calls that are not
+    /// short, or for none. Without it exactly which functions are called is recorded, in which
+    /// order, and inside of which others, at a part of the price. Times are estimates then, and
+    /// marked with ~. Without this option: full, but none for a Go program, of which full would
+    /// show a part only
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
     stamps: Option<Stamps>,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
@@ -109,6 +110,9 @@ pub struct RunArgs {
 enum Stamps {
     /// At the beginning and the end of each call
     Full,
+    /// Of functions whose calls last a microsecond and more on average; others are recorded in
+    /// order, and get stamps when they begin to take long
+    Auto,
     /// For no call
     None,
 }
@@ -177,14 +181,14 @@ fn default_stamps(args: &RunArgs) -> Stamps {
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    match is_go && check_in_order(args).is_ok() {
+    match is_go && check_in_order(args, "none").is_ok() {
         true => Stamps::None,
         false => Stamps::Full,
     }
 }
 
 /// What calls cannot be recorded in order beside; `Err`: it is asked for.
-fn check_in_order(args: &RunArgs) -> Result<(), String> {
+fn check_in_order(args: &RunArgs, stamps: &str) -> Result<(), String> {
     let own = [
         (args.call_counts, "-c"),
         (!args.start_on.is_empty(), "--start-on"),
@@ -194,7 +198,7 @@ fn check_in_order(args: &RunArgs) -> Result<(), String> {
     let mut others = own.into_iter().chain(of_recording);
     match others.find(|(is_asked, _)| *is_asked) {
         Some((_, other)) => Err(format!(
-            "--stamps none does not go together with {other}; leave one out"
+            "--stamps {stamps} does not go together with {other}; leave one out"
         )),
         None => Ok(()),
     }
@@ -217,9 +221,11 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
-    let in_order = args.stamps.unwrap_or_else(|| default_stamps(&args)) == Stamps::None;
-    if in_order {
-        check_in_order(&args).map_err(wrong_usage)?;
+    let stamps = args.stamps.unwrap_or_else(|| default_stamps(&args));
+    match stamps {
+        Stamps::Full => {}
+        Stamps::Auto => check_in_order(&args, "auto").map_err(wrong_usage)?,
+        Stamps::None => check_in_order(&args, "none").map_err(wrong_usage)?,
     }
     let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
@@ -231,7 +237,11 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     };
     let request = args.record.request(subject, at_start);
     let mut request = request.map_err(wrong_usage)?;
-    request.options.in_order = in_order;
+    request.options.stamps = match stamps {
+        Stamps::Full => sptrace_collect::Stamps::Full,
+        Stamps::Auto => sptrace_collect::Stamps::Auto,
+        Stamps::None => sptrace_collect::Stamps::None,
+    };
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));
@@ -261,7 +271,7 @@ fn record(
     let (kernel, quiet) = (args.kernel.clone(), args.record.quiet);
     let is_asked = args.stamps.is_some();
     let request = request(args, at_start)?;
-    let is_go = request.options.in_order && !is_asked;
+    let is_go = request.options.stamps == sptrace_collect::Stamps::None && !is_asked;
     let words = command.iter().map(|a| CString::new(a.as_bytes()));
     let argv: Vec<CString> = words
         .collect::<Result<_, _>>()

@@ -23,7 +23,7 @@ pub fn first(hot: &Hot, id: u64) {
 
 /// True if calls of the kernel are intercepted where they make new tasks, and nowhere else.
 pub fn is_creation() -> bool {
-    let keeps_returns = counters::has_cells() || counters::is_in_order();
+    let keeps_returns = counters::has_cells() || counters::is_in_order() || counters::is_mixed();
     keeps_returns && state::control().captures_offset == 0
 }
 

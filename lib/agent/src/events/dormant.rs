@@ -58,7 +58,11 @@ pub fn begin_again(f: &mut Frame) -> Option<u64> {
     }
     if !matches!(
         f.routine as i32,
-        common::ENTRY | common::FIRST | common::INDIRECT
+        common::ENTRY
+            | common::FIRST
+            | common::INDIRECT
+            | common::ENTRY_PLACED
+            | common::INDIRECT_PLACED
     ) {
         return None;
     }

@@ -6,20 +6,27 @@
 //! comes first what the clock says, for what is recorded around it has no stamp.
 
 use crate::memory::frame::Frame;
-use crate::memory::sys;
 use crate::memory::thread::Hot;
+use crate::memory::{counters, sys};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
 use crate::reach::propagate;
-use crate::record::chunk;
+use crate::record::{chunk, settle};
 use sptrace_wire::plan::{ORDERED_FULL_ID, ORDERED_ID};
 use sptrace_wire::record;
 
 /// The slot with this id asks, since its callee may not be instrumented yet.
-pub fn first(hot: &Hot, id: u64) {
-    if propagate::reach(hot, slot::ordered_target(id)) != Reach::Later {
-        text::wire_counted(id);
+pub fn first(hot: &Hot, f: &Frame) {
+    let id = f.id;
+    settle_before(hot, f.above_at() + 8);
+    match propagate::reach(hot, slot::ordered_target(id)) {
+        Reach::Later => {}
+        // The call that a jump goes on with may be one with an exit: it is asked for each time.
+        Reach::ReturnAddress if counters::is_mixed() => {
+            settle::give_back_one(hot, f.word_above(0));
+        }
+        Reach::Ready | Reach::ReturnAddress => text::wire_counted(id),
     }
     chunk::put(hot, record::ANCHOR, sys::tsc());
 }
@@ -27,8 +34,13 @@ pub fn first(hot: &Hot, id: u64) {
 /// A call or jump that is recorded with its callee.
 pub fn through_pointer(hot: &Hot, f: &Frame) {
     let target = f.above[0];
-    if propagate::reach(hot, target) == Reach::Ready {
-        modules::remember(target);
+    settle_before(hot, f.above_at() + 16);
+    match propagate::reach(hot, target) {
+        Reach::Ready => modules::remember(target),
+        Reach::ReturnAddress if counters::is_mixed() => {
+            settle::give_back_one(hot, f.word_above(1));
+        }
+        Reach::ReturnAddress | Reach::Later => {}
     }
     chunk::put(hot, record::ANCHOR, sys::tsc());
     chunk::put_in_order(hot, f.id as u32, Some(target), f.above_at());
@@ -37,8 +49,17 @@ pub fn through_pointer(hot: &Hot, f: &Frame) {
 /// A direct call whose slot found no room for its record.
 pub fn full(hot: &Hot, f: &Frame) {
     let id = f.id - u64::from(ORDERED_FULL_ID - ORDERED_ID);
+    settle_before(hot, f.above_at() + 8);
     chunk::put(hot, record::ANCHOR, sys::tsc());
     chunk::put_in_order(hot, id as u32, None, f.above_at() - 8);
+}
+
+/// Frames of calls that are recorded with stamps and have ended before one from the stack pointer
+/// `rsp`, or a jump of such a one.
+fn settle_before(hot: &Hot, rsp: u64) {
+    if counters::is_mixed() {
+        settle::settle(hot, rsp, false);
+    }
 }
 
 /// A function was called where it is not seen; its return address is at `word`.

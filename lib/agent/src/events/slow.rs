@@ -12,13 +12,13 @@ use crate::events::{
 };
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
-use crate::memory::state;
 use crate::memory::thread::Hot;
+use crate::memory::{counters, state};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
 use crate::reach::{levels, propagate, thread};
-use crate::record::{originals, settle};
+use crate::record::{chunk, originals, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
@@ -62,7 +62,8 @@ fn normal_return(routine: u64) -> u64 {
         common::INDIRECT
         | common::TAIL_INDIRECT
         | common::COUNT_INDIRECT
-        | common::ORDER_INDIRECT => RET_8,
+        | common::ORDER_INDIRECT
+        | common::INDIRECT_PLACED => RET_8,
         _ => RET,
     }
 }
@@ -92,14 +93,14 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     };
     hot.stack_top.raise(above + 16);
     hot.mask.set(mask);
-    levels::take(hot);
+    come(hot);
     match routine {
-        common::ENTRY => settle::enter(hot, above, f.id, None, false),
+        common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
         common::FIRST => return direct(hot, f, vectors, (above, false)),
         common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
         common::ENTRY_ONLY_FIRST => return direct(hot, f, vectors, (above + 8, true)),
         common::EXIT => leave(hot, f, vectors, above),
-        common::INDIRECT => return indirect(hot, f, vectors, above),
+        common::INDIRECT | common::INDIRECT_PLACED => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
         common::TAIL_FIRST => {
             if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
@@ -121,7 +122,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
         common::ACTS_FIRST => in_slot::first(hot, f, vectors),
-        common::ORDER_FIRST => ordered::first(hot, f.id),
+        common::ORDER_FIRST => ordered::first(hot, f),
         common::ORDER_INDIRECT => ordered::through_pointer(hot, f),
         common::ORDER_FULL => ordered::full(hot, f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
@@ -138,6 +139,13 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         _ => {}
     }
     normal
+}
+
+/// A thread has come here: what the host wished of it meanwhile is done.
+#[inline]
+fn come(hot: &Hot) {
+    levels::take(hot);
+    chunk::look(hot);
 }
 
 /// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that
@@ -169,7 +177,7 @@ fn give(f: &mut Frame, result: u64, to: u64, how: u64) -> u64 {
 fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) -> u64 {
     let then = match is_open {
         true => common::ENTRY_ONLY,
-        false => common::ENTRY,
+        false => counters::entry_routine(),
     };
     first(hot, f.id, then);
     let callee = slot::direct_target(f.id);
@@ -314,6 +322,7 @@ mod tests {
                     | common::TAIL_INDIRECT
                     | common::COUNT_INDIRECT
                     | common::ORDER_INDIRECT
+                    | common::INDIRECT_PLACED
             );
             let expected = if has_operand { RET_8 } else { RET };
             assert_eq!(normal_return(routine as u64), expected, "{routine}");

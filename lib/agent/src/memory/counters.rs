@@ -15,6 +15,7 @@ use crate::memory::word::Word;
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::control::{NONE, hole};
 use sptrace_wire::counts::*;
+use sptrace_wire::plan::common;
 
 /// Where the cells of a thread begin, from its block on.
 pub const CELLS_AT: usize = BLOCK_BYTES;
@@ -28,6 +29,28 @@ pub fn has_cells() -> bool {
 /// True if calls are recorded in order, without stamps and ends.
 pub fn is_in_order() -> bool {
     state::control().in_order != 0
+}
+
+/// True if calls are recorded, and those of some functions in order at times: each says where the
+/// stack pointer stood.
+pub fn is_mixed() -> bool {
+    state::control().mixed != 0
+}
+
+/// The routine by which the entry of a direct call is recorded.
+pub fn entry_routine() -> i32 {
+    match is_mixed() {
+        true => common::ENTRY_PLACED,
+        false => common::ENTRY,
+    }
+}
+
+/// The routine that stands for one that a template asks for.
+pub fn routine_of(wanted: i32) -> i32 {
+    match wanted {
+        common::INDIRECT if is_mixed() => common::INDIRECT_PLACED,
+        other => other,
+    }
 }
 
 /// True if calls are counted and not recorded.

@@ -237,7 +237,7 @@ fn direct(m: &Module, s: &PlanSite) -> bool {
     let at = m.base.get() + s.start as u64;
     let callee = m.base.get() + s.argument as u64;
     let routine = if ready::is_ready(m, callee) {
-        image::offset(sptrace_wire::plan::common::ENTRY)
+        image::offset(counters::entry_routine())
     } else {
         image::offset(sptrace_wire::plan::common::FIRST)
     };
@@ -302,7 +302,9 @@ pub fn template(m: &Module, argument: u32, slot: u32) -> bool {
     code.copy_from_slice(t.code);
     for x in t.fixups() {
         let target = match x.kind {
-            FixupKind::Common => m.area_start() + image::offset(x.value) as u64,
+            FixupKind::Common => {
+                m.area_start() + image::offset(counters::routine_of(x.value)) as u64
+            }
             FixupKind::Area => m.area_start() + x.value as u32 as u64,
             FixupKind::Text => m.base.get().wrapping_add(x.value as i64 as u64),
         };
@@ -338,7 +340,12 @@ pub fn unwire(m: &Module) {
         }
         for (_, twin) in plan::twins_of(m, f).filter(|_| is_instrumented) {
             let id = m.area_start() + u64::from(twin.slot) + u64::from(COUNTED_ID);
-            if twin.form == SiteForm::Counted && slot::cell_of(id).is_some() {
+            let is_written = match twin.form {
+                SiteForm::Counted => slot::cell_of(id).is_some(),
+                SiteForm::Ordered => slot::is_ordered(id),
+                _ => false,
+            };
+            if is_written {
                 write_slot(m, &twin);
             }
         }

@@ -410,6 +410,7 @@ fn tell_inherited(hot: &Hot) {
     let frames = (outermost..=hot.ssp.get()).step_by(FRAME_BYTES);
     for frame in frames.map(|at| hot.frame(at)) {
         if !shadow::is_barrier(frame) {
+            chunk::put_place(hot, frame.rsp());
             chunk::put(hot, record::INHERITED, frame.id());
             chunk::put(hot, record::INHERITED, frame.callee());
         }

@@ -13,12 +13,10 @@ use crate::plans::modules;
 use crate::record::{deep, silence};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sptrace_wire::control::{hole, *};
-use sptrace_wire::{record, values};
+use sptrace_wire::{OWN_AVMA, record, values};
 
-/// What one event may need: LOST, ANCHOR, WIDE_CALLEE and an entry with its callee.
-const LONGEST_BYTES: u64 = 3 * 16 + 12;
-/// The record ANCHOR.
-const ANCHOR_BYTES: u64 = 16;
+/// What one event may need: LOST, ANCHOR, WIDE_CALLEE, PLACED and an entry with its callee.
+const LONGEST_BYTES: u64 = 3 * 16 + 8 + 12;
 /// Slices of waiting for a free chunk.
 const WAIT_SLICE_MS: u64 = 10;
 
@@ -39,6 +37,23 @@ fn next_of(index: u32) -> Option<&'static AtomicU32> {
 pub fn put_event(hot: &Hot, id: u32, callee: Option<u64>) {
     let payload = callee.map_or(Payload::Nothing, Payload::Callee);
     write(hot, id, payload)
+}
+
+/// The entry of a call from the stack pointer `rsp`, which is said where some calls are recorded in
+/// order.
+pub fn put_entry(hot: &Hot, id: u32, callee: Option<u64>, rsp: u64) {
+    if counters::is_mixed() {
+        write(hot, id, Payload::Placed(rsp - PLACE_BELOW, callee));
+    } else {
+        put_event(hot, id, callee);
+    }
+}
+
+/// The same is said of a frame that is told next, not by a slot.
+pub fn put_place(hot: &Hot, rsp: u64) {
+    if counters::is_mixed() {
+        put(hot, record::AT_STACK, rsp - PLACE_BELOW);
+    }
 }
 
 /// A control record.
@@ -68,7 +83,12 @@ enum Payload {
     Nothing,
     Control(u64),
     Callee(u64),
+    Placed(u64, Option<u64>),
 }
+
+/// So far below the stack pointer at a call is what is said of it: where it stands in the slot of a
+/// call in order when that writes its record.
+const PLACE_BELOW: u64 = 16;
 
 fn write(hot: &Hot, id: u32, payload: Payload) {
     let Some(now) = begin(hot, id, 0) else {
@@ -81,14 +101,34 @@ fn write(hot: &Hot, id: u32, payload: Payload) {
             store(hot, word);
             store(hot, payload);
         }
-        Payload::Callee(callee) => {
-            if !modules::is_narrow(callee) {
-                store(hot, record::word(record::WIDE_CALLEE, now as u32));
-                store(hot, callee);
+        Payload::Callee(callee) => store_entry(hot, word, callee),
+        Payload::Placed(place, callee) => {
+            let placed = record::word(record::PLACED, place as u32);
+            if let Some(callee) = callee {
+                store_wide(hot, word, callee);
+                store(hot, placed);
+                store(hot, word);
+                store_half(hot, callee as u32);
+            } else {
+                store(hot, placed);
+                store(hot, word);
             }
-            store(hot, word);
-            store_half(hot, callee as u32);
         }
+    }
+}
+
+/// The entry of a call through a pointer, whose record begins with `word`.
+fn store_entry(hot: &Hot, word: u64, callee: u64) {
+    store_wide(hot, word, callee);
+    store(hot, word);
+    store_half(hot, callee as u32);
+}
+
+/// The callee's full address, if that must be said before such a record.
+fn store_wide(hot: &Hot, word: u64, callee: u64) {
+    if !modules::is_narrow(callee) {
+        store(hot, record::word(record::WIDE_CALLEE, word as u32));
+        store(hot, callee);
     }
 }
 
@@ -271,20 +311,8 @@ fn make_room(hot: &Hot, bytes: u64) -> bool {
     if hot.chunk.get() != NONE && hot.cur.get() + bytes <= hot.real_end.get() + END_BYTES {
         return true;
     }
-    if hot.chunk.get() != NONE && counters::is_in_order() {
-        end_in_order(hot);
-    }
     hand_over(hot);
     take(hot)
-}
-
-/// The chunk is full: calls in it have no stamps, so its last record says when that was.
-fn end_in_order(hot: &Hot) {
-    let now = sys::tsc();
-    if hot.cur.get() + ANCHOR_BYTES <= hot.real_end.get() + END_BYTES {
-        store(hot, record::word(record::ANCHOR, now as u32));
-        store(hot, now);
-    }
 }
 
 /// Mutes a thread: what it records from here on goes nowhere, while its shadow stack is kept up, so
@@ -336,10 +364,12 @@ pub fn hand_over(hot: &Hot) {
     hot.end.set(0);
     hot.real_end.set(0);
     hot.kept.set([0; 3]);
-    stream_of(hot).store(NONE, Ordering::Release);
+    stream_of(hot).chunk.store(NONE, Ordering::Release);
     let Some(next) = next_of(index) else {
         return;
     };
+    // SAFETY: until it is among the full ones the chunk is this thread's, and so is its entry.
+    unsafe { (*entry(index)).end_tsc = sys::tsc() };
     let head = &state::control().full_chunks;
     let mut old = head.load(Ordering::Relaxed);
     loop {
@@ -352,12 +382,39 @@ pub fn hand_over(hot: &Hot) {
     host::ring();
 }
 
-/// Where the thread's stream says which chunk it has.
-fn stream_of(hot: &Hot) -> &'static AtomicU32 {
+/// The thread's stream.
+fn stream_of(hot: &Hot) -> &'static Stream {
     let first = (state::process().arena() + STREAMS_OFFSET) as *const Stream;
     let stream = first.wrapping_add(hot.stream.get() as usize);
-    // SAFETY: the index was checked when the stream was taken.
-    unsafe { &(*stream).chunk }
+    // SAFETY: the index was checked when the stream was taken; what others change are atomics.
+    unsafe { &*stream }
+}
+
+/// The host may have bidden this thread to look at the clock: its events need not come here any
+/// more, and what was recorded before lies before that moment.
+#[inline]
+pub fn look(hot: &Hot) {
+    if counters::is_mixed() && hot.chunk.get() != NONE {
+        look_if_bidden(hot, stream_of(hot));
+    }
+}
+
+fn look_if_bidden(hot: &Hot, stream: &Stream) {
+    let is_free = hot.rearm_above.get() == 0 && hot.lost.get() == 0;
+    if is_free && hot.end.get() == 0 {
+        hot.end.set(hot.real_end.get());
+    }
+    if stream.looked.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    // Behind that: a moment that is told then is one in which nothing was recorded.
+    core::sync::atomic::fence(Ordering::SeqCst);
+    let bidden = stream.looked.swap(0, Ordering::AcqRel);
+    if bidden > LOOK_BEGUN && hot.muted.get() == 0 {
+        let now = sys::tsc();
+        let is_plain = bidden >> 32 == now >> 32 && bidden < now;
+        put(hot, record::ANCHOR, if is_plain { bidden } else { now });
+    }
 }
 
 /// Chunks that were mapped at once in this process, or in one that it was forked from: a bit each.
@@ -409,6 +466,7 @@ fn take(hot: &Hot) -> bool {
         (*c).epoch = hot.epoch.get();
         (*c).sequence = hot.sequence.get();
         (*c).start_tsc = now;
+        (*c).end_tsc = 0;
     }
     hot.sequence.add(1);
     hot.chunk.set(index);
@@ -421,12 +479,22 @@ fn take(hot: &Hot) -> bool {
     }
     hot.cur.set(at);
     set_real_end(hot, at + CHUNK_BYTES - END_BYTES);
-    stream_of(hot).store(index, Ordering::Release);
+    show(hot, index);
     if waited_since != 0 {
         store(hot, record::word(record::BLOCKED, now as u32));
         store(hot, now.wrapping_sub(waited_since));
     }
     true
+}
+
+/// The stream says which chunk the thread has, and where its reservations end.
+fn show(hot: &Hot, index: u32) {
+    let stream = stream_of(hot);
+    stream.chunk.store(index, Ordering::Release);
+    if counters::is_mixed() {
+        let page = (&raw const *hot as u64).wrapping_sub(OWN_AVMA) / 4096;
+        stream.hot_page.store(page as u32, Ordering::Release);
+    }
 }
 
 fn pop_free() -> Option<u32> {

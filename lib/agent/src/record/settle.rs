@@ -176,7 +176,7 @@ pub(crate) fn enter(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>, open: boo
         chunk::cut_off(hot);
         return;
     }
-    chunk::put_event(hot, id as u32, callee);
+    chunk::put_entry(hot, id as u32, callee, rsp);
     let id = if open { id | FRAME_OPEN } else { id };
     shadow::push(hot, rsp, id, callee.unwrap_or(0));
 }
@@ -227,6 +227,7 @@ pub fn enter_unseen(hot: &Hot, rsp: u64, function: u64) {
     if shadow::call(hot).rsp() == rsp || !deep::has_room(hot, rsp) {
         return;
     }
+    chunk::put_place(hot, rsp);
     chunk::put(hot, record::ENTERED, function);
     shadow::push(hot, rsp, FRAME_OPEN, function);
 }
@@ -313,6 +314,7 @@ pub(crate) fn tail(hot: &Hot, rsp: u64, id: u64, callee: Option<u64>) {
     if entered_unseen {
         // The frame that it replaces was never seen: what it becomes stands for itself.
         let called = callee.unwrap_or_else(|| slot::direct_target(id));
+        chunk::put_place(hot, rsp);
         chunk::put(hot, record::ENTERED, called);
         shadow::push(hot, rsp, FRAME_OPEN, called);
     } else {

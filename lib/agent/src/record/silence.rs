@@ -20,7 +20,8 @@ pub fn fall_silent() {
     }
     for m in p.known_modules() {
         silent::silence(m.area());
-        if counters::has_cells() || counters::is_in_order() || p.has_values.get() {
+        let is_in_order = counters::is_in_order() || counters::is_mixed();
+        if counters::has_cells() || is_in_order || p.has_values.get() {
             counted::stop(m);
         }
     }

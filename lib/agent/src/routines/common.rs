@@ -9,10 +9,10 @@
 //!
 //! ```text
 //!  rsp+0  rdx   +8 rcx   +16 flags   +24 rax   +32 id = return address into the slot
-//!  ENTRY, EXIT, FIRST   +40 = stack pointer at the call site
+//!  ENTRY, EXIT, FIRST, ENTRY_PLACED   +40 = stack pointer at the call site
 //!  HOOK                 +40 return addr +48 = stack pointer at the call site
 //!  SYSTEM_CALL, SYSTEM_RETURN   +40 = stack pointer at the instruction, less the red zone
-//!  INDIRECT             +40 target      +48 = stack pointer at the call site
+//!  INDIRECT, INDIRECT_PLACED   +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
 //!  COUNT_INDIRECT, ORDER_INDIRECT   +40 target   +48 return addr
@@ -30,24 +30,15 @@
 //! any more), [`crate::routines::values`] (calls whose values are recorded),
 //! [`crate::routines::door`] (where SLOW leads) and [`crate::routines::marks`] (MARK).
 
-use crate::memory::counters;
-use crate::memory::pointers;
-use crate::memory::rows;
-use crate::memory::state;
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
-use crate::routines::{counts, door, marks, orders, quick, silent, values};
+use crate::memory::{counters, pointers, rows, state};
+use crate::routines::{counts, door, marks, orders, placed, quick, silent, values};
 use core::arch::global_asm;
-use core::mem::offset_of;
-use sptrace_wire::control::Control;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
-use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
+use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 use sptrace_wire::values::{CALL_BYTES, DESCRIPTORS, ERRORS, RETURN_BYTES};
 use sptrace_wire::values::{UNWANTED_FAILED, UNWANTED_SHORT, UNWANTED_SUCCESSFUL};
-
-/// From the counter of calls on others to that of calls left out when they have ended.
-const NOT_CHOSEN: usize =
-    offset_of!(Control, calls_not_chosen) - offset_of!(Control, calls_on_others);
 
 /// Behind a record's values.
 const END_MARK_BYTES: usize = size_of_val(&sptrace_wire::values::END);
@@ -156,6 +147,10 @@ global_asm!(
     mov eax, [rsp+32]
     mov [rcx+4], eax
     STAMP \void
+    PUSH_INDIRECT
+    .endm
+    /* The frame of a call through a pointer whose record is written, and back. */
+    .macro PUSH_INDIRECT
     MARK COMMITTED, 32
     mov rdx, gs:[TOPFRAME]
     mov rax, [rsp+40]
@@ -183,6 +178,7 @@ global_asm!(
     values::values!(),
     counts::counts!(),
     orders::orders!(),
+    placed::placed!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -586,6 +582,7 @@ sptrace_slow_13:
 
     COUNT_ROUTINES
     ORDER_ROUTINES
+    PLACED_ROUTINES
 
 sptrace_first_values:
     FIRST_VALUES
@@ -623,6 +620,8 @@ sptrace_common_offsets:
     .long sptrace_order_indirect - sptrace_common_start
     .long sptrace_order_full - sptrace_common_start
     .long sptrace_acts_first - sptrace_common_start
+    .long sptrace_entry_placed - sptrace_common_start
+    .long sptrace_indirect_placed - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,
@@ -648,7 +647,7 @@ sptrace_common_offsets:
     unwanted_successful = const UNWANTED_SUCCESSFUL,
     unwanted_short = const UNWANTED_SHORT,
     left_out = const (sptrace_wire::record::LEFT_OUT as u64) << 32 | 1,
-    not_chosen = const NOT_CHOSEN,
+    not_chosen = const quick::NOT_CHOSEN,
     descriptors = const DESCRIPTORS,
     lends = const HOT + core::mem::offset_of!(Hot, lends),
     writing = const HOT + core::mem::offset_of!(Hot, writing),
@@ -659,9 +658,9 @@ sptrace_common_offsets:
     leaves_failed = const quick::LEAVES_FAILED,
     first_error = const ERRORS.start,
     unseen_way = const SYSTEM_CALL_EXIT + SYSTEM_CALL_UNSEEN,
-    system_call = const sptrace_wire::record::SYSTEM_CALL,
-    system_return = const sptrace_wire::record::SYSTEM_RETURN,
-    returned = const sptrace_wire::record::RETURNED,
+    system_call = const record::SYSTEM_CALL,
+    system_return = const record::SYSTEM_RETURN,
+    returned = const record::RETURNED,
     call_bytes = const CALL_BYTES + END_MARK_BYTES,
     return_bytes = const RETURN_BYTES + END_MARK_BYTES,
     values_end = const sptrace_wire::values::END,
@@ -689,8 +688,9 @@ sptrace_common_offsets:
     exit_timed = const rows::EXIT_TIMED,
     exits_by_routine = const rows::EXITS_BY_ROUTINE,
     frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
-    call_values = const sptrace_wire::record::CALL_VALUES,
-    return_values = const sptrace_wire::record::RETURN_VALUES,
-    nothing = const sptrace_wire::record::NOTHING,
-    nothing_narrow = const sptrace_wire::record::NOTHING_NARROW,
+    call_values = const record::CALL_VALUES,
+    return_values = const record::RETURN_VALUES,
+    placed = const record::PLACED,
+    nothing = const record::NOTHING,
+    nothing_narrow = const record::NOTHING_NARROW,
 );

@@ -100,6 +100,8 @@ pub enum Phase {
     PushedCall = 17,
     /// As `Pushed`, of both frames.
     PairedCall = 18,
+    /// As `Reserved`, of a record with PLACED before it, where rcx is.
+    ReservedPlaced = 19,
 }
 
 impl Phase {

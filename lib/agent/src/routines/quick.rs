@@ -6,6 +6,11 @@
 
 use crate::memory::certain;
 use core::sync::atomic::{AtomicU8, Ordering};
+use sptrace_wire::control::Control;
+
+/// From the counter of calls on others to that of calls left out when they have ended.
+pub const NOT_CHOSEN: usize = core::mem::offset_of!(Control, calls_not_chosen)
+    - core::mem::offset_of!(Control, calls_on_others);
 
 /// Numbers that have a byte (asm/unistd_64.h has fewer).
 pub const CALLS: usize = 512;

@@ -170,6 +170,7 @@ pub(crate) use silent;
 
 unsafe extern "C" {
     static sptrace_silent_offsets: [u32; 4];
+    static sptrace_silent_placed_offsets: [u32; 2];
 }
 
 fn offsets() -> [u32; 4] {
@@ -183,6 +184,8 @@ fn offsets() -> [u32; 4] {
 /// is not on the stack. May be done again.
 pub fn silence(area: Area) {
     let [first, indirect, ..] = offsets();
+    // SAFETY: an immutable table of the image.
+    let [placed, placed_indirect] = unsafe { sptrace_silent_placed_offsets };
     let routines = [
         (ENTRY, (0xff, 0xeb)),
         (EXIT, RET),
@@ -200,6 +203,8 @@ pub fn silence(area: Area) {
         (ORDER_INDIRECT, RET_8),
         (ORDER_FULL, RET),
         (ACTS_FIRST, RET),
+        (ENTRY_PLACED, jump(ENTRY_PLACED, placed)),
+        (INDIRECT_PLACED, jump(INDIRECT_PLACED, placed_indirect)),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

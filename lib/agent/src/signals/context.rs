@@ -294,11 +294,9 @@ impl Context<'_> {
         depth: u64,
         handler: &core::ops::Range<u64>,
     ) -> bool {
-        if phase == Phase::DoorInside {
-            return false;
-        }
         let base = self.base_of(phase, depth);
-        let Some(around) = Around::read(base) else {
+        let around = Around::read(base).filter(|_| phase != Phase::DoorInside);
+        let Some(around) = around else {
             return false;
         };
         let id = around.at(0);
@@ -342,6 +340,7 @@ impl Context<'_> {
             }
             Phase::ReservedCall => valued::abandon(self.1, word, place.head_bytes(id)),
             Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
+            Phase::ReservedPlaced => interrupted::abandon_placed(self.1, word, place.operand),
             Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
             _ => {}
         }

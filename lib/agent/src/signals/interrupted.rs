@@ -64,6 +64,12 @@ pub fn abandon(hot: Option<&Hot>, word: u64, narrow: bool) {
     }
 }
 
+/// The same of one with PLACED before it, where `word` is.
+pub fn abandon_placed(hot: Option<&Hot>, word: u64, narrow: bool) {
+    abandon(hot, word, false);
+    abandon(hot, word + 8, narrow);
+}
+
 /// The record of 8 bytes that is reserved at `word` gets its id and what stands in the place of its
 /// stamp. False: it does not lie in the chunk that the thread holds.
 pub fn complete(hot: Option<&Hot>, word: u64, (id, stamp): (u32, u32)) -> bool {

@@ -63,9 +63,11 @@ impl<W: Write> Collector<W> {
             };
             let halves = arena.halves(index);
             let areas = self.areas_of(&state);
+            // Before it is looked how far the chunk is written: what comes later is later.
+            let now = crate::clock::tsc();
             let written = whole(halves, state.taken, &areas, self.leaves_out_calls);
             if written > state.taken {
-                self.decode(arena, index, written, &mut state);
+                self.decode(arena, index, Some((written, now)), &mut state);
                 state.taken = written;
                 self.recorder.write_if_full(&mut state.lane);
             }

@@ -325,9 +325,9 @@ impl<W: Write> Collector<W> {
     }
 
     /// Tells the agents of all processes with this number.
-    fn wish(&mut self, arena: &Arena, wish: &Wish) {
+    pub(super) fn wish(&mut self, arena: &Arena, wish: &Wish) {
         let (pid, function) = wish.function;
-        if wish.level == Level::Counted && self.recorder.writer.class(function) != 0 {
+        if wish.level != Level::Recorded && self.recorder.writer.class(function) != 0 {
             return;
         }
         let Some(avma) = self.avma_of(pid, function) else {
@@ -335,7 +335,7 @@ impl<W: Write> Collector<W> {
         };
         let level = match wish.level {
             Level::Recorded => RECORDED,
-            Level::Counted => COUNTED,
+            Level::Counted | Level::InOrder => COUNTED,
         };
         let streams = (0..).zip(&self.streams);
         let its = streams.filter(|(_, state)| state.as_ref().is_some_and(|s| s.lane.pid == pid));

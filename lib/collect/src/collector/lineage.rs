@@ -239,7 +239,10 @@ impl<W: Write> Collector<W> {
                 image,
                 sequence: 0,
                 taken: 0,
-                cursor: Cursor::new(pid, start_tsc),
+                cursor: match self.lengths {
+                    Some(_) => Cursor::new(pid, start_tsc).mixed(),
+                    None => Cursor::new(pid, start_tsc),
+                },
                 lane,
             })
         });

@@ -68,7 +68,7 @@ impl<W: Write> Collector<W> {
             {
                 let counted = (self.record_bytes, self.torn);
                 self.book.is_preview = true;
-                self.decode(arena, index, usize::MAX, &mut state);
+                self.decode(arena, index, None, &mut state);
                 self.book.is_preview = false;
                 (self.record_bytes, self.torn) = counted;
             }
@@ -116,7 +116,7 @@ impl<W: Write> Collector<W> {
         let calls = self.recorder.calls.take();
         let tapped = self.recorder.tapped.take();
         self.book.is_preview = true;
-        self.decode(arena, index, usize::MAX, &mut state);
+        self.decode(arena, index, None, &mut state);
         self.settle_lazy(&mut state);
         self.book.is_preview = false;
         self.recorder.calls = calls;

@@ -3,7 +3,7 @@
 //! Given a chunk and a place where no stamp is; gives where reading goes on. Must not know what an
 //! event means: the caller says how long the record of an id is.
 
-use sptrace_wire::record::{CONTROL_IDS, LEFT_OUT, NOTHING, NOTHING_NARROW, SIGNAL};
+use sptrace_wire::record::{CONTROL_IDS, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where to read on, in halves of words, after the zero at `at`; `at` itself: the record there is
@@ -20,7 +20,7 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
     let length_of = |id: u32| match id {
         0 => None,
-        NOTHING | LEFT_OUT => Some(2),
+        NOTHING | LEFT_OUT | PLACED => Some(2),
         NOTHING_NARROW => Some(3),
         // Those with values are as long as they say, and no hole has their shape.
         1..=SIGNAL => Some(4),

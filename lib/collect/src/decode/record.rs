@@ -21,6 +21,8 @@ pub(super) enum Record {
     Unfinished,
     /// What stands there is to be passed over, as the agent says.
     Nothing,
+    /// Where the stack pointer stood at the call whose record follows.
+    Placed(u32),
     /// It makes no sense.
     Torn,
     /// The full address that the next call through a pointer leads to.
@@ -65,6 +67,7 @@ impl Record {
             0 => (Self::Unfinished, 2),
             record::NOTHING | record::LEFT_OUT => (Self::Nothing, 2),
             record::NOTHING_NARROW => (Self::Nothing, 3),
+            record::PLACED => (Self::Placed(stamp), 2),
             record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
             record::SYSTEM_CALL..=record::ACTED => {
                 let length = half(at + 3) as usize / 4;

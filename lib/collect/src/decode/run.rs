@@ -24,7 +24,8 @@ const BATCH: usize = 128;
 impl<S: Sink> Decoder<'_, S> {
     /// Takes the records from `at` on, as far as they need no thought; gives where that is.
     pub(super) fn run(&mut self, halves: &[AtomicU32], mut at: usize) -> usize {
-        if self.cursor.lazy.is_some() || !self.sink.takes_rows() {
+        let is_mixed = self.cursor.ordered.is_mixed();
+        if self.cursor.lazy.is_some() || is_mixed || !self.sink.takes_rows() {
             return at;
         }
         let mut batch = [Plain::default(); BATCH];

@@ -28,7 +28,7 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool)
         let is_whole = match record {
             Record::Unfinished | Record::Torn => break,
             // It goes with the call that it tells the callee of.
-            Record::WideCallee(_) => {
+            Record::WideCallee(_) | Record::Placed(_) => {
                 at = next;
                 continue;
             }

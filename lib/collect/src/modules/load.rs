@@ -12,7 +12,7 @@ use sptrace_image::Object;
 use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
-    build_counting_plan, build_plan, build_plan_in_order, build_plan_with_levels,
+    build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
     build_plan_without_calls,
 };
 use sptrace_tracee::maps::{self, Mapping};
@@ -94,6 +94,8 @@ pub enum Plans {
     Levels,
     /// They are recorded in order, without stamps and ends.
     InOrder,
+    /// They are recorded, those of some functions in order at times.
+    Mixed,
     /// They are not looked at: system calls alone are recorded. Such plans are small, and quickly
     /// given to a process.
     SystemCalls,
@@ -102,6 +104,7 @@ pub enum Plans {
 const COUNTING_VERSION: u32 = PLAN_VERSION | 1 << 31;
 const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
 const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
+const MIXED_VERSION: u32 = PLAN_VERSION | 1 << 27;
 const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
 
 /// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
@@ -117,6 +120,7 @@ pub fn load(
         Plans::Record => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
         Plans::Count => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
         Plans::InOrder => cache::load_or_build(places, &path, IN_ORDER_VERSION, &planned_in_order),
+        Plans::Mixed => cache::load_or_build(places, &path, MIXED_VERSION, &planned_mixed),
         Plans::SystemCalls => {
             cache::load_or_build(places, &path, SYSTEM_CALLS_VERSION, &planned_system_calls)
         }
@@ -170,4 +174,9 @@ fn planned_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// The same where calls of some functions are counted at times.
 fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     to_columns(build_plan_with_levels(object, analysis)).unwrap_or_default()
+}
+
+/// The same where those of some functions are recorded in order at times.
+fn planned_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    to_columns(build_plan_mixed(object, analysis)).unwrap_or_default()
 }

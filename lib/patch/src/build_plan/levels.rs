@@ -1,5 +1,5 @@
-//! Plans of modules whose calls are counted: all of them, or those of some functions at times; and
-//! of those whose calls are recorded in order.
+//! Plans of modules whose calls are counted, or recorded in order: all of them, or those of some
+//! functions at times.
 //!
 //! A call that is counted and one that is recorded in order keep their return addresses: their
 //! slots end in a jump to the callee. The plan with some functions is two plans in one: how calls
@@ -37,6 +37,17 @@ pub fn build_plan_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> 
 pub fn build_plan_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
     let calls = Calls::Counted(Creators::of(object, analysis));
+    let twins = builder(object, analysis, calls, b.area_used);
+    b.add_twins(twins);
+    creations_alone(object, analysis, b.finish())
+}
+
+/// The plan of a module whose calls are recorded, and those of some functions in order at times.
+/// What has no end of its own is in order at all times: jumps that go on with a call, which would
+/// need the frame of a call that may be in order, and calls whose return addresses must stay.
+pub fn build_plan_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
+    let calls = Calls::InOrder(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
     b.add_twins(twins);
     creations_alone(object, analysis, b.finish())
@@ -138,17 +149,40 @@ impl PlanBuilder<'_> {
         let templates = (self.out.len() - HEADER_BYTES) as u32;
         self.out
             .extend(twins.out.get(HEADER_BYTES..).unwrap_or(&[]));
-        let pairs = self.sites.iter_mut().zip(twins.sites);
-        let twins_of: Vec<PlanSite> = pairs.map(|(site, twin)| as_twin(site, twin)).collect();
-        self.twins = twins_of.len() as u32;
-        self.sites.extend(twins_of.into_iter().map(|twin| PlanSite {
+        let others = twins.sites.into_iter().map(|twin| PlanSite {
             argument: match twin.form {
                 SiteForm::Template => twin.argument + templates,
                 _ => twin.argument,
             },
             ..twin
-        }));
+        });
+        let pairs = self.sites.iter_mut().zip(others);
+        let twins_of: Vec<PlanSite> = pairs
+            .map(|(site, twin)| match twins.is_in_order && is_endless(site) {
+                true => in_its_place(site, twin),
+                false => as_twin(site, twin),
+            })
+            .collect();
+        self.twins = twins_of.len() as u32;
+        self.sites.extend(twins_of);
         self.area_used = twins.area_used;
+    }
+}
+
+/// A site whose calls have no end of their own, or cannot be recorded with one.
+fn is_endless(site: &PlanSite) -> bool {
+    site.is_any(SITE_TAIL | SITE_ENTRY_ONLY) || site.form == SiteForm::Refused
+}
+
+/// The site becomes its twin for good, if that can be, and has none. Gives what stands for that.
+fn in_its_place(site: &mut PlanSite, twin: PlanSite) -> PlanSite {
+    if twin.form != SiteForm::Refused {
+        *site = twin;
+    }
+    PlanSite {
+        form: SiteForm::Refused,
+        flags: 0,
+        ..twin
     }
 }
 

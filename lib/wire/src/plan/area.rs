@@ -74,6 +74,11 @@ pub mod common {
     /// Of a direct call with acts in its slot, whose callee may not be instrumented yet, or whose
     /// acts cannot run there.
     pub const ACTS_FIRST: i32 = 19;
+    /// As ENTRY, where calls are recorded with the place of the stack pointer
+    /// ([`crate::record::PLACED`]).
+    pub const ENTRY_PLACED: i32 = 20;
+    /// The same of INDIRECT.
+    pub const INDIRECT_PLACED: i32 = 21;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 }

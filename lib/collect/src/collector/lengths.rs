@@ -1,0 +1,117 @@
+//! Functions whose calls are short are recorded in order (`--stamps auto`).
+//!
+//! Part of the [`Collector`]: asks the streams how long calls have lasted, and carries out what
+//! [`crate::lengths`] makes of that, by the wishes that levels have. Must not know when a call is
+//! short.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use sptrace_tracee::arena::Arena;
+use sptrace_wire::levels::SITE;
+
+use super::Collector;
+use super::memories::Memories;
+use crate::decode::mixed::Length;
+use crate::decode::pointers;
+use crate::decode::process::Areas;
+use crate::lengths::ByLength;
+use crate::levels::{Function, Sites};
+
+/// So often lengths are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// One of so many chunks is looked at for sites.
+const SAMPLED: u32 = 4;
+
+/// What is known of the lengths of calls.
+pub(super) struct Lengths {
+    by_length: ByLength,
+    last: Instant,
+    sites: Sites,
+    chunks: u32,
+    pub(super) memories: Memories,
+    pub(super) last_bid: Instant,
+}
+
+impl Lengths {
+    /// Some calls are recorded in order.
+    pub(super) fn has_any(&self) -> bool {
+        self.by_length.has_any()
+    }
+}
+
+impl<W: Write> Collector<W> {
+    /// Calls that are short are recorded in order. To be said before anything is recorded.
+    /// `tsc_hz`: ticks of the clock a second.
+    pub fn mix(&mut self, tsc_hz: u64) {
+        self.lengths = Some(Lengths {
+            by_length: ByLength::new(tsc_hz),
+            last: Instant::now(),
+            sites: Sites::default(),
+            chunks: 0,
+            memories: Memories::default(),
+            last_bid: Instant::now(),
+        });
+    }
+
+    /// Looks at lengths if it is time.
+    pub(super) fn may_look_at_lengths(&mut self, arena: &Arena) {
+        let is_time = |lengths: &Lengths| lengths.last.elapsed() >= LOOK_EVERY;
+        if !self.lengths.as_ref().is_some_and(is_time) {
+            return;
+        }
+        let mut all: HashMap<Function, Length> = HashMap::new();
+        for state in self.streams.iter_mut().flatten() {
+            let pid = state.lane.pid;
+            for (function, length) in state.cursor.take_lengths() {
+                all.entry((pid, function)).or_default().add(length);
+            }
+        }
+        let Some(mut lengths) = self.lengths.take() else {
+            return;
+        };
+        for wish in &lengths.by_length.look(&all) {
+            self.wish(arena, wish);
+        }
+        for (process, id) in lengths.sites.take() {
+            arena.wish(process, id, SITE);
+        }
+        lengths.last = Instant::now();
+        self.lengths = Some(lengths);
+    }
+
+    /// Looks for sites of calls through pointers in some chunks, while there are short functions
+    /// that are called through pointers.
+    pub(super) fn sample_short(
+        &mut self,
+        process: u32,
+        halves: &[AtomicU32],
+        (areas, pid): (&Areas, u32),
+    ) {
+        let Some(lengths) = &mut self.lengths else {
+            return;
+        };
+        lengths.chunks = (lengths.chunks + 1) % SAMPLED;
+        if lengths.chunks != 0 || lengths.by_length.stubborn().is_empty() {
+            return;
+        }
+        pointers::sample(halves, (areas, pid), &self.book, |id, callee| {
+            if let Some((area, offset)) = areas.find(id) {
+                let site = (process, area.start + u64::from(offset));
+                let is_short = lengths.by_length.stubborn().contains(&(pid, callee));
+                lengths.sites.add(site, is_short);
+            }
+        });
+    }
+
+    /// A process has ended, which had the number `process` in the arena.
+    pub(super) fn forget_lengths(&mut self, pid: u32, process: u32) {
+        if let Some(lengths) = &mut self.lengths {
+            lengths.by_length.forget(pid);
+            lengths.sites.forget(process);
+            lengths.memories.forget(process);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The open calls of a thread, where calls are recorded in order.
+//!
+//! Given of each call where the stack pointer stood and which function makes it; says which calls
+//! have ended by then: those that do not lie around it, and what was called by other functions than
+//! its caller. Also which have, where the agent tells the ends of some ([`super::mixed`]). Must not
+//! know records and times, but hands these on.
+
+use sptrace_trace::FunctionId;
+
+use super::mixed::{End, Ends, How, Length};
+use super::module::Place;
+
+/// Two places farther from each other are on different stacks: as in the agent.
+const SAME_STACK_BYTES: u32 = 64 << 20;
+/// So many frames are looked at for the one that a call is made from.
+const LOOKED_AT: usize = 64;
+/// Sites whose functions are kept at hand; a power of two.
+const CALLERS: usize = 1 << 13;
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    /// Where the stack pointer stood.
+    place: u32,
+    /// What runs in it.
+    function: FunctionId,
+}
+
+impl Frame {
+    /// It is on the stack that this place is on.
+    #[inline]
+    fn is_near(&self, place: u32) -> bool {
+        let above = self.place.wrapping_sub(place) as i32;
+        above.unsigned_abs() < SAME_STACK_BYTES
+    }
+}
+
+/// A call, or a jump that goes on with one.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) place: u32,
+    pub(super) callee: FunctionId,
+    /// The function that its site lies in, if that is known.
+    pub(super) caller: Option<FunctionId>,
+    pub(super) is_tail: bool,
+    pub(super) tsc: u64,
+    pub(super) how: How,
+}
+
+/// The calls that are open, the innermost last.
+#[derive(Clone, Default)]
+pub(super) struct Open {
+    frames: Vec<Frame>,
+    /// Of the function that is told of next.
+    next: Option<u32>,
+    /// Of the held-back call of a stub ([`Cursor::lazy`]): where the stack pointer stood, and who
+    /// calls.
+    pub(super) lazy: Option<(u32, Option<FunctionId>)>,
+    /// In which function the sites of some ids lie.
+    callers: Vec<(u32, FunctionId)>,
+    /// Functions that go on with another coroutine, on its stack, and do not come back (Go's
+    /// `gogo`). Where there are some, stacks may lie near each other.
+    pub(super) switching: Vec<FunctionId>,
+    /// Records in a row: where each stands, and what it is of. Its memory serves again.
+    pub(super) looked_up: Vec<(u32, Place)>,
+    /// Where some calls are recorded with stamps.
+    pub(super) ends: Option<Ends>,
+}
+
+/// What a call says of those before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// So many have returned.
+    pub(super) returned: usize,
+    /// Before these, so many were left: another stack is in use.
+    pub(super) left: usize,
+    /// The call goes on with the one that is open then.
+    pub(super) goes_on: bool,
+}
+
+impl Open {
+    /// What comes next was called with the stack pointer here.
+    pub(super) fn stands_at(&mut self, place: u32) {
+        self.next = Some(place);
+    }
+
+    /// The same, if it is known.
+    pub(super) fn next_at(&mut self, place: Option<u32>) {
+        self.next = place;
+    }
+
+    /// It is known where what comes next was called.
+    pub(super) fn is_placed(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Some calls are recorded with stamps.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.ends.is_some()
+    }
+
+    /// From here on some are.
+    pub(super) fn mix(&mut self) {
+        self.ends.get_or_insert_default();
+    }
+
+    /// How long calls have lasted, where some are.
+    pub(super) fn take_lengths(&mut self) -> impl Iterator<Item = (FunctionId, Length)> {
+        let ends = self.ends.as_mut();
+        ends.into_iter().flat_map(Ends::take_lengths)
+    }
+
+    /// Where a call was made that is inside of the innermost, if it is not said.
+    pub(super) fn inside(&self) -> Option<u32> {
+        let top = self.frames.last();
+        top.map(|top| top.place.wrapping_sub(8))
+    }
+
+    /// Where what comes next was called, if that is known, which it is not any more.
+    pub(super) fn take_place(&mut self) -> Option<u32> {
+        self.next.take()
+    }
+
+    /// All that have ended last have an exit in the trace.
+    pub(super) fn have_exits(&self) -> bool {
+        let mut ended = self.ends.iter().flat_map(|ends| ends.ended());
+        !ended.any(|is_open| *is_open)
+    }
+
+    /// The frames from number `open` on have ended.
+    #[inline]
+    fn keep(&mut self, open: usize, tsc: u64) {
+        if let Some(ends) = &mut self.ends {
+            let ended = self.frames.iter().enumerate().skip(open).rev();
+            ended.for_each(|(at, frame)| ends.end(at, frame.function, tsc));
+        }
+        self.frames.truncate(open);
+    }
+
+    fn push(&mut self, made: &Made) {
+        if let Some(ends) = &mut self.ends {
+            ends.begin(self.frames.len(), made.tsc, made.how);
+        }
+        self.frames.push(Frame {
+            place: made.place,
+            function: made.callee,
+        });
+    }
+
+    /// The agent tells the end of the innermost call whose end it tells: it has ended, with all
+    /// that is inside of it. One that began before the records has all inside of it.
+    pub(super) fn told(&mut self, tsc: u64) -> End {
+        let told = self.ends.as_mut().map_or(End::Earlier, Ends::take_told);
+        match told {
+            End::Known => {}
+            End::Of(at) => {
+                self.keep(at, tsc);
+                self.ends.as_mut().map(Ends::forget_told);
+            }
+            End::Earlier => self.keep(0, tsc),
+        }
+        told
+    }
+
+    /// What a call or jump says of those before.
+    ///
+    /// The stack pointer alone does not tell a call inside of another from one that the same caller
+    /// makes with arguments on the stack, after the other has returned: if the innermost function
+    /// is not the caller, but one below it is, that is where the call is made.
+    #[inline]
+    pub(super) fn add(&mut self, made: Made) -> Ended {
+        let Made { place, callee, .. } = made;
+        if !self.switching.is_empty()
+            && let Some(ended) = self.on_other_stack(made)
+        {
+            return ended;
+        }
+        let left = match self.frames.last() {
+            Some(top) if !top.is_near(place) => self.leave_stack(place, made.tsc),
+            _ => 0,
+        };
+        let all = self.frames.len();
+        // Above the call's own place is what holds it: what is there or below has ended.
+        let mut open = all;
+        while let Some(top) = self.frames[..open].last_mut()
+            && place.wrapping_sub(top.place) < SAME_STACK_BYTES
+        {
+            if top.place == place && made.is_tail {
+                top.function = callee;
+                self.keep(open, made.tsc);
+                return Ended {
+                    returned: all - open,
+                    left,
+                    goes_on: true,
+                };
+            }
+            open -= 1;
+        }
+        self.keep(open, made.tsc);
+        if !made.is_tail
+            && let Some(top) = self.frames.last()
+            && Some(top.function) != made.caller
+        {
+            open -= self.above_caller(place, made.caller);
+            self.keep(open, made.tsc);
+        }
+        self.push(&made);
+        Ended {
+            returned: all - open,
+            left,
+            goes_on: false,
+        }
+    }
+
+    /// What a call says of those before it where coroutines change stacks, if it is made on another
+    /// one than the innermost call. All calls that a coroutine makes from one function have one
+    /// place.
+    #[cold]
+    #[inline(never)]
+    fn on_other_stack(&mut self, made: Made) -> Option<Ended> {
+        let top = *self.frames.last()?;
+        let all = self.frames.len();
+        let is_caller = |open: &Frame| Some(open.function) == made.caller;
+        let is_switched =
+            self.switching.contains(&top.function) && (made.is_tail || !is_caller(&top));
+        let mut ended = Ended {
+            returned: 0,
+            left: 0,
+            goes_on: false,
+        };
+        if is_switched && !self.switching.contains(&made.callee) {
+            // Another coroutine goes on, unless a call waits just where this one is made.
+            let waits = |pair: &[Frame]| is_caller(&pair[0]) && pair[1].place == made.place;
+            let waiting = self.frames.windows(2).rposition(waits);
+            let open = waiting.filter(|_| !made.is_tail).map_or(0, |at| at + 1);
+            match open {
+                0 => ended.left = all,
+                _ => ended.returned = all - open,
+            }
+            self.keep(open, made.tsc);
+        } else {
+            // By the stack pointer alone another function would be the caller: the stack has
+            // changed since the caller began, or is again what it was.
+            let place = made.place;
+            let has_ended = |open: &Frame| place.wrapping_sub(open.place) < SAME_STACK_BYTES;
+            let returned = self.frames.iter().rev().take_while(|open| has_ended(open));
+            let below = all - returned.count();
+            let is_below = below > 0 && top.is_near(place) && is_caller(&self.frames[below - 1]);
+            if made.is_tail || is_below {
+                return None;
+            }
+            let mut looked_at = self.frames.iter().rev().take(LOOKED_AT);
+            ended.returned = looked_at.position(is_caller)?;
+            self.keep(all - ended.returned, made.tsc);
+        }
+        self.push(&made);
+        Some(ended)
+    }
+
+    /// If there are calls on this stack, the innermost of them is the innermost of all from here
+    /// on. So many were left.
+    #[cold]
+    #[inline(never)]
+    fn leave_stack(&mut self, place: u32, tsc: u64) -> usize {
+        let is_near = |open: &Frame| open.is_near(place);
+        let all = self.frames.len();
+        if let Some(below) = self.frames.iter().rposition(is_near) {
+            self.keep(below + 1, tsc);
+        }
+        all - self.frames.len()
+    }
+
+    /// So many calls on this stack are open inside of the caller's, as far as it is one of them.
+    fn above_caller(&self, place: u32, caller: Option<FunctionId>) -> usize {
+        let Some(caller) = caller else {
+            return 0;
+        };
+        let looked_at = self.frames.iter().rev().take(LOOKED_AT);
+        let mut looked_at = looked_at.take_while(|open| open.is_near(place));
+        let returned = looked_at.position(|open| open.function == caller);
+        returned.unwrap_or(0)
+    }
+
+    /// In which function the site with this id lies, if it is at hand.
+    #[inline]
+    pub(super) fn caller(&self, id: u32) -> Option<FunctionId> {
+        let (known, caller) = self.callers.get(slot(id))?;
+        (*known == id).then_some(*caller)
+    }
+
+    pub(super) fn keep_caller(&mut self, id: u32, caller: FunctionId) {
+        self.callers.resize(CALLERS, (0, FunctionId(0)));
+        self.callers[slot(id)] = (id, caller);
+    }
+}
+
+/// Where the caller of a site is kept.
+#[inline]
+fn slot(id: u32) -> usize {
+    (id.wrapping_mul(0x9E37_79B1) >> 16) as usize % CALLERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(returned: usize, left: usize, goes_on: bool) -> Ended {
+        Ended {
+            returned,
+            left,
+            goes_on,
+        }
+    }
+
+    const F: FunctionId = FunctionId(1);
+    const G: FunctionId = FunctionId(2);
+    const H: FunctionId = FunctionId(3);
+
+    fn call(open: &mut Open, place: u32) -> Ended {
+        made(open, place, (F, None), false)
+    }
+
+    fn made(
+        open: &mut Open,
+        place: u32,
+        (callee, caller): (FunctionId, Option<FunctionId>),
+        is_tail: bool,
+    ) -> Ended {
+        open.add(Made {
+            place,
+            callee,
+            caller,
+            is_tail,
+            tsc: 0,
+            how: How::InOrder,
+        })
+    }
+
+    #[test]
+    fn what_is_deeper_is_inside_and_what_is_not_has_ended() {
+        let mut open = Open::default();
+        assert_eq!(call(&mut open, 0x1000), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x0f00), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x0e00), ended(0, 0, false));
+        // Its caller's second call, then one of the outermost function's caller.
+        assert_eq!(call(&mut open, 0x0e00), ended(1, 0, false));
+        assert_eq!(call(&mut open, 0x1000), ended(3, 0, false));
+        assert_eq!(open.frames.len(), 1);
+    }
+
+    #[test]
+    fn a_jump_goes_on_with_the_call_at_its_place() {
+        let mut open = Open::default();
+        call(&mut open, 0x1000);
+        call(&mut open, 0x0f00);
+        assert_eq!(made(&mut open, 0x1000, (G, None), true), ended(1, 0, true));
+        assert_eq!(made(&mut open, 0x1000, (G, None), true), ended(0, 0, true));
+        // The function that jumps was not seen to begin.
+        assert_eq!(made(&mut open, 0x0800, (G, None), true), ended(0, 0, false));
+    }
+
+    #[test]
+    fn addresses_may_pass_the_end_of_their_low_halves() {
+        let mut open = Open::default();
+        call(&mut open, 0x100);
+        assert_eq!(call(&mut open, 0xffff_ff00), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x100), ended(2, 0, false));
+    }
+
+    #[test]
+    fn another_stack_lies_inside_until_the_first_one_goes_on() {
+        let mut open = Open::default();
+        call(&mut open, 0x7000_1000);
+        call(&mut open, 0x7000_0f00);
+        assert_eq!(call(&mut open, 0x1000_0000), ended(0, 0, false));
+        assert_eq!(call(&mut open, 0x1000_0000), ended(1, 0, false));
+        assert_eq!(call(&mut open, 0x7000_0e00), ended(0, 1, false));
+        assert_eq!(open.frames.len(), 3);
+    }
+
+    #[test]
+    fn a_call_with_arguments_on_the_stack_is_its_caller_s() {
+        let mut open = Open::default();
+        made(&mut open, 0x1000, (F, None), false);
+        made(&mut open, 0x0f00, (G, Some(F)), false);
+        made(&mut open, 0x0ef8, (H, Some(G)), false);
+        // G and H have returned: F makes the call, eight bytes below H's.
+        let told = made(&mut open, 0x0ef0, (G, Some(F)), false);
+        assert_eq!(told, ended(2, 0, false));
+        // Who calls is not among the open ones: the stack pointer says all that is known.
+        let told = made(&mut open, 0x0ee0, (G, Some(H)), false);
+        assert_eq!(told, ended(0, 0, false));
+    }
+
+    #[test]
+    fn what_a_function_goes_on_with_is_the_caller_of_what_comes() {
+        let mut open = Open::default();
+        made(&mut open, 0x1000, (F, None), false);
+        made(&mut open, 0x0f00, (G, Some(F)), false);
+        made(&mut open, 0x0f00, (H, Some(G)), true);
+        let told = made(&mut open, 0x0e00, (F, Some(H)), false);
+        assert_eq!((told, open.frames.len()), (ended(0, 0, false), 3));
+    }
+
+    /// Calls `f`, `g`, and `gogo`, which changes to another goroutine.
+    fn coroutines() -> Open {
+        let mut open = Open {
+            switching: vec![H],
+            ..Open::default()
+        };
+        made(&mut open, 0x9000, (F, None), false);
+        made(&mut open, 0x8f00, (G, Some(F)), false);
+        open
+    }
+
+    #[test]
+    fn a_call_on_the_scheduler_s_stack_is_its_caller_s() {
+        let mut open = coroutines();
+        // G calls a leaf, then has changed the stack: to one above, and back.
+        made(&mut open, 0x8e00, (F, Some(G)), false);
+        let (other, inner) = (FunctionId(9), FunctionId(10));
+        assert_eq!(
+            made(&mut open, 0xa000, (other, Some(G)), false),
+            ended(1, 0, false)
+        );
+        assert_eq!(
+            made(&mut open, 0x9f00, (inner, Some(other)), false),
+            ended(0, 0, false)
+        );
+        assert_eq!(
+            made(&mut open, 0x8f00, (G, Some(F)), false),
+            ended(3, 0, false)
+        );
+        assert_eq!(open.frames.len(), 2);
+    }
+
+    #[test]
+    fn a_goroutine_that_goes_on_where_it_waited_has_its_calls() {
+        let mut open = coroutines();
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // F goes on, behind its call of G.
+        assert_eq!(
+            made(&mut open, 0x8f00, (G, Some(F)), false),
+            ended(2, 0, false)
+        );
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // Another goroutine does, of which nothing is open.
+        assert_eq!(
+            made(&mut open, 0x8700, (G, Some(F)), false),
+            ended(0, 3, false)
+        );
+        made(&mut open, 0xa000, (H, Some(G)), false);
+        // Another one begins.
+        assert_eq!(
+            made(&mut open, 0x8f00, (F, Some(H)), true),
+            ended(0, 2, false)
+        );
+        assert_eq!(open.frames.len(), 1);
+    }
+}
