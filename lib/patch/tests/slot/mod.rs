@@ -31,6 +31,8 @@ const ROUTINES: [&str; common::COUNT] = [
     "ORDER_INDIRECT",
     "ORDER_FULL",
     "ACTS_FIRST",
+    "ENTRY_PLACED",
+    "INDIRECT_PLACED",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.
