@@ -1,6 +1,6 @@
 //! The ends of calls where some are recorded in order and others with stamps.
 //!
-//! Part of [`super::ordered::Open`], which holds all open calls by where the stack pointer stood.
+//! Part of what `open.rs` knows, which holds all open calls by where the stack pointer stood.
 //! The end of a call with stamps has a record of its own, or is told by the agent when it was left;
 //! then all that lies inside of it has ended. What the stack pointer shows earlier, as after a
 //! longjmp, is told at once, and not again when the agent tells. Also how long calls have lasted.

@@ -333,12 +333,13 @@ fn holes_are_passed_over_and_the_last_one_is_told() {
 #[test]
 fn what_makes_no_sense_is_counted_and_what_follows_is_read() {
     let mut thread = Thread::new();
-    let told = thread.chunk(&[10, NO_SLOT, 20, ENTRY]);
-    assert_eq!(told, [Enter(20, PLACE_ENTRY, 1)]);
+    // A stamp that is no id of a control record.
+    let told = thread.chunk(&[10, NO_SLOT, 200, ENTRY]);
+    assert_eq!(told, [Enter(200, PLACE_ENTRY, 1)]);
     assert!(thread.torn.nonsense > 0 && thread.torn.unknown_process == 0);
     // The same of a process of which nothing is known.
     thread.areas = Areas::default();
-    thread.chunk(&[30, ENTRY]);
+    thread.chunk(&[230, ENTRY]);
     assert!(thread.torn.unknown_process > 0);
 }
 
@@ -589,6 +590,51 @@ fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamp
         assert_eq!(in_order(&mut thread, &calls), want);
         assert_eq!(thread.torn, Torn::default());
     }
+}
+
+#[test]
+fn calls_with_stamps_and_calls_in_order_have_one_stack() {
+    const TOP: u32 = 0x7000_1000;
+    let placed = |place| [place, PLACED];
+    let mut thread = Thread::new();
+    thread.cursor = thread.cursor.mixed();
+    let calls = [TOP - 16, ORDERED, TOP - 32, ORDERED];
+    let chunk = [&placed(TOP)[..], &[100, ENTRY], &calls, &placed(TOP - 16)].concat();
+    // The last call is made where the outer one of the two in order was.
+    let chunk = [&chunk[..], &[400, ENTRY, 500, EXIT, 600, EXIT]].concat();
+    let want = [
+        Enter(100, PLACE_ENTRY, 1),
+        Between(100, 400),
+        Enter(200, PLACE_ENTRY, 4),
+        Enter(300, PLACE_ENTRY, 4),
+        Exit(400),
+        Exit(400),
+        Enter(400, PLACE_ENTRY, 1),
+        Exit(500),
+        Exit(600),
+    ];
+    assert_eq!(thread.chunk(&chunk), want);
+    // A longjmp leaves a call with stamps, which the agent tells later.
+    let chunk = [
+        &placed(TOP)[..],
+        &[700, ENTRY],
+        &placed(TOP - 64),
+        &[800, ENTRY],
+    ]
+    .concat();
+    let chunk = [&chunk[..], &[TOP - 16, ORDERED], &control(1000, UNWOUND, 1)].concat();
+    let chunk = [&chunk[..], &[1100, EXIT]].concat();
+    let want = [
+        Enter(700, PLACE_ENTRY, 1),
+        Enter(800, PLACE_ENTRY, 1),
+        Between(800, 1000),
+        Exit(900),
+        Enter(900, PLACE_ENTRY, 4),
+        Exit(1100),
+        Exit(1100),
+    ];
+    assert_eq!(thread.chunk(&chunk), want);
+    assert_eq!(thread.torn, Torn::default());
 }
 
 #[test]
