@@ -149,8 +149,9 @@ impl Context<'_> {
         if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
         }
-        let pushes_from = place.start + place.moved + u64::from(place.moved == 0);
-        if place.pushes_back && (pushes_from..place.entry).contains(&rip) {
+        let push = place.start + place.moved;
+        let is_at_push = (push..=push + pushed::BYTES).contains(&rip);
+        if place.pushes_back && is_at_push && (rip != place.start || place.moved != 0) {
             return self.out_of_push(hot, place);
         }
         if place.hook && rip <= place.exit {
@@ -164,7 +165,7 @@ impl Context<'_> {
         if rip == place.exit.wrapping_sub(5) {
             return self.skip_exit(hot, place, self.0[RSP]);
         }
-        let has_begun = place.moved != 0 && rip != place.start;
+        let has_begun = (place.moved != 0 || place.pushes_back) && rip != place.start;
         if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
             self.0[RSP] += if pushed { 8 } else { 0 };
             return self.back(place);
@@ -178,11 +179,11 @@ impl Context<'_> {
         if place.operand && !pushed {
             return false;
         }
-        // As if the routine had been called.
-        write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
+        self.skip_entry(hot, place)
     }
 
-    /// Where a slot pushes a return address and loads r11: behind that, if it can be executed.
+    /// Where a slot pushes a return address: behind that, and behind what loads or pushes the callee
+    /// if it can be executed; before all of it if nothing was moved.
     fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let (start, rip) = (place.start + place.moved, self.0[RIP]);
         if rip < start + pushed::BYTES {
@@ -197,8 +198,17 @@ impl Context<'_> {
             (self.0[RSP], self.0[RAX]) = (behind.rsp, behind.rax);
             self.0[RIP] = start + pushed::BYTES;
         }
-        let is_behind = self.0[RIP] == start + pushed::BYTES;
-        place.kept_jump != 0 && is_behind && self.execute_moved(hot, place.loaded())
+        if place.kept_jump != 0 {
+            return self.execute_moved(hot, place.loaded());
+        }
+        if place.moved == 0 {
+            self.0[RSP] += 8;
+            return self.back(place);
+        }
+        if place.operand {
+            return self.forward_unpushed(hot, place);
+        }
+        self.skip_entry(hot, place)
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
@@ -614,6 +624,11 @@ impl Context<'_> {
             loss::count(hot);
         }
         moved
+    }
+
+    /// Just before the routine is called: as if it had been, without the event.
+    fn skip_entry(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
     }
 
     /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
