@@ -540,11 +540,7 @@ impl<W: Write> Collector<W> {
         }
         let ends = self.ends.get(&state.lane.pid).into_iter().flatten();
         let end = ends.copied().filter(|end| *end >= start_tsc).min();
-        let now = || match end_tsc {
-            0 => crate::clock::tsc(),
-            handed_over => handed_over,
-        };
-        state.cursor.until_tsc = end.unwrap_or_else(now);
+        state.cursor.until_tsc = written_until(end_tsc, end).unwrap_or_else(crate::clock::tsc);
         let halves = halves.get(state.taken..).unwrap_or(&[]);
         self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
     }
@@ -583,5 +579,27 @@ impl<W: Write> Collector<W> {
             torn: &mut self.torn,
             sink: &mut feed,
         })
+    }
+}
+
+/// Until when a chunk was written that was handed over then (0: not yet), by a process that has
+/// ended at `end`: a process may end long after that, and before the chunk is read. `None`: it is
+/// being written.
+fn written_until(handed_over_tsc: u64, end: Option<u64>) -> Option<u64> {
+    let handed_over = Some(handed_over_tsc).filter(|tsc| *tsc != 0);
+    handed_over.into_iter().chain(end).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_handed_over_before_its_process_ended_is_not_spread_up_to_that() {
+        assert_eq!(written_until(100, Some(9000)), Some(100));
+        assert_eq!(written_until(100, Some(90)), Some(90));
+        assert_eq!(written_until(0, Some(9000)), Some(9000));
+        assert_eq!(written_until(100, None), Some(100));
+        assert_eq!(written_until(0, None), None);
     }
 }
