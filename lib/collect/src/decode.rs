@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `record.rs`, [`hole`] | one record, and what stands where a record was never completed |
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
+//! | `stretch.rs`, `row.rs` | the same where some calls are in order |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `ordered.rs`, `open.rs` | calls that are recorded in order: their times, and their ends |
 //! | [`mixed`] | the ends of calls where some are in order and others have stamps |
@@ -33,8 +34,10 @@ mod places;
 pub mod pointers;
 pub mod process;
 mod record;
+mod row;
 mod run;
 pub mod sink;
+mod stretch;
 mod system_call;
 pub mod tables;
 #[cfg(test)]
@@ -171,18 +174,9 @@ impl<S: Sink> Decoder<'_, S> {
         let mut wide_callee = None;
         let mut at = 0;
         while at < used {
-            if wide_callee.is_none() {
-                at = self.run(halves, at);
-                if at >= used {
-                    break;
-                }
-            }
-            if self.is_in_order(halves, at) {
-                match self.in_order(&halves[..used], at, &mut wide_callee) {
-                    Some(next) => at = next,
-                    None => break,
-                }
-                continue;
+            match self.rows(&halves[..used], at, &mut wide_callee) {
+                Some(next) if next < used => at = next,
+                _ => break,
             }
             let (record, halves_long) = Record::read(halves, at, self.areas);
             at += halves_long;
@@ -268,6 +262,10 @@ impl<S: Sink> Decoder<'_, S> {
                 self.settle_lazy(jumped);
             }
             if jumped.is_none() {
+                if self.cursor.ordered.is_mixed() {
+                    let caller = self.book.site_caller(call.from, self.sink);
+                    self.cursor.ordered.keep_caller(call.id, caller);
+                }
                 self.enter(kind, tsc, callee, Some(call.from));
             }
         }

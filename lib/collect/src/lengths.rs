@@ -146,7 +146,6 @@ mod tests {
             stamped,
             in_order,
             ticks: u64::from(stamped + in_order) * ns,
-            longest_ticks: ns,
         };
         let wishes = by.look(&HashMap::from([(F, length)]));
         let wishes = wishes.iter().map(|wish| (wish.level, wish.is_repeated));

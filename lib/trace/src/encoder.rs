@@ -147,12 +147,9 @@ impl StreamEncoder {
     fn tell_span(&mut self) {
         self.is_span_due = false;
         let (from, to) = self.span;
-        let now = self.last_tsc.max(from);
-        if now < to {
-            let mut burst = self.burst();
-            burst.between(now, now - from, to - now);
-            burst.finish();
-        }
+        let mut burst = self.burst();
+        burst.span(from, to);
+        burst.finish();
     }
 
     /// A call begins.

@@ -217,7 +217,7 @@ impl<W: Write> Sink for Feed<'_, W> {
     }
 
     #[inline(never)]
-    fn row(&mut self, high: u64, mut events: &[Plain]) {
+    fn row(&mut self, high: u64, mut events: &[Plain], spans: &[(u64, u64)]) {
         let high = high << 32;
         if let (Some(tally), [first, .., last]) = (&mut self.recorder.tally, events) {
             tally.come_to(high | u64::from(first.stamp), high | u64::from(last.stamp));
@@ -232,7 +232,10 @@ impl<W: Write> Sink for Feed<'_, W> {
                 match event.place.callee() {
                     Some(callee) if event.place.is_tail() => burst.tail(tsc, callee),
                     Some(callee) => burst.enter(tsc, callee),
-                    None => burst.exit(tsc),
+                    None => match event.place.as_span().and_then(|span| spans.get(span)) {
+                        None => burst.exit(tsc),
+                        Some((from, to)) => burst.span(*from, *to),
+                    },
                 }
             }
             burst.finish();

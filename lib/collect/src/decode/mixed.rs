@@ -14,10 +14,10 @@ use super::sink::Inherited;
 /// What is known beside the frames of open calls.
 #[derive(Clone, Default)]
 pub(super) struct Ends {
-    /// When each of them has begun, as far as is known, and whether it is an open one for the
-    /// trace, which has no exit.
-    begun: Vec<(u64, bool)>,
-    /// Of those that have ended last, the innermost first: which were open ones.
+    /// So many of them are open ones for the trace, which have no exit.
+    open: usize,
+    /// Of those that have ended last, the innermost first: which were open ones. Empty if none
+    /// was, and those after the last open one may be missing.
     ended: Vec<bool>,
     /// Calls whose ends the agent tells, the innermost last: which frame each is, unless that has
     /// ended.
@@ -34,8 +34,6 @@ pub struct Length {
     pub in_order: u32,
     /// All of them together, with what they have called.
     pub ticks: u64,
-    /// The longest.
-    pub longest_ticks: u64,
 }
 
 impl Length {
@@ -44,7 +42,6 @@ impl Length {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);
         self.ticks = self.ticks.saturating_add(other.ticks);
-        self.longest_ticks = self.longest_ticks.max(other.longest_ticks);
     }
 }
 
@@ -91,70 +88,77 @@ pub(super) enum End {
 
 impl Ends {
     /// The frame that comes next, which is number `at`, begins.
-    pub(super) fn begin(&mut self, at: usize, tsc: u64, how: How) {
-        self.begun.resize(at, (tsc, false));
-        self.begun.push((tsc, how == How::Open));
+    #[inline]
+    pub(super) fn begin(&mut self, at: usize, how: How) {
         if how != How::InOrder {
             self.told.push(Some(at));
+            self.open += usize::from(how == How::Open);
         }
     }
 
-    /// Those that have ended since [`Self::forget_ended`], the innermost first: which were open
-    /// ones.
-    pub(super) fn ended(&self) -> &[bool] {
-        &self.ended
+    /// Open ones are among those that have ended since [`Self::take_ended`].
+    #[inline]
+    pub(super) fn have_open_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
-    /// They have been told.
-    pub(super) fn forget_ended(&mut self) {
-        self.ended.clear();
+    /// Of those that have ended since this was asked last, the innermost first: which were open
+    /// ones. Those that are not named were not.
+    pub(super) fn take_ended(&mut self) -> Vec<bool> {
+        std::mem::take(&mut self.ended)
     }
 
-    /// Frame number `at`, the innermost, of `function`, has ended.
-    pub(super) fn end(&mut self, at: usize, function: FunctionId, tsc: u64) {
-        let (begun, is_open) = self.begun.get(at).copied().unwrap_or((tsc, false));
-        self.begun.truncate(at);
-        self.ended.push(is_open);
-        let mut told = self.told.iter_mut().rev().filter(|told| told.is_some());
-        let is_told = told.next().filter(|told| **told == Some(at));
-        let is_stamped = is_told.is_some();
-        if let Some(told) = is_told {
-            *told = None;
+    /// The innermost frame has ended: it was recorded so, is of `function`, and lasted so long.
+    #[inline]
+    pub(super) fn end(&mut self, function: FunctionId, how: How, ticks: u64) {
+        if self.open > 0 {
+            self.ended.push(how == How::Open);
+            self.open -= usize::from(how == How::Open);
         }
-        self.add(function, tsc.saturating_sub(begun), is_stamped);
+        if how != How::InOrder {
+            // Frames end in the reverse of the order in which they began, so this is its own.
+            let mut told = self.told.iter_mut().rev();
+            if let Some(told) = told.find(|told| told.is_some()) {
+                *told = None;
+            }
+        }
+        self.add(function, ticks, how != How::InOrder);
     }
 
     /// What the agent tells next.
-    pub(super) fn take_told(&mut self) -> End {
-        match self.told.pop() {
-            Some(Some(at)) => {
-                // It is counted as one with stamps when it is taken from the frames.
-                self.told.push(Some(at));
-                End::Of(at)
-            }
+    #[inline]
+    pub(super) fn next_told(&self) -> End {
+        match self.told.last() {
+            Some(Some(at)) => End::Of(*at),
             Some(None) => End::Known,
             None => End::Earlier,
         }
     }
 
     /// What was told of is gone.
+    #[inline]
     pub(super) fn forget_told(&mut self) {
         self.told.pop();
     }
 
+    #[inline]
     fn add(&mut self, function: FunctionId, ticks: u64, is_stamped: bool) {
+        let length = Length {
+            stamped: u32::from(is_stamped),
+            in_order: u32::from(!is_stamped),
+            ticks,
+        };
+        match self.lengths.get_mut(function.0 as usize) {
+            Some(all) => all.add(length),
+            None => self.add_first(function, length),
+        }
+    }
+
+    #[cold]
+    fn add_first(&mut self, function: FunctionId, length: Length) {
         let index = function.0 as usize;
-        if index >= self.lengths.len() {
-            self.lengths.resize(index + 64, Length::default());
-        }
-        if let Some(length) = self.lengths.get_mut(index) {
-            length.add(Length {
-                stamped: u32::from(is_stamped),
-                in_order: u32::from(!is_stamped),
-                ticks,
-                longest_ticks: ticks,
-            });
-        }
+        self.lengths.resize(index + 64, Length::default());
+        self.lengths[index] = length;
     }
 
     /// How long calls have lasted that ended since this was asked last.
@@ -175,31 +179,49 @@ mod tests {
     #[test]
     fn what_has_ended_early_is_not_told_again() {
         let mut ends = Ends::default();
-        ends.begin(0, 10, How::Stamped);
-        ends.begin(1, 20, How::InOrder);
-        ends.begin(2, 30, How::Stamped);
-        ends.end(2, G, 35);
-        ends.end(1, F, 35);
-        assert_eq!(ends.take_told(), End::Known);
-        assert_eq!(ends.take_told(), End::Of(0));
-        ends.end(0, F, 50);
+        ends.begin(0, How::Stamped);
+        ends.begin(1, How::InOrder);
+        ends.begin(2, How::Stamped);
+        ends.end(G, How::Stamped, 5);
+        ends.end(F, How::InOrder, 15);
+        assert_eq!(ends.next_told(), End::Known);
         ends.forget_told();
-        assert_eq!(ends.take_told(), End::Earlier);
+        assert_eq!(ends.next_told(), End::Of(0));
+        ends.end(F, How::Stamped, 40);
+        ends.forget_told();
+        assert_eq!(ends.next_told(), End::Earlier);
+    }
+
+    #[test]
+    fn open_ones_are_known_among_those_that_have_ended() {
+        let mut ends = Ends::default();
+        let hows = [How::Stamped, How::Open, How::InOrder];
+        for (at, how) in hows.into_iter().enumerate() {
+            ends.begin(at, how);
+        }
+        assert!(!ends.have_open_ended());
+        for how in hows.into_iter().rev() {
+            ends.end(F, how, 5);
+        }
+        assert!(ends.have_open_ended());
+        assert_eq!(ends.take_ended(), [false, true]);
+        ends.begin(0, How::Stamped);
+        ends.end(F, How::Stamped, 5);
+        assert!(!ends.have_open_ended());
     }
 
     #[test]
     fn lengths_are_those_of_each_kind() {
         let mut ends = Ends::default();
-        ends.begin(0, 10, How::Stamped);
-        ends.begin(1, 20, How::InOrder);
-        ends.end(1, F, 25);
-        ends.end(0, F, 50);
+        ends.begin(0, How::Stamped);
+        ends.begin(1, How::InOrder);
+        ends.end(F, How::InOrder, 5);
+        ends.end(F, How::Stamped, 40);
         let lengths: Vec<_> = ends.take_lengths().collect();
         let expected = Length {
             stamped: 1,
             in_order: 1,
             ticks: 45,
-            longest_ticks: 40,
         };
         assert_eq!(lengths, [(F, expected)]);
         assert_eq!(ends.take_lengths().count(), 0);

@@ -9,6 +9,7 @@ use sptrace_trace::FunctionId;
 
 use super::mixed::{End, Ends, How, Length};
 use super::module::Place;
+use super::row::Row;
 
 /// Two places farther from each other are on different stacks: as in the agent.
 const SAME_STACK_BYTES: u32 = 64 << 20;
@@ -16,6 +17,8 @@ const SAME_STACK_BYTES: u32 = 64 << 20;
 const LOOKED_AT: usize = 64;
 /// Sites whose functions are kept at hand; a power of two.
 const CALLERS: usize = 1 << 13;
+/// The function of a site whose function nobody knows.
+const NOBODY: FunctionId = FunctionId(u32::MAX);
 
 /// A call that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +27,39 @@ struct Frame {
     place: u32,
     /// What runs in it.
     function: FunctionId,
+    /// When it has begun, as far as is known, and how it was recorded, below [`HOW_BITS`]: frames
+    /// are small because each call writes one.
+    begun: u64,
 }
 
+/// The lowest bits of [`Frame::begun`].
+const HOW_BITS: u32 = 2;
+
 impl Frame {
+    #[inline]
+    fn of(made: &Made) -> Self {
+        Self {
+            place: made.place,
+            function: made.callee,
+            begun: made.tsc << HOW_BITS | made.how as u64,
+        }
+    }
+
+    #[inline]
+    fn how(self) -> How {
+        match self.begun & ((1 << HOW_BITS) - 1) {
+            0 => How::InOrder,
+            1 => How::Stamped,
+            _ => How::Open,
+        }
+    }
+
+    /// So long it has lasted until then.
+    #[inline]
+    fn ticks(self, tsc: u64) -> u64 {
+        tsc.saturating_sub(self.begun >> HOW_BITS)
+    }
+
     /// It is on the stack that this place is on.
     #[inline]
     fn is_near(&self, place: u32) -> bool {
@@ -61,10 +94,23 @@ pub(super) struct Open {
     /// Functions that go on with another coroutine, on its stack, and do not come back (Go's
     /// `gogo`). Where there are some, stacks may lie near each other.
     pub(super) switching: Vec<FunctionId>,
-    /// Records in a row: where each stands, and what it is of. Its memory serves again.
-    pub(super) looked_up: Vec<(u32, Place)>,
+    /// Records in a row. Its memory serves again.
+    pub(super) looked_up: Vec<Looked>,
     /// Where some calls are recorded with stamps.
     pub(super) ends: Option<Ends>,
+    /// Events that wait while records are read that need no thought.
+    pub(super) row: Row,
+}
+
+/// What is known of a record in order by its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Looked {
+    /// Where it stands.
+    pub(super) at: u32,
+    /// Where the stack pointer stood.
+    pub(super) stack: u32,
+    pub(super) id: u32,
+    pub(super) place: Place,
 }
 
 /// What a call says of those before it.
@@ -122,44 +168,44 @@ impl Open {
     }
 
     /// All that have ended last have an exit in the trace.
+    #[inline]
     pub(super) fn have_exits(&self) -> bool {
-        let mut ended = self.ends.iter().flat_map(|ends| ends.ended());
-        !ended.any(|is_open| *is_open)
+        !self.ends.as_ref().is_some_and(Ends::have_open_ended)
     }
 
     /// The frames from number `open` on have ended.
-    #[inline]
+    #[inline(always)]
     fn keep(&mut self, open: usize, tsc: u64) {
         if let Some(ends) = &mut self.ends {
-            let ended = self.frames.iter().enumerate().skip(open).rev();
-            ended.for_each(|(at, frame)| ends.end(at, frame.function, tsc));
+            for frame in self.frames.get(open..).unwrap_or_default().iter().rev() {
+                ends.end(frame.function, frame.how(), frame.ticks(tsc));
+            }
         }
         self.frames.truncate(open);
     }
 
+    #[inline(always)]
     fn push(&mut self, made: &Made) {
         if let Some(ends) = &mut self.ends {
-            ends.begin(self.frames.len(), made.tsc, made.how);
+            ends.begin(self.frames.len(), made.how);
         }
-        self.frames.push(Frame {
-            place: made.place,
-            function: made.callee,
-        });
+        self.frames.push(Frame::of(made));
     }
 
     /// The agent tells the end of the innermost call whose end it tells: it has ended, with all
-    /// that is inside of it. One that began before the records has all inside of it.
-    pub(super) fn told(&mut self, tsc: u64) -> End {
-        let told = self.ends.as_mut().map_or(End::Earlier, Ends::take_told);
+    /// that is inside of it. One that began before the records has all inside of it. Also how many
+    /// of those that are known have ended.
+    #[inline]
+    pub(super) fn told(&mut self, tsc: u64) -> (End, usize) {
+        let all = self.frames.len();
+        let told = self.ends.as_ref().map_or(End::Earlier, Ends::next_told);
         match told {
             End::Known => {}
-            End::Of(at) => {
-                self.keep(at, tsc);
-                self.ends.as_mut().map(Ends::forget_told);
-            }
+            End::Of(at) => self.keep(at, tsc),
             End::Earlier => self.keep(0, tsc),
         }
-        told
+        self.ends.as_mut().map(Ends::forget_told);
+        (told, all - self.frames.len())
     }
 
     /// What a call or jump says of those before.
@@ -167,7 +213,7 @@ impl Open {
     /// The stack pointer alone does not tell a call inside of another from one that the same caller
     /// makes with arguments on the stack, after the other has returned: if the innermost function
     /// is not the caller, but one below it is, that is where the call is made.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, made: Made) -> Ended {
         let Made { place, callee, .. } = made;
         if !self.switching.is_empty()
@@ -196,14 +242,13 @@ impl Open {
             }
             open -= 1;
         }
-        self.keep(open, made.tsc);
         if !made.is_tail
-            && let Some(top) = self.frames.last()
+            && let Some(top) = self.frames[..open].last()
             && Some(top.function) != made.caller
         {
-            open -= self.above_caller(place, made.caller);
-            self.keep(open, made.tsc);
+            open -= self.above_caller(open, place, made.caller);
         }
+        self.keep(open, made.tsc);
         self.push(&made);
         Ended {
             returned: all - open,
@@ -270,27 +315,29 @@ impl Open {
         all - self.frames.len()
     }
 
-    /// So many calls on this stack are open inside of the caller's, as far as it is one of them.
-    fn above_caller(&self, place: u32, caller: Option<FunctionId>) -> usize {
+    /// Of the outermost `open` calls so many on this stack lie inside of the caller's, as far as it
+    /// is one of them.
+    #[inline(never)]
+    fn above_caller(&self, open: usize, place: u32, caller: Option<FunctionId>) -> usize {
         let Some(caller) = caller else {
             return 0;
         };
-        let looked_at = self.frames.iter().rev().take(LOOKED_AT);
+        let looked_at = self.frames[..open].iter().rev().take(LOOKED_AT);
         let mut looked_at = looked_at.take_while(|open| open.is_near(place));
         let returned = looked_at.position(|open| open.function == caller);
         returned.unwrap_or(0)
     }
 
-    /// In which function the site with this id lies, if it is at hand.
-    #[inline]
-    pub(super) fn caller(&self, id: u32) -> Option<FunctionId> {
+    /// In which function the site with this id lies, if that is at hand: none if nobody knows.
+    #[inline(always)]
+    pub(super) fn caller(&self, id: u32) -> Option<Option<FunctionId>> {
         let (known, caller) = self.callers.get(slot(id))?;
-        (*known == id).then_some(*caller)
+        (*known == id).then_some(Some(*caller).filter(|caller| *caller != NOBODY))
     }
 
-    pub(super) fn keep_caller(&mut self, id: u32, caller: FunctionId) {
-        self.callers.resize(CALLERS, (0, FunctionId(0)));
-        self.callers[slot(id)] = (id, caller);
+    pub(super) fn keep_caller(&mut self, id: u32, caller: Option<FunctionId>) {
+        self.callers.resize(CALLERS, (0, NOBODY));
+        self.callers[slot(id)] = (id, caller.unwrap_or(NOBODY));
     }
 }
 

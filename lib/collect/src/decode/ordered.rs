@@ -11,72 +11,48 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sptrace_trace::FunctionId;
 use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 
-use super::mixed::{End, How};
+use super::mixed::{End, Ends, How};
 use super::module::{PLACE_INDIRECT, PLACE_TAIL, Place};
-use super::open::{Ended, Made};
+use super::open::{Ended, Looked, Made};
 use super::record::{Call, Record};
-use super::sink::{Plain, Sink};
+use super::row::Row;
+use super::sink::Sink;
 use super::{Cursor, Decoder, ToStub};
 
 /// If a stamp is earlier than what came before, a later one is looked for among so many records.
 const EARLIER: usize = 16;
-/// Times in a row are counted in such parts of a tick.
+/// Times in a row are counted in such parts of a tick, if they leave room for so many bits.
 const FRACTION_BITS: u32 = 32;
-/// Events that are told at once.
-const BATCH: usize = 256;
 
-/// Events that wait for being told, all with one high half of the clock.
-struct Row {
-    high: u64,
-    length: usize,
-    events: [Plain; BATCH],
+/// Moments that lie evenly between two times, which they leave out.
+struct Spread {
+    from: u64,
+    part: u64,
+    passed: u64,
+    fraction_bits: u32,
 }
 
-impl Row {
-    fn new(tsc: u64) -> Self {
+impl Spread {
+    fn new(from: u64, to: u64, moments: usize) -> Self {
+        let all = to - from;
+        let fraction_bits = all.leading_zeros().min(FRACTION_BITS);
         Self {
-            high: tsc >> 32,
-            length: 0,
-            events: [Plain::default(); BATCH],
+            from,
+            // What is shifted out is zero.
+            part: (all << fraction_bits) / (moments as u64 + 1),
+            passed: 0,
+            fraction_bits,
         }
     }
 
-    #[inline(never)]
-    fn flush(&mut self, sink: &mut impl Sink) {
-        if self.length > 0 {
-            sink.row(self.high, &self.events[..self.length]);
-            self.length = 0;
-        }
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.passed += self.part;
+        self.now()
     }
 
-    /// So many calls have ended at this time, and then one begins.
-    #[inline(always)]
-    fn add(&mut self, tsc: u64, returned: usize, entry: Place, sink: &mut impl Sink) {
-        if tsc >> 32 != self.high || self.length + returned >= BATCH {
-            self.flush(sink);
-            self.high = tsc >> 32;
-        }
-        let stamp = tsc as u32;
-        let mut returned = returned;
-        while returned >= BATCH {
-            let place = Place::exit();
-            self.events.fill(Plain { stamp, place });
-            self.length = BATCH;
-            self.flush(sink);
-            returned -= BATCH;
-        }
-        let Some(room) = self.events[self.length..].get_mut(..returned + 1) else {
-            return;
-        };
-        let place = Place::exit();
-        room[..returned]
-            .iter_mut()
-            .for_each(|event| *event = Plain { stamp, place });
-        room[returned] = Plain {
-            stamp,
-            place: entry,
-        };
-        self.length += returned + 1;
+    fn now(&self) -> u64 {
+        self.from + (self.passed >> self.fraction_bits)
     }
 }
 
@@ -88,77 +64,102 @@ impl<S: Sink> Decoder<'_, S> {
     }
 
     /// What it is of, and its halves.
-    #[inline]
-    fn look_up_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<(Place, usize)> {
-        let (stack, id) = (halves.get(at)?, halves.get(at + 1)?);
-        let id = id.load(Ordering::Relaxed);
-        let is_written = stack.load(Ordering::Relaxed) != 0 && id >= CONTROL_IDS;
+    #[inline(always)]
+    fn look_up_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<(Looked, usize)> {
+        let [stack, id, ..] = halves.get(at..)? else {
+            return None;
+        };
+        let (stack, id) = (stack.load(Ordering::Relaxed), id.load(Ordering::Relaxed));
+        let is_written = stack != 0 && id >= CONTROL_IDS;
         let place = is_written.then(|| self.areas.quick(id))??;
+        let looked = place.is_in_order().then_some(Looked {
+            at: at as u32,
+            stack,
+            id,
+            place,
+        })?;
         let is_narrow = place.kind() & PLACE_INDIRECT != 0;
-        place
-            .is_in_order()
-            .then_some((place, 2 + usize::from(is_narrow)))
+        Some((looked, 2 + usize::from(is_narrow)))
     }
 
-    /// Tells of the calls from `at` on that were recorded in order, up to the next record with a
-    /// stamp; gives where that is. None: what comes from there on is not wanted.
+    /// Takes the calls from `at` on that were recorded in order, up to the next record with a
+    /// stamp, and gives where that is; what can be told in a row waits in `row`. None: what comes
+    /// from there on is not wanted.
     pub(super) fn in_order(
         &mut self,
+        row: &mut Row,
         halves: &[AtomicU32],
         at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
-        let mut end = at;
         let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
-        looked_up.clear();
-        while let Some((place, _)) = self.look_up_in_order(halves, end) {
-            // A decision, not a sum: where the next one is can be foretold before it is known.
-            if place.kind() & PLACE_INDIRECT == 0 {
-                looked_up.push((end as u32, place));
-                end += 2;
-            } else {
-                let callee = self.recent_callee(self.cursor.pid, halves.get(end + 2));
-                let resolved = callee.and_then(|callee| place.resolved(callee));
-                looked_up.push((end as u32, resolved.unwrap_or(place)));
-                end += 3;
-            }
-        }
+        let end = self.look_up_all(halves, at, &mut looked_up);
         let from = self.cursor.last_tsc;
         let to = self.next_time(halves, end).max(from);
-        self.sink.between(from, to);
-        let parts = looked_up.len() as u128 + 1;
-        let part = (u128::from(to - from) << FRACTION_BITS) / parts;
-        let mut passed = 0;
-        let mut row = Row::new(from);
         let mut takes_rows = self.takes_plain(wide_callee);
-        for (at, place) in &looked_up {
-            passed += part;
-            let (tsc, at) = (from + (passed >> FRACTION_BITS) as u64, *at as usize);
-            if takes_rows && let Some(made) = self.plain(halves, at, *place, tsc) {
-                self.add_to(&mut row, tsc, made);
+        match takes_rows {
+            true => row.between(from, to, self.sink),
+            false => self.sink.between(from, to),
+        }
+        let mut time = Spread::new(from, to, looked_up.len());
+        for looked in &looked_up {
+            let tsc = time.next();
+            if takes_rows && let Some(made) = self.plain(halves, looked, tsc) {
+                self.add_to(row, made);
                 continue;
             }
             self.cursor.last_tsc = tsc;
             row.flush(self.sink);
-            if !self.one_in_order(halves, at, tsc, wide_callee) {
+            if !self.one_in_order(halves, looked.at as usize, tsc, wide_callee) {
                 return None;
             }
             takes_rows = self.takes_plain(wide_callee);
         }
-        let all = (part * (parts - 1)) >> FRACTION_BITS;
-        self.cursor.last_tsc = from + all as u64;
+        self.cursor.last_tsc = time.now();
         self.cursor.ordered.looked_up = looked_up;
-        row.flush(self.sink);
         Some(end)
     }
 
+    /// Looks up what the records from `at` on are of that are in order: without a decision that
+    /// depends on it, so that many places come from memory at once. Gives where the next one is.
+    #[inline]
+    fn look_up_all(
+        &self,
+        halves: &[AtomicU32],
+        mut at: usize,
+        looked_up: &mut Vec<Looked>,
+    ) -> usize {
+        looked_up.clear();
+        while let Some((mut looked, _)) = self.look_up_in_order(halves, at) {
+            // A decision, not a sum: where the next one is can be foretold before it is known.
+            if looked.place.kind() & PLACE_INDIRECT == 0 {
+                at += 2;
+            } else {
+                let callee = self.recent_callee(self.cursor.pid, halves.get(at + 2));
+                let resolved = callee.and_then(|callee| looked.place.resolved(callee));
+                looked.place = resolved.unwrap_or(looked.place);
+                at += 3;
+            }
+            looked_up.push(looked);
+        }
+        at
+    }
+
     /// Calls may be told in a row, as far as all of each can be said at once.
-    fn takes_plain(&self, wide_callee: &Option<u64>) -> bool {
+    #[inline]
+    pub(super) fn takes_plain(&self, wide_callee: &Option<u64>) -> bool {
         wide_callee.is_none() && self.cursor.lazy.is_none() && self.sink.takes_rows()
     }
 
     /// The time of the next record from `at` on that has one, else the latest that there can be.
-    fn next_time(&self, halves: &[AtomicU32], mut at: usize) -> u64 {
+    #[inline]
+    fn next_time(&self, halves: &[AtomicU32], at: usize) -> u64 {
+        let stamped = self.stamped_at(halves, at);
+        stamped.map_or_else(|| self.later_time(halves, at), |stamped| stamped.tsc)
+    }
+
+    #[inline(never)]
+    fn later_time(&self, halves: &[AtomicU32], mut at: usize) -> u64 {
         let Cursor { high, last_tsc, .. } = *self.cursor;
         let (mut is_earlier, mut looked_at) = (false, 0);
         while at < halves.len() && !(is_earlier && looked_at > EARLIER) {
@@ -186,41 +187,48 @@ impl<S: Sink> Decoder<'_, S> {
         }
     }
 
-    /// The call that stands at `at`, if all of it can be said at once.
-    #[inline]
-    fn plain(&self, halves: &[AtomicU32], at: usize, place: Place, tsc: u64) -> Option<Made> {
-        let [stack, id, rest @ ..] = halves.get(at..)? else {
-            return None;
-        };
-        let caller = self.cursor.ordered.caller(id.load(Ordering::Relaxed))?;
+    /// The call of a record, if all of it can be said at once.
+    #[inline(always)]
+    fn plain(&self, halves: &[AtomicU32], looked: &Looked, tsc: u64) -> Option<Made> {
+        let place = looked.place;
         let callee = match place.callee() {
             Some(callee) => callee,
             None if place.kind() & PLACE_INDIRECT == 0 => return None,
-            None => self.recent_callee(self.cursor.pid, rest.first())?,
+            None => self.recent_callee(self.cursor.pid, halves.get(looked.at as usize + 2))?,
         };
         Some(Made {
-            place: stack.load(Ordering::Relaxed),
+            place: looked.stack,
             callee,
-            caller: Some(caller),
+            caller: self.cursor.ordered.caller(looked.id)?,
             is_tail: place.is_tail(),
             tsc,
             how: How::InOrder,
         })
     }
 
-    #[inline]
-    fn add_to(&mut self, row: &mut Row, tsc: u64, made: Made) {
+    /// A call begins of which all can be said at once.
+    #[inline(always)]
+    pub(super) fn add_to(&mut self, row: &mut Row, made: Made) {
         let ended = self.cursor.ordered.add(made);
         let entry = Place::entry(made.callee, ended.goes_on);
         let is_plain = ended.left == 0 && self.cursor.ordered.have_exits();
         let Some(entry) = entry.filter(|_| is_plain) else {
             row.flush(self.sink);
-            return self.tell(tsc, made.callee, &ended);
+            return self.tell(made.tsc, made.callee, &ended);
         };
-        if let Some(ends) = &mut self.cursor.ordered.ends {
-            ends.forget_ended();
+        row.entry(made.tsc, ended.returned, entry, self.sink);
+    }
+
+    /// The end of a call with stamps, of which all can be said at once.
+    #[inline]
+    pub(super) fn end_in(&mut self, row: &mut Row, tsc: u64) {
+        let (told, ended) = self.cursor.ordered.told(tsc);
+        if self.cursor.ordered.have_exits() {
+            let ended = ended + usize::from(told == End::Earlier);
+            return row.exits(tsc, ended, self.sink);
         }
-        row.add(tsc, ended.returned, entry, self.sink);
+        row.flush(self.sink);
+        self.tell_end(tsc, told, ended);
     }
 
     /// A call that needs a closer look. False: what comes from here on is not wanted.
@@ -242,10 +250,7 @@ impl<S: Sink> Decoder<'_, S> {
             place, stamp, from, ..
         } = call;
         let caller = self.book.site_caller(from, self.sink);
-        if let (Some(caller), Some(id)) = (caller, halves.get(at + 1)) {
-            let id = id.load(Ordering::Relaxed);
-            self.cursor.ordered.keep_caller(id, caller);
-        }
+        self.cursor.ordered.keep_caller(call.id, caller);
         let is_tail = place.kind() & PLACE_TAIL != 0;
         let callee = self.callee(&call, tsc, wide_callee);
         if self.cursor.ordered.switching.is_empty() {
@@ -334,8 +339,12 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// A call with stamps has returned.
     pub(super) fn end_told(&mut self, tsc: u64) {
-        let told = self.cursor.ordered.told(tsc);
-        self.tell_kinds(tsc, 0);
+        let (told, ended) = self.cursor.ordered.told(tsc);
+        self.tell_end(tsc, told, ended);
+    }
+
+    fn tell_end(&mut self, tsc: u64, told: End, ended: usize) {
+        self.tell_kinds(tsc, ended, 0);
         if told == End::Earlier {
             self.sink.exit(tsc);
         }
@@ -344,8 +353,8 @@ impl<S: Sink> Decoder<'_, S> {
     /// So many calls whose ends the agent tells were left, or have ended unseen (`is_closed`).
     pub(super) fn leave_told(&mut self, tsc: u64, calls: u32, is_closed: bool) {
         for _ in 0..calls {
-            let told = self.cursor.ordered.told(tsc);
-            self.tell_kinds(tsc, if is_closed { 0 } else { usize::MAX });
+            let (told, ended) = self.cursor.ordered.told(tsc);
+            self.tell_kinds(tsc, ended, if is_closed { 0 } else { usize::MAX });
             match told {
                 End::Earlier if is_closed => self.sink.closed(tsc, 1),
                 End::Earlier => self.sink.unwound(tsc, 1),
@@ -361,7 +370,7 @@ impl<S: Sink> Decoder<'_, S> {
 
     fn tell_ended(&mut self, tsc: u64, ended: &Ended) {
         if self.cursor.ordered.is_mixed() {
-            return self.tell_kinds(tsc, ended.left);
+            return self.tell_kinds(tsc, ended.left + ended.returned, ended.left);
         }
         if ended.left > 0 {
             self.sink
@@ -370,14 +379,13 @@ impl<S: Sink> Decoder<'_, S> {
         (0..ended.returned).for_each(|_| self.sink.exit(tsc));
     }
 
-    /// Of those that have ended, the first `left` were left, and the others have returned; open
+    /// So many have ended, of which the first `left` were left, and the others have returned; open
     /// ones have no exit.
-    fn tell_kinds(&mut self, tsc: u64, left: usize) {
-        let Some(ends) = &mut self.cursor.ordered.ends else {
-            return;
-        };
-        for (i, is_open) in ends.ended().iter().enumerate() {
-            if *is_open {
+    fn tell_kinds(&mut self, tsc: u64, ended: usize, left: usize) {
+        let ends = self.cursor.ordered.ends.as_mut();
+        let are_open = ends.map_or(Vec::new(), Ends::take_ended);
+        for i in 0..ended {
+            if are_open.get(i).is_some_and(|is_open| *is_open) {
                 self.sink.closed(tsc, 1);
             } else if i < left {
                 self.sink.unwound(tsc, 1);
@@ -385,7 +393,6 @@ impl<S: Sink> Decoder<'_, S> {
                 self.sink.exit(tsc);
             }
         }
-        ends.forget_ended();
     }
 
     fn tell(&mut self, tsc: u64, callee: FunctionId, ended: &Ended) {

@@ -72,8 +72,21 @@ impl Place {
     }
 
     /// The end of a call.
+    #[inline]
     pub fn exit() -> Self {
         Self(u32::from(PLACE_EXIT))
+    }
+
+    /// No event, but the beginning of a span of time that has this number.
+    #[inline]
+    pub fn span(number: u32) -> Self {
+        Self::of_site(SPAN, number)
+    }
+
+    /// The number of the span that begins here.
+    #[inline]
+    pub fn as_span(self) -> Option<usize> {
+        (self.kind() == SPAN).then_some(self.number() as usize)
     }
 
     /// The beginning of a call or of what one goes on with, of a known function.
@@ -114,8 +127,7 @@ impl Places {
     }
 
     /// A table with just these: offset, bits `PLACE_*`, and the callee, if it is known.
-    #[cfg(test)]
-    pub(super) fn of(places: &[(u32, u8, Option<FunctionId>)]) -> Self {
+    pub fn of(places: &[(u32, u8, Option<FunctionId>)]) -> Self {
         let table = Self((0..512).map(|_| AtomicU32::new(0)).collect());
         for (offset, kind, callee) in places {
             let place = Place::of_site(*kind, 0);
@@ -136,6 +148,8 @@ impl Places {
     }
 }
 
+/// [`Place::kind`] of [`Place::span`]: no plan has it.
+const SPAN: u8 = PLACE_EXIT | PLACE_TAIL;
 /// [`Place::kind`]: an entry.
 pub const PLACE_ENTRY: u8 = 1;
 /// [`Place::kind`]: an exit.

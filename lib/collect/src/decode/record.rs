@@ -44,6 +44,7 @@ pub(super) enum Record {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) stamp: u32,
+    pub(super) id: u32,
     /// What the slot is.
     pub(super) place: Place,
     pub(super) from: CalledFrom,
@@ -100,6 +101,7 @@ impl Record {
                     let module = area.module;
                     let call = Call {
                         stamp,
+                        id,
                         place,
                         from: CalledFrom { module, offset },
                         low: half(at + 2),

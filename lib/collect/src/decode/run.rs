@@ -22,12 +22,9 @@ const TAIL: u8 = CALL | PLACE_TAIL;
 const BATCH: usize = 128;
 
 impl<S: Sink> Decoder<'_, S> {
-    /// Takes the records from `at` on, as far as they need no thought; gives where that is.
+    /// Takes the records from `at` on, as far as they need no thought; gives where that is. To be
+    /// asked only if the sink takes rows.
     pub(super) fn run(&mut self, halves: &[AtomicU32], mut at: usize) -> usize {
-        let is_mixed = self.cursor.ordered.is_mixed();
-        if self.cursor.lazy.is_some() || is_mixed || !self.sink.takes_rows() {
-            return at;
-        }
         let mut batch = [Plain::default(); BATCH];
         loop {
             let high = self.cursor.high;
@@ -42,7 +39,7 @@ impl<S: Sink> Decoder<'_, S> {
             if let Some(last) = found.last() {
                 self.cursor.last_tsc = high << 32 | u64::from(last.stamp);
             }
-            self.sink.row(high, found);
+            self.sink.row(high, found, &[]);
             if count < BATCH {
                 return at;
             }

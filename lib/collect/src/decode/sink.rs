@@ -31,7 +31,8 @@ impl Inherited {
     }
 }
 
-/// A call, a tail jump or an exit of which all is known.
+/// A call, a tail jump or an exit of which all is known; or where a span of time begins, which has
+/// the number that the place says.
 #[derive(Clone, Copy, Default)]
 pub struct Plain {
     /// Low half of the clock.
@@ -88,6 +89,7 @@ pub trait Sink: Naming {
     /// Plain events may be told in a row, without [`Self::come_to`] and the others.
     fn takes_rows(&self) -> bool;
 
-    /// Plain events in the order of time, all with this high half of the clock.
-    fn row(&mut self, high: u64, events: &[Plain]);
+    /// Plain events in the order of time, all with this high half of the clock, and the spans that
+    /// begin among them, as [`Self::between`] would be told of each.
+    fn row(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]);
 }

@@ -1,5 +1,7 @@
 //! Bytes in, events out: what the decoder makes of chunks, without a process, an arena or a trace.
 
+mod in_order;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -128,12 +130,13 @@ impl Sink for Kept {
     fn takes_rows(&self) -> bool {
         self.takes_rows
     }
-    fn row(&mut self, high: u64, events: &[Plain]) {
+    fn row(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]) {
         for event in events {
             let tsc = high << 32 | u64::from(event.stamp);
-            match event.place.callee() {
-                Some(callee) => self.enter(tsc, event.place.kind(), callee, |_| None),
-                None => self.exit(tsc),
+            match (event.place.callee(), event.place.as_span()) {
+                (Some(callee), _) => self.enter(tsc, event.place.kind(), callee, |_| None),
+                (None, Some(span)) => self.between(spans[span].0, spans[span].1),
+                (None, None) => self.exit(tsc),
             }
         }
     }
@@ -553,137 +556,4 @@ fn values_longer_than_their_chunk_are_torn() {
     let chunk = control(10, SYSTEM_CALL, 1 | 4096 << 32);
     assert_eq!(thread.chunk(&chunk), []);
     assert!(thread.torn.nonsense > 0);
-}
-
-/// What a chunk with calls in order is told as, between 100 and the anchor's 1000.
-fn in_order(thread: &mut Thread, calls: &[u32]) -> Vec<Told> {
-    let chunk = [
-        &control(100, ANCHOR, HIGH + 100)[..],
-        calls,
-        &control(1000, ANCHOR, HIGH + 1000),
-    ]
-    .concat();
-    thread.chunk(&chunk)
-}
-
-#[test]
-fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamps() {
-    const TOP: u32 = 0x7000_1000;
-    let calls = [TOP, ORDERED, TOP - 16, ORDERED, TOP - 16, ORDERED];
-    let more = [TOP - 16, ORDERED_TAIL, TOP, ORDERED];
-    let calls = [&calls[..], &more].concat();
-    let tail = PLACE_ENTRY | PLACE_TAIL;
-    let want = [
-        Between(100, 1000),
-        Enter(250, PLACE_ENTRY, 4),
-        Enter(400, PLACE_ENTRY, 4),
-        Exit(550),
-        Enter(550, PLACE_ENTRY, 4),
-        Enter(700, tail, 5),
-        Exit(850),
-        Exit(850),
-        Enter(850, PLACE_ENTRY, 4),
-    ];
-    for takes_rows in [true, false] {
-        let mut thread = Thread::new();
-        thread.sink.takes_rows = takes_rows;
-        assert_eq!(in_order(&mut thread, &calls), want);
-        assert_eq!(thread.torn, Torn::default());
-    }
-}
-
-#[test]
-fn calls_with_stamps_and_calls_in_order_have_one_stack() {
-    const TOP: u32 = 0x7000_1000;
-    let placed = |place| [place, PLACED];
-    let mut thread = Thread::new();
-    thread.cursor = thread.cursor.mixed();
-    let calls = [TOP - 16, ORDERED, TOP - 32, ORDERED];
-    let chunk = [&placed(TOP)[..], &[100, ENTRY], &calls, &placed(TOP - 16)].concat();
-    // The last call is made where the outer one of the two in order was.
-    let chunk = [&chunk[..], &[400, ENTRY, 500, EXIT, 600, EXIT]].concat();
-    let want = [
-        Enter(100, PLACE_ENTRY, 1),
-        Between(100, 400),
-        Enter(200, PLACE_ENTRY, 4),
-        Enter(300, PLACE_ENTRY, 4),
-        Exit(400),
-        Exit(400),
-        Enter(400, PLACE_ENTRY, 1),
-        Exit(500),
-        Exit(600),
-    ];
-    assert_eq!(thread.chunk(&chunk), want);
-    // A longjmp leaves a call with stamps, which the agent tells later.
-    let chunk = [
-        &placed(TOP)[..],
-        &[700, ENTRY],
-        &placed(TOP - 64),
-        &[800, ENTRY],
-    ]
-    .concat();
-    let chunk = [&chunk[..], &[TOP - 16, ORDERED], &control(1000, UNWOUND, 1)].concat();
-    let chunk = [&chunk[..], &[1100, EXIT]].concat();
-    let want = [
-        Enter(700, PLACE_ENTRY, 1),
-        Enter(800, PLACE_ENTRY, 1),
-        Between(800, 1000),
-        Exit(900),
-        Enter(900, PLACE_ENTRY, 4),
-        Exit(1100),
-        Exit(1100),
-    ];
-    assert_eq!(thread.chunk(&chunk), want);
-    assert_eq!(thread.torn, Torn::default());
-}
-
-#[test]
-fn a_call_in_order_may_name_its_callee() {
-    let mut thread = Thread::new();
-    let low = CODE as u32 + 8;
-    let calls = [0x1000, ORDERED_POINTER, low, 0x0f00, ORDERED_POINTER, low];
-    let told = in_order(&mut thread, &calls);
-    let want = [
-        Between(100, 1000),
-        Enter(400, PLACE_ENTRY, NAMED),
-        Enter(700, PLACE_ENTRY, NAMED),
-    ];
-    assert_eq!(told, want);
-    assert_eq!(thread.sink.named, [CODE + 8]);
-}
-
-#[test]
-fn a_hole_among_calls_in_order_is_passed_over() {
-    let mut thread = Thread::new();
-    let calls = [0x1000, ORDERED, 0x0f00, 0, 0, 0, 0x0f00, ORDERED];
-    let told = in_order(&mut thread, &calls);
-    let entered = told.iter().filter(|told| matches!(told, Enter(..))).count();
-    assert_eq!((entered, thread.torn), (2, Torn::default()));
-    assert!(told.iter().all(|told| match told {
-        Enter(tsc, ..) => (100..1000).contains(tsc),
-        _ => true,
-    }));
-}
-
-#[test]
-fn a_function_that_is_called_where_nobody_sees_it_lies_where_the_stack_says() {
-    let mut thread = Thread::new();
-    let entered = |place: u32| {
-        [
-            control(200, AT_STACK, place.into()),
-            control(200, ENTERED, CODE),
-        ]
-        .concat()
-    };
-    let calls = [&entered(0x1000)[..], &[0x0f00, ORDERED], &entered(0x1000)].concat();
-    let told = in_order(&mut thread, &calls);
-    let want = [
-        Enter(200, PLACE_ENTRY, NAMED),
-        Between(200, 200),
-        Enter(200, PLACE_ENTRY, 4),
-        Exit(200),
-        Exit(200),
-        Enter(200, PLACE_ENTRY, NAMED),
-    ];
-    assert_eq!(told, want);
 }

@@ -99,7 +99,17 @@ impl<'a> Burst<'a> {
         self.event(tsc, KIND_OTHER);
     }
 
-    /// See [`StreamEncoder::between`].
+    /// See [`StreamEncoder::between`], but it is said at once.
+    #[inline]
+    pub fn span(&mut self, from_tsc: u64, to_tsc: u64) {
+        self.encoder.span = (from_tsc, to_tsc);
+        let now = self.last_tsc.max(from_tsc);
+        if now < to_tsc {
+            self.between(now, now - from_tsc, to_tsc - now);
+        }
+    }
+
+    #[inline]
     pub(super) fn between(&mut self, tsc: u64, back: u64, ahead: u64) {
         self.operand(u64::from(operation::BETWEEN));
         self.operand(back);

@@ -1,0 +1,283 @@
+//! Calls in order, alone and among others that have stamps.
+
+use super::*;
+use crate::decode::mixed::Length;
+
+/// What a chunk with calls in order is told as, between 100 and the anchor's 1000.
+fn in_order(thread: &mut Thread, calls: &[u32]) -> Vec<Told> {
+    let chunk = [
+        &control(100, ANCHOR, HIGH + 100)[..],
+        calls,
+        &control(1000, ANCHOR, HIGH + 1000),
+    ]
+    .concat();
+    thread.chunk(&chunk)
+}
+
+#[test]
+fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamps() {
+    const TOP: u32 = 0x7000_1000;
+    let calls = [TOP, ORDERED, TOP - 16, ORDERED, TOP - 16, ORDERED];
+    let more = [TOP - 16, ORDERED_TAIL, TOP, ORDERED];
+    let calls = [&calls[..], &more].concat();
+    let tail = PLACE_ENTRY | PLACE_TAIL;
+    let want = [
+        Between(100, 1000),
+        Enter(250, PLACE_ENTRY, 4),
+        Enter(400, PLACE_ENTRY, 4),
+        Exit(550),
+        Enter(550, PLACE_ENTRY, 4),
+        Enter(700, tail, 5),
+        Exit(850),
+        Exit(850),
+        Enter(850, PLACE_ENTRY, 4),
+    ];
+    for takes_rows in [true, false] {
+        let mut thread = Thread::new();
+        thread.sink.takes_rows = takes_rows;
+        assert_eq!(in_order(&mut thread, &calls), want);
+        assert_eq!(thread.torn, Torn::default());
+    }
+}
+
+#[test]
+fn calls_with_stamps_and_calls_in_order_have_one_stack() {
+    const TOP: u32 = 0x7000_1000;
+    let placed = |place| [place, PLACED];
+    let mut thread = Thread::new();
+    thread.cursor = thread.cursor.mixed();
+    let calls = [TOP - 16, ORDERED, TOP - 32, ORDERED];
+    let chunk = [&placed(TOP)[..], &[100, ENTRY], &calls, &placed(TOP - 16)].concat();
+    // The last call is made where the outer one of the two in order was.
+    let chunk = [&chunk[..], &[400, ENTRY, 500, EXIT, 600, EXIT]].concat();
+    let want = [
+        Enter(100, PLACE_ENTRY, 1),
+        Between(100, 400),
+        Enter(200, PLACE_ENTRY, 4),
+        Enter(300, PLACE_ENTRY, 4),
+        Exit(400),
+        Exit(400),
+        Enter(400, PLACE_ENTRY, 1),
+        Exit(500),
+        Exit(600),
+    ];
+    assert_eq!(thread.chunk(&chunk), want);
+    // A longjmp leaves a call with stamps, which the agent tells later.
+    let chunk = [
+        &placed(TOP)[..],
+        &[700, ENTRY],
+        &placed(TOP - 64),
+        &[800, ENTRY],
+    ]
+    .concat();
+    let chunk = [&chunk[..], &[TOP - 16, ORDERED], &control(1000, UNWOUND, 1)].concat();
+    let chunk = [&chunk[..], &[1100, EXIT]].concat();
+    let want = [
+        Enter(700, PLACE_ENTRY, 1),
+        Enter(800, PLACE_ENTRY, 1),
+        Between(800, 1000),
+        Exit(900),
+        Enter(900, PLACE_ENTRY, 4),
+        Exit(1100),
+        Exit(1100),
+    ];
+    assert_eq!(thread.chunk(&chunk), want);
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
+fn a_call_in_order_may_name_its_callee() {
+    let mut thread = Thread::new();
+    let low = CODE as u32 + 8;
+    let calls = [0x1000, ORDERED_POINTER, low, 0x0f00, ORDERED_POINTER, low];
+    let told = in_order(&mut thread, &calls);
+    let want = [
+        Between(100, 1000),
+        Enter(400, PLACE_ENTRY, NAMED),
+        Enter(700, PLACE_ENTRY, NAMED),
+    ];
+    assert_eq!(told, want);
+    assert_eq!(thread.sink.named, [CODE + 8]);
+}
+
+#[test]
+fn a_hole_among_calls_in_order_is_passed_over() {
+    let mut thread = Thread::new();
+    let calls = [0x1000, ORDERED, 0x0f00, 0, 0, 0, 0x0f00, ORDERED];
+    let told = in_order(&mut thread, &calls);
+    let entered = told.iter().filter(|told| matches!(told, Enter(..))).count();
+    assert_eq!((entered, thread.torn), (2, Torn::default()));
+    assert!(told.iter().all(|told| match told {
+        Enter(tsc, ..) => (100..1000).contains(tsc),
+        _ => true,
+    }));
+}
+
+#[test]
+fn a_function_that_is_called_where_nobody_sees_it_lies_where_the_stack_says() {
+    let mut thread = Thread::new();
+    let entered = |place: u32| {
+        [
+            control(200, AT_STACK, place.into()),
+            control(200, ENTERED, CODE),
+        ]
+        .concat()
+    };
+    let calls = [&entered(0x1000)[..], &[0x0f00, ORDERED], &entered(0x1000)].concat();
+    let told = in_order(&mut thread, &calls);
+    let want = [
+        Enter(200, PLACE_ENTRY, NAMED),
+        Between(200, 200),
+        Enter(200, PLACE_ENTRY, 4),
+        Exit(200),
+        Exit(200),
+        Enter(200, PLACE_ENTRY, NAMED),
+    ];
+    assert_eq!(told, want);
+}
+
+/// A thread that makes up what it does, as the agent would write it.
+struct Program {
+    random: u64,
+    tsc: u64,
+    /// Open calls, the innermost last: where the stack pointer stood, and whether it has a stamp.
+    open: Vec<(u32, bool)>,
+    written: Vec<u32>,
+    calls: usize,
+}
+
+impl Program {
+    fn new(seed: u64, tsc: u64) -> Self {
+        Self {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            tsc,
+            open: Vec::new(),
+            written: Vec::new(),
+            calls: 0,
+        }
+    }
+
+    fn one_of(&mut self, choices: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) % choices
+    }
+
+    /// A stamp, behind the anchor that it needs.
+    fn stamp(&mut self) -> u32 {
+        let before = self.tsc;
+        self.tsc += self.one_of(300);
+        if before >> 32 != self.tsc >> 32 {
+            self.written
+                .extend(control(self.tsc as u32, ANCHOR, self.tsc));
+        }
+        self.tsc as u32
+    }
+
+    fn call(&mut self) {
+        let outer = self.open.last().map_or(0x7000_1000, |(place, _)| *place);
+        let place = outer - 16 * (1 + self.one_of(3) as u32);
+        let low = CODE as u32 + 8 * self.one_of(3) as u32;
+        let kind = self.one_of(10);
+        let is_stamped = kind < 3;
+        if is_stamped {
+            // The anchor is before the pair.
+            let stamp = self.stamp();
+            self.written.extend([place, PLACED]);
+            match kind {
+                0 => self.written.extend([stamp, POINTER, low]),
+                _ => self.written.extend([stamp, ENTRY]),
+            }
+        } else if kind == 3 {
+            self.written.extend([place, ORDERED_POINTER, low]);
+        } else {
+            self.written.extend([place, ORDERED]);
+        }
+        self.open.push((place, is_stamped));
+        self.calls += 1;
+    }
+
+    fn end(&mut self) {
+        if let Some((_, true)) = self.open.pop() {
+            let stamp = self.stamp();
+            self.written.extend([stamp, EXIT]);
+        }
+    }
+
+    /// What runs goes on with another function.
+    fn jump(&mut self) {
+        match self.open.last() {
+            Some((place, false)) => self.written.extend([*place, ORDERED_TAIL]),
+            Some((_, true)) => {
+                let stamp = self.stamp();
+                self.written.extend([stamp, TAIL]);
+            }
+            None => return,
+        }
+        self.calls += 1;
+    }
+
+    /// Some calls are left at once.
+    fn leave(&mut self) {
+        let kept = self.one_of(self.open.len() as u64 + 1) as usize;
+        let left = self.open.split_off(kept);
+        let stamped = left.iter().filter(|(_, is_stamped)| *is_stamped).count();
+        if stamped > 0 {
+            let stamp = self.stamp();
+            self.written.extend(control(stamp, UNWOUND, stamped as u64));
+        }
+    }
+
+    /// What is in its next chunk.
+    fn chunk(&mut self) -> Vec<u32> {
+        for _ in 0..3000 {
+            match self.one_of(64) {
+                0 => self.leave(),
+                1..4 => self.jump(),
+                n if n < 34 && self.open.len() < 40 => self.call(),
+                _ => self.end(),
+            }
+        }
+        std::mem::take(&mut self.written)
+    }
+}
+
+#[test]
+fn calls_with_stamps_and_in_order_are_told_alike_one_by_one_and_in_a_row() {
+    for seed in 1..20 {
+        let start = HIGH + 0xfff0_0000;
+        let mut program = Program::new(seed, start);
+        let mut threads = [true, false].map(|takes_rows| {
+            let mut thread = Thread::new();
+            thread.cursor = Cursor::new(PID, start).mixed();
+            thread.sink.takes_rows = takes_rows;
+            thread
+        });
+        let (mut calls, mut ends) = (0, 0);
+        for _ in 0..4 {
+            let (tsc, chunk) = (program.tsc, program.chunk());
+            let [in_rows, one_by_one] = threads.each_mut().map(|thread| {
+                thread.cursor.begin_chunk(tsc);
+                thread.cursor.until_tsc = program.tsc;
+                let mut told = thread.chunk(&chunk);
+                // In a row nobody asks how it is known what is called.
+                for told in &mut told {
+                    if let Enter(_, kind, _) = told {
+                        *kind &= !PLACE_INDIRECT;
+                    }
+                }
+                let lengths: Vec<(FunctionId, Length)> = thread.cursor.take_lengths().collect();
+                assert_eq!(thread.torn, Torn::default());
+                (told, lengths)
+            });
+            assert!(in_rows == one_by_one, "{seed}");
+            let is_call = |told: &&Told| matches!(told, Enter(..));
+            let is_end = |told: &&Told| matches!(told, Exit(_));
+            calls += in_rows.0.iter().filter(is_call).count();
+            ends += in_rows.0.iter().filter(is_end).count();
+        }
+        assert_eq!(calls, program.calls);
+        assert!(ends > 0 && ends <= calls);
+    }
+}
