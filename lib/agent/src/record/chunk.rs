@@ -494,6 +494,8 @@ fn show(hot: &Hot, index: u32) {
     if counters::is_mixed() {
         let page = (&raw const *hot as u64).wrapping_sub(OWN_AVMA) / 4096;
         stream.hot_page.store(page as u32, Ordering::Release);
+        // What was bidden while the last one was handed over is done; events came here since.
+        stream.looked.store(0, Ordering::Release);
     }
 }
 
