@@ -12,6 +12,9 @@ from harness.case import ROOT, Skip
 class Bench:
     """A fresh folder and ways to run sptrace in it."""
 
+    # Of `run`, in front of those of a case.
+    options = []
+
     def __init__(self, sptrace, programs, folder):
         self.sptrace, self.programs, self.folder = sptrace, programs, folder
         os.mkdir(os.path.join(folder, "runtime"), 0o700)
@@ -45,7 +48,7 @@ class Bench:
         }
         self.started.append(
             subprocess.Popen(
-                [self.sptrace, "run", "-o", "t.data", *options, "--", *command],
+                [self.sptrace, "run", "-o", "t.data", *self.options, *options, "--", *command],
                 cwd=self.folder,
                 env=self.env,
                 **how,
@@ -122,6 +125,7 @@ def main(cases, doc, new_bench=Bench, wrong=None):
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--option", action="append", default=[])
     if wrong:
         parser.add_argument("--self-check", action="store_true")
     a = parser.parse_args()
@@ -146,6 +150,7 @@ def main(cases, doc, new_bench=Bench, wrong=None):
             new_bench(os.path.abspath(a.sptrace), os.path.abspath(programs), folder),
             time.monotonic(),
         )
+        bench.options = a.option
         fault = None
         try:
             function(bench)

@@ -334,8 +334,11 @@ impl<W: Write> Collector<W> {
         while let Some(index) = self.full.pop_front() {
             self.chunk(arena, index);
             arena.give_back(index);
+            // All that waits may take seconds, in which nobody shall take us for stopped.
+            arena.control().heartbeat.fetch_add(1, Ordering::Relaxed);
             self.may_look_at_levels(arena);
             self.may_look_at_lengths(arena);
+            let _ = self.bid_looks(arena);
             drained += 1;
             let shall_stop = is_awaited();
             if drained % at_once == 0 || self.full.is_empty() || shall_stop {

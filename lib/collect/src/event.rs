@@ -58,6 +58,15 @@ impl Event {
         matches!(self.what, What::Bid(_))
     }
 
+    /// Is it, or a part of it, told by the end of a call?
+    pub fn needs_ends(&self) -> bool {
+        match &self.what {
+            What::Return(_) | What::Slow(..) => true,
+            What::Several(parts, _) => parts.iter().any(Self::needs_ends),
+            _ => false,
+        }
+    }
+
     /// Those that it consists of: itself, if it is one alone.
     pub fn parts(&self) -> &[Event] {
         match &self.what {

@@ -146,3 +146,24 @@ fn what_happened_after_the_end_of_the_recording_is_left_out() {
     collector.finish(&Summary::default()).expect("it ends");
     assert_eq!(stamps(&output.bytes(), &[]), [10, 20]);
 }
+
+#[test]
+fn who_reads_many_chunks_shows_life_at_each() {
+    let arena = arena();
+    let writer = TraceWriter::create(Shared::default(), &Header::default()).expect("a writer");
+    let mut collector = Collector::new(writer);
+    thread_begins(&arena);
+    for (chunk, sequence) in [(3, 0), (5, 1), (6, 2)] {
+        takes(&arena, chunk, sequence);
+        put(&arena, chunk, 0, 10 + sequence, 0x1111);
+        hands_over(&arena, chunk);
+    }
+    let beats = || arena.control().heartbeat.load(Ordering::Relaxed);
+    let before = beats();
+    assert_eq!(collector.drain(&arena), 3);
+    assert_eq!(
+        beats() - before,
+        3,
+        "the agent takes a host without a beat for stopped"
+    );
+}

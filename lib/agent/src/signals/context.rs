@@ -182,8 +182,7 @@ impl Context<'_> {
         self.skip_entry(hot, place)
     }
 
-    /// Where a slot pushes a return address: behind that, and behind what loads or pushes the callee
-    /// if it can be executed; before all of it if nothing was moved.
+    /// Where a slot pushes a return address: behind that and the callee, or before it.
     fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let (start, rip) = (place.start + place.moved, self.0[RIP]);
         if rip < start + pushed::BYTES {
@@ -205,10 +204,10 @@ impl Context<'_> {
             self.0[RSP] += 8;
             return self.back(place);
         }
-        if place.operand {
-            return self.forward_unpushed(hot, place);
+        match place.operand {
+            true => self.forward_unpushed(hot, place),
+            false => self.skip_entry(hot, place),
         }
-        self.skip_entry(hot, place)
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.

@@ -172,17 +172,22 @@ impl RecordArgs {
     }
 
     /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
-    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 17] {
+    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 15] {
+        let need_ends = |events: &[Event]| events.iter().any(Event::needs_ends);
         [
             (self.levels.count, "--count"),
             (self.levels.limit().is_some(), "--hot-limit and --budget"),
             (!self.within.is_empty(), "-F"),
             (self.depth.is_some(), "-D"),
             (!self.between.is_empty(), "--between"),
-            (!self.stop_on.is_empty(), "--stop-on"),
-            (!self.dump_on.is_empty(), "--dump-on"),
-            (self.ring.is_some(), "--ring"),
-            (self.max_size.is_some(), "--max-size"),
+            (
+                need_ends(&self.stop_on),
+                "--stop-on of a return or a slow call",
+            ),
+            (
+                need_ends(&self.dump_on),
+                "--dump-on of a return or a slow call",
+            ),
             (self.syscalls.is_some(), "--syscalls"),
             (self.syscalls_only.is_some(), "--syscalls-only"),
             (!self.arguments.is_empty(), "-A"),
