@@ -62,7 +62,7 @@ scripts() {
     part scripts.run python3 tests/transparency.py --programs "$programs" --repeat 4 --option=-S --option="$everywhere"
     part scripts.race python3 tests/transparency.py --programs "$programs" $only --repeat 20 --option=-S --option="$everywhere"
     part scripts.kill python3 tests/transparency.py --programs "$programs" --kill --option=-S --option="$everywhere"
-    part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --option=-S --option="$everywhere"
+    part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --crowd 20 --option=-S --option="$everywhere"
 }
 stress() { part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"; }
 fuzz() {
