@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attaches to running programs and detaches again, at random moments, and looks whether they noticed.
 
-usage: tests/attach.py [--full] [--only GLOB]... [--list] [--seconds S] [--seed N] [--programs DIR]
+usage: tests/attach.py [--full] [--only GLOB]... [--list] [--seconds S] [--seed N] [--programs DIR] [--option ARG]...
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace), tests/programs (attachee above all), and the
 programs of the machine; a case whose program is not installed is skipped by name.
@@ -9,6 +9,7 @@ Gives: one line a case, then `N passed, N failed` alone on the last line; status
 A case passes if the program's output and status are what they are without sptrace, and if after each detach every byte
 of its code is that of its file, nobody traces it, and neither arena nor agent is mapped in it.
   --full       all variants of the programs, for 20 seconds each, not for 2
+  --option     an argument of `attach`, in front of the others
 Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, fnmatch, os, random, shutil, signal, subprocess, sys, tempfile, time
@@ -161,15 +162,18 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--option", action="append", default=[])
     args = parser.parse_args()
     # As in a terminal, also where this is a job of a script: an interrupt that comes early ends an sptrace.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = random.Random(args.seed)
     seconds = args.seconds or (20 if args.full else 2)
     with tempfile.TemporaryDirectory() as folder:
-        attacher = Attacher(args.sptrace, folder, rng)
+        attacher = Attacher(args.sptrace, folder, rng, args.option)
         programs = args.programs if os.path.isdir(args.programs) else None
         cases = all_cases(folder, programs, args.full, seconds)
+        # Calls in order go with no -F and no --syscalls.
+        if "--stamps" in args.option: cases = [c for c in cases if not c.options]
         wanted = [c for c in cases if not args.only or any(fnmatch.fnmatch(c.name, g) for g in args.only)]
         def tried(case):
             # Where modules are analysed for the first time, or the machine has much to do, it takes longer.

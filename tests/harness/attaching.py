@@ -11,13 +11,16 @@ class NoCycle(Exception):
 
 
 class Attacher:
-    def __init__(self, sptrace, folder, rng):
-        self.sptrace, self.folder, self.rng = sptrace, folder, rng
+    """`options` go before those of a case."""
+
+    def __init__(self, sptrace, folder, rng, options=()):
+        self.sptrace, self.folder, self.rng, self.options = sptrace, folder, rng, options
 
     def cycle(self, pids, seconds, options=(), how="for"):
         """One attach and detach. Gives what sptrace said, or raises."""
         trace = os.path.join(self.folder, "trace")
-        command = [self.sptrace, "attach", "-o", trace, "-p", ",".join(map(str, pids)), *options]
+        command = [self.sptrace, "attach", "-o", trace, "-p", ",".join(map(str, pids))]
+        command += [*self.options, *options]
         if how == "event":
             command += ["--stop-on", f"time:{max(1, int(seconds * 1000))}ms"]
         if how == "for":

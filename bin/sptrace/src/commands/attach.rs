@@ -16,6 +16,7 @@ use crate::commands::duration::parse_duration;
 use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::shows::Shows;
+use crate::commands::stamps::{StampArgs, Stamps};
 use crate::commands::{report, script};
 use crate::exit_code;
 use crate::talk::say;
@@ -54,6 +55,8 @@ pub struct AttachArgs {
     record: RecordArgs,
     #[command(flatten)]
     kernel: KernelArgs,
+    #[command(flatten)]
+    stamps: StampArgs,
     /// Detach after this time: 500ms, 5s, 2m, 1h (a number alone: seconds); else at Ctrl-C, SIGTERM
     /// or SIGHUP, or when all have ended
     #[arg(help_heading = record::WHEN, display_order = 0, long = "for", value_name = "DURATION", value_parser = parse_duration)]
@@ -75,8 +78,16 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     };
     let kernel = args.kernel;
     let shows = args.record.shown();
-    let asked =
-        shows.and_then(|shows| Ok((shows, args.record.request(Subject::Running, at_start)?)));
+    let stamps = args.stamps.asked().unwrap_or(Stamps::Full);
+    let beside = [(kernel.is_wanted(), "-K")];
+    let beside = beside.into_iter().chain(args.record.beside_stamps_none());
+    let fits = stamps.check(beside);
+    let asked = shows.and_then(|shows| {
+        fits?;
+        let mut request = args.record.request(Subject::Running, at_start)?;
+        request.options.stamps = stamps.of_recording();
+        Ok((shows, request))
+    });
     let (mut shows, request) = match asked {
         Ok(asked) => asked,
         Err(message) => {

@@ -24,6 +24,7 @@ mod scripted;
 mod selection;
 mod shows;
 mod size;
+mod stamps;
 pub mod symbols;
 mod top;
 mod values;

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sptrace_collect::Request;
 use sptrace_collect::event::Event;
 use sptrace_collect::session::Finished;
@@ -24,6 +24,7 @@ use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::report;
 use crate::commands::script;
 use crate::commands::shows::Shows;
+use crate::commands::stamps::{StampArgs, Stamps};
 use crate::exit_code;
 use crate::talk::say;
 
@@ -87,13 +88,8 @@ pub struct RunArgs {
     /// nothing else
     #[arg(help_heading = record::WHAT, short = 'c', long = "call-counts", conflicts_with_all = ["dump_on", "keep_pid"])]
     call_counts: bool,
-    /// When the clock is read: at the beginning and the end of each call, of calls that are not
-    /// short, or for none. Without it exactly which functions are called is recorded, in which
-    /// order, and inside of which others, at a part of the price. Times are estimates then, and
-    /// marked with ~. Without this option: full, but none for a Go program, of which full would
-    /// show a part only
-    #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
-    stamps: Option<Stamps>,
+    #[command(flatten)]
+    stamps: StampArgs,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -103,18 +99,6 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
-}
-
-/// When the clock is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Stamps {
-    /// At the beginning and the end of each call
-    Full,
-    /// Of functions whose calls last a microsecond and more on average; others are recorded in
-    /// order, and get stamps when they begin to take long
-    Auto,
-    /// For no call
-    None,
 }
 
 /// Runs the command. Does not return if the command was killed by a signal: then we are, too.
@@ -181,27 +165,20 @@ fn default_stamps(args: &RunArgs) -> Stamps {
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    match is_go && check_in_order(args, "none").is_ok() {
+    match is_go && check_in_order(args, Stamps::None).is_ok() {
         true => Stamps::None,
         false => Stamps::Full,
     }
 }
 
-/// What calls cannot be recorded in order beside; `Err`: it is asked for.
-fn check_in_order(args: &RunArgs, stamps: &str) -> Result<(), String> {
+/// `Err`: something is asked for that these stamps cannot be had beside.
+fn check_in_order(args: &RunArgs, stamps: Stamps) -> Result<(), String> {
     let own = [
         (args.call_counts, "-c"),
         (!args.start_on.is_empty(), "--start-on"),
         (args.kernel.is_wanted(), "-K"),
     ];
-    let of_recording = args.record.beside_stamps_none();
-    let mut others = own.into_iter().chain(of_recording);
-    match others.find(|(is_asked, _)| *is_asked) {
-        Some((_, other)) => Err(format!(
-            "--stamps {stamps} does not go together with {other}; leave one out"
-        )),
-        None => Ok(()),
-    }
+    stamps.check(own.into_iter().chain(args.record.beside_stamps_none()))
 }
 
 fn own_failure(message: String) -> Failure {
@@ -221,12 +198,8 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
-    let stamps = args.stamps.unwrap_or_else(|| default_stamps(&args));
-    match stamps {
-        Stamps::Full => {}
-        Stamps::Auto => check_in_order(&args, "auto").map_err(wrong_usage)?,
-        Stamps::None => check_in_order(&args, "none").map_err(wrong_usage)?,
-    }
+    let stamps = args.stamps.asked().unwrap_or_else(|| default_stamps(&args));
+    check_in_order(&args, stamps).map_err(wrong_usage)?;
     let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
     let subject = Subject::Launched {
@@ -237,11 +210,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     };
     let request = args.record.request(subject, at_start);
     let mut request = request.map_err(wrong_usage)?;
-    request.options.stamps = match stamps {
-        Stamps::Full => sptrace_collect::Stamps::Full,
-        Stamps::Auto => sptrace_collect::Stamps::Auto,
-        Stamps::None => sptrace_collect::Stamps::None,
-    };
+    request.options.stamps = stamps.of_recording();
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));
@@ -269,7 +238,7 @@ fn record(
 ) -> Result<Finished, Failure> {
     let (command, keeps_pid) = (args.command.clone(), args.keep_pid);
     let (kernel, quiet) = (args.kernel.clone(), args.record.quiet);
-    let is_asked = args.stamps.is_some();
+    let is_asked = args.stamps.asked().is_some();
     let request = request(args, at_start)?;
     let is_go = request.options.stamps == sptrace_collect::Stamps::None && !is_asked;
     let words = command.iter().map(|a| CString::new(a.as_bytes()));
