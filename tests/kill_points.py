@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lets sptrace kill itself before and after each thing it does to another process, one place after another.
 
-usage: tests/kill_points.py [--first N] [--only GLOB]... [--list] [--sptrace PATH] [--programs DIR]
+usage: tests/kill_points.py [--first N] [--only GLOB]... [--list] [--crowd SECONDS] [--sptrace PATH] [--programs DIR]
        tests/kill_points.py --self-check
 
 Given: the sources: an sptrace with the feature `kill-points` is built into a target directory of its own (or --sptrace names
@@ -24,8 +24,10 @@ TIMEOUT_S = 60
 # What is run, and how: from its start; and attached to, threads of it running, and let go.
 JOBS = {
     "run": ([], "echo first; /bin/sh -c 'echo inside; exit 3'; echo $?; ./broken; echo $?; exec {threads}"),
-    "attach": (["--start-on", "time:150ms", "--stop-on", "time:100ms"], "{attachee} crowd 1.2; exit 3"),
+    "attach": (["--start-on", "time:150ms", "--stop-on", "time:100ms"], "{attachee} crowd {crowd}; exit 3"),
 }
+# Who is not prepared before the threads end does not attach to them: this is passed by whoever does.
+ATTACHED = "before ptrace(INTERRUPT)*"
 # Points at which a thread of the program works for us are tried so often in the job `attach`: what the others do meanwhile varies.
 LEADING, TIMES = "after ptrace(CONT)*", 6
 # Each other point there the first so many times that it is passed: forty threads are treated alike.
@@ -177,11 +179,12 @@ def main():
     parser.add_argument("--self-check", action="store_true")
     parser.add_argument("--sptrace", metavar="PATH", help="an sptrace with the feature kill-points (else it is built)")
     parser.add_argument("--programs", metavar="DIR", help="built programs (else the one needed is built)")
+    parser.add_argument("--crowd", metavar="SECONDS", type=float, default=1.2, help="how long the threads of the job attach run; options may make preparing slow")
     parser.add_argument("--option", action="append", default=[], metavar="ARG", help="an option for `sptrace run`, e.g. --option=--eval")
     args = parser.parse_args()
     work = tempfile.mkdtemp(prefix="sptrace-kill-points-", dir="/var/tmp")
     try:
-        programs = {"threads": program(args.programs, work, "threads", "gcc"), "attachee": program(args.programs, work, "attachee", "g++")}
+        programs = {"threads": program(args.programs, work, "threads", "gcc"), "attachee": program(args.programs, work, "attachee", "g++"), "crowd": args.crowd}
         if args.self_check:
             global TIMEOUT_S
             TIMEOUT_S = 3
@@ -191,7 +194,9 @@ def main():
         for name, (options, script) in JOBS.items():
             job = Job(work, [sptrace, "run", "-q", "-o", "FILE", *options, *args.option, "--"], script.format(**programs))
             points = points_of(job, args.first)
-            if name == "attach": points = of_many_threads(points)
+            if name == "attach":
+                if not fnmatch.filter(points, ATTACHED): sys.exit("kill_points: attach: the threads had ended before they were attached to; give them more time by --crowd")
+                points = of_many_threads(points)
             points = [p for p in points if not args.only or any(fnmatch.fnmatch(f"{name}: {p}", g) for g in args.only)]
             if args.list:
                 print("\n".join(f"{name}: {p}" for p in points))

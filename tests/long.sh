@@ -15,14 +15,12 @@ mkdir -p "$logs"
 programs=$logs/programs
 [ -d "$programs" ] || tests/programs/build.sh "$programs" >"$logs/build.log" 2>&1 || exit 1
 racing='altstack alarm cancel exceptions forkwire jit manythreads panic procs sandthrow signals sigprof threads unwind'
+everywhere=$(pwd)/tests/everywhere.rhai
 only=
 for name in $racing; do
     for variant in O0 O2 O3-lto clang cet static musl release stripped; do only="$only --only programs/$name.$variant"; done
     only="$only --only filter/$name.*"
 done
-
-# A payload at every call and every return of every function, which records some and adds almost nothing: a sheet would be printed.
-everywhere='let n = count("n", ["a"]); let r = count("r", ["r"]); at("*").on_enter(|c| { if (c.arg1 & 3) == 1 { c.record(); } if c.arg2 == 0x7fffff1 { n.add(c.arg1 & 63); } }); at("*").on_exit(|c| if c.result == 0x7fffffff1 { r.add(c.result & 63); });'
 
 # The second load: one busy process for each processor.
 load=
@@ -61,10 +59,10 @@ all() {
     done
 }
 scripts() {
-    part scripts.run python3 tests/transparency.py --programs "$programs" --repeat 4 --option=--eval --option="$everywhere"
-    part scripts.race python3 tests/transparency.py --programs "$programs" $only --repeat 20 --option=--eval --option="$everywhere"
-    part scripts.kill python3 tests/transparency.py --programs "$programs" --kill --option=--eval --option="$everywhere"
-    part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --option=--eval --option="$everywhere"
+    part scripts.run python3 tests/transparency.py --programs "$programs" --repeat 4 --option=-S --option="$everywhere"
+    part scripts.race python3 tests/transparency.py --programs "$programs" $only --repeat 20 --option=-S --option="$everywhere"
+    part scripts.kill python3 tests/transparency.py --programs "$programs" --kill --option=-S --option="$everywhere"
+    part scripts.points python3 tests/kill_points.py --programs "$programs" --first 5 --crowd 20 --option=-S --option="$everywhere"
 }
 stress() { part stress python3 tests/stress.py --for 1800 --seed 1 --programs "$programs"; }
 fuzz() {

@@ -98,6 +98,8 @@ F void ring(void) { for (int i = 0; i < 5; i++) { raise(SIGALRM); parse("n"); } 
 F void first_phase(void) { rest(5); sink++; }
 F void second_phase(void) { rest(5); sink++; }
 F void phases(void) { for (int i = 0; i < 100; i++) { first_phase(); second_phase(); } sink++; }
+F int give(int n) { next_char(n); sink++; return n % 4 == 3 ? -1 : n; }
+F void errors(void) { for (int i = 0; i < 20; i++) { give(i); next_char(i); } sink++; }
 F void hot(void) { for (int i = 0; i < 10000000; i++) next_char(i); sink++; }
 int main(int argc, char **argv) {
     const char *mode = argv[1];
@@ -110,6 +112,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "handler")) { signal(SIGALRM, on_alarm); ring(); }
     else if (!strcmp(mode, "phases")) phases();
     else if (!strcmp(mode, "hot")) hot();
+    else if (!strcmp(mode, "errors")) errors();
     else parse(mode);
     return 0;
 }
@@ -125,6 +128,7 @@ SAMPLES = {
     "rate-limit": ("--top=2", "hot"),
     "privileges": ("--depth=2", "privileges"),
     "crash-context": ("--last=3", "crash"),
+    "first-error": ("--of=chroot --last=3", "privileges"),
     "stagger": ("--groups=first*,second* --slice=300ms", "phases"),
     "window": ("--call=second_phase --for=100ms --top=3", "phases"),
     "handler": ("--of=on_alarm", "handler"),
@@ -317,6 +321,32 @@ def crash_context(b):
     err = run(b, "crash-context --ring=4m --last=3", "crash", -11)
     assert re.search(r"load +prog\n.* crash +prog\n", err), err
     assert "no process was killed" in run(b, "crash-context", "strings")
+
+
+@case
+def first_error(b):
+    """Of a program that goes on: the call that failed first, who made it, and what was called before it."""
+    err = run(b, "first-error --of=chroot --last=3", "privileges")
+    failed, before = tables(b, "first-error", "--", "--of=chroot", "--last=3")
+    same([(row["function"], row["errno"], row["stack"].split(" > ")[-2:]) for row in failed], [("chroot", "", ["main", "regain"])])
+    same([row["function"] for row in before], ["drop", "getuid", "setuid"])
+    assert "the first failure" in err, err
+    # errno is known where a prototype is.
+    run(b, "first-error --of=malloc --null", "heap")
+    failed, before = tables(b, "first-error", "--", "--of=malloc", "--null")
+    same([(row["function"], row["errno"], row["stack"].split(" > ")[-1]) for row in failed], [("malloc", "ENOMEM", "refuse")])
+    # Without a prototype the result is known as a whole register.
+    subprocess.run(["strip", "-g", "-o", b.path("bare"), program(b)], check=True)
+    for command, sample in [([program(b), "errors"], "with"), ([b.path("bare"), "errors"], "without a prototype")]:
+        status, out, err = b.run(["-q", "-S", "first-error --of=give"], command)
+        same((sample, status, out), (sample, 0, ""))
+        failed, before = tables(b, "first-error", "--", "--of=give")
+        same([(sample, row["function"], row["stack"].split(" > ")[-1]) for row in failed], [(sample, "give", "errors")])
+        same([row["function"] for row in before][-4:], ["give", "next_char", "next_char", "next_char"])
+    # Nothing is written where nothing fails.
+    os.unlink(b.path("t.data"))
+    err = run(b, "first-error --of=next_char", "errors")
+    assert "no trace was written" in err and not b.has("t.data"), err
 
 
 @case

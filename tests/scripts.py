@@ -660,7 +660,7 @@ def check_explain_list_and_help(b):
     for name in names:
         same(b.sptrace_says("script", "check", name), (0, f"{name}: right\n", ""))
         status, out, _ = b.sptrace_says("script", "explain", name)
-        is_compiled = name in ("arguments", "failures", "hot-stacks", "latency", "sizes", "texts")
+        is_compiled = name in ("arguments", "failures", "first-error", "hot-stacks", "latency", "sizes", "texts")
         inside = "Inside of the traced program" + (", compiled to native code:" if is_compiled else ": nothing")
         assert status == 0 and "Handlers, on the host" in out and inside in out, out
         assert not is_compiled or " instructions, " in out and "gs:[" in out, out

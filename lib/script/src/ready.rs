@@ -26,6 +26,10 @@ pub const SCRIPTS: &[(&str, &str)] = &[
     ("failures", include_str!("../../../scripts/failures.rhai")),
     ("faults", include_str!("../../../scripts/faults.rhai")),
     ("file-io", include_str!("../../../scripts/file-io.rhai")),
+    (
+        "first-error",
+        include_str!("../../../scripts/first-error.rhai"),
+    ),
     ("handler", include_str!("../../../scripts/handler.rhai")),
     ("heap", include_str!("../../../scripts/heap.rhai")),
     (
