@@ -99,7 +99,10 @@ impl<S: Sink> Decoder<'_, S> {
         let mut takes_rows = self.takes_plain(wide_callee);
         match takes_rows {
             true => row.between(from, to, self.sink),
-            false => self.sink.between(from, to),
+            false => {
+                row.flush(self.sink);
+                self.sink.between(from, to);
+            }
         }
         let mut time = Spread::new(from, to, looked_up.len());
         for looked in &looked_up {
