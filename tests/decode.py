@@ -91,8 +91,9 @@ ALONE = {"ps"}
 # What several threads do in turns that chance decides: a line agrees if the other trace has one of its shape.
 # (Go's runtime sends itself SIGURG where a goroutine runs for long, as chance has it; asyncpreemptoff=1 keeps it from that.)
 CHANCE = {"xz", "curl", "make", "sort.parallel", "gofmt", "redis", "nginx"}
-# Whose threads wait for each other as often as chance has it: numbers say nothing (--counts).
-UNSTEADY = {"xz", "gofmt"}
+# Whose threads wait for each other as often as chance has it: numbers say nothing (--counts). curl looks again and again whether its
+# resolver's thread is done.
+UNSTEADY = {"xz", "gofmt", "curl"}
 # What strace -c does not count: a call that does not return.
 ENDLESS = {"exit", "exit_group"}
 # What a command needs beside its first word.
