@@ -96,8 +96,8 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
         }
     };
     match record(request, pids, (&until, &kernel), quiet, &mut shows) {
-        Ok(()) => {
-            report::tell_script(script.as_deref(), &output);
+        Ok(is_written) => {
+            report::tell_script(script.as_deref(), is_written.then_some(&*output));
             ExitCode::SUCCESS
         }
         Err(message) => {
@@ -122,14 +122,14 @@ fn cannot(pid: u32, why: &str) {
     say(&format!("cannot attach to {pid}: {why}"));
 }
 
-/// The error is a line for the user, unless all has been said.
+/// Gives whether a trace was written. The error is a line for the user, unless all has been said.
 fn record(
     mut request: Request,
     mut pids: Vec<u32>,
     (until, kernel): (&Until, &KernelArgs),
     quiet: bool,
     shows: &mut Shows,
-) -> Result<(), Option<String>> {
+) -> Result<bool, Option<String>> {
     let mut seen = std::collections::BTreeSet::new();
     pids.retain(|pid| seen.insert(*pid));
     pids.retain(|&pid| match eligible::check(pid) {
@@ -165,7 +165,7 @@ fn record(
                 cannot(refused.pid, &refused.why);
             }
             record::report_end(&attached.finished, &output, quiet, "the program");
-            Ok(())
+            Ok(attached.finished.dumps != Some(0))
         }
         Err(refused) => {
             for refused in &refused {

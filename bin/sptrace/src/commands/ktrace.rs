@@ -371,7 +371,7 @@ fn record(args: &KtraceArgs, prepare: fn(&mut Command)) -> ExitCode {
     match try_record(args, prepare) {
         Ok(outcome) => {
             report_end(&outcome, args.quiet);
-            report::tell_script(args.followed.script.as_deref(), &args.output);
+            report::tell_script(args.followed.script.as_deref(), Some(&args.output));
             ended_as(outcome)
         }
         Err(message) => {

@@ -125,7 +125,8 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
             if prints_counts && let Err(e) = report::print_call_counts(&output) {
                 say(&format!("{e:#}"));
             }
-            report::tell_script(script.as_deref(), &output);
+            let written = (finished.dumps != Some(0)).then_some(&*output);
+            report::tell_script(script.as_deref(), written);
             match kept {
                 Some(_) => ExitCode::SUCCESS,
                 None => end_as(finished.status),

@@ -68,8 +68,9 @@ fn heed_signals() {
     }
 }
 
-/// Tells the script's handlers of a recording that has ended.
-pub fn tell(script: Option<&Script>, output: &Path) {
+/// Tells the script's handlers of a recording that has ended. `output`: its trace, if one was
+/// written; what lies there otherwise is an older one's.
+pub fn tell(script: Option<&Script>, output: Option<&Path>) {
     let Some(script) = script else {
         return;
     };
@@ -86,7 +87,7 @@ pub fn tell(script: Option<&Script>, output: &Path) {
 ///
 /// # Errors
 /// The trace cannot be read.
-fn run_handlers(script: &Script, path: &Path) -> anyhow::Result<()> {
+fn run_handlers(script: &Script, output: Option<&Path>) -> anyhow::Result<()> {
     if let Some((error, missed)) = script.undecided() {
         complain(&error);
         say(&format!(
@@ -96,9 +97,9 @@ fn run_handlers(script: &Script, path: &Path) -> anyhow::Result<()> {
     if !script.has_handlers() {
         return Ok(());
     }
-    if !path.is_file() {
+    let Some(path) = output.filter(|path| path.is_file()) else {
         bail!("the script's handlers were told of nothing: no trace was written");
-    }
+    };
     let (mut reader, survey) = open_trace(path)?;
     let wanted = Wanted {
         order: Order::Time,
