@@ -44,10 +44,13 @@ all() {
         part "all.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn"
         part "count.$turn" python3 tests/transparency.py --programs "$programs" --option=--count
         part "order.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none
+        part "order.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=none
         part "auto.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto
         part "auto.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=auto
         part "values.$turn" python3 tests/values.py --programs "$programs" --wild 10000000
         part "truth.$turn" python3 tests/truth.py --programs "$programs"
+        part "truth.order.$turn" python3 tests/truth.py --programs "$programs" --option=--stamps --option=none --only 'order *'
+        part "truth.auto.$turn" python3 tests/truth.py --programs "$programs" --option=--stamps --option=auto --only 'order *' --only 'counts *'
         part "servers.$turn" python3 tests/servers.py
         part "servers.kill.$turn" python3 tests/servers.py --kill
         part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"

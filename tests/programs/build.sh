@@ -26,6 +26,8 @@ table() {
     echo "tailcalls.O2-cet|gcc $O -O2 -fcf-protection=full tailcalls/tailcalls.c"
     # Two segments of code with a hole between them, as in node.
     echo "sigprof.gap|gcc $O -O2 -no-pie -Wl,-Ttext=0x404000 sigprof/sigprof.c"
+    # Its unwind information counts from the stack pointer.
+    echo "stepped.O2|gcc $O -O2 -fomit-frame-pointer stepped/stepped.c"
     # One function without unwind information among many that have some.
     echo "handwritten.O2|gcc $C -O2 handwritten/handwritten.c"
     # No table says how to walk its stack.

@@ -38,8 +38,9 @@ pub struct Place {
     pub acts: bool,
     /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
     pub kept_jump: u64,
-    /// Between the moved instructions and the operand's a return address is pushed.
-    pub pushes_back: bool,
+    /// Between the moved instructions and the operand's, where a return address is pushed; 0: it is
+    /// not.
+    pub push: u64,
 }
 
 /// In a slot that keeps its callee: from where that is in r11 to the jump there.
@@ -54,7 +55,7 @@ impl Place {
     /// Behind the instructions that can be executed for the program: the moved ones, and what loads
     /// r11 if it follows them.
     pub fn moved_end(&self) -> u64 {
-        match self.kept_jump != 0 && !self.pushes_back {
+        match self.kept_jump != 0 && self.push == 0 {
             true => self.loaded(),
             false => self.start + self.moved,
         }
@@ -119,7 +120,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 in_order: false,
                 acts: false,
                 kept_jump: 0,
-                pushes_back: false,
+                push: 0,
             })
         }
         _ => None,
@@ -155,7 +156,7 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
         in_order: false,
         acts: false,
         kept_jump: 0,
-        pushes_back: false,
+        push: 0,
     }
 }
 
@@ -181,8 +182,9 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         SITE_KEEP_OPCODE => 0,
         _ => at,
     };
+    let start = area + plan.slot_entry(s)? as u64;
     Some(Place {
-        start: area + plan.slot_entry(s)? as u64,
+        start,
         entry: slot + entry as u64,
         exit: if exit == 0 { 0 } else { slot + exit as u64 },
         moved: if s.is_any(SITE_REPEATABLE) && !in_hook {
@@ -204,7 +206,10 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
             true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
             false => 0,
         },
-        pushes_back: s.is_any(SITE_PUSHES_BACK),
+        push: match s.is_any(SITE_PUSHES_BACK) {
+            true => start + moved as u64,
+            false => 0,
+        },
     })
 }
 

@@ -149,9 +149,7 @@ impl Context<'_> {
         if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
         }
-        let push = place.start + place.moved;
-        let is_at_push = (push..=push + pushed::BYTES).contains(&rip);
-        if place.pushes_back && is_at_push && (rip != place.start || place.moved != 0) {
+        if place.push != 0 && (place.push..=place.push + pushed::BYTES).contains(&rip) {
             return self.out_of_push(hot, place);
         }
         if place.hook && rip <= place.exit {
@@ -165,7 +163,8 @@ impl Context<'_> {
         if rip == place.exit.wrapping_sub(5) {
             return self.skip_exit(hot, place, self.0[RSP]);
         }
-        let has_begun = (place.moved != 0 || place.pushes_back) && rip != place.start;
+        let has_pushed = place.push != 0 && rip > place.push;
+        let has_begun = place.moved != 0 && rip != place.start || has_pushed;
         if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
             self.0[RSP] += if pushed { 8 } else { 0 };
             return self.back(place);
@@ -184,7 +183,7 @@ impl Context<'_> {
 
     /// Where a slot pushes a return address: behind that and the callee, or before it.
     fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
-        let (start, rip) = (place.start + place.moved, self.0[RIP]);
+        let (start, rip) = (place.push, self.0[RIP]);
         if rip < start + pushed::BYTES {
             let code = modules::area(rip).and_then(|area| area.code(start + pushed::ADDRESS_AT));
             let rsp = self.0[RSP];
@@ -397,7 +396,7 @@ impl Context<'_> {
         if id == place.exit {
             return self.skip_exit(hot, place, self.0[RSP]);
         }
-        if place.moved != 0 || place.text == 0 || place.pushes_back {
+        if place.moved != 0 || place.text == 0 || place.push != 0 {
             return self.forward_unrecorded(hot, place);
         }
         self.0[RSP] += if place.operand { 8 } else { 0 };
