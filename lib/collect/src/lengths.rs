@@ -19,7 +19,10 @@ const SHORT_NS: u64 = 1000;
 /// One whose calls last longer than this gets stamps again.
 const LONG_NS: u64 = 2000;
 /// So many calls in an interval are worth a change; fewer cost nothing.
-const MANY: u32 = 32;
+const MANY: u32 = 256;
+/// So many calls with stamps that need none are worth a look at once: a change is carried out by a
+/// thread of the program, which looks at all call sites for it.
+const WORTH: u64 = 8192;
 /// So many intervals at most pass before a function that was in order gets stamps again.
 const LONGEST_HOLD: u32 = 256;
 
@@ -61,6 +64,20 @@ impl ByLength {
         &self.stubborn
     }
 
+    /// A look at these lengths is worth what follows from it.
+    pub fn is_worth(&self, lengths: &HashMap<Function, Length>) -> bool {
+        let stamped = |length: &Length| match self.mean_ns(length) < SHORT_NS {
+            true => u64::from(length.stamped),
+            false => 0,
+        };
+        lengths.values().map(stamped).sum::<u64>() >= WORTH
+    }
+
+    fn mean_ns(&self, length: &Length) -> u64 {
+        let calls = u64::from(length.stamped) + u64::from(length.in_order);
+        length.ticks.saturating_mul(1000) / self.ticks_per_us / calls.max(1)
+    }
+
     /// Takes how long calls have lasted since the last look, and says what follows.
     pub fn look(&mut self, lengths: &HashMap<Function, Length>) -> Vec<Wish> {
         let mut wishes = Vec::new();
@@ -70,8 +87,7 @@ impl ByLength {
             known.hold = known.hold.saturating_sub(1);
         }
         for (function, length) in lengths {
-            let calls = u64::from(length.stamped) + u64::from(length.in_order);
-            let mean_ns = length.ticks.saturating_mul(1000) / self.ticks_per_us / calls.max(1);
+            let mean_ns = self.mean_ns(length);
             let wish = match self.in_order.contains_key(function) {
                 false if length.stamped >= MANY && mean_ns < SHORT_NS => self.put(*function),
                 true if mean_ns > LONG_NS => self.return_stamps(*function),
@@ -156,11 +172,27 @@ mod tests {
     fn short_calls_lose_their_stamps_and_long_ones_get_them_back() {
         let mut by = ByLength::new(1_000_000_000);
         assert_eq!(look(&mut by, 1000, 0, 1500), []);
-        assert_eq!(look(&mut by, 31, 0, 10), []);
+        assert_eq!(look(&mut by, MANY - 1, 0, 10), []);
         assert_eq!(look(&mut by, 1000, 0, 10), [(Level::InOrder, false)]);
         assert_eq!(look(&mut by, 0, 1000, 1500), []);
         assert_eq!(look(&mut by, 0, 5, 3000), [(Level::Recorded, false)]);
         assert_eq!(look(&mut by, 5, 0, 3000), []);
+    }
+
+    #[test]
+    fn few_calls_or_long_ones_are_not_worth_a_look() {
+        let by = ByLength::new(1_000_000_000);
+        let is_worth = |stamped: u32, in_order: u32, ns: u64| {
+            let length = Length {
+                stamped,
+                in_order,
+                ticks: u64::from(stamped + in_order) * ns,
+            };
+            by.is_worth(&HashMap::from([(F, length)]))
+        };
+        assert!(is_worth(9000, 0, 10));
+        assert!(!is_worth(8000, 100_000, 10));
+        assert!(!is_worth(9000, 0, 1500));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::bids::{BIDS, Bid, bid_offset};
 use sptrace_wire::control::*;
 use sptrace_wire::counts::{CELLS, FIRST_CELL, REGION_BYTES, REGIONS, RegionHead, region_offset};
-use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET};
+use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET, UNTOLD};
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,6 +31,8 @@ pub struct Arena {
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
     commands: Mutex<Vec<CommandPlace>>,
+    /// Wishes that were written.
+    wished: AtomicU64,
 }
 
 /// Room among the plans that a command has, or had.
@@ -147,6 +149,7 @@ impl Arena {
             plans_used: AtomicU64::new(size.plans_at()),
             chunks_used: AtomicU32::new(0),
             commands: Mutex::default(),
+            wished: AtomicU64::new(0),
         };
         arena.prepare(options);
         Ok(arena)
@@ -191,16 +194,28 @@ impl Arena {
     }
 
     /// Wishes that the calls of a function of a process, or of a site, are recorded at this level.
+    /// The program hears of it by [`Self::tell_wishes`].
     pub fn wish(&self, process: u32, avma: u64, level: u32) {
-        let written = &self.control().levels_written;
-        let index = written.load(Ordering::Relaxed);
+        let index = self.wished.load(Ordering::Relaxed);
+        if index - self.control().levels_written.load(Ordering::Relaxed) == UNTOLD {
+            self.tell_wishes();
+        }
         let offset = LEVELS_OFFSET + index % LEVELS * size_of::<Entry>() as u64;
         // SAFETY: within the arena, aligned; shared by atomics.
         let entry = unsafe { &*self.base.add(offset as usize).cast::<Entry>() };
         entry.avma.store(avma, Ordering::Relaxed);
         entry.process.store(process, Ordering::Relaxed);
         entry.level.store(level, Ordering::Relaxed);
-        written.store(index + 1, Ordering::Release);
+        self.wished.store(index + 1, Ordering::Relaxed);
+    }
+
+    /// The program is to carry out what was wished, all at once.
+    pub fn tell_wishes(&self) {
+        let wished = self.wished.load(Ordering::Relaxed);
+        let told = &self.control().levels_written;
+        if told.load(Ordering::Relaxed) != wished {
+            told.store(wished, Ordering::Release);
+        }
     }
 
     /// So many bids there may be.

@@ -1,10 +1,11 @@
 //! How much of a function's calls is recorded, changed while the program runs.
 //!
-//! The host says so by [`Entry`]s of a list in the arena, which it writes one after the other and
-//! then counts up [`crate::control::Control::levels_written`]. An agent that comes to its slow path
-//! takes what it has not taken yet, and leads the call sites of the function elsewhere: each has
-//! two slots ([`crate::plan::PlanHeader::twins`]). The list is a ring: who has not come for as many
-//! entries as it has may have missed some, which are written again while they are wanted.
+//! The host says so by [`Entry`]s of a list in the arena, of which it writes some one after the
+//! other and then counts up [`crate::control::Control::levels_written`] for all at once: an agent
+//! that comes to its slow path takes what it has not taken yet, and looks at all its call sites for
+//! that. It leads those of the functions elsewhere: each has two slots
+//! ([`crate::plan::PlanHeader::twins`]). The list is a ring: who has not come for as many entries
+//! as it has, less [`UNTOLD`], may have missed some, which are written again while they are wanted.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -12,6 +13,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const LEVELS_OFFSET: u64 = 0x5_0000;
 /// Entries of the list.
 pub const LEVELS: u64 = 2048;
+/// So many of them at most are written and not counted up yet; as many of the oldest an agent
+/// leaves alone.
+pub const UNTOLD: u64 = LEVELS / 4;
 
 /// One wish of the host.
 #[repr(C)]

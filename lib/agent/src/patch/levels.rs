@@ -5,6 +5,11 @@
 //! pointer by its id; does the same with that. Other threads may be anywhere meanwhile: both ways
 //! differ in one instruction, and a frame that was recorded when it began returns to its own slot.
 //! Under the propagation lock. Must not know why, and who asks.
+//!
+//! All sites of the process are looked at, a hundred thousand in large programs, and the thread
+//! that does it stands still meanwhile. So what is not wished for is left as early as can be, and
+//! the tables that the linker filled are read by the row, as each look at memory that may be gone
+//! is a system call.
 
 use crate::memory::sys;
 use crate::memory::table::{INSTRUMENTED, Module};
@@ -17,9 +22,30 @@ use sptrace_wire::plan::*;
 /// So many functions are looked for at once.
 pub const WISHES: usize = 64;
 
+/// Bits of [`Wishes::marks`]; a power of two.
+const MARKS: usize = 1024;
+/// Rows of words that are kept of the linker's tables, and the words of a row; powers of two.
+const ROWS: usize = 16;
+const ROW_WORDS: usize = 64;
+
 /// Functions or sites, and the level that each is to have.
 pub struct Wishes {
     wishes: [(u64, u32); WISHES],
+    count: usize,
+    /// One for each address that there is, and maybe for others.
+    marks: [u64; MARKS / 64],
+}
+
+/// Words of the program that may not be there. For a moment: they can change.
+struct Words {
+    rows: [Row; ROWS],
+}
+
+/// The words from `at` on, as many as could be read.
+#[derive(Clone, Copy)]
+struct Row {
+    at: u64,
+    words: [u64; ROW_WORDS],
     count: usize,
 }
 
@@ -29,6 +55,7 @@ impl Wishes {
         Self {
             wishes: [(0, 0); WISHES],
             count: 0,
+            marks: [0; MARKS / 64],
         }
     }
 
@@ -43,14 +70,58 @@ impl Wishes {
         place.is_some_and(|place| {
             *place = (avma, level);
             self.count += 1;
+            let (word, bit) = mark(avma);
+            self.marks[word] |= bit;
             true
         })
     }
 
+    #[inline]
     fn level_of(&self, avma: u64) -> Option<u32> {
+        let (word, bit) = mark(avma);
+        (self.marks[word] & bit != 0).then(|| self.find(avma))?
+    }
+
+    fn find(&self, avma: u64) -> Option<u32> {
         let all = self.wishes.get(..self.count).unwrap_or(&[]);
         let found = all.iter().find(|wish| wish.0 == avma);
         found.map(|wish| wish.1)
+    }
+}
+
+/// Where the mark of an address is.
+#[inline]
+fn mark(avma: u64) -> (usize, u64) {
+    let mixed = avma.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let at = mixed as usize % MARKS;
+    (at / 64, 1 << (at % 64))
+}
+
+impl Words {
+    fn new() -> Self {
+        let none = Row {
+            at: u64::MAX,
+            words: [0; ROW_WORDS],
+            count: 0,
+        };
+        Self { rows: [none; ROWS] }
+    }
+
+    /// The word at `at`, if it can be read.
+    fn read(&mut self, at: u64) -> Option<u64> {
+        const ROW_BYTES: u64 = (ROW_WORDS * 8) as u64;
+        if !at.is_multiple_of(8) {
+            return sys::read_word(at);
+        }
+        let start = at / ROW_BYTES * ROW_BYTES;
+        let row = &mut self.rows[(at / ROW_BYTES) as usize % ROWS];
+        if row.at != start {
+            // A page's end is a row's end, too.
+            row.count = sys::read_words(start, &mut row.words) / 8;
+            row.at = start;
+        }
+        let words = row.words.get(..row.count)?;
+        words.get(((at - start) / 8) as usize).copied()
     }
 }
 
@@ -60,13 +131,25 @@ pub fn carry_out(m: &Module, wishes: &Wishes) {
         return;
     };
     let mut batch = text::Batch::of(m);
+    let mut words = Words::new();
     for (i, f) in plan::functions(m) {
         if m.function(i) != INSTRUMENTED {
             continue;
         }
-        for (recorded, counted) in plan.twins_of(&f) {
-            let level = match callee(m, &plan, &recorded) {
-                Some(callee) => wishes.level_of(callee),
+        for site in f.first_site..f.first_site.saturating_add(f.site_count) {
+            let Some(recorded) = plan.site(site) else {
+                break;
+            };
+            let callee = callee(m, &plan, &recorded, &mut words);
+            let wished = callee.map(|callee| wishes.level_of(callee));
+            if wished == Some(None) {
+                continue;
+            }
+            let Some(counted) = plan.twin(site) else {
+                continue;
+            };
+            let level = match wished {
+                Some(level) => level,
                 // It is named as its last calls were: recorded, or counted.
                 None => [&recorded, &counted]
                     .into_iter()
@@ -82,11 +165,11 @@ pub fn carry_out(m: &Module, wishes: &Wishes) {
 
 /// Where the calls of a site certainly lead: the callee that it names, or that the linker has put
 /// into its slot of the global offset table.
-fn callee(m: &Module, plan: &PlanView<'_>, s: &PlanSite) -> Option<u64> {
+fn callee(m: &Module, plan: &PlanView<'_>, s: &PlanSite, words: &mut Words) -> Option<u64> {
     let in_process = |svma: u64| svma.wrapping_sub(plan.header().base_svma) + m.base.get();
     match plan.callee(s) {
         Some(callee) => Some(in_process(callee)),
-        None => sys::read_word(in_process(plan.got_slot(s)?)),
+        None => words.read(in_process(plan.got_slot(s)?)),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::memory::{lock, state, sys};
 use crate::patch::levels::{Wishes, carry_out};
 use crate::reach::propagate;
 use core::sync::atomic::Ordering;
-use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET};
+use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET, UNTOLD};
 
 /// Takes what there is, if anything.
 #[inline]
@@ -27,7 +27,8 @@ fn take_up_to(hot: &Hot, written: u64) {
         return;
     }
     let since = sys::tsc();
-    let mut next = p.levels_taken.get().max(written.saturating_sub(LEVELS));
+    let oldest = written.saturating_sub(LEVELS - UNTOLD);
+    let mut next = p.levels_taken.get().max(oldest);
     while next < written {
         let mut wishes = Wishes::none();
         while next < written && add(&mut wishes, next) {

@@ -20,15 +20,20 @@ use crate::decode::process::Areas;
 use crate::lengths::ByLength;
 use crate::levels::{Function, Sites};
 
-/// So often lengths are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// So often lengths are taken from the streams, and looked at if that is worth it,
+const TAKE_EVERY: Duration = Duration::from_millis(10);
+/// and so often in any case.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// One of so many chunks is looked at for sites.
 const SAMPLED: u32 = 4;
 
 /// What is known of the lengths of calls.
 pub(super) struct Lengths {
     by_length: ByLength,
-    last: Instant,
+    /// Since the last look.
+    taken: HashMap<Function, Length>,
+    last_taken: Instant,
+    last_look: Instant,
     sites: Sites,
     chunks: u32,
     pub(super) memories: Memories,
@@ -48,7 +53,9 @@ impl<W: Write> Collector<W> {
     pub fn mix(&mut self, tsc_hz: u64) {
         self.lengths = Some(Lengths {
             by_length: ByLength::new(tsc_hz),
-            last: Instant::now(),
+            taken: HashMap::new(),
+            last_taken: Instant::now(),
+            last_look: Instant::now(),
             sites: Sites::default(),
             chunks: 0,
             memories: Memories::default(),
@@ -58,27 +65,33 @@ impl<W: Write> Collector<W> {
 
     /// Looks at lengths if it is time.
     pub(super) fn may_look_at_lengths(&mut self, arena: &Arena) {
-        let is_time = |lengths: &Lengths| lengths.last.elapsed() >= LOOK_EVERY;
+        let is_time = |lengths: &Lengths| lengths.last_taken.elapsed() >= TAKE_EVERY;
         if !self.lengths.as_ref().is_some_and(is_time) {
             return;
-        }
-        let mut all: HashMap<Function, Length> = HashMap::new();
-        for state in self.streams.iter_mut().flatten() {
-            let pid = state.lane.pid;
-            for (function, length) in state.cursor.take_lengths() {
-                all.entry((pid, function)).or_default().add(length);
-            }
         }
         let Some(mut lengths) = self.lengths.take() else {
             return;
         };
-        for wish in &lengths.by_length.look(&all) {
-            self.wish(arena, wish);
+        lengths.last_taken = Instant::now();
+        for state in self.streams.iter_mut().flatten() {
+            let pid = state.lane.pid;
+            for (function, length) in state.cursor.take_lengths() {
+                let known = lengths.taken.entry((pid, function)).or_default();
+                known.add(length);
+            }
         }
-        for (process, id) in lengths.sites.take() {
-            arena.wish(process, id, SITE);
+        let is_due = lengths.last_look.elapsed() >= LOOK_EVERY;
+        if is_due || lengths.by_length.is_worth(&lengths.taken) {
+            for wish in &lengths.by_length.look(&lengths.taken) {
+                self.wish(arena, wish);
+            }
+            for (process, id) in lengths.sites.take() {
+                arena.wish(process, id, SITE);
+            }
+            arena.tell_wishes();
+            lengths.taken.clear();
+            lengths.last_look = lengths.last_taken;
         }
-        lengths.last = Instant::now();
         self.lengths = Some(lengths);
     }
 
@@ -110,6 +123,7 @@ impl<W: Write> Collector<W> {
     pub(super) fn forget_lengths(&mut self, pid: u32, process: u32) {
         if let Some(lengths) = &mut self.lengths {
             lengths.by_length.forget(pid);
+            lengths.taken.retain(|(of, _), _| *of != pid);
             lengths.sites.forget(process);
             lengths.memories.forget(process);
         }

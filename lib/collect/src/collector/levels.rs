@@ -181,6 +181,7 @@ impl<W: Write> Collector<W> {
         for (process, id) in watch.sites.take() {
             arena.wish(process, id, SITE);
         }
+        arena.tell_wishes();
         self.watch = Some(watch);
     }
 
@@ -212,6 +213,7 @@ impl<W: Write> Collector<W> {
         for wish in &wishes {
             self.wish(arena, wish);
         }
+        arena.tell_wishes();
         self.watch = Some(watch);
         before != level
     }
@@ -308,6 +310,7 @@ impl<W: Write> Collector<W> {
         for wish in &wishes {
             self.wish(arena, wish);
         }
+        arena.tell_wishes();
         self.watch = Some(watch);
     }
 
