@@ -93,7 +93,8 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
         && hot.overflow.get() == 0
         && hot.lost.get() == 0
         && hot.real_end.get() != 0;
-    if !is_recording || rsp <= hot.rearm_above.get() || !handlers::none_runs() {
+    let is_silent = state::process().is_silent();
+    if !is_recording || is_silent || rsp <= hot.rearm_above.get() || !handlers::none_runs() {
         return NO;
     }
     let innermost = hot.top();
@@ -117,7 +118,7 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
         settle::arm_frame(frame);
         frame = frame.below();
     }
-    compiler_fence(Ordering::SeqCst);
+    settle::unless_silent(hot);
     hot.rearm_above.set(0);
     compiler_fence(Ordering::SeqCst);
     // A handler in this moment may have gone on to another chunk: that has set the end.

@@ -187,6 +187,12 @@ impl Process {
         self.arena.get()
     }
 
+    /// Nothing is recorded any more, and the stacks have the program's own return addresses.
+    #[inline]
+    pub fn is_silent(&self) -> bool {
+        self.dormant.load(Ordering::Acquire) & DORMANT != 0
+    }
+
     /// Begins work with an arena.
     pub fn begin_with(&self, arena: &Arena) {
         self.arena.set(&raw const *arena.0 as u64);

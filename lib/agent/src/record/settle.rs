@@ -14,6 +14,7 @@ use crate::memory::thread::{
 use crate::memory::{counters, guarded, state, sys};
 use crate::plans::slot;
 use crate::record::{chunk, deep, originals};
+use core::sync::atomic::{Ordering, fence};
 use sptrace_wire::control::hole;
 use sptrace_wire::record;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -412,9 +413,14 @@ pub fn give_back_one(hot: &Hot, word: StackWord) {
     }
 }
 
-/// At the first event above the walker: the frames around us get their slots back.
+/// At the first event above the walker: the frames around us get their slots back. Not if that was
+/// the event at which the end of the recording was met: then all stacks have the program's own
+/// addresses, for good.
 pub fn arm_again(hot: &Hot, rsp: u64) {
     hot.rearm_above.set(0);
+    if state::process().is_silent() {
+        return;
+    }
     hot.end.set(hot.real_end.get());
     let (mut frame, bottom) = (hot.top(), hot.bottom());
     let mut interrupted = false;
@@ -424,6 +430,29 @@ pub fn arm_again(hot: &Hot, rsp: u64) {
         interrupted |= is_barrier && shadow::holds(frame, rsp);
         if !is_barrier && (frame.rsp() > rsp || interrupted) {
             arm_frame(frame);
+        }
+        frame = frame.below();
+    }
+    unless_silent(hot);
+}
+
+/// Frames were armed: not if the process has fallen silent meanwhile, by another thread, which may
+/// have passed them before.
+#[inline(always)]
+pub fn unless_silent(hot: &Hot) {
+    fence(Ordering::SeqCst);
+    if state::process().is_silent() {
+        give_back_armed(hot);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_back_armed(hot: &Hot) {
+    let (mut frame, bottom) = (hot.top(), hot.bottom());
+    while frame > bottom {
+        if !shadow::is_barrier(frame) {
+            give_back_frame(frame);
         }
         frame = frame.below();
     }

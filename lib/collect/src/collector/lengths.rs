@@ -4,7 +4,7 @@
 //! [`crate::lengths`] makes of that, by the wishes that levels have. Must not know when a call is
 //! short.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -20,9 +20,12 @@ use crate::decode::process::Areas;
 use crate::lengths::ByLength;
 use crate::levels::{Function, Sites};
 
-/// So often lengths are taken from the streams, and looked at if that is worth it,
+/// So often lengths are taken from the streams, and looked at if that is worth it, but not before
+/// as much of the newest process's time has passed as [`LOOKS`] says: of what follows most is known
+/// soon, and each look makes a thread of the program look at all its call sites.
 const TAKE_EVERY: Duration = Duration::from_millis(10);
-/// and so often in any case.
+const LOOKS: u32 = 8;
+/// So often in any case.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// One of so many chunks is looked at for sites.
 const SAMPLED: u32 = 4;
@@ -34,6 +37,9 @@ pub(super) struct Lengths {
     taken: HashMap<Function, Length>,
     last_taken: Instant,
     last_look: Instant,
+    /// Processes that were seen, and when the newest was for the first time.
+    seen: HashSet<u32>,
+    newest: Instant,
     sites: Sites,
     chunks: u32,
     pub(super) memories: Memories,
@@ -56,6 +62,8 @@ impl<W: Write> Collector<W> {
             taken: HashMap::new(),
             last_taken: Instant::now(),
             last_look: Instant::now(),
+            seen: HashSet::new(),
+            newest: Instant::now(),
             sites: Sites::default(),
             chunks: 0,
             memories: Memories::default(),
@@ -75,13 +83,18 @@ impl<W: Write> Collector<W> {
         lengths.last_taken = Instant::now();
         for state in self.streams.iter_mut().flatten() {
             let pid = state.lane.pid;
+            if lengths.seen.insert(pid) {
+                lengths.newest = lengths.last_taken;
+            }
             for (function, length) in state.cursor.take_lengths() {
                 let known = lengths.taken.entry((pid, function)).or_default();
                 known.add(length);
             }
         }
-        let is_due = lengths.last_look.elapsed() >= LOOK_EVERY;
-        if is_due || lengths.by_length.is_worth(&lengths.taken) {
+        let passed = lengths.last_look.elapsed();
+        let is_time = passed >= lengths.newest.elapsed() / LOOKS;
+        let is_worth = || is_time && lengths.by_length.is_worth(&lengths.taken);
+        if passed >= LOOK_EVERY || is_worth() {
             for wish in &lengths.by_length.look(&lengths.taken) {
                 self.wish(arena, wish);
             }
@@ -124,6 +137,7 @@ impl<W: Write> Collector<W> {
         if let Some(lengths) = &mut self.lengths {
             lengths.by_length.forget(pid);
             lengths.taken.retain(|(of, _), _| *of != pid);
+            lengths.seen.remove(&pid);
             lengths.sites.forget(process);
             lengths.memories.forget(process);
         }

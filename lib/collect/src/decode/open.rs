@@ -15,8 +15,10 @@ use super::row::Row;
 const SAME_STACK_BYTES: u32 = 64 << 20;
 /// So many frames are looked at for the one that a call is made from.
 const LOOKED_AT: usize = 64;
-/// Sites whose functions are kept at hand; a power of two.
+/// Sites whose functions are kept at hand at first, and at most; powers of two. Most threads use
+/// few, and there may be many threads.
 const CALLERS: usize = 1 << 13;
+const MOST_CALLERS: usize = 1 << 16;
 /// The function of a site whose function nobody knows.
 const NOBODY: FunctionId = FunctionId(u32::MAX);
 
@@ -91,6 +93,8 @@ pub(super) struct Open {
     pub(super) lazy: Option<(u32, Option<FunctionId>)>,
     /// In which function the sites of some ids lie.
     callers: Vec<(u32, FunctionId)>,
+    /// How often one of them has taken the place of another.
+    replaced: usize,
     /// Functions that go on with another coroutine, on its stack, and do not come back (Go's
     /// `gogo`). Where there are some, stacks may lie near each other.
     pub(super) switching: Vec<FunctionId>,
@@ -331,20 +335,33 @@ impl Open {
     /// In which function the site with this id lies, if that is at hand: none if nobody knows.
     #[inline(always)]
     pub(super) fn caller(&self, id: u32) -> Option<Option<FunctionId>> {
-        let (known, caller) = self.callers.get(slot(id))?;
+        let (known, caller) = self.callers.get(slot(id, self.callers.len()))?;
         (*known == id).then_some(Some(*caller).filter(|caller| *caller != NOBODY))
     }
 
     pub(super) fn keep_caller(&mut self, id: u32, caller: Option<FunctionId>) {
-        self.callers.resize(CALLERS, (0, NOBODY));
-        self.callers[slot(id)] = (id, caller.unwrap_or(NOBODY));
+        let all = self.callers.len();
+        if all == 0 {
+            self.callers.resize(CALLERS, (0, NOBODY));
+        } else if self.replaced > all / 2 && all < MOST_CALLERS {
+            let larger = vec![(0, NOBODY); all * 2];
+            for (id, caller) in std::mem::replace(&mut self.callers, larger) {
+                self.callers[slot(id, all * 2)] = (id, caller);
+            }
+            self.replaced = 0;
+        }
+        let all = self.callers.len();
+        let place = &mut self.callers[slot(id, all)];
+        self.replaced += usize::from(place.0 != 0 && place.0 != id);
+        *place = (id, caller.unwrap_or(NOBODY));
     }
 }
 
-/// Where the caller of a site is kept.
+/// Where the caller of a site is kept, among so many.
 #[inline]
-fn slot(id: u32) -> usize {
-    (id.wrapping_mul(0x9E37_79B1) >> 16) as usize % CALLERS
+fn slot(id: u32, all: usize) -> usize {
+    const _: () = assert!(MOST_CALLERS <= 1 << 16);
+    (id.wrapping_mul(0x9E37_79B1) >> 16) as usize & all.wrapping_sub(1)
 }
 
 #[cfg(test)]
@@ -393,6 +410,21 @@ mod tests {
         assert_eq!(call(&mut open, 0x0e00), ended(1, 0, false));
         assert_eq!(call(&mut open, 0x1000), ended(3, 0, false));
         assert_eq!(open.frames.len(), 1);
+    }
+
+    #[test]
+    fn callers_of_many_sites_are_kept() {
+        let mut open = Open::default();
+        assert_eq!(open.caller(16), None);
+        let sites = 0..40_000;
+        for _ in 0..8 {
+            for id in sites.clone().filter(|id| open.caller(*id).is_none()) {
+                open.keep_caller(id, Some(FunctionId(id / 3)));
+            }
+        }
+        let known = sites.filter(|id| open.caller(*id) == Some(Some(FunctionId(*id / 3))));
+        assert!(known.count() > 20_000);
+        assert_eq!(open.callers.len(), MOST_CALLERS);
     }
 
     #[test]
