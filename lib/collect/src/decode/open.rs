@@ -418,8 +418,10 @@ mod tests {
         assert_eq!(open.caller(16), None);
         let sites = 0..40_000;
         for _ in 0..8 {
-            for id in sites.clone().filter(|id| open.caller(*id).is_none()) {
-                open.keep_caller(id, Some(FunctionId(id / 3)));
+            for id in sites.clone() {
+                if open.caller(id).is_none() {
+                    open.keep_caller(id, Some(FunctionId(id / 3)));
+                }
             }
         }
         let known = sites.filter(|id| open.caller(*id) == Some(Some(FunctionId(*id / 3))));
