@@ -115,6 +115,8 @@ pub(super) struct Looked {
     pub(super) stack: u32,
     pub(super) id: u32,
     pub(super) place: Place,
+    /// As [`Open::caller`] says before any of the row is taken.
+    pub(super) caller: Option<Option<FunctionId>>,
 }
 
 /// What a call says of those before it.

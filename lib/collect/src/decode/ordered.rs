@@ -77,6 +77,7 @@ impl<S: Sink> Decoder<'_, S> {
             stack,
             id,
             place,
+            caller: None,
         })?;
         let is_narrow = place.kind() & PLACE_INDIRECT != 0;
         Some((looked, 2 + usize::from(is_narrow)))
@@ -123,8 +124,9 @@ impl<S: Sink> Decoder<'_, S> {
         Some(end)
     }
 
-    /// Looks up what the records from `at` on are of that are in order: without a decision that
-    /// depends on it, so that many places come from memory at once. Gives where the next one is.
+    /// Looks up what the records from `at` on are of that are in order, and who calls: without a
+    /// decision that depends on it, so that much comes from memory at once. Gives where the next
+    /// one is.
     #[inline]
     fn look_up_all(
         &self,
@@ -134,6 +136,7 @@ impl<S: Sink> Decoder<'_, S> {
     ) -> usize {
         looked_up.clear();
         while let Some((mut looked, _)) = self.look_up_in_order(halves, at) {
+            looked.caller = self.cursor.ordered.caller(looked.id);
             // A decision, not a sum: where the next one is can be foretold before it is known.
             if looked.place.kind() & PLACE_INDIRECT == 0 {
                 at += 2;
@@ -202,7 +205,10 @@ impl<S: Sink> Decoder<'_, S> {
         Some(Made {
             place: looked.stack,
             callee,
-            caller: self.cursor.ordered.caller(looked.id)?,
+            // What one of the row was the first to ask is known to those after it.
+            caller: looked
+                .caller
+                .or_else(|| self.cursor.ordered.caller(looked.id))?,
             is_tail: place.is_tail(),
             tsc,
             how: How::InOrder,
