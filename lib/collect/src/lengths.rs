@@ -24,7 +24,7 @@ const MANY: u32 = 256;
 /// thread of the program, which looks at all call sites for it.
 const WORTH: u64 = 8192;
 /// So many intervals at most pass before a function that was in order gets stamps again.
-const LONGEST_HOLD: u32 = 256;
+const LONGEST_HOLD: u32 = 32;
 
 /// A function that is in order.
 #[derive(Default)]
