@@ -38,7 +38,7 @@ OWN = re.compile(rb"^sptrace: .*\n", re.MULTILINE)
 def build(programs):
     """An sptrace with kill points, built of what the tests were built of, and kept where no other build looks."""
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "sptrace", "--features", "kill-points"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--workspace", "--bin", "sptrace", "--features", "sptrace/kill-points"], cwd=ROOT, check=True)
     kept = os.path.join(target, "kill-points", "sptrace")
     os.makedirs(os.path.dirname(kept), exist_ok=True)
     shutil.copy2(os.path.join(target, "debug", "sptrace"), kept + ".new")
